@@ -1,0 +1,232 @@
+"""Every plug-in point on one screen: TokenCounter, Embedder and Store."""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from shared_core.records import Appended, Branch, Draft, Position, Record, Segment, SessionState
+
+__all__ = ["Embedder", "Fingerprint", "Store", "TokenCounter", "Vectors"]
+
+Vectors = npt.NDArray[np.float32]
+
+
+@runtime_checkable
+class TokenCounter(Protocol):
+    """Counts the tokens of a text.
+
+    `name` identifies the counter for as long as the database lives: two counters with one name must agree on every
+    text. None: counts are not stored.
+    """
+
+    name: str | None
+
+    def __call__(self, text: str, /) -> int:
+        """Return the number of tokens of `text`; special tokens in it count as text. Never raises."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """What tells one embedder's vectors from another's, and what their cosines mean.
+
+    Attributes:
+        name: model and revision; together with `dimension` it identifies the vectors.
+        dimension: numbers per vector.
+        floor: cosine below which a text is not evidence for a question in a long chat.
+        threshold: cosine above which a text is about the question; stricter than `floor`.
+        weight: how much the dense score counts against the lexical one (1: the same).
+    """
+
+    name: str
+    dimension: int
+    floor: float = 0.0
+    threshold: float = 0.0
+    weight: float = 0.5
+
+    @property
+    def key(self) -> str:
+        """The text that identifies the vectors in a store."""
+        return f"{self.name}/{self.dimension}"
+
+
+class Embedder(ABC):
+    """Turns texts into vectors whose dot product is their cosine."""
+
+    fingerprint: Fingerprint
+
+    @abstractmethod
+    def embed_documents(self, texts: Sequence[str]) -> Vectors:
+        """Embed stored texts.
+
+        Args:
+            texts: any strings, each no longer than `split` returns; may be empty.
+
+        Returns:
+            float32, shape (len(texts), fingerprint.dimension), rows of unit length.
+
+        Raises:
+            EmbedderError: the model failed or returned something else.
+        """
+
+    def embed_query(self, text: str) -> Vectors:
+        """Embed a question: shape (fingerprint.dimension,); errors as in `embed_documents`."""
+        row: Vectors = self.embed_documents([text])[0]
+        return row
+
+    def split(self, text: str) -> list[str]:
+        """Return `text` as pieces that the model reads whole, in order, at least one; by default just `text`."""
+        return [text]
+
+    async def aembed_documents(self, texts: Sequence[str]) -> Vectors:
+        """Embed stored texts without blocking the event loop; by default in a thread."""
+        return await asyncio.to_thread(self.embed_documents, texts)
+
+    async def aembed_query(self, text: str) -> Vectors:
+        """Embed a question without blocking the event loop; by default in a thread."""
+        return await asyncio.to_thread(self.embed_query, text)
+
+
+class Store(ABC):
+    """Keeps sessions, and is the only part that does I/O. Safe to use from several threads and processes.
+
+    A session is an integer key, unique per (user_id, session_id). Nothing of one session is ever returned for another.
+    Every method raises `StoreError` when the database cannot be read or written.
+    """
+
+    @abstractmethod
+    def session(self, user_id: str | None, session_id: str) -> int | None:
+        """Return the session's key, or None if nothing was ever stored in it."""
+
+    @abstractmethod
+    def create_session(self, user_id: str | None, session_id: str) -> int:
+        """Return the session's key; create the session, with an empty branch `main`, if it does not exist."""
+
+    @abstractmethod
+    def sessions(self, user_id: str | None) -> Mapping[str, int]:
+        """Return session_id -> key of all of one user's sessions, oldest first."""
+
+    @abstractmethod
+    def state(self, session: int, branch: str | None = None) -> SessionState:
+        """Return the session's state in one read; `head` is None if `branch` is None or does not exist."""
+
+    @abstractmethod
+    def append(
+        self, session: int, branch: str, drafts: Sequence[Draft], *, at: Position | None = None, turn: str | None = None
+    ) -> Appended:
+        """Store messages at the tip of a branch, in order, in one transaction; durable on return.
+
+        A message whose id is stored already with the same content (`content_of`) is left as it is. One whose id has
+        been forgotten is not stored. The tip's segment is extended if the branch stands at its tip, otherwise a new
+        segment is opened there.
+
+        Args:
+            session: the key.
+            branch: an existing branch; or, with `at`, the name of a new one.
+            drafts: messages with ids, all different.
+            at: where to create the new branch, in the same transaction. If no draft is new, it is created all the same.
+            turn: the turn that replies join, `assign_turns`; by default the newest of the branch.
+
+        Raises:
+            DuplicateError: an id is stored with other content, or the new branch's name is taken. Nothing is stored.
+            UnknownReferenceError: no such branch or turn. Nothing is stored.
+        """
+
+    @abstractmethod
+    def segment(self, session: int, segment: int) -> Segment:
+        """Return one segment; UnknownReferenceError if there is none. `parent` never changes, `tip` may grow."""
+
+    @abstractmethod
+    def branches(self, session: int) -> list[Branch]:
+        """Return all branches, in order of creation."""
+
+    @abstractmethod
+    def create_branch(self, session: int, name: str, at: Position) -> None:
+        """Create a branch that stands at `at`; DuplicateError if the name is taken."""
+
+    @abstractmethod
+    def get(self, session: int, ids: Sequence[str]) -> list[Record]:
+        """Return the messages with these ids, in the order asked; unknown ids are left out."""
+
+    @abstractmethod
+    def ids_like(self, session: int, prefix: str, limit: int) -> list[str]:
+        """Return at most `limit` ids that begin with `prefix`, in order of storing; wildcards mean themselves."""
+
+    @abstractmethod
+    def at(self, session: int, positions: Sequence[Position]) -> list[Record]:
+        """Return the messages at these positions, in the order asked; empty places are left out."""
+
+    @abstractmethod
+    def newest(self, session: int, upto: Position, limit: int) -> list[Record]:
+        """Return at most `limit` messages of the segment `upto.segment` with depth <= `upto.depth`, newest first."""
+
+    @abstractmethod
+    def after(self, session: int, seq: int, limit: int) -> list[Record]:
+        """Return at most `limit` messages, of all branches, stored after number `seq`, in order of storing."""
+
+    @abstractmethod
+    def turn(self, session: int, turn_id: str) -> list[Record]:
+        """Return the messages of one turn, of all branches, in order of storing."""
+
+    @abstractmethod
+    def pinned(self, session: int) -> list[Record]:
+        """Return system and pinned messages of all branches, in order of storing."""
+
+    @abstractmethod
+    def put_vectors(self, session: int, space: str, rows: Iterable[tuple[Position, str, bytes]]) -> None:
+        """Keep (position, hash of the embedded text, vector) in a vector space; a vector already there is replaced.
+
+        A position whose message has been forgotten meanwhile is left out.
+        """
+
+    @abstractmethod
+    def vectors(self, session: int, space: str, positions: Sequence[Position]) -> dict[Position, tuple[str, bytes]]:
+        """Return (hash, vector) of those of `positions` that have one."""
+
+    @abstractmethod
+    def all_vectors(self, session: int, space: str) -> Iterator[tuple[Position, str, bytes]]:
+        """Iterate over (position, hash, vector) of a vector space, in the order of positions."""
+
+    @abstractmethod
+    def vectors_of(self, session: int, space: str, hashes: Collection[str]) -> dict[str, bytes]:
+        """Return hash -> vector for those of `hashes` that were embedded before."""
+
+    @abstractmethod
+    def spaces(self, session: int) -> list[str]:
+        """Return the names of the vector spaces that hold vectors, the one written to last first."""
+
+    @abstractmethod
+    def put_snapshot(self, session: int, name: str, epoch: int, data: bytes) -> bool:
+        """Keep a snapshot of a derived index; False, and nothing is kept, if the session's epoch is not `epoch`."""
+
+    @abstractmethod
+    def snapshot(self, session: int, name: str) -> bytes | None:
+        """Return the snapshot, exactly as put, or None."""
+
+    @abstractmethod
+    def forget(self, session: int, positions: Sequence[Position], *, branches: bool = False) -> None:
+        """Erase messages, their vectors and all snapshots of the session, in one transaction, and raise the epoch.
+
+        Each id is remembered, with a keyed hash of the content, so that it is not stored again.
+
+        Args:
+            session: the key.
+            positions: what to erase; empty places are ignored.
+            branches: also drop all branches and begin anew with an empty `main`. Ids stay forgotten.
+        """
+
+    @abstractmethod
+    def scrub(self) -> str | None:
+        """Remove the erased bytes from the files; return None, or why that has to be tried again later."""
+
+    @abstractmethod
+    def stats(self, session: int) -> Mapping[str, int]:
+        """Return counts of the session: messages, turns, branches, segments, vectors, forgotten; and bytes on disk."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release what is held; closing twice is fine."""

@@ -1,0 +1,164 @@
+"""The values a conversation is made of: messages, tool calls and grounding; frozen, no I/O."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
+
+__all__ = ["Grounding", "GroundingItem", "Message", "Payload", "Role", "ToolCall"]
+
+Role = Literal["system", "user", "assistant", "tool"]
+
+
+def _aware(value: datetime) -> datetime:
+    return value if value.tzinfo is not None else value.replace(tzinfo=UTC)
+
+
+Timestamp = Annotated[datetime, AfterValidator(_aware)]
+
+
+class _Value(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ToolCall(_Value):
+    """One call of a tool that an assistant message asks for.
+
+    Args:
+        id: what the tool's reply names in `Message.tool_call_id`.
+        name: the tool.
+        arguments: its arguments, as the JSON text the model wrote.
+    """
+
+    id: str
+    name: str
+    arguments: str = ""
+
+
+class GroundingItem(_Value):
+    """One retrieved passage.
+
+    Args:
+        text: the passage.
+        score: how well it matches; a higher score survives trimming longer.
+    """
+
+    text: str
+    score: float | None = None
+
+
+class Grounding(_Value):
+    """Text retrieved for one question, kept apart from what the person typed.
+
+    Args:
+        items: the passages, rendered in this order with a blank line between. Plain strings are accepted.
+            Without scores the first is taken to be the best.
+        header: a line before the items; never trimmed while an item is left.
+        footer: a line after the items; never trimmed while an item is left.
+        omitted_note: told to the model when items had to be left out; `{count}` is their number. Empty: not told.
+    """
+
+    items: tuple[GroundingItem, ...] = ()
+    header: str = ""
+    footer: str = ""
+    omitted_note: str = ""
+
+    @field_validator("items", mode="before")
+    @classmethod
+    def _accept_strings(cls, value: Any) -> Any:
+        if isinstance(value, Sequence) and not isinstance(value, str):
+            return tuple({"text": item} if isinstance(item, str) else item for item in value)
+        return value
+
+
+class Payload(_Value):
+    """A framework's own form of the message, opaque to the engine.
+
+    Args:
+        format: who wrote it and in which version, for example `"langchain/1"`.
+        data: plain JSON data.
+    """
+
+    format: str
+    data: Any = None
+
+
+class Message(_Value):
+    """One message of a conversation.
+
+    Equal content is an equal value. `id`, `created_at` and `turn_id` are filled in when the message is stored.
+
+    Args:
+        role: who speaks.
+        content: the text, without grounding.
+        id: unique in its session; given ids are kept.
+        name: the speaker's name, where the role does not say enough.
+        created_at: when it was said; a time without a zone is taken as UTC.
+        turn_id: the id of the user message it answers (its own id for a user message).
+        tool_calls: the tools an assistant message calls.
+        tool_call_id: the call that a tool message answers.
+        grounding: text retrieved for this message. A plain string is accepted.
+        pinned: stays in every prompt, with its whole turn. System messages always stay.
+        media_tokens: what images, audio and the like cost, in tokens, beyond the text.
+        payload: the framework's own form of the message.
+    """
+
+    role: Role
+    content: str = ""
+    id: Annotated[str, Field(min_length=1)] | None = None
+    name: str | None = None
+    created_at: Timestamp | None = None
+    turn_id: str | None = None
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+    grounding: Grounding | None = None
+    pinned: bool = False
+    media_tokens: Annotated[int, Field(ge=0)] = 0
+    payload: Payload | None = None
+
+    @field_validator("grounding", mode="before")
+    @classmethod
+    def _accept_text(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            return Grounding(items=(GroundingItem(text=value),)) if value else None
+        return value
+
+    @field_validator("content", mode="before")
+    @classmethod
+    def _missing_is_empty(cls, value: Any) -> Any:
+        return "" if value is None else value
+
+    @classmethod
+    def system(cls, content: str, **fields: Any) -> "Message":
+        """Return a system message; `fields` are the other arguments of `Message`."""
+        return cls(role="system", content=content, **fields)
+
+    @classmethod
+    def user(cls, content: str, **fields: Any) -> "Message":
+        """Return a user message; `fields` are the other arguments of `Message`."""
+        return cls(role="user", content=content, **fields)
+
+    @classmethod
+    def assistant(cls, content: str = "", **fields: Any) -> "Message":
+        """Return an assistant message; `fields` are the other arguments of `Message`."""
+        return cls(role="assistant", content=content, **fields)
+
+    @classmethod
+    def tool(cls, content: str, tool_call_id: str, **fields: Any) -> "Message":
+        """Return a tool's reply to the call `tool_call_id`."""
+        return cls(role="tool", content=content, tool_call_id=tool_call_id, **fields)
+
+    @property
+    def stays(self) -> bool:
+        """Whether every prompt must hold this message."""
+        return self.pinned or self.role == "system"
+
+    def replace(self, **changes: Any) -> "Message":
+        """Return a copy with some fields changed (unchecked, unlike the constructor)."""
+        return self.model_copy(update=changes)
+
+
+def content_of(message: Message) -> Mapping[str, Any]:
+    """Return what makes two messages the same thing said: every field but those the store fills in."""
+    return message.model_dump(mode="json", exclude={"id", "created_at", "turn_id"}, exclude_defaults=True)

@@ -1,0 +1,145 @@
+"""What a store keeps and where it stands in the conversation tree: frozen rows, no I/O."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from shared_core.messages import Message
+
+__all__ = [
+    "MAIN",
+    "ROOT",
+    "Appended",
+    "Branch",
+    "Draft",
+    "Newest",
+    "Position",
+    "Record",
+    "Segment",
+    "SessionState",
+    "assign_turns",
+]
+
+MAIN = "main"
+"""The name of the branch every session begins with."""
+
+
+class Position(NamedTuple):
+    """Where a message stands: its segment (an append-only run) and its depth, counted from the root."""
+
+    segment: int
+    depth: int
+
+
+ROOT = Position(0, -1)
+"""The place before the first message."""
+
+
+class Segment(NamedTuple):
+    """An append-only run of messages.
+
+    `parent` is the position it grows out of (None for the first). `tip` is the depth of its last message, also when
+    that message has been forgotten since, so that a depth is never used twice.
+    """
+
+    segment: int
+    parent: Position | None
+    tip: int
+
+
+class Branch(NamedTuple):
+    """A named pointer to the newest message of a line of conversation."""
+
+    name: str
+    head: Position
+
+
+class SessionState(NamedTuple):
+    """What has to be asked before a cache may be trusted.
+
+    `head` is the tip of the branch asked for (None: no such branch), `last_seq` the number of the newest message of
+    the session, `epoch` grows whenever something is forgotten.
+    """
+
+    head: Position | None
+    last_seq: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A message about to be stored: id and time set, counted by the counter named (None: not counted)."""
+
+    message: Message
+    counter: str | None = None
+    tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A stored message, its place, and its token count.
+
+    Attributes:
+        message: with `id`, `created_at` and `turn_id`.
+        position: its place in the tree.
+        seq: its number in the session, in order of storing, from 1.
+        turn_no: the number of its turn along the branch, from 0; -1 before the first user message.
+        counter: the name of the token counter that counted it.
+        tokens: its size without grounding and framing, by that counter.
+    """
+
+    message: Message
+    position: Position
+    seq: int
+    turn_no: int
+    counter: str | None = None
+    tokens: int | None = None
+
+
+class Newest(NamedTuple):
+    """The newest turn of a line of conversation."""
+
+    turn_id: str | None
+    turn_no: int
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """What became of the messages given to `Store.append`.
+
+    Attributes:
+        records: one for every message that is stored now, in the order given, old or new.
+        added: ids of those that are new.
+        forgotten: ids that were not stored because they had been forgotten before.
+        head: the branch's new tip.
+    """
+
+    records: tuple[Record, ...]
+    added: frozenset[str]
+    forgotten: tuple[str, ...]
+    head: Position
+
+
+def assign_turns(messages: Sequence[Message], newest: Newest, named: Newest | None) -> list[Newest]:
+    """Return each message's turn: a user message opens one, a reply joins the one named, else the newest.
+
+    Args:
+        messages: in order, with ids.
+        newest: the newest turn of the branch, `Newest(None, -1)` before the first user message.
+        named: the turn that replies were told to join.
+
+    Returns:
+        One `Newest` per message. System messages stand alone, in the time of the newest turn; so do replies before the
+        first user message.
+    """
+    turns: list[Newest] = []
+    for message in messages:
+        assert message.id is not None
+        if message.role == "user":
+            newest = Newest(message.id, newest.turn_no + 1)
+            named = None
+        joined = named or newest
+        if message.role == "system" or joined.turn_id is None:
+            joined = Newest(message.id, newest.turn_no)
+        turns.append(joined)
+    return turns
