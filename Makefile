@@ -1,0 +1,61 @@
+# make demo    a virtual environment with the core, the example conversation imported, three questions asked
+# make test    all extras and tools, then the whole suite with branch coverage
+# make check   ruff, formatting, mypy
+# make soak    the long versions: 2,000 examples a property, 200 kills
+# make clean   remove everything these made
+
+PYTHON ?= python3
+VENV ?= .venv
+CONVERSATION = examples/data/conversation.json
+DEMO_STORE = build/demo/chat.db
+QUESTION_1 = What was the code of my locker at the climbing hall?
+QUESTION_2 = What was our final budget for the Portugal holiday?
+QUESTION_3 = What noisy present did my sister post to us?
+
+BIN = $(VENV)/bin
+PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+ASK = $(BIN)/infinite-memory ask --store $(DEMO_STORE)
+PACKAGES = $(wildcard shared_core langchain_infinite_memory llama_index_infinite_memory)
+TYPED = $(PACKAGES) $(sort $(dir $(wildcard tests/*.py examples/*.py benchmarks/*.py)))
+
+export HF_HUB_OFFLINE = 1
+export PIP_NO_INPUT = 1
+
+.PHONY: demo test check soak clean
+.NOTPARALLEL:
+
+demo: $(VENV)/core.stamp
+	rm -rf $(dir $(DEMO_STORE))
+	mkdir -p $(dir $(DEMO_STORE))
+	$(BIN)/infinite-memory import $(CONVERSATION) --store $(DEMO_STORE)
+	$(ASK) "$(QUESTION_1)"
+	$(ASK) "$(QUESTION_2)"
+	$(ASK) "$(QUESTION_3)"
+
+test: $(VENV)/dev.stamp
+	$(BIN)/python -m pytest $(addprefix --cov=,$(PACKAGES)) --cov-report=term
+
+check: $(VENV)/dev.stamp
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy $(TYPED)
+
+soak: $(VENV)/dev.stamp
+	SOAK=1 $(BIN)/python -m pytest --timeout=3600
+
+clean:
+	rm -rf $(VENV) build dist .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/core.stamp: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) --editable '.[cli]'
+	touch $@
+
+# torch goes first: by itself it is resolved to the build that is at hand, later it could pull the CUDA one.
+$(VENV)/dev.stamp: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) torch
+	$(PIP) --editable '.[all,dev]'
+	touch $@ $(VENV)/core.stamp
