@@ -1,0 +1,110 @@
+"""Token counters: what a text, a message or a tool schema costs; count once, remember."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from shared_core.base import TokenCounter
+from shared_core.messages import Message
+from shared_core.tokens.bpe import TiktokenCounter, TokenFallbackWarning
+from shared_core.tokens.conservative import ConservativeCounter
+
+__all__ = [
+    "TOOL_OVERHEAD",
+    "CallableCounter",
+    "CharacterCounter",
+    "ConservativeCounter",
+    "TiktokenCounter",
+    "TokenFallbackWarning",
+    "as_counter",
+    "body_tokens",
+    "message_tokens",
+    "tools_tokens",
+]
+
+TOOL_OVERHEAD = 12
+"""Tokens of framing per tool schema: 7 to 10 open each function and 12 close the list (OpenAI cookbook, measured)."""
+
+
+class CharacterCounter:
+    """A quarter of the number of characters, rounded down: for comparing with programs that count like this."""
+
+    name: str | None = "characters/4"
+
+    def __call__(self, text: str, /) -> int:
+        """Return `len(text) // 4`."""
+        return len(text) // 4
+
+
+class CallableCounter:
+    """Counts with any function.
+
+    Args:
+        function: takes a text, returns its number of tokens.
+        name: identifies the function for as long as the database lives; None: counts are not stored.
+    """
+
+    def __init__(self, function: Callable[[str], int], name: str | None = None) -> None:
+        self._function = function
+        self.name = name
+
+    def __call__(self, text: str, /) -> int:
+        """Return what the function returns; `ValueError` if that is no count."""
+        count = self._function(text)
+        if not isinstance(count, int) or isinstance(count, bool) or count < 0:
+            who = self.name or getattr(self._function, "__qualname__", None) or type(self._function).__name__
+            raise ValueError(f"token counter {who!r} returned {count!r}; it must return a non-negative int")
+        return count
+
+
+def as_counter(value: TokenCounter | Callable[[str], int] | str | None) -> TokenCounter:
+    """Return the counter meant: None is o200k_base; a str is `"characters/4"`, `"conservative"` or tiktoken's name.
+
+    A `TokenCounter` is used as it is, any other callable is wrapped and has no name. `counter.name` gives the counter
+    back. Anything else is a `TypeError`.
+    """
+    if isinstance(value, type) or not (value is None or isinstance(value, str) or callable(value)):
+        raise TypeError(f"token_counter must be a TokenCounter, callable(str) -> int, str or None, not {value!r}")
+    if value == CharacterCounter.name:
+        return CharacterCounter()
+    if value in ("conservative", ConservativeCounter.name):
+        return ConservativeCounter()
+    if value is None:
+        return TiktokenCounter()
+    if isinstance(value, str):
+        return TiktokenCounter(value)
+    return value if isinstance(value, TokenCounter) else CallableCounter(value)
+
+
+def message_tokens(message: Message, counter: TokenCounter, overhead: int) -> int:
+    """Return the size of a message as sent, in tokens: `overhead` for its framing plus `body_tokens`."""
+    return overhead + body_tokens(message, counter)
+
+
+def body_tokens(message: Message, counter: TokenCounter) -> int:
+    """Return the tokens of content, media, name, tool calls and the id replied to; grounding is not included."""
+    texts = [message.content]
+    for call in message.tool_calls:
+        texts += call.id, call.name, call.arguments
+    texts += filter(None, (message.name, message.tool_call_id))
+    return message.media_tokens + sum(map(counter, texts))
+
+
+def tools_tokens(tools: Sequence[Mapping[str, Any] | str], counter: TokenCounter) -> int:
+    """Return the tokens of tool schemas: each as compact JSON (a str as it is), plus `TOOL_OVERHEAD`.
+
+    Raises:
+        TypeError: `tools` is one schema instead of a sequence, or a schema is no JSON-able mapping and no str.
+    """
+    if isinstance(tools, str | Mapping):
+        raise TypeError(f"tools must be a sequence of tool schemas, not one {type(tools).__name__}; put it in a list")
+    return sum(counter(_tool_text(tool)) + TOOL_OVERHEAD for tool in tools)
+
+
+def _tool_text(tool: Mapping[str, Any] | str) -> str:
+    if isinstance(tool, str):
+        return tool
+    try:
+        return json.dumps(dict(tool), ensure_ascii=False, separators=(",", ":"))
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"a tool schema must be a JSON-able mapping (OpenAI style) or a str, not {tool!r}") from error

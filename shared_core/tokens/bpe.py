@@ -1,0 +1,180 @@
+"""tiktoken's counters: the tables are found where they are, downloaded if they must be, and never waited for long."""
+
+import base64
+import hashlib
+import importlib.util
+import os
+import tempfile
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from shared_core.tokens.conservative import ConservativeCounter
+
+if TYPE_CHECKING:
+    from tiktoken import Encoding
+
+__all__ = ["TiktokenCounter", "TokenFallbackWarning"]
+
+_T = TypeVar("_T")
+
+DOWNLOAD_SECONDS = 30.0
+"""How long to wait for tiktoken to download a table; its own request has no timeout."""
+
+BLOCK = 20_000
+"""Characters given to tiktoken at once; see `_blocks`."""
+
+
+class TokenFallbackWarning(UserWarning):
+    """A tiktoken table cannot be had, so the conservative counter counts, and prompts come out smaller."""
+
+
+class TiktokenCounter:
+    """Counts exactly as OpenAI's models do; special tokens in the text count as text.
+
+    The table is read when the counter is made, once per process: from tiktoken's cache, from the copy that comes with
+    LlamaIndex, or else downloaded by tiktoken. If that fails, one `TokenFallbackWarning` is given, and the counter is
+    `ConservativeCounter` for the rest of the process, in name too.
+
+    Args:
+        name: a tiktoken encoding, or a model tiktoken knows; `ValueError` for anything else.
+    """
+
+    name: str | None
+
+    def __init__(self, name: str = "o200k_base") -> None:
+        encoding_name = _encoding_name(name)
+        encoding = _encoding(encoding_name)
+        self._count: Callable[[str], int]
+        if encoding is None:
+            self._count = ConservativeCounter()
+            self.name = ConservativeCounter.name
+        else:
+            self._count = partial(_count_blocks, encoding)
+            self.name = f"tiktoken/{encoding_name}"
+
+    def __call__(self, text: str, /) -> int:
+        """Return the number of tokens of `text`."""
+        return self._count(text)
+
+
+def _count_blocks(encoding: "Encoding", text: str) -> int:
+    return sum(len(encoding.encode_ordinary(block)) for block in _blocks(text))
+
+
+def _blocks(text: str) -> Iterator[str]:
+    """Cut a text into blocks of at most `BLOCK` characters.
+
+    tiktoken panics (its regex overflows its stack) on a million characters of white space, and is slower than linear
+    on long runs of anything. A cut before a space that follows a word changes no count; without one, a hard cut
+    adds a token or two.
+    """
+    start = 0
+    while len(text) - start > BLOCK:
+        cut = text.rfind(" ", start + 1, start + BLOCK)
+        while cut > 0 and text[cut - 1].isspace():
+            cut = text.rfind(" ", start + 1, cut)
+        end = cut if cut > 0 else start + BLOCK
+        yield text[start:end]
+        start = end
+    yield text[start:]
+
+
+def _encoding_name(name: str) -> str:
+    import tiktoken
+
+    short = name.removeprefix("tiktoken/")
+    known = tiktoken.list_encoding_names()
+    if short in known:
+        return short
+    try:
+        return tiktoken.encoding_name_for_model(short)
+    except KeyError:
+        raise ValueError(
+            f"tiktoken knows no encoding or model {name!r}; use one of {', '.join(map(repr, known))}, 'characters/4', "
+            "'conservative', or a callable(str) -> int"
+        ) from None
+
+
+_lock = threading.Lock()
+_loaded: "dict[str, Encoding | None]" = {}
+
+
+def _encoding(name: str) -> "Encoding | None":
+    """Return the encoding, the same object every time; None, with one warning per process, if it cannot be loaded."""
+    with _lock:
+        if name not in _loaded:
+            _loaded[name] = None
+            try:
+                _loaded[name] = _load(name)
+            except (OSError, ValueError) as error:
+                warnings.warn(
+                    f"tiktoken's table {name!r} is not on this machine and cannot be downloaded "
+                    f"({type(error).__name__}); "
+                    "tokens are over-estimated. Set TIKTOKEN_CACHE_DIR to a folder that holds it, or install "
+                    "llama-index-core, which brings cl100k_base and o200k_base.",
+                    TokenFallbackWarning,
+                    stacklevel=3,
+                )
+        return _loaded[name]
+
+
+def _load(name: str) -> "Encoding":
+    import tiktoken.load
+    import tiktoken.registry
+
+    if name in tiktoken.registry.ENCODINGS:
+        return tiktoken.registry.ENCODINGS[name]
+    spec = importlib.util.find_spec("tiktoken_ext.openai_public")
+    assert spec is not None
+    assert spec.loader is not None
+    # a private copy of tiktoken's definitions, so that giving it another reader changes nothing for anybody else
+    definitions = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(definitions)
+    gpt2_reader = partial(_in_time, tiktoken.load.data_gym_to_mergeable_bpe_ranks)
+    vars(definitions).update(load_tiktoken_bpe=_read_table, data_gym_to_mergeable_bpe_ranks=gpt2_reader)
+    if name not in definitions.ENCODING_CONSTRUCTORS:
+        return _in_time(tiktoken.get_encoding, name)
+    return tiktoken.Encoding(**definitions.ENCODING_CONSTRUCTORS[name]())
+
+
+def _read_table(url: str, expected_hash: str | None = None) -> dict[bytes, int]:
+    """Return a table from the first local folder that holds it unharmed, else as tiktoken does."""
+    from tiktoken.load import load_tiktoken_bpe
+
+    for folder in _table_folders():
+        try:
+            table = (folder / hashlib.sha1(url.encode(), usedforsecurity=False).hexdigest()).read_bytes()
+        except OSError:
+            continue
+        if hashlib.sha256(table).hexdigest() == expected_hash:
+            return {base64.b64decode(token): int(rank) for token, rank in map(bytes.split, table.splitlines())}
+    return _in_time(load_tiktoken_bpe, url, expected_hash)
+
+
+def _table_folders() -> Iterator[Path]:
+    """Yield where tiktoken caches (an empty setting: nowhere), then the folder in LlamaIndex, without importing it."""
+    default = os.environ.get("DATA_GYM_CACHE_DIR", os.path.join(tempfile.gettempdir(), "data-gym-cache"))
+    if cache_folder := os.environ.get("TIKTOKEN_CACHE_DIR", default):
+        yield Path(cache_folder)
+    spec = importlib.util.find_spec("llama_index")
+    for place in (spec and spec.submodule_search_locations) or ():
+        yield Path(place, "core", "_static", "tiktoken_cache")
+
+
+def _in_time(function: Callable[..., _T], *arguments: Any, **named: Any) -> _T:
+    """Call in a thread and wait `DOWNLOAD_SECONDS`; a later end still fills tiktoken's cache for the next process."""
+    future: Future[_T] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(function(*arguments, **named))
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, name="tiktoken-download", daemon=True).start()
+    return future.result(DOWNLOAD_SECONDS)
