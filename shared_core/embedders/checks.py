@@ -1,0 +1,80 @@
+"""What every embedder's output goes through, and how a long text is cut into pieces."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
+
+import numpy as np
+
+from shared_core.base import Fingerprint, Vectors
+from shared_core.errors import EmbedderError, MissingExtraError
+
+__all__ = ["checked", "cut", "encodable", "failures", "installed", "require"]
+
+
+def checked(rows: object, count: int, fingerprint: Fingerprint) -> Vectors:
+    """Return `rows` as float32 of unit length (zeros stay zeros), or raise EmbedderError naming what is wrong."""
+    wanted = f"embedder {fingerprint.name!r} should return {count} vectors of {fingerprint.dimension} numbers"
+    try:
+        values = np.asarray(rows, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise EmbedderError(f"{wanted}, and returned something else: {error}") from error
+    if values.shape != (count, fingerprint.dimension):
+        raise EmbedderError(f"{wanted}, and returned the shape {values.shape}")
+    if not np.isfinite(values).all():
+        raise EmbedderError(f"{wanted}, and returned some that are not finite")
+    peaks = np.abs(values).max(axis=1, keepdims=True, initial=0)
+    values = values / np.where(peaks > 0, peaks, 1)  # so that no square is too large or too small
+    lengths = np.linalg.norm(values, axis=1, keepdims=True)
+    unit: Vectors = (values / np.where(lengths > 0, lengths, 1)).astype(np.float32)
+    return unit
+
+
+def cut(text: str, starts: Sequence[int], ends: Sequence[int], limit: int) -> list[str]:
+    """Return `text` as overlapping pieces of at most `limit` tokens, given where each token starts and ends in it."""
+    if len(starts) <= limit:
+        return [text]
+    pieces, first = [], 0
+    while first + limit < len(starts):
+        stop = _seam(text, starts, ends, first + limit // 2, first + limit)
+        pieces.append(text[starts[first] : ends[stop - 1]])
+        first = _seam(text, starts, ends, stop - limit // 4 - 1, stop - limit // 8)
+    return [*pieces, text[starts[first] :]]
+
+
+def _seam(text: str, starts: Sequence[int], ends: Sequence[int], after: int, last: int) -> int:
+    """Return the last token in (after, last] to begin a word, else to begin a character, else `last`."""
+    tokens = range(last, after, -1)
+    words = (i for i in tokens if any(map(str.isspace, text[max(starts[i] - 1, 0) : starts[i] + 1])))
+    characters = (i for i in tokens if starts[i] >= ends[i - 1])
+    return next(words, next(characters, last))
+
+
+@contextmanager
+def failures(name: str) -> Iterator[None]:
+    """Turn what a model raises into EmbedderError; a missing or broken package shows itself."""
+    try:
+        yield
+    except (EmbedderError, ImportError):
+        raise
+    except Exception as error:
+        raise EmbedderError(f"embedder {name!r} failed with {type(error).__name__}: {error}") from error
+
+
+def installed(package: str) -> bool:
+    """Return whether a package is there, without importing it."""
+    try:
+        return find_spec(package) is not None
+    except ModuleNotFoundError:  # what an import hook answers that hides a package
+        return False
+
+
+def require(package: str, remedy: str) -> None:
+    """Raise MissingExtraError with the remedy unless a package is there."""
+    if not installed(package):
+        raise MissingExtraError(f"{package} is not installed: {remedy}", name=package)
+
+
+def encodable(text: str) -> str:
+    """Return `text` with lone surrogates, which tokenizers refuse, as question marks; its length stays."""
+    return text.encode("utf-8", "replace").decode("utf-8")
