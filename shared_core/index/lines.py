@@ -1,0 +1,94 @@
+"""The rows of a session along one path through its tree, as arrays that grow with the path."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from shared_core.index.arrays import Growing
+
+__all__ = ["LinePrefix", "PathLine"]
+
+SITTING_GAP = 6 * 3600.0
+"""Seconds without a message after which a new sitting begins."""
+
+Ints = npt.NDArray[np.int32]
+
+
+class PathLine:
+    """The rows along one line of segments, in path order.
+
+    Attributes:
+        taken: how many rows of the last segment are on the line so far.
+    """
+
+    def __init__(self) -> None:
+        self.taken = 0
+        self._rows: Growing[np.int32] = Growing(np.int32)
+        self._sittings: Growing[np.int32] = Growing(np.int32)
+        self._places: Growing[np.int32] = Growing(np.int32)
+        self._turn_ends: Growing[np.int32] = Growing(np.int32)
+        self._of_turn: dict[int, list[int]] = {}
+        self._last_time = -np.inf
+
+    @property
+    def rows(self) -> Ints:
+        """The row at each place."""
+        return self._rows.values
+
+    @property
+    def sittings(self) -> Ints:
+        """The number of the sitting at each place."""
+        return self._sittings.values
+
+    @property
+    def turn_ends(self) -> Ints:
+        """The place of the last message of each place's turn."""
+        return self._turn_ends.values
+
+    def places(self, rows: Ints) -> Ints:
+        """Return the place of each row, -1 where it is not on the line."""
+        return self._places.values[rows]
+
+    def of_turn(self, turn: int) -> list[int]:
+        """Return the places of a turn's messages, by its code."""
+        return self._of_turn.get(turn, [])
+
+    def extend(self, rows: Ints, times: npt.NDArray[np.float64], turns: npt.NDArray[np.int64], total: int) -> None:
+        """Append rows with their times (seconds) and turns; `total` is how many rows the session has."""
+        self._places.extend(np.full(total - len(self._places), -1, dtype=np.int32))
+        if not len(rows):
+            return
+        start = len(self._rows)
+        self._places.values[rows] = np.arange(start, start + len(rows))
+        gaps = np.diff(times, prepend=self._last_time) > SITTING_GAP
+        self._sittings.extend((self.sittings[-1] if start else -1) + np.cumsum(gaps))
+        self._last_time = float(times[-1])
+        self._rows.extend(rows)
+        self._turn_ends.extend(np.arange(start, start + len(rows)))
+        for place, turn in enumerate(turns.tolist(), start=start):
+            members = self._of_turn.setdefault(turn, [])
+            members.append(place)
+            self._turn_ends.values[members] = place
+
+
+@dataclass(frozen=True, slots=True)
+class LinePrefix:
+    """The first `upto` places of a line: what had been said by then."""
+
+    line: PathLine
+    upto: int
+
+    @property
+    def rows(self) -> Ints:
+        """The row at each place of the whole line."""
+        return self.line.rows
+
+    @property
+    def sittings(self) -> Ints:
+        """The sitting of each place of the whole line."""
+        return self.line.sittings
+
+    def places(self, rows: Ints) -> Ints:
+        """Return the place of each row, -1 where it is not on the line."""
+        return self.line.places(rows)

@@ -1,0 +1,195 @@
+"""The rows and words of one session in memory: derived from its store, rebuilt at any time."""
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shared_core.base import Store
+from shared_core.index.arrays import Growing
+from shared_core.index.lexical_index import LexicalIndex
+from shared_core.index.lines import LinePrefix, PathLine
+from shared_core.index.snapshot import pack, unpack
+from shared_core.index.terms import terms
+from shared_core.records import Position, Record, SessionState
+from shared_core.tree import Path
+
+__all__ = ["ROLES", "SessionIndex"]
+
+ROLES = ("system", "user", "assistant", "tool")
+
+PAGE = 5_000
+"""Rows read from the store at a time."""
+
+CACHED_LINES = 8
+"""Paths kept ready; an object that goes between more branches than this builds some again."""
+
+SNAPSHOT = "rows"
+"""The snapshot's name in the store."""
+
+COLUMNS = {
+    "segments": np.int32,
+    "depths": np.int32,
+    "roles": np.int8,
+    "stays": np.bool_,
+    "characters": np.int32,
+    "speakers": np.int32,
+    "times": np.float64,
+    "turns": np.int64,
+}
+
+Ints = npt.NDArray[np.int32]
+
+
+class SessionIndex:
+    """What recall needs to know of every message of a session, in arrays; a row is a message, in order of storing.
+
+    Args:
+        store: where the messages are.
+        session: which session.
+    """
+
+    def __init__(self, store: Store, session: int) -> None:
+        self.store = store
+        self.session = session
+        self._clear(epoch=-1)
+
+    def _clear(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.last_seq = 0
+        self.names: list[str] = []
+        self.lexical = LexicalIndex()
+        self._columns: dict[str, Growing[Any]] = {name: Growing(dtype) for name, dtype in COLUMNS.items()}
+        self._rows_of: dict[int, Growing[np.int32]] = {}
+        self._depths_of: dict[int, Growing[np.int32]] = {}
+        self._lines: OrderedDict[tuple[tuple[int, int], ...], PathLine] = OrderedDict()
+        self.saved = 0
+
+    def __len__(self) -> int:
+        return len(self._columns["depths"])
+
+    def column(self, name: str) -> npt.NDArray[Any]:
+        """Return one of `COLUMNS`, a value per row."""
+        return self._columns[name].values
+
+    def refresh(self, state: SessionState) -> None:
+        """Catch up with the store by reading only what is new; begin anew if something was forgotten."""
+        if state.epoch != self.epoch:
+            self._clear(state.epoch)
+            self._load_snapshot()
+        while self.last_seq < state.last_seq:
+            records = self.store.after(self.session, self.last_seq, PAGE)
+            if not records:
+                self.last_seq = state.last_seq  # the newest messages have been forgotten
+                break
+            self._add(records)
+
+    def _add(self, records: Sequence[Record]) -> None:
+        start = len(self)
+        messages = [record.message for record in records]
+        values: dict[str, list[Any]] = {
+            "segments": [record.position.segment for record in records],
+            "depths": [record.position.depth for record in records],
+            "roles": [ROLES.index(message.role) for message in messages],
+            "stays": [message.stays for message in messages],
+            "characters": [len(message.content.strip()) for message in messages],
+            "speakers": [self._speaker(message.name) for message in messages],
+            "times": [message.created_at.timestamp() if message.created_at else 0.0 for message in messages],
+            "turns": [turn_code(message.turn_id or "") for message in messages],
+        }
+        for name, column in values.items():
+            self._columns[name].extend(column)
+        self.lexical.add(
+            terms(f"{message.name}: {message.content}" if message.name else message.content) for message in messages
+        )
+        self._place(start)
+        self.last_seq = records[-1].seq
+
+    def _speaker(self, name: str | None) -> int:
+        if not name:
+            return -1
+        if name not in self.names:
+            self.names.append(name)
+        return self.names.index(name)
+
+    def _place(self, start: int) -> None:
+        """Note the rows from `start` on in their segments."""
+        segments, depths = self.column("segments")[start:], self.column("depths")[start:]
+        for segment in np.unique(segments).tolist():
+            new = np.flatnonzero(segments == segment)
+            self._rows_of.setdefault(segment, Growing(np.int32)).extend(start + new)
+            self._depths_of.setdefault(segment, Growing(np.int32)).extend(depths[new])
+
+    def _down_to(self, segment: int, depth: int) -> Ints:
+        """Return the rows of a segment with at most this depth."""
+        if segment not in self._rows_of:
+            return np.empty(0, np.int32)
+        count = np.searchsorted(self._depths_of[segment].values, depth, side="right")
+        return self._rows_of[segment].values[:count]
+
+    def rows_at(self, positions: Sequence[Position]) -> Ints:
+        """Return the row at each position, -1 where nothing stands."""
+        places = np.array(positions, dtype=np.int64).reshape(-1, 2)
+        found = np.full(len(places), -1, dtype=np.int32)
+        for segment in np.unique(places[:, 0]).tolist():
+            if segment in self._rows_of:
+                asked = np.flatnonzero(places[:, 0] == segment)
+                depths, rows = self._depths_of[segment].values, self._rows_of[segment].values
+                index = np.minimum(np.searchsorted(depths, places[asked, 1]), len(depths) - 1)
+                found[asked] = np.where(depths[index] == places[asked, 1], rows[index], -1)
+        return found
+
+    def positions(self, rows: npt.NDArray[np.integer[Any]]) -> list[Position]:
+        """Return where rows stand in the tree."""
+        segments, depths = self.column("segments")[rows], self.column("depths")[rows]
+        return list(map(Position, segments.tolist(), depths.tolist()))
+
+    def line(self, path: Path) -> LinePrefix:
+        """Return the rows along a path, in order."""
+        *before, last = path.spans
+        key = (*before, (last.segment, -1))
+        line = self._lines.pop(key, None)
+        if line is None:
+            line = PathLine()
+            for span in before:
+                self._extend(line, self._down_to(span.segment, span.upto))
+        rows = self._down_to(last.segment, np.iinfo(np.int32).max)
+        self._extend(line, rows[line.taken :])
+        line.taken = len(rows)
+        self._lines[key] = line
+        while len(self._lines) > CACHED_LINES:
+            self._lines.popitem(last=False)
+        beyond = len(rows) - len(self._down_to(*last))
+        return LinePrefix(line, len(line.rows) - beyond)
+
+    def _extend(self, line: PathLine, rows: Ints) -> None:
+        line.extend(rows, self.column("times")[rows], self.column("turns")[rows], len(self))
+
+    def save_snapshot(self) -> None:
+        """Keep the index in the store, so that the next process reads it instead of all messages."""
+        about = {"names": self.names, "last_seq": self.last_seq, "epoch": self.epoch}
+        arrays = {name: self.column(name) for name in COLUMNS} | self.lexical.arrays()
+        if self.store.put_snapshot(self.session, SNAPSHOT, self.epoch, pack(about, arrays)):
+            self.saved = len(self)
+
+    def _load_snapshot(self) -> None:
+        data = self.store.snapshot(self.session, SNAPSHOT)
+        unpacked = unpack(data) if data else None
+        if unpacked is None or unpacked[0]["epoch"] != self.epoch:
+            return
+        about, arrays = unpacked
+        self.names = about["names"]
+        self._columns = {name: Growing(dtype, arrays[name]) for name, dtype in COLUMNS.items()}
+        self.lexical = LexicalIndex.from_arrays(arrays)
+        self._place(0)
+        self.last_seq = about["last_seq"]
+        self.saved = len(self)
+
+
+def turn_code(turn_id: str) -> int:
+    """Return 64 bits that stand for a turn's id."""
+    digest = hashlib.blake2b(turn_id.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "little", signed=True)

@@ -1,0 +1,186 @@
+"""Nearest vectors by cosine: FAISS over the history, and the exact oracle that tests compare it with."""
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from typing_extensions import override
+
+from shared_core.base import Vectors
+from shared_core.index.arrays import Growing
+
+__all__ = ["ExactVectorIndex", "FaissVectorIndex", "VectorIndex"]
+
+OVERFETCH = 512
+"""Up to this many vectors that may not be returned it is faster to fetch as many more, and drop them, than to test each
+vector of the index."""
+
+Ints = npt.NDArray[np.int32]
+Mask = npt.NDArray[np.bool_]
+
+
+class VectorIndex(ABC):
+    """Vectors of rows; a row may have several, one for each piece of a long text, and scores by the best of them.
+
+    Args:
+        dimension: numbers per vector.
+    """
+
+    def __init__(self, dimension: int) -> None:
+        self.dimension = dimension
+        self._owners: Growing[np.int32] = Growing(np.int32)
+
+    def __len__(self) -> int:
+        """Return how many vectors there are."""
+        return len(self._owners)
+
+    @property
+    def owners(self) -> Ints:
+        """The row of each vector."""
+        return self._owners.values
+
+    def add(self, rows: npt.ArrayLike, vectors: Vectors) -> None:
+        """Add unit vectors, shape (n, dimension), and the rows they belong to, shape (n,).
+
+        All vectors of one row come in one call.
+        """
+        self._keep(np.ascontiguousarray(vectors, dtype=np.float32))
+        self._owners.extend(rows)
+
+    def has(self, count: int) -> Mask:
+        """Return which of the rows 0 to count - 1 have a vector, shape (count,)."""
+        mask = np.zeros(count, dtype=np.bool_)
+        owners = self.owners
+        mask[owners[owners < count]] = True
+        return mask
+
+    def search(self, query: Vectors, top_k: int, allowed: Mask | None = None) -> tuple[Ints, Vectors]:
+        """Return the rows nearest to a question and their cosines, best first; of equals the newer row first.
+
+        Args:
+            query: unit vector, shape (dimension,).
+            top_k: how many rows at most.
+            allowed: which rows may be returned, shape (rows,); decided before the search, not after. None: all.
+        """
+        vectors = None if allowed is None else allowed[self.owners]
+        found = len(self) if vectors is None else int(np.count_nonzero(vectors))
+        # Several vectors of one row may crowd out others: ask for more until enough rows are found.
+        ask = top_k
+        while True:
+            ask = min(ask, found)
+            rows, cosines = self._best_per_row(query, ask, vectors)
+            if len(rows) >= top_k or ask == found:
+                return rows[:top_k], cosines[:top_k]
+            ask *= 4
+
+    def _best_per_row(self, query: Vectors, ask: int, vectors: Mask | None) -> tuple[Ints, Vectors]:
+        numbers, cosines = self._nearest(query, ask, vectors) if ask else (np.empty(0, np.int64), np.empty(0))
+        owners = self.owners[numbers]
+        order = np.lexsort((-owners, -cosines))
+        _, first = np.unique(owners[order], return_index=True)
+        chosen = order[np.sort(first)]
+        return owners[chosen], cosines[chosen].astype(np.float32)
+
+    def cosines(self, query: Vectors, rows: Ints) -> Vectors:
+        """Return the cosine of each row with a question, NaN for rows without a vector; shape (len(rows),)."""
+        result = np.full(len(rows), np.nan, dtype=np.float32)
+        numbers = np.flatnonzero(np.isin(self.owners, rows))
+        if len(numbers):
+            order = np.argsort(rows)
+            slots = order[np.searchsorted(rows, self.owners[numbers], sorter=order)]
+            np.fmax.at(result, slots, self._vectors(numbers) @ query)
+        return result
+
+    @abstractmethod
+    def _keep(self, vectors: Vectors) -> None:
+        """Append vectors."""
+
+    @abstractmethod
+    def _nearest(self, query: Vectors, top_k: int, allowed: Mask | None) -> tuple[npt.NDArray[np.int64], Vectors]:
+        """Return the numbers and cosines of the `top_k` nearest of the allowed vectors; that many exist."""
+
+    @abstractmethod
+    def _vectors(self, numbers: npt.NDArray[np.int64]) -> Vectors:
+        """Return some vectors, shape (len(numbers), dimension)."""
+
+    @abstractmethod
+    def matrix(self) -> npt.NDArray[np.float16]:
+        """Return all vectors, shape (n, dimension), for a snapshot."""
+
+
+class ExactVectorIndex(VectorIndex):
+    """Plain NumPy over all vectors: what every other index has to agree with."""
+
+    def __init__(self, dimension: int) -> None:
+        super().__init__(dimension)
+        self._flat: Growing[np.float16] = Growing(np.float16)
+
+    @override
+    def _keep(self, vectors: Vectors) -> None:
+        self._flat.extend(vectors.astype(np.float16).ravel())
+
+    @override
+    def matrix(self) -> npt.NDArray[np.float16]:
+        return self._flat.values.reshape(-1, self.dimension)
+
+    @override
+    def _vectors(self, numbers: npt.NDArray[np.int64]) -> Vectors:
+        return self.matrix()[numbers].astype(np.float32)
+
+    @override
+    def _nearest(self, query: Vectors, top_k: int, allowed: Mask | None) -> tuple[npt.NDArray[np.int64], Vectors]:
+        numbers = np.arange(len(self)) if allowed is None else np.flatnonzero(allowed)
+        cosines = self._vectors(numbers) @ query
+        best = np.argsort(-cosines, kind="stable")[:top_k]
+        return numbers[best], cosines[best]
+
+
+class FaissVectorIndex(VectorIndex):
+    """FAISS's exact search over half-precision vectors: half the memory, and no loss that recall could show."""
+
+    def __init__(self, dimension: int) -> None:
+        import faiss
+
+        super().__init__(dimension)
+        self._faiss: Any = faiss
+        kind = faiss.ScalarQuantizer.QT_fp16
+        self._index: Any = faiss.IndexScalarQuantizer(dimension, kind, faiss.METRIC_INNER_PRODUCT)
+
+    @override
+    def _keep(self, vectors: Vectors) -> None:
+        if len(vectors):
+            self._index.add(vectors)
+
+    @override
+    def _vectors(self, numbers: npt.NDArray[np.int64]) -> Vectors:
+        vectors: Vectors = self._index.reconstruct_batch(numbers)
+        return vectors
+
+    @override
+    def matrix(self) -> npt.NDArray[np.float16]:
+        codes = self._faiss.vector_to_array(self._index.codes)
+        matrix: npt.NDArray[np.float16] = codes.view(np.float16).reshape(-1, self.dimension)
+        return matrix
+
+    @override
+    def _nearest(self, query: Vectors, top_k: int, allowed: Mask | None) -> tuple[npt.NDArray[np.int64], Vectors]:
+        parameters = None
+        left_out = 0 if allowed is None else len(self) - int(np.count_nonzero(allowed))
+        if allowed is not None and left_out <= OVERFETCH:
+            numbers, cosines = self._nearest(query, top_k + left_out, None)
+            kept = allowed[numbers]
+            return numbers[kept][:top_k], cosines[kept][:top_k]
+        if allowed is not None:
+            bits = np.packbits(allowed, bitorder="little")
+            selector = self._faiss.IDSelectorBitmap(bits)
+            parameters = self._faiss.SearchParameters(sel=selector)
+        # One question has nothing to share out: waking OpenMP's other threads would cost more than the search, and on
+        # a busy machine a hundred times more. The setting belongs to this thread.
+        threads = self._faiss.omp_get_max_threads()
+        self._faiss.omp_set_num_threads(1)
+        try:
+            cosines, numbers = self._index.search(query.reshape(1, -1), top_k, params=parameters)
+        finally:
+            self._faiss.omp_set_num_threads(threads)
+        return numbers[0], cosines[0]
