@@ -1,0 +1,325 @@
+"""Choose what fills the room a frame leaves, and write the prompt and its report; pure."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date
+from functools import cached_property
+from itertools import chain, islice
+from typing import Literal
+
+from shared_core.messages import Message
+from shared_core.prompt.context import Context, ContextReport, Kind, Reason, ReportLine
+from shared_core.prompt.frame import Frame, Framer
+from shared_core.prompt.grounding import join, render_grounding, with_grounding
+from shared_core.prompt.template import RecallTemplate
+from shared_core.prompt.turns import Entry, Turn, chronological
+from shared_core.prompt.window import Fill, Window, fit_window
+from shared_core.tokens import message_tokens
+
+__all__ = ["Assembler", "Candidate", "Placement", "Selection"]
+
+Placement = Literal["grounding", "messages", "system"]
+
+LINE_TOKENS = 4
+"""What a recalled line costs beyond a message's framing, about: speaker and bullet."""
+
+DAY_TOKENS = 8
+"""What the line before the messages of one day costs, about."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """Something old that may be worth bringing back.
+
+    Attributes:
+        entries: one message, or the messages of a turn, in order.
+        score: higher is better.
+        lexical: share of the question's informative words it matches.
+        dense: cosine with the question, None without a vector.
+        reason: why it is out already; None: it may be chosen.
+    """
+
+    entries: tuple[Entry, ...]
+    score: float
+    lexical: float | None = None
+    dense: float | None = None
+    reason: Reason | None = None
+
+    def because(self, reason: Reason) -> "Candidate":
+        """Return the candidate with its fate decided."""
+        return Candidate(self.entries, self.score, self.lexical, self.dense, reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What was chosen for a frame: the window, and the fate of every candidate (`Reason.RECALLED`: in)."""
+
+    window: Window
+    candidates: tuple[Candidate, ...] = ()
+    recall_tokens: int = 0
+
+    @property
+    def recalled(self) -> tuple[Candidate, ...]:
+        """The candidates that are in, best first."""
+        return tuple(candidate for candidate in self.candidates if candidate.reason is Reason.RECALLED)
+
+    @property
+    def tokens(self) -> int:
+        """What the selection needs."""
+        return self.window.tokens + self.recall_tokens
+
+
+@dataclass
+class _Ledger:
+    """Writes the report's lines and keeps the account."""
+
+    left: int
+    lines: list[ReportLine] = field(default_factory=list)
+
+    def put(
+        self, entry: Entry | Message | None, kind: Kind, reason: Reason, tokens: int, *,
+        included: bool = True, scores: Candidate | None = None,
+    ) -> None:  # fmt: skip
+        message = entry.message if isinstance(entry, Entry) else entry
+        self.left -= tokens if included else 0
+        line = ReportLine(
+            id=message.id if message else None,
+            role=message.role if message else None,
+            kind=kind,
+            included=included,
+            reason=reason,
+            tokens=tokens,
+            left=self.left,
+            text=message.content if message else "",
+            score=scores.score if scores else None,
+            lexical=scores.lexical if scores else None,
+            dense=scores.dense if scores else None,
+        )
+        self.lines.append(line)
+
+    def put_all(self, entries: Iterable[Entry], kind: Kind, reason: Reason, *, included: bool = True) -> None:
+        for entry in entries:
+            self.put(entry, kind, reason, entry.tokens, included=included)
+
+
+@dataclass(frozen=True)
+class Assembler:
+    """Fills frames; its fields are the constructor arguments of the memory that bear on it.
+
+    `recall_tokens` is a number of tokens, or, below or equal to 1.0 as a float, a share of what pinned text leaves.
+    """
+
+    framer: Framer
+    slack: float = 0.25
+    fill: Fill = "stop"
+    placement: Placement = "grounding"
+    template: RecallTemplate = field(default_factory=RecallTemplate)
+    recall_tokens: float | int = 0.5
+    top_k: int | None = None
+
+    def room_for_recall(self, frame: Frame) -> int:
+        """Return how many tokens recalled messages may take at most."""
+        share = isinstance(self.recall_tokens, float)
+        cap = int(self.recall_tokens * frame.open) if share else int(self.recall_tokens)
+        return max(0, min(cap, frame.rest))
+
+    def window(self, frame: Frame, turns: Iterable[Turn], *, recall: int = 0) -> Window:
+        """Return the window that fits beside `recall` tokens of recalled messages; `turns` are newest first."""
+        return fit_window(self._dressed(frame, turns), frame.rest - recall, slack=self.slack, fill=self.fill)
+
+    def _dressed(self, frame: Frame, turns: Iterable[Turn]) -> Iterator[Turn]:
+        """Yield turns as they are sent: with their grounding as far as `keep_grounding` reaches."""
+        keep = self.framer.keep_grounding
+        reach = {"newest": 1, "none": 0}.get(keep, -1) if isinstance(keep, str) else keep
+        older = iter(turns)
+        if reach != 0:
+            count = None if reach < 0 else max(0, reach - (frame.question is not None))
+            yield from (replace(turn, entries=tuple(map(self._dress, turn.entries))) for turn in islice(older, count))
+        yield from older
+
+    def _dress(self, entry: Entry) -> Entry:
+        if entry.message.grounding is None:
+            return entry
+        message = with_grounding(entry.message, render_grounding(entry.message.grounding))
+        return replace(entry, message=message, tokens=self._size(message))
+
+    def _size(self, message: Message) -> int:
+        return message_tokens(message, self.framer.counter, self.framer.overhead)
+
+    def settle(
+        self, asked: Frame, now: Frame, turns: Sequence[Turn], candidates: Sequence[Candidate], *, shown: bool
+    ) -> tuple[Frame, Selection]:
+        """Return the frame and the selection to send; see `select` and `Framer.frames` for the arguments.
+
+        What is chosen is a function of the conversation up to the question: a tool loop only appends to it, until the
+        budget is used up. Then older turns give way, and the choice is made again around all that was said since.
+        """
+        selection = self.select(asked, turns, candidates, shown=shown)
+        frozen = replace(asked, groups=now.groups)
+        if not now.left_out and frozen.room >= selection.tokens:
+            return frozen, selection
+        return now, self.select(now, turns, candidates, shown=shown)
+
+    def select(self, frame: Frame, turns: Sequence[Turn], candidates: Sequence[Candidate], *, shown: bool) -> Selection:
+        """Choose recalled messages and the window; what recall does not use goes to the window.
+
+        Args:
+            frame: what must be sent.
+            turns: newest first, as many as could fit.
+            candidates: best first.
+            shown: whether the question is part of the prompt, so that text can be put to it.
+        """
+        everything = self.window(frame, turns)
+        if everything.reaches_all or not candidates:
+            return Selection(everything, tuple(candidates))
+        room = self.room_for_recall(frame)
+        base = self.window(frame, turns, recall=room)
+        chosen, cost = self._pick(frame, self._outside(candidates, base), room, shown=shown)
+        window = self.window(frame, turns, recall=cost)
+        outside = self._outside(chosen, window)
+        if outside != chosen:
+            cost = self.cost(frame, _recalled(outside), shown=shown)
+        return Selection(window, tuple(outside), cost)
+
+    def _outside(self, candidates: Sequence[Candidate], window: Window) -> list[Candidate]:
+        inside = {turn.turn_id for turn in window.kept}
+        return [
+            candidate.because(Reason.IN_WINDOW)
+            if candidate.entries[0].message.turn_id in inside and candidate.reason in (None, Reason.RECALLED)
+            else candidate
+            for candidate in candidates
+        ]
+
+    def _pick(
+        self, frame: Frame, candidates: Sequence[Candidate], room: int, *, shown: bool
+    ) -> tuple[list[Candidate], int]:
+        """Fill the room greedily, best first; what does not fit is passed over. Return the fates and the cost."""
+        fates: list[Candidate] = []
+        used, count = self._wording_tokens, 0
+        days: set[date | None] = set()
+        for candidate in candidates:
+            new = {entry.message.created_at and entry.message.created_at.date() for entry in candidate.entries} - days
+            cost = sum(entry.tokens + LINE_TOKENS for entry in candidate.entries) + DAY_TOKENS * len(new)
+            if candidate.reason is not None:
+                fates.append(candidate)
+            elif count == self.top_k:
+                fates.append(candidate.because(Reason.TOP_K))
+            elif used + cost > room:
+                fates.append(candidate.because(Reason.OVER_BUDGET))
+            else:
+                fates.append(candidate.because(Reason.RECALLED))
+                used, count = used + cost, count + 1
+                days |= new
+        # The estimate is close but the law is exact: what is written is counted, and the weakest goes until it fits.
+        while (exact := self.cost(frame, _recalled(fates), shown=shown)) > room:
+            index = max(i for i, candidate in enumerate(fates) if candidate.reason is Reason.RECALLED)
+            fates[index] = fates[index].because(Reason.OVER_BUDGET)
+        return fates, exact
+
+    @cached_property
+    def _wording_tokens(self) -> int:
+        return self.framer.counter(join(self.template.header, self.template.footer))
+
+    def cost(self, frame: Frame, recalled: Sequence[Candidate], *, shown: bool) -> int:
+        """Return what recalled candidates add to the prompt, exactly as they are written."""
+        if not recalled:
+            return 0
+        if self.placement == "messages":
+            return sum(entry.tokens for candidate in recalled for entry in candidate.entries)
+        text = self.write(recalled)
+        if self._beside_question(frame, shown):
+            assert frame.question is not None
+            return self._size(self._asked(frame, text)) - frame.bare - frame.grounding_tokens
+        return self._size(Message.system(text))
+
+    def _beside_question(self, frame: Frame, shown: bool) -> bool:
+        return self.placement == "grounding" and shown and frame.question is not None
+
+    def _asked(self, frame: Frame, recalled: str) -> Message:
+        assert frame.question is not None
+        return with_grounding(frame.question.message, join(recalled, frame.grounding.text))
+
+    def write(self, recalled: Sequence[Candidate]) -> str:
+        """Return the text that brings candidates back, in the template's order."""
+        if self.template.order == "score":
+            entries = list(chain.from_iterable(candidate.entries for candidate in reversed(recalled)))
+        else:
+            entries = chronological(chain.from_iterable(candidate.entries for candidate in recalled))
+        return self.template.render([entry.message for entry in entries])
+
+    def compose(
+        self, frame: Frame, selection: Selection, *, reserve: int, shown: bool, alone: Sequence[Entry] = (),
+        notes: Sequence[str] = (), pending: int = 0, embedder: str | None = None,
+    ) -> Context:  # fmt: skip
+        """Write the prompt and the report.
+
+        Args:
+            frame: what must be sent.
+            selection: what else is.
+            reserve: tokens kept free for the reply.
+            shown: whether the question is part of the prompt.
+            alone: replies without their user message, for the report.
+            notes: what could not be done.
+            pending: how many messages have no vector yet.
+            embedder: whose vectors were used.
+        """
+        lines = self._account(frame, selection, alone)
+        report = ContextReport(frame.budget, reserve, tuple(lines), pending, tuple(notes), embedder)
+        return Context(tuple(self._messages(frame, selection, shown)), report)
+
+    def _messages(self, frame: Frame, selection: Selection, shown: bool) -> list[Message]:
+        recalled = selection.recalled
+        text = "" if self.placement == "messages" else self.write(recalled)
+        entries = [*frame.stays, *chain.from_iterable(turn.entries for turn in selection.window.kept), *frame.groups]
+        if self.placement == "messages":
+            entries += chain.from_iterable(candidate.entries for candidate in recalled)
+        if frame.question is not None and shown:
+            beside = text if self._beside_question(frame, shown) else ""
+            entries.append(replace(frame.question, message=self._asked(frame, beside)))
+        messages = [with_grounding(entry.message, "") for entry in chronological(entries)]
+        if text and not self._beside_question(frame, shown):
+            leading = next((i for i, message in enumerate(messages) if message.role != "system"), len(messages))
+            messages.insert(leading, Message.system(text))
+        return messages
+
+    def _account(self, frame: Frame, selection: Selection, alone: Sequence[Entry]) -> list[ReportLine]:
+        ledger = _Ledger(frame.budget)
+        if frame.tools:
+            ledger.put(None, Kind.TOOLS, Reason.TOOL_SCHEMAS, frame.tools)
+        ledger.put_all(frame.stays, Kind.SYSTEM, Reason.STAYS)
+        if frame.question is not None:
+            ledger.put(frame.question, Kind.QUESTION, Reason.QUESTION, frame.bare)
+            if frame.question.message.grounding is not None:
+                reason = Reason.GROUNDING_TRIMMED if frame.grounding.trimmed else Reason.GROUNDING
+                text = Message(role="user", id=frame.question.message.id, content=frame.grounding.text)
+                ledger.put(text, Kind.GROUNDING, reason, frame.grounding_tokens, included=bool(frame.grounding.text))
+        ledger.put_all(frame.groups, Kind.QUESTION, Reason.CURRENT_TURN)
+        ledger.put_all(frame.left_out, Kind.QUESTION, Reason.OLDER_GROUP, included=False)
+        self._account_window(ledger, selection.window)
+        ledger.put_all(alone, Kind.WINDOW, Reason.NO_QUESTION, included=False)
+        self._account_recall(ledger, selection)
+        return ledger.lines
+
+    def _account_window(self, ledger: _Ledger, window: Window) -> None:
+        for turn in window.kept:
+            ledger.put_all(reversed(turn.entries), Kind.WINDOW, Reason.NEWEST)
+            ledger.put_all(turn.broken, Kind.WINDOW, Reason.BROKEN_GROUP, included=False)
+        for turn in window.stable_cut:
+            ledger.put_all(reversed(turn.entries), Kind.WINDOW, Reason.STABLE_START, included=False)
+        for turn in window.too_large:
+            ledger.put_all(reversed(turn.entries), Kind.WINDOW, Reason.OVER_BUDGET, included=False)
+
+    def _account_recall(self, ledger: _Ledger, selection: Selection) -> None:
+        wording = selection.recall_tokens
+        for candidate in selection.candidates:
+            included = candidate.reason is Reason.RECALLED
+            for entry in candidate.entries:
+                reason = candidate.reason or Reason.IN_WINDOW
+                ledger.put(entry, Kind.RECALLED, reason, entry.tokens, included=included, scores=candidate)
+                wording -= entry.tokens if included else 0
+        if wording:
+            ledger.put(None, Kind.RECALLED, Reason.WORDING, wording)
+
+
+def _recalled(candidates: Sequence[Candidate]) -> list[Candidate]:
+    return [candidate for candidate in candidates if candidate.reason is Reason.RECALLED]

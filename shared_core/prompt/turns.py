@@ -1,0 +1,122 @@
+"""Group the messages of a branch into turns, and a turn into tool groups that stay whole; pure."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from shared_core.messages import Message
+
+__all__ = ["Entry", "Turn", "group_turns", "tool_groups"]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A message with its size.
+
+    Attributes:
+        message: with `id` and `turn_id`.
+        tokens: its size as sent without grounding, framing included.
+        turn_no: the number of its turn along the branch.
+        order: its place on the path, growing from the root.
+    """
+
+    message: Message
+    tokens: int
+    turn_no: int
+    order: int
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A user message and everything that answers it, in order, however much was said between.
+
+    Attributes:
+        turn_id: the id of the user message.
+        turn_no: its number along the branch.
+        entries: what can be sent: tool groups stand together, broken ones are in `broken`.
+        broken: calls without all their results, results without their call.
+        tokens: the size of what can be sent.
+    """
+
+    turn_id: str
+    turn_no: int
+    entries: tuple[Entry, ...]
+    broken: tuple[Entry, ...] = ()
+    tokens: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tokens", sum(entry.tokens for entry in self.entries))
+
+    @property
+    def asks(self) -> bool:
+        """Whether it begins with a user's message, as a prompt must."""
+        return bool(self.entries) and self.entries[0].message.role == "user"
+
+    @property
+    def answered(self) -> bool:
+        """Whether an assistant's words, not a tool call, end it."""
+        last = (self.entries + self.broken)[-1].message
+        return last.role == "assistant" and not last.tool_calls
+
+    def whole(self, *, pending: bool = False) -> "Turn":
+        """Return the turn with broken tool groups set apart; `pending` keeps a call at its end that still waits."""
+        if not any(entry.message.tool_calls or entry.message.role == "tool" for entry in self.entries):
+            return self
+        groups = list(tool_groups(self.entries))
+        entries: list[Entry] = []
+        broken: list[Entry] = []
+        for number, group in enumerate(groups, start=1):
+            waits = pending and number == len(groups) and group[0].message.role != "tool"
+            (entries if waits or _complete(group) else broken).extend(group)
+        return replace(self, entries=tuple(entries), broken=tuple(broken))
+
+
+def group_turns(entries: Iterable[Entry]) -> list[Turn]:
+    """Return the turns of messages in path order, oldest first.
+
+    Every turn that can be is begun by its user message. System messages are left out: they stand alone.
+    """
+    grouped: dict[str, list[Entry]] = {}
+    for entry in entries:
+        if entry.message.role != "system":
+            grouped.setdefault(entry.message.turn_id or "", []).append(entry)
+    turns = [Turn(turn_id, members[0].turn_no, tuple(members)) for turn_id, members in grouped.items()]
+    return sorted(turns, key=lambda turn: (turn.turn_no, turn.entries[0].order))
+
+
+def tool_groups(entries: Sequence[Entry]) -> Iterator[tuple[Entry, ...]]:
+    """Yield the units that are kept or dropped together: a tool call with its results, any other message alone."""
+    groups: list[list[Entry]] = []
+    caller: dict[str, list[Entry]] = {}
+    for entry in entries:
+        message = entry.message
+        owner = caller.get(message.tool_call_id or "") if message.role == "tool" else None
+        if owner is not None:
+            owner.append(entry)
+            continue
+        groups.append([entry])
+        for call in message.tool_calls:
+            caller[call.id] = groups[-1]
+    yield from map(tuple, groups)
+
+
+def _complete(group: Sequence[Entry]) -> bool:
+    first, *results = (entry.message for entry in group)
+    if first.role == "tool":
+        return False
+    return {call.id for call in first.tool_calls} <= {result.tool_call_id for result in results}
+
+
+def chronological(entries: Iterable[Entry]) -> list[Entry]:
+    """Return messages in the order of a prompt: by turn, then by time, with tool groups unbroken.
+
+    A system message stands where it was said, but never inside a tool group.
+    """
+    first_of: dict[str, int] = {}
+    ordered = sorted(entries, key=lambda entry: (entry.turn_no, entry.order))
+    keys: list[tuple[int, int, int]] = []
+    for entry in ordered:
+        message = entry.message
+        start = first_of.get(message.tool_call_id or "", entry.order) if message.role == "tool" else entry.order
+        keys.append((entry.turn_no, start, entry.order))
+        first_of.update((call.id, entry.order) for call in message.tool_calls)
+    return [entry for _, entry in sorted(zip(keys, ordered, strict=True), key=lambda pair: pair[0])]
