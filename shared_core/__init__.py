@@ -1,1 +1,93 @@
-"""The framework-neutral engine of infinite-memory."""
+"""The framework-neutral engine of infinite-memory.
+
+Names are loaded when they are first used, so that importing the package costs next to nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from shared_core.aio import AsyncInfiniteMemory as AsyncInfiniteMemory
+    from shared_core.base import Embedder as Embedder
+    from shared_core.base import Fingerprint as Fingerprint
+    from shared_core.base import Store as Store
+    from shared_core.base import TokenCounter as TokenCounter
+    from shared_core.embedders import CallableEmbedder as CallableEmbedder
+    from shared_core.embedders import SentenceTransformerEmbedder as SentenceTransformerEmbedder
+    from shared_core.embedders import StaticEmbedder as StaticEmbedder
+    from shared_core.engine import InfiniteMemory as InfiniteMemory
+    from shared_core.errors import AmbiguousReferenceError as AmbiguousReferenceError
+    from shared_core.errors import BudgetError as BudgetError
+    from shared_core.errors import DuplicateError as DuplicateError
+    from shared_core.errors import EmbedderError as EmbedderError
+    from shared_core.errors import EmbedderMismatchError as EmbedderMismatchError
+    from shared_core.errors import InfiniteMemoryError as InfiniteMemoryError
+    from shared_core.errors import InputFileError as InputFileError
+    from shared_core.errors import MessageTooLargeError as MessageTooLargeError
+    from shared_core.errors import MissingExtraError as MissingExtraError
+    from shared_core.errors import StoreError as StoreError
+    from shared_core.errors import UnknownReferenceError as UnknownReferenceError
+    from shared_core.forgetting import ForgetResult as ForgetResult
+    from shared_core.messages import Grounding as Grounding
+    from shared_core.messages import GroundingItem as GroundingItem
+    from shared_core.messages import Message as Message
+    from shared_core.messages import Payload as Payload
+    from shared_core.messages import ToolCall as ToolCall
+    from shared_core.prompt.context import Context as Context
+    from shared_core.prompt.context import ContextReport as ContextReport
+    from shared_core.prompt.context import Kind as Kind
+    from shared_core.prompt.context import Reason as Reason
+    from shared_core.prompt.context import ReportLine as ReportLine
+    from shared_core.prompt.sliding import sliding_window as sliding_window
+    from shared_core.prompt.template import RecallTemplate as RecallTemplate
+    from shared_core.recall.pruning import prune as prune
+    from shared_core.recall.ranking import ScoredMessage as ScoredMessage
+    from shared_core.records import Branch as Branch
+    from shared_core.stores import SQLiteStore as SQLiteStore
+    from shared_core.tokens import CallableCounter as CallableCounter
+    from shared_core.tokens import CharacterCounter as CharacterCounter
+    from shared_core.tokens import ConservativeCounter as ConservativeCounter
+    from shared_core.tokens import TiktokenCounter as TiktokenCounter
+
+_HOMES = {
+    "aio": ["AsyncInfiniteMemory"],
+    "base": ["Embedder", "Fingerprint", "Store", "TokenCounter"],
+    "prompt.context": ["Context", "ContextReport", "Kind", "Reason", "ReportLine"],
+    "embedders": ["CallableEmbedder", "SentenceTransformerEmbedder", "StaticEmbedder"],
+    "engine": ["InfiniteMemory"],
+    "errors": [
+        "AmbiguousReferenceError",
+        "BudgetError",
+        "DuplicateError",
+        "EmbedderError",
+        "EmbedderMismatchError",
+        "InfiniteMemoryError",
+        "InputFileError",
+        "MessageTooLargeError",
+        "MissingExtraError",
+        "StoreError",
+        "UnknownReferenceError",
+    ],
+    "forgetting": ["ForgetResult"],
+    "messages": ["Grounding", "GroundingItem", "Message", "Payload", "ToolCall"],
+    "recall.pruning": ["prune"],
+    "recall.ranking": ["ScoredMessage"],
+    "records": ["Branch"],
+    "prompt.sliding": ["sliding_window"],
+    "stores": ["SQLiteStore"],
+    "prompt.template": ["RecallTemplate"],
+    "tokens": ["CallableCounter", "CharacterCounter", "ConservativeCounter", "TiktokenCounter"],
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = sorted(_HOME_OF)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

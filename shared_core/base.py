@@ -57,7 +57,10 @@ class Fingerprint:
 class Embedder(ABC):
     """Turns texts into vectors whose dot product is their cosine."""
 
-    fingerprint: Fingerprint
+    @property
+    @abstractmethod
+    def fingerprint(self) -> Fingerprint:
+        """What tells these vectors from another embedder's; a plain attribute will do."""
 
     @abstractmethod
     def embed_documents(self, texts: Sequence[str]) -> Vectors:
@@ -95,12 +98,14 @@ class Store(ABC):
     """Keeps sessions, and is the only part that does I/O. Safe to use from several threads and processes.
 
     A session is an integer key, unique per (user_id, session_id). Nothing of one session is ever returned for another.
-    Every method raises `StoreError` when the database cannot be read or written.
+    For a key that no session has, reading finds nothing, adding a message or a branch raises `UnknownReferenceError`,
+    and the rest does nothing. A limit of 0 finds nothing. Every method raises `StoreError` when the database cannot be
+    read or written.
     """
 
     @abstractmethod
     def session(self, user_id: str | None, session_id: str) -> int | None:
-        """Return the session's key, or None if nothing was ever stored in it."""
+        """Return the session's key, or None if it has not been created; writes nothing."""
 
     @abstractmethod
     def create_session(self, user_id: str | None, session_id: str) -> int:
@@ -128,12 +133,16 @@ class Store(ABC):
             session: the key.
             branch: an existing branch; or, with `at`, the name of a new one.
             drafts: messages with ids, all different.
-            at: where to create the new branch, in the same transaction. If no draft is new, it is created all the same.
+            at: where to create the new branch, as in `create_branch`, in the same transaction. If no draft is new, it
+                is created all the same.
             turn: the turn that replies join, `assign_turns`; by default the newest of the branch.
 
         Raises:
-            DuplicateError: an id is stored with other content, or the new branch's name is taken. Nothing is stored.
-            UnknownReferenceError: no such branch or turn. Nothing is stored.
+            DuplicateError: an id is stored with other content or given twice, or the new branch's name is taken.
+                Nothing is stored.
+            UnknownReferenceError: no such branch, turn or place. Nothing is stored.
+            ValueError: a draft has no id or no time. Nothing is stored.
+            StoreError: the store cannot hold a message; the error names its id. Nothing is stored.
         """
 
     @abstractmethod
@@ -146,7 +155,18 @@ class Store(ABC):
 
     @abstractmethod
     def create_branch(self, session: int, name: str, at: Position) -> None:
-        """Create a branch that stands at `at`; DuplicateError if the name is taken."""
+        """Create a branch.
+
+        Args:
+            session: the key.
+            name: any text.
+            at: a place of the session, also a forgotten one: from the depth of the segment's parent (-1 without one) to
+                its tip.
+
+        Raises:
+            DuplicateError: the name is taken.
+            UnknownReferenceError: the session has no such place.
+        """
 
     @abstractmethod
     def get(self, session: int, ids: Sequence[str]) -> list[Record]:
@@ -216,7 +236,8 @@ class Store(ABC):
         Args:
             session: the key.
             positions: what to erase; empty places are ignored.
-            branches: also drop all branches and begin anew with an empty `main`. Ids stay forgotten.
+            branches: also drop all branches and begin anew with an empty `main`, in a new segment without a parent, so
+                that no old place is used again. Ids stay forgotten.
         """
 
     @abstractmethod
@@ -225,7 +246,12 @@ class Store(ABC):
 
     @abstractmethod
     def stats(self, session: int) -> Mapping[str, int]:
-        """Return counts of the session: messages, turns, branches, segments, vectors, forgotten; and bytes on disk."""
+        """Return what the session holds and what the whole database takes.
+
+        Returns:
+            Counts under "messages", "turns" (those that a user message opened), "branches", "segments", "vectors" and
+            "forgotten"; "bytes" is the size of the database, all sessions included.
+        """
 
     @abstractmethod
     def close(self) -> None:

@@ -1,0 +1,147 @@
+"""AsyncInfiniteMemory: the same verbs for the event loop, which neither disk nor CPU ever holds up."""
+
+import asyncio
+from collections.abc import AsyncIterator, Generator, Sequence
+from datetime import datetime
+from itertools import islice
+from typing import Any, TypeVar
+
+from shared_core.asking import Progress
+from shared_core.engine import InfiniteMemory
+from shared_core.forgetting import ForgetResult
+from shared_core.messages import Message, Role
+from shared_core.prompt.context import Context
+from shared_core.recall.backfill import EmbedReply, EmbedRequest
+from shared_core.recall.dense import aanswer
+from shared_core.recall.ranking import ScoredMessage
+from shared_core.records import Branch
+
+__all__ = ["AsyncInfiniteMemory"]
+
+Result = TypeVar("Result")
+
+PAGE = 500
+"""Messages read at a time by `messages`."""
+
+
+class AsyncInfiniteMemory:
+    """A memory's verbs as coroutines, with the arguments, results and errors of `InfiniteMemory`.
+
+    Reading, writing and ranking run in threads; an embedder that is natively asynchronous is awaited.
+
+    Args:
+        memory: the memory to use. `AsyncInfiniteMemory.open` makes one without holding up the event loop.
+    """
+
+    def __init__(self, memory: InfiniteMemory) -> None:
+        self._memory = memory
+
+    @classmethod
+    async def open(cls, *args: Any, **kwargs: Any) -> "AsyncInfiniteMemory":
+        """Open a memory in a thread; the arguments are those of `InfiniteMemory`."""
+        return cls(await asyncio.to_thread(InfiniteMemory, *args, **kwargs))
+
+    @property
+    def branch(self) -> str | None:
+        """The branch this object stands on; None: detached at a message."""
+        return self._memory.branch
+
+    async def add(self, messages: Message | Sequence[Message], *, turn: str | None = None) -> list[Message]:
+        """Store messages; see `InfiniteMemory.add`."""
+        return await asyncio.to_thread(self._memory.add, messages, turn=turn)
+
+    async def context(
+        self, question: str | Message | None = None, *, tools: Sequence[Any] | None = None,
+        reserve_tokens: int | None = None, include_question: bool = True,
+    ) -> Context:  # fmt: skip
+        """Return the prompt for a question; see `InfiniteMemory.context`."""
+        steps = self._memory.context_steps(
+            question, tools=tools, reserve_tokens=reserve_tokens, include_question=include_question
+        )
+        return await self._drive(steps)
+
+    async def search(
+        self, query: str, top_k: int = 10, *, since: datetime | None = None, until: datetime | None = None,
+        role: Role | None = None,
+    ) -> list[ScoredMessage]:  # fmt: skip
+        """Return the messages that match best; see `InfiniteMemory.search`."""
+        return await self._drive(self._memory.search_steps(query, top_k, since=since, until=until, role=role))
+
+    async def index(self, progress: Progress | None = None) -> None:
+        """Embed everything that has no vector yet; see `InfiniteMemory.index`. `progress` is called from threads."""
+        await self._drive(self._memory.index_steps(progress))
+
+    async def reindex(self, progress: Progress | None = None) -> None:
+        """Embed the session anew; see `InfiniteMemory.reindex`."""
+        await self._drive(self._memory.index_steps(progress, anew=True))
+
+    @staticmethod
+    async def _drive(steps: Generator[EmbedRequest, EmbedReply, Result]) -> Result:
+        reply: EmbedReply | None = None
+        while True:
+            request, result = await asyncio.to_thread(_advance, steps, reply)
+            if request is None:
+                return result  # type: ignore[return-value]
+            reply = await aanswer(request)
+
+    async def get(self, id: str) -> Message:
+        """Return one message; see `InfiniteMemory.get`."""
+        return await asyncio.to_thread(self._memory.get, id)
+
+    async def messages(self) -> AsyncIterator[Message]:
+        """Iterate over the branch, oldest first; see `InfiniteMemory.messages`."""
+        messages = self._memory.messages()
+        while page := await asyncio.to_thread(lambda: list(islice(messages, PAGE))):
+            for message in page:
+                yield message
+
+    async def newest(self, limit: int) -> list[Message]:
+        """Return the newest messages; see `InfiniteMemory.newest`."""
+        return await asyncio.to_thread(self._memory.newest, limit)
+
+    async def stats(self) -> dict[str, Any]:
+        """Return what the session holds; see `InfiniteMemory.stats`."""
+        return await asyncio.to_thread(self._memory.stats)
+
+    async def branches(self) -> list[Branch]:
+        """Return all branches; see `InfiniteMemory.branches`."""
+        return await asyncio.to_thread(self._memory.branches)
+
+    async def fork(self, name: str, at: str | None = None) -> None:
+        """Open a branch; see `InfiniteMemory.fork`."""
+        await asyncio.to_thread(self._memory.fork, name, at)
+
+    async def checkout(self, reference: str) -> None:
+        """Stand somewhere else; see `InfiniteMemory.checkout`."""
+        await asyncio.to_thread(self._memory.checkout, reference)
+
+    async def forget(
+        self, *, ids: Sequence[str] | None = None, before: datetime | None = None, session: bool = False,
+        dry_run: bool = False,
+    ) -> ForgetResult:  # fmt: skip
+        """Erase messages everywhere; see `InfiniteMemory.forget`."""
+        return await asyncio.to_thread(self._memory.forget, ids=ids, before=before, session=session, dry_run=dry_run)
+
+    async def scrub(self) -> ForgetResult:
+        """Try again to remove erased bytes; see `InfiniteMemory.scrub`."""
+        return await asyncio.to_thread(self._memory.scrub)
+
+    async def close(self) -> None:
+        """Release the store; see `InfiniteMemory.close`."""
+        await asyncio.to_thread(self._memory.close)
+
+    async def __aenter__(self) -> "AsyncInfiniteMemory":
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.close()
+
+
+def _advance(
+    steps: Generator[EmbedRequest, EmbedReply, Result], reply: EmbedReply | None
+) -> tuple[EmbedRequest | None, Result | None]:
+    """Take one step: return the next request, or none and the result."""
+    try:
+        return (next(steps) if reply is None else steps.send(reply)), None
+    except StopIteration as stop:
+        return None, stop.value

@@ -1,0 +1,230 @@
+"""Prompts, searches and indexing as steps that ask for vectors and never wait for a model themselves."""
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from shared_core.live import LiveSession
+from shared_core.messages import Message
+from shared_core.prompt.assembly import Assembler, Candidate
+from shared_core.prompt.context import Context
+from shared_core.prompt.frame import Frame
+from shared_core.prompt.turns import Entry, Turn, group_turns
+from shared_core.prompt.window import SKIP_LIMIT, Window
+from shared_core.recall.backfill import EmbedReply, EmbedRequest
+from shared_core.recall.candidates import read_candidates, read_hits
+from shared_core.recall.ranking import ScoredMessage
+from shared_core.recall.recaller import Eligible, Found, Recaller
+from shared_core.records import Position, SessionState
+from shared_core.tokens import message_tokens, tools_tokens
+
+__all__ = ["Ask", "AskSteps", "Asker", "IndexSteps", "Progress", "SearchSteps"]
+
+LARGE_BATCH = 256
+"""Texts embedded at a time while nobody waits."""
+
+Progress = Callable[[int, int], None]
+AskSteps = Generator[EmbedRequest, EmbedReply, Context]
+IndexSteps = Generator[EmbedRequest, EmbedReply, None]
+SearchSteps = Generator[EmbedRequest, EmbedReply, list[ScoredMessage]]
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One call of `context`.
+
+    Attributes:
+        question: what is asked; None: the newest user message.
+        max_tokens: the model's limit.
+        reserve: tokens kept free for the reply.
+        tools: schemas to charge.
+        shown: whether the question is part of the prompt.
+    """
+
+    question: Message | None
+    max_tokens: int
+    reserve: int
+    tools: Sequence[Any] = ()
+    shown: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What is decided before anything is recalled.
+
+    Attributes:
+        state: of the session, when this was decided.
+        asked, now: `Framer.frames`.
+        turns: past turns, newest first, more than fit or all there are.
+        base: the window beside recalled messages; None if everything fits and nothing need be recalled.
+        before: the question's place, None if it is not stored.
+        alone: replies without their user message.
+    """
+
+    state: SessionState
+    asked: Frame
+    now: Frame
+    turns: tuple[Turn, ...]
+    base: Window | None
+    before: Position | None
+    alone: tuple[Entry, ...]
+
+
+class Asker:
+    """Builds prompts for one memory; its arguments are the memory's collaborators."""
+
+    def __init__(
+        self, live: LiveSession, assembler: Assembler, recaller: Recaller, lock: AbstractContextManager[object]
+    ) -> None:
+        self.live = live
+        self.assembler = assembler
+        self.recaller = recaller
+        self._lock = lock
+
+    def steps(self, ask: Ask) -> AskSteps:
+        """Yield requests for vectors and return the prompt.
+
+        Raises:
+            BudgetError, MessageTooLargeError: what must be sent does not fit.
+            EmbedderMismatchError: the session's vectors are another embedder's.
+        """
+        while True:
+            with self._lock:
+                plan = self._plan(ask)
+            room = self.assembler.room_for_recall(plan.asked)
+            if plan.base is None or plan.asked.question is None or not room:
+                return self._compose(ask, plan, None, [])
+            question = plan.asked.question.message.content
+            wanted = Eligible(plan.before, self._in_prompt(plan.base, plan.asked))
+            found = yield from self.recaller.find(question, plan.state, wanted, room)
+            with self._lock:
+                if self.live.sync().epoch != plan.state.epoch:
+                    continue  # something was forgotten meanwhile: nothing decided before may be used
+                candidates = read_candidates(
+                    self.live, self.recaller, found, question=question, room=room,
+                    placement=self.assembler.placement,
+                )  # fmt: skip
+            return self._compose(ask, plan, found, candidates)
+
+    def search_steps(self, query: str, top_k: int, wanted: Eligible) -> SearchSteps:
+        """Yield requests for vectors and return the best messages."""
+        with self._lock:
+            state = self.live.sync()
+        found = yield from self.recaller.find(query, state, wanted, room=0)
+        best = [ranked for ranked in found.ranked if not ranked.weak][:top_k]
+        with self._lock:
+            return read_hits(self.live.store, found, best)
+
+    def index_steps(self, progress: Progress | None) -> IndexSteps:
+        """Yield requests for vectors until every message has one, and keep snapshots.
+
+        Raises:
+            EmbedderError: the embedder failed; what was done before is kept.
+        """
+        with self._lock:
+            scopes = self.recaller.every_branch(self.live.sync())
+            total = sum(len(self.recaller.pending(scope)) for scope in scopes)
+        done = 0
+        for scope in scopes:
+            before = done
+
+            def report(count: int, before: int = before) -> None:
+                nonlocal done
+                done = before + count
+                if progress is not None:
+                    progress(done, max(total, done))
+
+            yield from self.recaller.embed_pending([scope], batch=LARGE_BATCH, deadline=float("inf"), progress=report)
+        with self._lock:
+            self.save_snapshots(least=1)
+
+    def refresh_and_save(self, *, least: int) -> None:
+        """Keep snapshots of the session's index, if it is in memory, with what was added since."""
+        state = self.live.sync()
+        for index, _ in self.recaller.opened():
+            if index.session == self.live.key:
+                index.refresh(state)
+        self.save_snapshots(least=least)
+
+    def save_snapshots(self, *, least: int) -> None:
+        """Keep the indexes in memory in the store, if they have grown by `least` rows and by a twentieth."""
+        for index, vectors in self.recaller.opened():
+            if len(index) - index.saved >= max(least, len(index) // 20):
+                index.save_snapshot()
+            if vectors is not None and len(vectors.vectors) - vectors.saved >= max(least, len(vectors.vectors) // 20):
+                vectors.save_snapshot()
+
+    def _in_prompt(self, window: Window, frame: Frame) -> tuple[str, ...]:
+        stays = {entry.message.turn_id for entry in frame.stays}
+        return tuple({turn.turn_id for turn in window.kept} | {turn for turn in stays if turn})
+
+    def _compose(self, ask: Ask, plan: _Plan, found: Found | None, candidates: Sequence[Candidate]) -> Context:
+        frame, selection = self.assembler.settle(plan.asked, plan.now, plan.turns, candidates, shown=ask.shown)
+        return self.assembler.compose(
+            frame, selection, reserve=ask.reserve, shown=ask.shown, alone=plan.alone,
+            notes=found.notes if found else (), pending=found.pending if found else 0,
+            embedder=found.embedder if found else None,
+        )  # fmt: skip
+
+    def _plan(self, ask: Ask) -> _Plan:
+        state = self.live.sync()
+        budget = ask.max_tokens - ask.reserve
+        needed = budget if self.assembler.fill == "stop" else SKIP_LIMIT * budget
+        while True:
+            entries = self.live.tail(needed + 1)
+            plan = self._plan_over(ask, budget, state, entries)
+            # Turns that cannot be sent take no room, so that more of the past may be needed than the budget says.
+            if plan.base is not None or self.live.is_all(entries):
+                return plan
+            needed = 2 * sum(entry.tokens for entry in entries) + 1
+
+    def _plan_over(self, ask: Ask, budget: int, state: SessionState, entries: Sequence[Entry]) -> _Plan:
+        turns = group_turns(entries)
+        current, stored = self._current(ask, turns)
+        stays = self._stays(current)
+        pinned = {entry.message.turn_id for entry in stays}
+        framer = self.assembler.framer
+        tools = tools_tokens(ask.tools, framer.counter)
+        asked, now = framer.frames(budget=budget, tools=tools, stays=stays, current=current)
+        past = [turn for turn in reversed(turns) if turn is not stored and turn.turn_id not in pinned]
+        older = tuple(turn.whole() for turn in past if turn.asks)
+        base = None
+        if not self.assembler.window(asked, older).reaches_all:
+            base = self.assembler.window(asked, older, recall=self.assembler.room_for_recall(asked))
+        before = self.live.path.at(stored.entries[0].order) if stored is not None else None
+        alone = [turn for turn in past if not turn.asks] if self.live.is_all(entries) else []
+        return _Plan(state, asked, now, older, base, before, tuple(entry for turn in alone for entry in turn.entries))
+
+    def _current(self, ask: Ask, turns: Sequence[Turn]) -> tuple[Turn | None, Turn | None]:
+        """Return the turn being answered, and the same as stored (None if the question is not stored)."""
+        newest = next((turn for turn in reversed(turns) if turn.asks), None)
+        question = ask.question
+        if question is None:
+            return (newest.whole(pending=True), newest) if newest else (None, None)
+        if newest is not None and not newest.answered and newest.entries[0].message.content == question.content:
+            current = newest.whole(pending=True)
+            if question.grounding is not None:
+                first = current.entries[0]
+                grounded = replace(first, message=first.message.replace(grounding=question.grounding))
+                current = replace(current, entries=(grounded, *current.entries[1:]))
+            return current, newest
+        framer = self.assembler.framer
+        turn_no = (turns[-1].turn_no if turns else -1) + 1
+        tokens = message_tokens(question, framer.counter, framer.overhead)
+        order = self.live.path.head.depth + 1
+        return Turn("", turn_no, (Entry(question, tokens, turn_no, order),)), None
+
+    def _stays(self, current: Turn | None) -> list[Entry]:
+        """Return system messages and the turns of pinned ones, but not what belongs to the current turn."""
+        stays: list[Entry] = []
+        turns: dict[str, None] = {}
+        for entry in self.live.stays:
+            if entry.message.role == "system":
+                stays.append(entry)
+            elif current is None or entry.message.turn_id != current.turn_id:
+                turns[entry.message.turn_id or ""] = None
+        for turn_id in turns:
+            turn = self.live.whole_turn(turn_id)
+            stays += turn.whole().entries if turn else ()
+        return stays

@@ -1,0 +1,428 @@
+"""InfiniteMemory: keeps everything ever said in a chat and builds, for each question, the best prompt that fits."""
+
+import logging
+import threading
+import uuid
+from collections.abc import Callable, Generator, Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal, TypeVar, get_args
+
+from shared_core.arguments import in_range, one_of, whole_number
+from shared_core.asking import Ask, Asker, AskSteps, IndexSteps, Progress, SearchSteps
+from shared_core.base import Embedder, Store, TokenCounter
+from shared_core.embedders import as_embedder
+from shared_core.errors import UnknownReferenceError
+from shared_core.forgetting import ForgetResult, forget, select
+from shared_core.live import LiveSession, Sizer
+from shared_core.messages import Message, Role
+from shared_core.prompt.assembly import Assembler, Placement
+from shared_core.prompt.context import Context
+from shared_core.prompt.frame import Framer, GroundingOverflow, KeepGrounding, OnOverflow
+from shared_core.prompt.template import RecallTemplate
+from shared_core.prompt.window import Fill
+from shared_core.recall.backfill import EmbedReply, EmbedRequest
+from shared_core.recall.dense import EmbedText, answer, message_text, turn_text
+from shared_core.recall.ranking import Ranking, RecallUnit, ScoredMessage
+from shared_core.recall.recaller import Eligible, Recaller, RecallScope, RecallTools
+from shared_core.records import MAIN, Branch, Position
+from shared_core.stores import open_store
+from shared_core.tokens import as_counter
+from shared_core.tree import Head, resolve
+from shared_core.writer import Writer
+
+__all__ = ["InfiniteMemory"]
+
+Result = TypeVar("Result")
+
+SNAPSHOT_ROWS = 1_000
+"""New messages below which `close` keeps no snapshot: reading them again is as fast."""
+
+SNAPSHOT_EVERY = 10_000
+"""Additions by one object after which a snapshot is kept."""
+
+PAGE = 500
+"""Messages read at a time by `messages`."""
+
+logger = logging.getLogger("shared_core")
+
+
+class InfiniteMemory:
+    """The memory of one conversation.
+
+    Args:
+        store: a path (SQLite), a `Store`, or None: in memory, gone when it is closed.
+        session_id: which conversation.
+        user_id: whose; two users' sessions of one name never meet.
+        scope: recall from this `"session"`, or from the main branches of all sessions of this `"user"`.
+        max_tokens: the model's limit.
+        reserve_tokens: kept free for the reply.
+        token_counter: a `TokenCounter`, a `callable(str) -> int`, or the name of a tiktoken encoding or model; None is
+            `o200k_base`.
+        message_overhead: tokens of framing per message.
+        window_slack: share of the window that may be given up so that its start stands still for prompt caches.
+        embedder: an `Embedder`, the name of a sentence-transformers model, or None: the one whose vectors the session
+            holds, else static word vectors, else words alone.
+        ranking: `"hybrid"`, or `"dense"` or `"lexical"` alone.
+        recall_unit: bring back single messages or whole turns.
+        embed_text: what is embedded for a unit, given its messages.
+        top_k: at most this many recalled units; None: as many as fit.
+        recall_tokens: what recalled messages may take, in tokens, or as a float the share of what pinned text leaves.
+        min_score: cosine a unit must reach, unless its words match; None: the embedder's own floor.
+        min_lexical: share of the question's informative words it must match, unless its cosine is high enough.
+        recall_tools: of turns that used tools recall the `"replies"`, nothing (`"none"`), or `"all"`, results too.
+        placement: recalled text goes beside the question (`"grounding"`), before the window as real `"messages"`, or
+            into a `"system"` message.
+        recall_template: the wording around it.
+        keep_grounding: grounding stays on the `"newest"` user message, on `"all"`, on `"none"`, or on the newest n.
+        grounding_overflow: `"trim"` grounding that does not fit, weakest items first, or raise an `"error"`.
+        on_overflow: `"raise"` if the question does not fit, or `"keep"` it and say so in the report.
+        fill: `"stop"` the window at the first turn that does not fit, or `"skip"` it and try older ones.
+        embed_budget_ms: how long one question may embed messages that have no vector yet.
+        durability: `"full"` survives a power cut, `"process"` a killed process; for a path.
+        clock: the time of a message that has none; aware.
+        new_id: the id of a message that has none.
+
+    Raises:
+        ValueError: an argument is out of range.
+        StoreError: the store cannot be opened.
+    """
+
+    def __init__(
+        self, store: str | Path | Store | None = None, *, session_id: str = "default", user_id: str | None = None,
+        scope: RecallScope = "session", max_tokens: int = 4096, reserve_tokens: int = 500,
+        token_counter: TokenCounter | Callable[[str], int] | str | None = None, message_overhead: int = 4,
+        window_slack: float = 0.25, embedder: Embedder | str | None = None, ranking: Ranking = "hybrid",
+        recall_unit: RecallUnit = "message", embed_text: EmbedText | None = None, top_k: int | None = None,
+        recall_tokens: float | int = 0.5, min_score: float | None = None, min_lexical: float | None = None,
+        recall_tools: RecallTools = "replies", placement: Placement = "grounding",
+        recall_template: RecallTemplate | None = None, keep_grounding: KeepGrounding = "newest",
+        grounding_overflow: GroundingOverflow = "trim", on_overflow: OnOverflow = "raise", fill: Fill = "stop",
+        embed_budget_ms: float = 200, durability: Literal["full", "process"] = "full",
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
+    ) -> None:  # fmt: skip
+        self.max_tokens = whole_number("max_tokens", max_tokens, least=1)
+        self.reserve_tokens = whole_number("reserve_tokens", reserve_tokens, least=0)
+        if scope == "user" and user_id is None:
+            raise ValueError('scope="user": pass the user_id whose sessions are to be searched')
+        framer = Framer(
+            counter=as_counter(token_counter),
+            overhead=whole_number("message_overhead", message_overhead, least=0),
+            keep_grounding=_keep_grounding(keep_grounding),
+            grounding_overflow=one_of("grounding_overflow", grounding_overflow, get_args(GroundingOverflow)),
+            on_overflow=one_of("on_overflow", on_overflow, get_args(OnOverflow)),
+        )
+        assembler = Assembler(
+            framer=framer,
+            slack=in_range("window_slack", window_slack, 0, 1),
+            fill=one_of("fill", fill, get_args(Fill)),
+            placement=one_of("placement", placement, get_args(Placement)),
+            template=recall_template or RecallTemplate(),
+            recall_tokens=_recall_tokens(recall_tokens),
+            top_k=None if top_k is None else whole_number("top_k", top_k, least=0),
+        )
+        one_of("recall_unit", recall_unit, get_args(RecallUnit))
+        self._lock = threading.RLock()
+        self._owns_store = not isinstance(store, Store)
+        self._store = open_store(store, durability=durability)
+        self._live = LiveSession(self._store, user_id, session_id, Sizer(framer.counter, framer.overhead))
+        recaller = Recaller(
+            self._live, self._lock,
+            embedder=None if embedder is None else as_embedder(embedder),
+            ranking=one_of("ranking", ranking, get_args(Ranking)),
+            unit=recall_unit,
+            embed_text=embed_text or (turn_text if recall_unit == "turn" else message_text),
+            min_score=None if min_score is None else in_range("min_score", min_score, -1, 1),
+            min_lexical=None if min_lexical is None else in_range("min_lexical", min_lexical, 0, 100),
+            recall_tools=one_of("recall_tools", recall_tools, get_args(RecallTools)),
+            scope=one_of("scope", scope, get_args(RecallScope)),
+            embed_budget_ms=in_range("embed_budget_ms", embed_budget_ms, 0, float("inf")),
+        )  # fmt: skip
+        self._asker = Asker(self._live, assembler, recaller, self._lock)
+        self._writer = Writer(self._live, framer.counter, clock=clock, new_id=new_id)
+        self._added = 0
+        self._closed = False
+
+    # Storing
+
+    def add(self, messages: Message | Sequence[Message], *, turn: str | None = None) -> list[Message]:
+        """Store messages at the head of the branch, in one transaction, durable on return.
+
+        A reply joins the turn named, else the turn this object opened last, else the newest of the branch; name it
+        where several threads share one object. Adding a known id again with the same content changes nothing.
+
+        Returns:
+            The messages as stored, with `id`, `created_at` and `turn_id`. Ids that were forgotten are left out.
+
+        Raises:
+            DuplicateError: an id is stored with other content.
+            UnknownReferenceError: no such turn on this branch.
+        """
+        given = [messages] if isinstance(messages, Message) else list(messages)
+        with self._lock:
+            stored = self._writer.add(given, turn)
+            self._added += len(stored)
+            if self._added >= SNAPSHOT_EVERY:
+                self._added = 0
+                self._asker.refresh_and_save(least=SNAPSHOT_ROWS)
+        return stored
+
+    # Recalling
+
+    def context(
+        self, question: str | Message | None = None, *, tools: Sequence[Any] | None = None,
+        reserve_tokens: int | None = None, include_question: bool = True,
+    ) -> Context:  # fmt: skip
+        """Return the prompt for a question, and why it is as it is. Stores nothing.
+
+        Args:
+            question: what is asked, if it is not stored yet. None or empty: the newest user message. A question equal
+                to a newest user message that is not answered yet is that message.
+            tools: tool schemas that are sent too and take room.
+            reserve_tokens: kept free for the reply, instead of the constructor's.
+            include_question: False: the question takes room but is not returned; recalled text then goes into a system
+                message.
+
+        Raises:
+            BudgetError: system and pinned messages alone exceed the budget.
+            MessageTooLargeError: the question does not fit.
+            EmbedderMismatchError: the session's vectors are another embedder's.
+        """
+        return self._drive(
+            self.context_steps(question, tools=tools, reserve_tokens=reserve_tokens, include_question=include_question)
+        )
+
+    def context_steps(
+        self, question: str | Message | None, *, tools: Sequence[Any] | None, reserve_tokens: int | None,
+        include_question: bool,
+    ) -> AskSteps:  # fmt: skip
+        """Return the steps of `context`, for a face that answers their requests in its own way."""
+        message = Message.user(question) if isinstance(question, str) else question
+        if message is not None and message.role != "user":
+            raise ValueError(f"question: expected a user message, not one of role {message.role!r}")
+        blank = message is not None and not message.content.strip() and message.grounding is None
+        reserve = self.reserve_tokens if reserve_tokens is None else reserve_tokens
+        whole_number("reserve_tokens", reserve, least=0)
+        ask = Ask(None if blank else message, self.max_tokens, reserve, tuple(tools or ()), include_question)
+        context = yield from self._asker.steps(ask)
+        logger.debug("%s", context.report)
+        return context
+
+    def search(
+        self, query: str, top_k: int = 10, *, since: datetime | None = None, until: datetime | None = None,
+        role: Role | None = None,
+    ) -> list[ScoredMessage]:  # fmt: skip
+        """Return the messages of this branch that match best, best first; none if nothing matches well enough.
+
+        Args:
+            query: what to look for.
+            top_k: how many at most.
+            since: only what was said at or after this moment.
+            until: only what was said at or before it.
+            role: only what this role said; tool results and system messages are found only so.
+        """
+        return self._drive(self.search_steps(query, top_k, since=since, until=until, role=role))
+
+    def search_steps(
+        self, query: str, top_k: int, *, since: datetime | None, until: datetime | None, role: Role | None
+    ) -> SearchSteps:
+        """Return the steps of `search`."""
+        whole_number("top_k", top_k, least=0)
+        if role is not None:
+            one_of("role", role, get_args(Role))
+        wanted = Eligible(
+            since=since.timestamp() if since else float("-inf"),
+            until=until.timestamp() if until else float("inf"),
+            role=role,
+        )
+        return self._asker.search_steps(query, top_k, wanted)
+
+    def index(self, progress: Progress | None = None) -> None:
+        """Embed everything that has no vector yet and keep a snapshot, so that the next question need not wait.
+
+        Args:
+            progress: called with how many messages are done and how many there are to do.
+
+        Raises:
+            EmbedderError: the embedder failed; what was done before is kept.
+        """
+        self._drive(self.index_steps(progress))
+
+    def reindex(self, progress: Progress | None = None) -> None:
+        """Embed the session anew with the embedder given, though it holds another's vectors; those stay."""
+        self._drive(self.index_steps(progress, anew=True))
+
+    def index_steps(self, progress: Progress | None, *, anew: bool = False) -> IndexSteps:
+        """Return the steps of `index` and `reindex`."""
+        if anew:
+            with self._lock:
+                self._asker.recaller.accept()
+        return self._asker.index_steps(progress)
+
+    @staticmethod
+    def _drive(steps: Generator[EmbedRequest, EmbedReply, Result]) -> Result:
+        try:
+            request = next(steps)
+            while True:
+                request = steps.send(answer(request))
+        except StopIteration as stop:
+            result: Result = stop.value
+            return result
+
+    # Reading
+
+    def get(self, id: str) -> Message:
+        """Return one message of the session; UnknownReferenceError if there is none."""
+        session = self._live.key
+        records = self._store.get(session, [id]) if session is not None else []
+        if not records:
+            raise UnknownReferenceError(f"no message {id!r} in this session")
+        return records[0].message
+
+    def messages(self) -> Iterator[Message]:
+        """Iterate over the branch, oldest first, reading as it goes."""
+        with self._lock:
+            self._live.sync()
+            session, path = self._live.key, self._live.path
+        if session is None:
+            return
+        depth = 0
+        for segment, upto in path.spans:
+            while depth <= upto:
+                last = min(upto, depth + PAGE - 1)
+                for record in self._store.at(session, [Position(segment, d) for d in range(depth, last + 1)]):
+                    yield record.message
+                depth = last + 1
+
+    def newest(self, limit: int) -> list[Message]:
+        """Return the newest messages of the branch, oldest first, at most `limit`."""
+        with self._lock:
+            self._live.sync()
+            return [entry.message for entry in self._live.last(whole_number("limit", limit, least=0))]
+
+    def stats(self) -> dict[str, Any]:
+        """Return what the session holds: counts, bytes on disk, and the embedders whose vectors it has."""
+        session = self._live.key
+        if session is None:
+            return {"messages": 0}
+        spaces = self._store.spaces(session)
+        return {"branch": self.branch, **self._store.stats(session), "embedders": spaces}
+
+    # The tree
+
+    @property
+    def branch(self) -> str | None:
+        """The branch this object stands on; None: detached at a message, until one is added."""
+        return self._live.head.branch
+
+    def branches(self) -> list[Branch]:
+        """Return all branches of the session, in order of creation."""
+        session = self._live.key
+        return self._store.branches(session) if session is not None else []
+
+    def fork(self, name: str, at: str | None = None) -> None:
+        """Open a branch and stand on it; what is said from now on is not seen from the others.
+
+        Args:
+            name: of the new branch.
+            at: the last message the branches share, by id or unique beginning of one, or a branch's name; None: here.
+
+        Raises:
+            DuplicateError: the name is taken.
+            UnknownReferenceError: there is no such place.
+        """
+        if not name.strip():
+            raise ValueError(f"name={name!r}: a branch needs a name")
+        with self._lock:
+            session = self._live.create()
+            place = self._place(self._live.head if at is None else resolve(self._store, session, at))
+            self._store.create_branch(session, name, place)
+            self._stand(Head(name))
+
+    def checkout(self, reference: str) -> None:
+        """Stand on a branch, or at a message by id or unique beginning of one; what is added there opens a branch.
+
+        Raises:
+            UnknownReferenceError: there is no such place; AmbiguousReferenceError: several messages begin so.
+        """
+        with self._lock:
+            session = self._live.key
+            if session is None and reference != MAIN:
+                raise UnknownReferenceError(f"no branch or message {reference!r}: nothing is stored yet")
+            self._stand(Head(MAIN) if session is None else resolve(self._store, session, reference))
+
+    def _place(self, head: Head) -> Position:
+        if head.at is not None:
+            return head.at
+        return next(branch.head for branch in self.branches() if branch.name == head.branch)
+
+    def _stand(self, head: Head) -> None:
+        self._live.go(head)
+        self._writer.open_turn = None
+
+    # Forgetting
+
+    def forget(
+        self, *, ids: Sequence[str] | None = None, before: datetime | None = None, session: bool = False,
+        dry_run: bool = False,
+    ) -> ForgetResult:  # fmt: skip
+        """Erase messages everywhere: rows, vectors, indexes, snapshots, all branches, and the bytes of the files.
+
+        Whole tool groups go. Forgotten ids are not stored again.
+
+        Args:
+            ids: these messages.
+            before: what was said before this moment; system messages stay.
+            session: everything.
+            dry_run: only say what would go.
+
+        Raises:
+            UnknownReferenceError: an id is not stored.
+        """
+        if (ids is not None) + (before is not None) + session != 1:
+            raise ValueError("forget: pass one of ids=, before= and session=True")
+        with self._lock:
+            key = self._live.key
+            records = select(self._store, key, ids=ids, before=before, everything=session) if key is not None else []
+            if dry_run or key is None:
+                return ForgetResult(tuple(record.message.id or "" for record in records), dry_run=dry_run)
+            result = forget(self._store, key, records, everything=session)
+            self._stand(Head(MAIN) if session else self._live.head)
+            return result
+
+    def scrub(self) -> ForgetResult:
+        """Try again to remove erased bytes from the files, where `forget` said that a reader was in the way."""
+        reason = self._store.scrub()
+        return ForgetResult((), scrubbed=reason is None, reason=reason)
+
+    # Life
+
+    def close(self) -> None:
+        """Keep what was indexed and release the store; closing twice is fine."""
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                self._asker.save_snapshots(least=SNAPSHOT_ROWS)
+                if self._owns_store:
+                    self._store.close()
+
+    def __enter__(self) -> "InfiniteMemory":
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+
+def _keep_grounding(value: KeepGrounding) -> KeepGrounding:
+    return (
+        one_of("keep_grounding", value, ("newest", "all", "none"))
+        if isinstance(value, str)
+        else whole_number("keep_grounding", value, least=0)
+    )
+
+
+def _recall_tokens(value: float | int) -> float | int:
+    if isinstance(value, float):
+        return in_range("recall_tokens", value, 0, 1)
+    return whole_number("recall_tokens", value, least=0)

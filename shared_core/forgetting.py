@@ -1,0 +1,105 @@
+"""Erase what was said, everywhere: which messages go, and what became of them."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from shared_core.base import Store
+from shared_core.errors import UnknownReferenceError
+from shared_core.prompt.turns import Entry, tool_groups
+from shared_core.records import Record
+
+__all__ = ["ForgetResult", "forget", "select"]
+
+PAGE = 2_000
+"""Messages read at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetResult:
+    """What was erased, or with `dry_run` would be.
+
+    Attributes:
+        ids: the messages, in order of storing.
+        dry_run: whether nothing was done.
+        scrubbed: whether the bytes are gone from the files too.
+        reason: why they are not yet; `scrub()` tries again.
+    """
+
+    ids: tuple[str, ...]
+    dry_run: bool = False
+    scrubbed: bool = True
+    reason: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON data."""
+        return {"ids": list(self.ids), "dry_run": self.dry_run, "scrubbed": self.scrubbed, "reason": self.reason}
+
+
+def every_record(store: Store, session: int) -> Iterator[Record]:
+    """Yield all messages of a session, of all branches, in order of storing."""
+    seq = 0
+    while records := store.after(session, seq, PAGE):
+        yield from records
+        seq = records[-1].seq
+
+
+def select(
+    store: Store, session: int, *, ids: Sequence[str] | None = None, before: datetime | None = None, everything: bool
+) -> list[Record]:
+    """Return what a selection erases: whole tool groups, on all branches.
+
+    Args:
+        store: where the session is.
+        session: which session.
+        ids: these messages.
+        before: what was said before this moment; system messages stay.
+        everything: all of it.
+
+    Raises:
+        UnknownReferenceError: an id is not stored.
+    """
+    if everything:
+        return list(every_record(store, session))
+    if ids is not None:
+        chosen = store.get(session, ids)
+        missing = set(ids) - {record.message.id for record in chosen}
+        if missing:
+            raise UnknownReferenceError(f"no message {', '.join(map(repr, sorted(missing)))} in this session")
+    else:
+        assert before is not None
+        chosen = [
+            record
+            for record in every_record(store, session)
+            if record.message.role != "system" and record.message.created_at and record.message.created_at < before
+        ]
+    found = {record.position: record for record in chosen}
+    for turn_id in {record.message.turn_id for record in chosen if _in_group(record)}:
+        found |= {record.position: record for record in _groups_of(store, session, turn_id or "", set(found))}
+    return sorted(found.values(), key=lambda record: record.seq)
+
+
+def _in_group(record: Record) -> bool:
+    return record.message.role == "tool" or bool(record.message.tool_calls)
+
+
+def _groups_of(store: Store, session: int, turn_id: str, chosen: set[Any]) -> Iterator[Record]:
+    """Yield the messages of a turn's tool groups that have a chosen message in them."""
+    records = store.turn(session, turn_id)
+    entries = [Entry(record.message, 0, record.turn_no, number) for number, record in enumerate(records)]
+    for group in tool_groups(entries):
+        members = [records[entry.order] for entry in group]
+        if any(member.position in chosen for member in members):
+            yield from members
+
+
+def forget(store: Store, session: int, records: Sequence[Record], *, everything: bool) -> ForgetResult:
+    """Erase messages from rows, vectors and snapshots, then from the bytes of the files."""
+    store.forget(session, [record.position for record in records], branches=everything)
+    reason = store.scrub()
+    return ForgetResult(_ids(records), scrubbed=reason is None, reason=reason)
+
+
+def _ids(records: Sequence[Record]) -> tuple[str, ...]:
+    return tuple(record.message.id or "" for record in records)

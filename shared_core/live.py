@@ -1,0 +1,212 @@
+"""One session as one object sees it: where it stands, what stays in every prompt, and the newest messages."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from shared_core.base import Store, TokenCounter
+from shared_core.errors import UnknownReferenceError
+from shared_core.prompt.turns import Entry, Turn, group_turns
+from shared_core.records import MAIN, ROOT, Position, Record, Segment, SessionState
+from shared_core.tokens import body_tokens
+from shared_core.tree import Head, Path, Span, walk
+
+__all__ = ["LiveSession", "Sizer"]
+
+PAGE = 64
+"""Messages read at a time, backwards from the head."""
+
+TAIL_KEPT = 4_096
+"""Of the newest messages, how many are kept in memory at least."""
+
+RECENT_KEPT = 4_096
+"""Messages read for recall that are kept in memory, the first read leaving first."""
+
+REMEMBERED_SIZES = 16_384
+"""Messages whose size is remembered where the store does not know it."""
+
+
+class Sizer:
+    """Turns records into entries, counting a text only where the store has no count by this counter.
+
+    Args:
+        counter: the token counter.
+        overhead: tokens of framing per message.
+    """
+
+    def __init__(self, counter: TokenCounter, overhead: int) -> None:
+        self.counter = counter
+        self.overhead = overhead
+        self._count = lru_cache(maxsize=REMEMBERED_SIZES)(lambda message: body_tokens(message, counter))
+
+    def clear(self) -> None:
+        """Drop what is remembered, as when something was forgotten."""
+        self._count.cache_clear()
+
+    def tokens(self, record: Record) -> int:
+        """Return the size of a stored message as sent, without grounding."""
+        known = record.tokens is not None and record.counter is not None and record.counter == self.counter.name
+        body = record.tokens if known and record.tokens is not None else self._count(record.message)
+        return body + self.overhead
+
+    def entry(self, record: Record, order: int) -> Entry:
+        """Return a stored message with its size; `order` is its place on the path."""
+        return Entry(record.message, self.tokens(record), record.turn_no, order)
+
+
+class LiveSession:
+    """Keeps up with a session: one small read a call, and reads only what is new.
+
+    Args:
+        store: where the session is.
+        user_id: whose session.
+        session_id: which session.
+        sizer: sizes messages.
+    """
+
+    def __init__(self, store: Store, user_id: str | None, session_id: str, sizer: Sizer) -> None:
+        self.store = store
+        self.user_id = user_id
+        self.session_id = session_id
+        self.sizer = sizer
+        self.head = Head(MAIN)
+        self._key: int | None = None
+        self._forget_cache()
+
+    def _forget_cache(self) -> None:
+        self.sizer.clear()
+        self._epoch = -1
+        self._segments: dict[int, Segment] = {}
+        self.path = Path((Span(*ROOT),))
+        self._tail: list[Entry] = []
+        self._cursor: list[Span] = []
+        self._stays: list[Entry] = []
+        self._recent: dict[tuple[int, Position], Record] = {}
+
+    @property
+    def key(self) -> int | None:
+        """The session's key in the store, None while nothing is stored."""
+        if self._key is None:
+            self._key = self.store.session(self.user_id, self.session_id)
+        return self._key
+
+    def create(self) -> int:
+        """Return the session's key, creating the session if need be."""
+        if self._key is None:
+            self._key = self.store.create_session(self.user_id, self.session_id)
+        return self._key
+
+    def go(self, head: Head) -> None:
+        """Stand somewhere else from now on."""
+        self.head = head
+        self._forget_cache()
+
+    def sync(self) -> SessionState:
+        """Catch up with the store and return the session's state."""
+        if self.key is None:
+            return SessionState(ROOT, 0, 0)
+        state = self.store.state(self.key, self.head.branch)
+        at = state.head if self.head.branch is not None else self.head.at
+        if at is None:
+            raise UnknownReferenceError(f"the branch {self.head.branch!r} does not exist any more")
+        if state.epoch != self._epoch:
+            self._forget_cache()
+            self._epoch = state.epoch
+            self._move(at)
+        elif at != self.path.head:
+            grows = at.segment == self.path.head.segment and at.depth > self.path.head.depth
+            self._grow(at) if grows else self._move(at)
+        return state
+
+    def _segment(self, segment: int) -> Segment:
+        """Return a segment whose parent is right; its tip may be old."""
+        assert self.key is not None
+        if segment not in self._segments:
+            self._segments[segment] = self.store.segment(self.key, segment)
+        return self._segments[segment]
+
+    def path_to(self, head: Position) -> Path:
+        """Return the path that leads to a place of this session."""
+        return walk(head, self._segment)
+
+    def _move(self, head: Position) -> None:
+        assert self.key is not None
+        self.path = self.path_to(head)
+        self._tail = []
+        self._cursor = list(self.path.spans)
+        self._stays = self._entries([record for record in self.store.pinned(self.key) if self._covers(record)])
+
+    def _covers(self, record: Record) -> bool:
+        return self.path.covers(record.position)
+
+    def _grow(self, head: Position) -> None:
+        """Take the messages that were added at the head since."""
+        assert self.key is not None
+        new = self.store.newest(self.key, head, head.depth - self.path.head.depth)[::-1]
+        new = [record for record in new if record.position.depth > self.path.head.depth]
+        self.path = Path((*self.path.spans[:-1], Span(*head)))
+        entries = self._entries(new)
+        self._tail += entries
+        self._stays += [entry for entry in entries if entry.message.stays]
+        if len(self._tail) > 2 * TAIL_KEPT:
+            self._tail = self._tail[-TAIL_KEPT:]
+            oldest = self._tail[0].order
+            self._cursor = [Span(span.segment, min(span.upto, oldest - 1)) for span in self.path.spans]
+
+    def _entries(self, records: Sequence[Record]) -> list[Entry]:
+        # Along a path depth grows with every message, whatever its segment: it is the place on the path.
+        return [self.sizer.entry(record, record.position.depth) for record in records]
+
+    @property
+    def stays(self) -> list[Entry]:
+        """System and pinned messages on the path, oldest first."""
+        return sorted(self._stays, key=lambda entry: entry.order)
+
+    def tail(self, tokens: int) -> list[Entry]:
+        """Return the newest messages of the path, oldest first: at least this many tokens of them, or all."""
+        have = count = 0
+        while have < tokens:
+            if count == len(self._tail):
+                if not self._cursor:
+                    break
+                self._tail[:0] = self._read_page()
+                continue
+            count += 1
+            have += self._tail[-count].tokens
+        return self._tail[len(self._tail) - count :]
+
+    def _read_page(self) -> list[Entry]:
+        assert self.key is not None
+        span = self._cursor.pop()
+        records = self.store.newest(self.key, Position(*span), PAGE) if span.upto >= 0 else []
+        if len(records) == PAGE:
+            self._cursor.append(Span(span.segment, records[-1].position.depth - 1))
+        return self._entries(records[::-1])
+
+    def last(self, count: int) -> list[Entry]:
+        """Return the newest messages of the path, oldest first, at most `count`."""
+        while len(self._tail) < count and self._cursor:
+            self._tail[:0] = self._read_page()
+        return self._tail[max(0, len(self._tail) - count) :]
+
+    def records(self, session: int, positions: Sequence[Position]) -> list[Record]:
+        """Return the messages at these positions, in any order.
+
+        Messages never change, so those read lately are kept, until something is forgotten.
+        """
+        missing = [position for position in positions if (session, position) not in self._recent]
+        for record in self.store.at(session, missing):
+            self._recent[session, record.position] = record
+        found = [self._recent[key] for position in positions if (key := (session, position)) in self._recent]
+        while len(self._recent) > RECENT_KEPT:
+            self._recent.pop(next(iter(self._recent)))
+        return found
+
+    def is_all(self, entries: Sequence[Entry]) -> bool:
+        """Return whether a `tail` reaches the first message."""
+        return not self._cursor and len(entries) == len(self._tail)
+
+    def whole_turn(self, turn_id: str) -> Turn | None:
+        """Return one turn as far as it is on the path."""
+        assert self.key is not None
+        records = [record for record in self.store.turn(self.key, turn_id) if self._covers(record)]
+        return next(iter(group_turns(self._entries(records))), None)

@@ -1,0 +1,1 @@
+"""What of the past answers a question: search, ranking, and the vectors they need."""

@@ -1,0 +1,72 @@
+"""Give vectors to messages that have none: in batches, newest first, within a time budget."""
+
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from shared_core.base import Embedder, Vectors
+from shared_core.errors import EmbedderError
+from shared_core.index.session_vectors import SessionVectors, text_hash
+
+__all__ = ["EmbedReply", "EmbedRequest", "backfill"]
+
+Rows = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class EmbedRequest:
+    """Texts that a step needs vectors for; the sync and the async face each answer it in their own way."""
+
+    embedder: Embedder
+    texts: tuple[str, ...]
+    query: bool = False
+
+
+EmbedReply: TypeAlias = Vectors | EmbedderError
+
+
+def backfill(
+    vectors: SessionVectors, embedder: Embedder, rows: Rows, text_of: Callable[[Rows], Sequence[str]], *,
+    batch: int, lock: AbstractContextManager[object], deadline: float = float("inf"),
+    progress: Callable[[int], None] = lambda done: None,
+) -> Generator[EmbedRequest, EmbedReply, int]:  # fmt: skip
+    """Embed rows in the order given and return how many are left.
+
+    Args:
+        vectors: where the vectors go.
+        embedder: what the requests are for; it is not asked to embed here, only to split long texts.
+        rows: which rows.
+        text_of: the texts to embed for some rows.
+        batch: how many rows a request is for.
+        lock: held while the index is touched, never while a request waits.
+        deadline: `time.monotonic()` after which no batch is begun.
+        progress: told how many rows are done, after each batch.
+
+    Raises:
+        EmbedderError: the embedder failed; what was done before is kept.
+    """
+    for start in range(0, len(rows), batch):
+        if time.monotonic() >= deadline:
+            return len(rows) - start
+        part = rows[start : start + batch]
+        with lock:
+            positions = vectors.index.positions(part)
+            texts = text_of(part)
+            todo = vectors.adopt(positions, [text_hash(text) for text in texts])
+        # Equal texts are embedded once.
+        pieces = {text: embedder.split(text) for text in dict.fromkeys(texts[i] for i in todo)}
+        if pieces:
+            reply = yield EmbedRequest(embedder, tuple(piece for split in pieces.values() for piece in split))
+            if isinstance(reply, EmbedderError):
+                raise reply
+            ends = np.cumsum([len(split) for split in pieces.values()])
+            embedded = dict(zip(pieces, np.split(reply, ends[:-1]), strict=True))
+            with lock:
+                vectors.put([(positions[i], text_hash(texts[i]), embedded[texts[i]]) for i in todo])
+        progress(start + len(part))
+    return 0

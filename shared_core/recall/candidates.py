@@ -1,0 +1,171 @@
+"""Read what a search found: hits for people, candidates for the prompt with the reason for each refusal."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from shared_core.base import Store
+from shared_core.index.terms import near_duplicate_key
+from shared_core.live import LiveSession
+from shared_core.prompt.assembly import Candidate, Placement
+from shared_core.prompt.context import Reason
+from shared_core.prompt.turns import Entry, Turn
+from shared_core.recall.ranking import Ranked, ScoredMessage, Source
+from shared_core.recall.recaller import Found, Recaller
+from shared_core.records import Record
+
+__all__ = ["read_candidates", "read_hits"]
+
+WEAK_SHOWN = 8
+"""Candidates that match too little and are reported all the same, so that one sees what the floor keeps out."""
+
+SPARE = 1.5
+"""Candidates are read until, by a guess of their size, they fill the room this many times."""
+
+CHARACTERS_PER_TOKEN = 4
+FRAME_TOKENS = 8
+
+ELSEWHERE = -2
+"""The turn number of messages of other sessions: they come before everything of this one."""
+
+
+def read_candidates(
+    live: LiveSession, recaller: Recaller, found: Found, *, question: str, room: int, placement: Placement
+) -> list[Candidate]:
+    """Return candidates, best first.
+
+    Args:
+        live: the session that asks.
+        recaller: how units and tools are treated.
+        found: the search.
+        question: its text: the same question asked before is not an answer.
+        room: tokens that recalled messages may take.
+        placement: real messages (`"messages"`) come back in whole turns.
+    """
+    reader = _Reader(live, recaller, found, whole_turns=placement == "messages")
+    candidates = list(reader.read(_shortlist(found, room)))
+    return _without_repeats(candidates, near_duplicate_key(question))
+
+
+def read_hits(store: Store, found: Found, best: Sequence[Ranked]) -> list[ScoredMessage]:
+    """Return the messages at the places given, in that order."""
+    hits: list[ScoredMessage] = []
+    for ranked in best:
+        index = found.scopes[ranked.scope].index
+        rows = found.scopes[ranked.scope].line.rows[[ranked.place]]
+        for record in store.at(index.session, index.positions(rows)):
+            message = record.message
+            sides = (ranked.lexical > 0, ranked.dense is not None)
+            source: Source = "both" if all(sides) else "lexical" if sides[0] else "dense"
+            hits.append(ScoredMessage(message, ranked.score, source, ranked.lexical, ranked.dense))
+    return hits
+
+
+def _shortlist(found: Found, room: int) -> Iterator[Ranked]:
+    """Yield what is worth reading: enough to fill the room, some to spare, and some of the weak."""
+    weak, tokens = 0, 0.0
+    for ranked in found.ranked:
+        if ranked.weak:
+            weak += 1
+            if weak <= WEAK_SHOWN:
+                yield ranked
+        elif tokens <= SPARE * room:
+            scope = found.scopes[ranked.scope]
+            characters = int(scope.index.column("characters")[scope.line.rows[ranked.place]])
+            tokens += characters / CHARACTERS_PER_TOKEN + FRAME_TOKENS
+            yield ranked
+
+
+class _Reader:
+    def __init__(self, live: LiveSession, recaller: Recaller, found: Found, *, whole_turns: bool) -> None:
+        self.live = live
+        self.recaller = recaller
+        self.found = found
+        self.whole_turns = whole_turns
+        self.by_turn = whole_turns or recaller.unit == "turn"
+
+    def read(self, shortlist: Iterable[Ranked]) -> Iterator[Candidate]:
+        """Yield a candidate for each place, with the messages it brings back."""
+        places = [(ranked, self._members(ranked)) for ranked in shortlist]
+        records = self._records(places)
+        turns: set[tuple[int, str]] = set()
+        for ranked, members in places:
+            found = [record for place in members if (record := records.get((ranked.scope, place))) is not None]
+            candidate = self._candidate(ranked, [self._entry(record, elsewhere=ranked.scope > 0) for record in found])
+            if candidate is None:
+                continue
+            key = (ranked.scope, candidate.entries[0].message.turn_id or "")
+            if self.by_turn and key in turns and candidate.reason is None:
+                candidate = candidate.because(Reason.SAME_TURN)
+            turns.add(key)
+            yield candidate
+
+    def _members(self, ranked: Ranked) -> list[int]:
+        """Return the places that a place brings back: itself, or its turn as far as it was said by then."""
+        if not self.by_turn:
+            return [ranked.place]
+        scope = self.found.scopes[ranked.scope]
+        turn = int(scope.index.column("turns")[scope.line.rows[ranked.place]])
+        return [place for place in scope.line.line.of_turn(turn) if place < scope.line.upto]
+
+    def _records(self, places: Sequence[tuple[Ranked, list[int]]]) -> dict[tuple[int, int], Record]:
+        """Return the records at all the places, read together, by scope and place."""
+        records: dict[tuple[int, int], Record] = {}
+        for number, scope in enumerate(self.found.scopes):
+            wanted = sorted({place for ranked, members in places if ranked.scope == number for place in members})
+            positions = scope.index.positions(scope.line.rows[wanted])
+            found = self.live.records(scope.index.session, positions)
+            at = dict(zip(positions, wanted, strict=True))
+            records |= {(number, at[record.position]): record for record in found}
+        return records
+
+    def _entry(self, record: Record, *, elsewhere: bool) -> Entry:
+        entry = self.live.sizer.entry(record, record.position.depth)
+        if not elsewhere or record.message.created_at is None:
+            return entry
+        return replace(entry, turn_no=ELSEWHERE, order=int(record.message.created_at.timestamp()))
+
+    def _candidate(self, ranked: Ranked, entries: Sequence[Entry]) -> Candidate | None:
+        if not entries:
+            return None
+        reason = Reason.WEAK if ranked.weak else None
+        kept = tuple(entries)
+        if self.by_turn:
+            turn = Turn(entries[0].message.turn_id or "", entries[0].turn_no, kept).whole()
+            kept = tuple(entry for entry in turn.entries if self._returns(entry))
+            if self.whole_turns and (not kept or kept[0].message.role != "user"):
+                reason = reason or Reason.NO_QUESTION
+        return Candidate(tuple(map(_bare, kept or entries)), ranked.score, ranked.lexical, ranked.dense, reason)
+
+    def _returns(self, entry: Entry) -> bool:
+        message = entry.message
+        if message.role == "tool" or (self.whole_turns and message.tool_calls):
+            return self.recaller.recall_tools == "all"
+        return bool(message.content.strip()) or self.whole_turns
+
+
+def _bare(entry: Entry) -> Entry:
+    """Return a message without grounding: what was retrieved for an old question is not what was said."""
+    return entry if entry.message.grounding is None else replace(entry, message=entry.message.replace(grounding=None))
+
+
+def _without_repeats(candidates: Sequence[Candidate], question: str) -> list[Candidate]:
+    """Refuse the question itself, and of texts that say the same all but the newest."""
+    texts = [near_duplicate_key(" ".join(entry.message.content for entry in c.entries)) for c in candidates]
+    newest: dict[str, int] = {}
+    for number, (text, candidate) in enumerate(zip(texts, candidates, strict=True)):
+        if candidate.reason is None:
+            best = newest.setdefault(text, number)
+            if _age(candidate) > _age(candidates[best]):
+                newest[text] = number
+    result: list[Candidate] = []
+    for number, (text, candidate) in enumerate(zip(texts, candidates, strict=True)):
+        if candidate.reason is None and candidate.entries[0].message.role == "user" and text == question:
+            candidate = candidate.because(Reason.REPEATS_QUESTION)
+        elif candidate.reason is None and newest[text] != number:
+            candidate = candidate.because(Reason.DUPLICATE)
+        result.append(candidate)
+    return result
+
+
+def _age(candidate: Candidate) -> tuple[int, int]:
+    return candidate.entries[-1].turn_no, candidate.entries[-1].order

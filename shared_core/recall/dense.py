@@ -1,0 +1,134 @@
+"""Which embedder a session is searched with, what is embedded, and how a request for vectors is answered."""
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from shared_core.base import Embedder, Store, Vectors
+from shared_core.embedders import as_embedder, embedder_named
+from shared_core.errors import EmbedderError, EmbedderMismatchError
+from shared_core.messages import Message
+from shared_core.recall.backfill import EmbedReply, EmbedRequest
+from shared_core.recall.ranking import RecallUnit
+
+__all__ = ["Dense", "EmbedText", "aanswer", "answer", "choose_embedder", "message_text", "turn_text"]
+
+EmbedText = Callable[[Sequence[Message]], str]
+"""Turns a unit's messages (one, or those of a turn) into the text that is embedded for it."""
+
+
+def message_text(messages: Sequence[Message]) -> str:
+    """Return the default text of a message: what was said, after the speaker's name where there is one."""
+    message = messages[0]
+    return f"{message.name}: {message.content}" if message.name else message.content
+
+
+def turn_text(messages: Sequence[Message]) -> str:
+    """Return the default text of a turn: the question and the replies, one space between."""
+    return " ".join(
+        message.content for message in messages if message.role in ("user", "assistant") and message.content
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Dense:
+    """What meaning is measured with.
+
+    Attributes:
+        embedder: the model; None: words alone.
+        space: the name of its vectors in the store.
+        note: why there is none, for the report.
+    """
+
+    embedder: Embedder | None
+    space: str = ""
+    note: str = ""
+
+
+def choose_embedder(
+    given: Embedder | None, store: Store, session: int, unit: RecallUnit, embed_text: EmbedText, *, force: bool = False
+) -> Dense:
+    """Return the embedder to use: the one given, else the one whose vectors the session holds, else the static one.
+
+    Args:
+        given: the memory's argument.
+        store: where the session is.
+        session: which session.
+        unit: what a vector stands for.
+        embed_text: how its text is made.
+        force: accept an embedder that the session holds no vectors of, though it holds another's.
+
+    Raises:
+        EmbedderMismatchError: the session holds vectors, and none of the embedder given.
+    """
+    suffix = (
+        "" if embed_text is message_text else "#turn" if embed_text is turn_text else f"#{unit}/{_name(embed_text)}"
+    )
+    spaces = store.spaces(session)
+    if given is not None:
+        key = given.fingerprint.key
+        if spaces and not force and all(space.split("#")[0] != key for space in spaces):
+            raise EmbedderMismatchError(
+                f"this session's vectors are by {spaces[0].split('#')[0]!r} and the embedder given is {key!r}: "
+                "pass the first one, or call reindex() to embed the session again"
+            )
+        return Dense(given, key + suffix)
+    if spaces:
+        recorded = spaces[0].split("#")[0]
+        embedder = embedder_named(recorded)
+        note = "" if embedder else f"the session's vectors are by {recorded!r}; pass that embedder to recall by meaning"
+    else:
+        embedder = as_embedder(None)
+        note = "" if embedder else "no embedder is installed: recall by words alone"
+    return Dense(embedder, embedder.fingerprint.key + suffix if embedder else "", note)
+
+
+def _name(function: EmbedText) -> str:
+    # An object with __call__ has no name of its own; its class stands for it.
+    named = function if inspect.isroutine(function) else type(function)
+    return f"{named.__module__}.{named.__qualname__}"
+
+
+def answer(request: EmbedRequest) -> EmbedReply:
+    """Return the vectors asked for, or the error that the chat goes on without."""
+    try:
+        embedder = request.embedder
+        reply = embedder.embed_query(request.texts[0]) if request.query else embedder.embed_documents(request.texts)
+    except Exception as error:  # whatever a plug-in raises must not end a chat; it is named in the report
+        return _failed(request, error)
+    return _usable(request, reply)
+
+
+async def aanswer(request: EmbedRequest) -> EmbedReply:
+    """Do the same without blocking the event loop."""
+    try:
+        embedder = request.embedder
+        if request.query:
+            reply = await embedder.aembed_query(request.texts[0])
+        else:
+            reply = await embedder.aembed_documents(request.texts)
+    except Exception as error:  # as above
+        return _failed(request, error)
+    return _usable(request, reply)
+
+
+def _failed(request: EmbedRequest, error: Exception) -> EmbedderError:
+    if isinstance(error, EmbedderError):
+        return error
+    failure = EmbedderError(f"{request.embedder.fingerprint.key!r} raised {type(error).__name__}: {error}")
+    failure.__cause__ = error
+    return failure
+
+
+def _usable(request: EmbedRequest, reply: Vectors) -> EmbedReply:
+    dimension = request.embedder.fingerprint.dimension
+    expected = (dimension,) if request.query else (len(request.texts), dimension)
+    vectors = np.asarray(reply, dtype=np.float32)
+    if vectors.shape != expected or not np.isfinite(vectors).all():
+        what = f"shape {vectors.shape}" if vectors.shape != expected else "numbers that are not finite"
+        return EmbedderError(
+            f"{request.embedder.fingerprint.key!r} returned {what}; expected finite numbers of shape {expected}"
+        )
+    return vectors

@@ -1,0 +1,107 @@
+"""What a question is about: its terms, the participants and the dates it names; pure."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import numpy as np
+import numpy.typing as npt
+
+from shared_core.index.terms import terms
+
+__all__ = ["DatePattern", "Query", "parse_query"]
+
+MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+
+_MONTH = (
+    r"(?P<month>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|"
+    r"oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)"
+)
+_YEAR = r"(?:,?\s+(?P<year>\d{4}))"
+_DAY = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?"
+# "may" and "march" are also verbs: a month counts next to a day, a year or a preposition.
+_DATES = [
+    re.compile(r"\b(?P<year>\d{4})-(?P<month>\d{2})(?:-(?P<day>\d{2}))?\b"),
+    re.compile(rf"\b{_DAY}\s+(?:of\s+)?{_MONTH}\b{_YEAR}?", re.IGNORECASE),
+    re.compile(rf"\b{_MONTH}\s+{_DAY}\b(?!\d){_YEAR}?", re.IGNORECASE),
+    re.compile(rf"\b{_MONTH}{_YEAR}", re.IGNORECASE),
+    re.compile(rf"\b(?:in|on|since|until|of|last|during|before|after|early|late|mid)\s+{_MONTH}\b", re.IGNORECASE),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class DatePattern:
+    """A date as far as a question gives it."""
+
+    month: int
+    day: int | None = None
+    year: int | None = None
+
+    def match(self, time: datetime) -> float:
+        """Return 1 for the day asked for, .5 for another day of the month asked for, 0 otherwise."""
+        if time.month != self.month or self.year not in (None, time.year):
+            return 0.0
+        return 1.0 if self.day in (None, time.day) else 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A question, taken apart.
+
+    Attributes:
+        text: as asked.
+        terms: what lexical search looks for.
+        dense_text: what is embedded: without the participants' names, which every message of theirs resembles.
+        speakers: the participants it names.
+        dates: the dates it names.
+    """
+
+    text: str
+    terms: tuple[str, ...]
+    dense_text: str
+    speakers: tuple[str, ...]
+    dates: tuple[DatePattern, ...]
+
+    def date_matches(self, times: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
+        """Return how well each time (seconds since 1970, UTC) matches the dates asked for, 0 to 1."""
+        best = np.zeros(len(times), dtype=np.float32)
+        if self.dates:
+            moments = [datetime.fromtimestamp(time, UTC) for time in times.tolist()]
+            best[:] = [max(date.match(moment) for date in self.dates) for moment in moments]
+        return best
+
+
+def parse_query(text: str, names: Sequence[str]) -> Query:
+    """Take a question apart.
+
+    Args:
+        text: the question.
+        names: the participants of the conversation.
+    """
+    # A full name is also called by its parts; longer ones first, so that parts do not leave a rest behind.
+    parts = {part: name for name in names for part in (*name.split(), name)}
+    found: list[str] = []
+    stripped = text
+    for part in sorted(parts, key=len, reverse=True):
+        pattern = re.compile(rf"(?<!\w){re.escape(part)}(?:['\u2019]s)?(?!\w)", re.IGNORECASE)
+        if pattern.search(text):
+            found.append(parts[part])
+            stripped = pattern.sub(" ", stripped)
+    dense_text = " ".join(stripped.split()) or text
+    return Query(text, tuple(sorted(terms(text))), dense_text, tuple(dict.fromkeys(found)), _dates(text))
+
+
+def _dates(text: str) -> tuple[DatePattern, ...]:
+    found: list[DatePattern] = []
+    for pattern in _DATES:
+        for match in pattern.finditer(text):
+            groups = match.groupdict()
+            month = groups["month"]
+            number = int(month) if month.isdigit() else MONTHS.index(month[:3].lower()) + 1
+            day, year = groups.get("day"), groups.get("year")
+            if 1 <= number <= 12:
+                found.append(DatePattern(number, int(day) if day else None, int(year) if year else None))
+        if found:
+            break
+    return tuple(found)

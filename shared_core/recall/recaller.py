@@ -1,0 +1,309 @@
+"""Search the stored conversation: what may be found, what it means, and how well it matches."""
+
+import time
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from shared_core.base import Embedder, Vectors
+from shared_core.errors import EmbedderError
+from shared_core.index.session_index import ROLES, SessionIndex, turn_code
+from shared_core.index.session_vectors import SessionVectors
+from shared_core.live import LiveSession
+from shared_core.messages import Role
+from shared_core.recall.backfill import EmbedReply, EmbedRequest, backfill
+from shared_core.recall.dense import Dense, EmbedText, choose_embedder
+from shared_core.recall.query import Query, parse_query
+from shared_core.recall.ranking import MIN_LEXICAL, POOL, Ranked, Ranking, RecallUnit, Scope, rank
+from shared_core.records import MAIN, Position, SessionState
+from shared_core.tree import Path, walk
+
+__all__ = ["Eligible", "Found", "RecallScope", "RecallTools", "Recaller"]
+
+RecallScope = Literal["session", "user"]
+RecallTools = Literal["replies", "none", "all"]
+
+OPEN_SESSIONS = 16
+"""Sessions whose index one object keeps in memory; with `scope="user"`, the least recently used goes first."""
+
+SMALL_BATCH = 32
+"""Texts embedded at a time while a question waits."""
+
+Places = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search found.
+
+    Attributes:
+        scopes: where it looked.
+        ranked: places of the scopes, best first.
+        pending: how many messages have no vector yet.
+        notes: what could not be done.
+        embedder: whose vectors were used, None for words alone.
+    """
+
+    scopes: Sequence[Scope]
+    ranked: Sequence[Ranked]
+    pending: int = 0
+    notes: tuple[str, ...] = ()
+    embedder: str | None = None
+
+
+FindSteps = Generator[EmbedRequest, EmbedReply, Found]
+
+
+@dataclass(frozen=True, slots=True)
+class Eligible:
+    """Which messages may be found.
+
+    Attributes:
+        before: the question's place on the path; None: all of the path.
+        without: turns that are in the prompt anyway.
+        since, until: seconds since 1970, inclusive.
+        role: only what this role said; None: what the conversation itself says, tools as `recall_tools` has it.
+    """
+
+    before: Position | None = None
+    without: tuple[str, ...] = ()
+    since: float = -np.inf
+    until: float = np.inf
+    role: Role | None = None
+
+
+class Recaller:
+    """Searches a session, or all of a user's sessions; its arguments are the memory's own."""
+
+    def __init__(
+        self, live: LiveSession, lock: AbstractContextManager[object], *, embedder: Embedder | None, ranking: Ranking,
+        unit: RecallUnit, embed_text: EmbedText, min_score: float | None, min_lexical: float | None,
+        recall_tools: RecallTools, scope: RecallScope, embed_budget_ms: float,
+    ) -> None:  # fmt: skip
+        self.live = live
+        self.embedder = embedder
+        self.ranking = ranking
+        self.unit = unit
+        self.embed_text = embed_text
+        self.min_score = min_score
+        self.min_lexical = MIN_LEXICAL if min_lexical is None else min_lexical
+        self.recall_tools = recall_tools
+        self.scope = scope
+        self.embed_budget = embed_budget_ms / 1000
+        self._force = False
+        self._warned = False
+        self._lock = lock
+        self._open: OrderedDict[int, tuple[SessionIndex, SessionVectors | None]] = OrderedDict()
+        self._dense: Dense | None = None
+
+    def dense(self) -> Dense:
+        """Return what meaning is measured with; EmbedderMismatchError if that cannot be."""
+        session = self.live.key
+        if self.ranking == "lexical" or session is None:
+            return Dense(None)
+        if self._dense is None:
+            self._dense = choose_embedder(
+                self.embedder, self.live.store, session, self.unit, self.embed_text, force=self._force
+            )
+        return self._dense
+
+    def accept(self) -> None:
+        """Accept the embedder given although the session's vectors are another's: what has none is embedded anew."""
+        self._force = True
+        self._dense = None
+        self._open.clear()
+
+    def open(self, session: int, state: SessionState) -> tuple[SessionIndex, SessionVectors | None]:
+        """Return a session's index, caught up with the store."""
+        opened = self._open.pop(session, None)
+        if opened is None:
+            dense = self.dense()
+            index = SessionIndex(self.live.store, session)
+            vectors = None
+            if dense.embedder is not None:
+                vectors = SessionVectors(index, dense.space, dense.embedder.fingerprint.dimension)
+            opened = index, vectors
+        index, vectors = opened
+        index.refresh(state)
+        if vectors is not None:
+            vectors.refresh()
+        self._open[session] = opened
+        while len(self._open) > OPEN_SESSIONS:
+            self._open.popitem(last=False)
+        return opened
+
+    def opened(self) -> Iterable[tuple[SessionIndex, SessionVectors | None]]:
+        """Return the indexes in memory."""
+        return list(self._open.values())
+
+    def scopes(self, state: SessionState, wanted: Eligible) -> list[Scope]:
+        """Return what may be searched: this branch up to the question, and with `scope="user"` the other sessions."""
+        session = self.live.key
+        if session is None:
+            return []
+        scopes = [self._scope(session, state, self.live.path, wanted)]
+        if self.scope == "user":
+            for other in self.live.store.sessions(self.live.user_id).values():
+                other_state = self.live.store.state(other, MAIN)
+                if other != session and other_state.head is not None:
+                    path = walk(other_state.head, partial(self.live.store.segment, other))
+                    scopes.append(self._scope(other, other_state, path, replace(wanted, before=None, without=())))
+        return scopes
+
+    def _scope(self, session: int, state: SessionState, path: Path, wanted: Eligible) -> Scope:
+        index, vectors = self.open(session, state)
+        line = index.line(path)
+        if wanted.before is not None:
+            row = int(index.rows_at([wanted.before])[0])
+            line = replace(line, upto=int(line.places(np.array([row]))[0]))
+        rows = line.rows[: line.upto]
+        eligible = self._speaks(index, rows, wanted.role)
+        times = index.column("times")[rows]
+        eligible &= (times >= wanted.since) & (times <= wanted.until)
+        for turn in wanted.without:
+            places = [place for place in line.line.of_turn(turn_code(turn)) if place < line.upto]
+            eligible[places] = False
+        return Scope(index, vectors, line, eligible, self.unit)
+
+    def _speaks(self, index: SessionIndex, rows: npt.NDArray[np.int32], role: Role | None) -> Mask:
+        """Return which rows say something that may be recalled."""
+        roles = index.column("roles")[rows]
+        speaks: Mask = np.greater(index.column("characters")[rows], 0)
+        if role is not None:
+            speaks &= roles == ROLES.index(role)
+            return speaks
+        speaks &= ~index.column("stays")[rows]
+        tool = roles == ROLES.index("tool")
+        if self.recall_tools != "all":
+            speaks &= ~tool
+        if self.recall_tools == "none":
+            turns = index.column("turns")[rows]
+            speaks &= ~np.isin(turns, np.unique(turns[tool]))
+        return speaks
+
+    def every_branch(self, state: SessionState) -> list[Scope]:
+        """Return all that could ever be found in this session, a scope for each branch."""
+        session = self.live.key
+        if session is None:
+            return []
+        paths = [self.live.path_to(branch.head) for branch in self.live.store.branches(session)]
+        return [self._scope(session, state, path, Eligible()) for path in paths]
+
+    # Vectors
+
+    def texts(self, scope: Scope, rows: npt.NDArray[np.int64]) -> list[str]:
+        """Return what is embedded for some rows of a scope: themselves, or their turns."""
+        places = scope.line.places(rows.astype(np.int32))
+        units = [self._members(scope, int(place)) for place in places]
+        wanted = [position for members in units for position in scope.index.positions(scope.line.rows[members])]
+        records = {record.position: record for record in self.live.store.at(scope.index.session, wanted)}
+        texts = []
+        for members in units:
+            found = [records.get(position) for position in scope.index.positions(scope.line.rows[members])]
+            texts.append(self.embed_text([record.message for record in found if record is not None]))
+        return texts
+
+    def _members(self, scope: Scope, place: int) -> Places:
+        if self.unit == "message":
+            return np.array([place])
+        turn = int(scope.index.column("turns")[scope.line.rows[place]])
+        return np.array([other for other in scope.line.line.of_turn(turn) if other < scope.line.upto])
+
+    def pending(self, scope: Scope) -> Places:
+        """Return the rows of a scope that may be found and have no vector, newest first."""
+        if scope.vectors is None:
+            return np.empty(0, np.int64)
+        wanted = np.zeros(len(scope.index), dtype=np.bool_)
+        wanted[scope.line.rows[scope.units(np.flatnonzero(scope.eligible))]] = True
+        return scope.vectors.missing(wanted)
+
+    def embed_pending(
+        self, scopes: Sequence[Scope], *, batch: int, deadline: float, progress: Callable[[int], None] | None = None
+    ) -> Generator[EmbedRequest, EmbedReply, int]:
+        """Embed what has no vector yet, this session's newest first; return how many messages are left."""
+        left = 0
+        for scope in scopes:
+            with self._lock:
+                rows = self.pending(scope)
+            embedder = self.dense().embedder
+            if len(rows) and embedder is not None and scope.vectors is not None:
+                left += yield from backfill(
+                    scope.vectors, embedder, rows, partial(self.texts, scope), batch=batch,
+                    lock=self._lock, deadline=deadline, progress=progress or (lambda done: None),
+                )  # fmt: skip
+        return left
+
+    # Search
+
+    def find(self, text: str, state: SessionState, wanted: Eligible, room: int) -> FindSteps:
+        """Search: embed what is pending as far as time allows, embed the question, rank.
+
+        Args:
+            text: the question.
+            state: of the session.
+            wanted: what may be found.
+            room: for how many tokens, roughly, messages are wanted.
+        """
+        with self._lock:
+            scopes = self.scopes(state, wanted)
+            dense = self.dense()
+            query = parse_query(text, self._names(scopes))
+        notes = [dense.note] if dense.note else []
+        pending, vector = 0, None
+        if dense.embedder is not None:
+            try:
+                deadline = time.monotonic() + self.embed_budget
+                pending = yield from self.embed_pending(scopes, batch=SMALL_BATCH, deadline=deadline)
+                vector = yield from self._embed_query(dense.embedder, query, scopes)
+            except EmbedderError as error:
+                with self._lock:
+                    pending = sum(len(self.pending(scope)) for scope in scopes)
+                notes.append(f"recall by words alone: {error}")
+                self._warn(notes[-1])
+        with self._lock:
+            ranked = self._rank(query, scopes, vector, dense, room)
+        name = dense.embedder.fingerprint.key if dense.embedder is not None and vector is not None else None
+        return Found(scopes, ranked, pending, tuple(notes), name)
+
+    def _warn(self, note: str) -> None:
+        if not self._warned:
+            self._warned = True
+            warnings.warn(note, RuntimeWarning, stacklevel=2)
+
+    def _embed_query(
+        self, embedder: Embedder, query: Query, scopes: Sequence[Scope]
+    ) -> Generator[EmbedRequest, EmbedReply, Vectors | None]:
+        if not any(scope.vectors is not None and len(scope.vectors.vectors) for scope in scopes):
+            return None
+        text = query.dense_text if self.unit == "message" else query.text
+        reply = yield EmbedRequest(embedder, (text,), query=True)
+        if isinstance(reply, EmbedderError):
+            raise reply
+        return reply
+
+    def _names(self, scopes: Sequence[Scope]) -> list[str]:
+        """Return the participants' names as far as they speak in what is searched."""
+        found: dict[str, None] = {}
+        for scope in scopes:
+            if scope.index.names:
+                speakers = np.unique(scope.index.column("speakers")[scope.line.rows[: scope.line.upto]])
+                found |= dict.fromkeys(scope.index.names[speaker] for speaker in speakers.tolist() if speaker >= 0)
+        return list(found)
+
+    def _rank(
+        self, query: Query, scopes: Sequence[Scope], vector: Vectors | None, dense: Dense, room: int
+    ) -> list[Ranked]:
+        fingerprint = dense.embedder.fingerprint if dense.embedder is not None else None
+        floor = self.min_score if self.min_score is not None else fingerprint.floor if fingerprint else 0.0
+        return rank(
+            query, scopes, vector, ranking=self.ranking if vector is not None else "lexical", floor=floor,
+            min_lexical=self.min_lexical, weight=fingerprint.weight if fingerprint else 0.0, pool=max(POOL, room // 20),
+        )  # fmt: skip
