@@ -1,0 +1,21 @@
+"""The entry point of the command: `infinite-memory` and `python -m shared_core`."""
+
+import sys
+
+from shared_core.errors import MissingExtraError
+
+__all__ = ["main"]
+
+
+def main() -> int:
+    """Run the command and return its exit code; without the `cli` extra, say how to install it."""
+    try:
+        from shared_core.cli import run
+    except MissingExtraError as error:
+        sys.stderr.write(f"infinite-memory: {error}\n")
+        return 2
+    return run()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,300 @@
+"""The `infinite-memory` command: import, ask, search, log, stats and forget; with --json, for programs."""
+
+import io
+import json
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from shared_core.engine import InfiniteMemory
+from shared_core.errors import InfiniteMemoryError, MissingExtraError, StoreError
+from shared_core.messages import Message, Role
+from shared_core.printing import SHOWN, count, doomed, imported, line, printable, record, said, table, wire
+from shared_core.transfer import read_messages
+
+try:
+    import typer
+    from rich.console import Console
+    from rich.panel import Panel
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+    from rich.text import Text
+except ModuleNotFoundError as error:
+    if error.name not in {"typer", "rich"}:
+        raise
+    raise MissingExtraError('the command needs typer and rich: pip install "infinite-memory[cli]"') from error
+
+__all__ = ["app", "run"]
+
+BATCH = 500
+"""Messages stored in one transaction."""
+
+LONG = 2_000
+"""Messages from which on a file shows its progress also where nobody watches."""
+
+COLOURS: Mapping[Role, str] = {"system": "magenta", "user": "cyan", "assistant": "green", "tool": "yellow"}
+
+app = typer.Typer(
+    help="A chat that never forgets: store it, ask it, and see the prompt that fits the budget.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+def _when(text: str) -> datetime:
+    try:
+        value = datetime.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not a time; expected ISO 8601, as in 2025-03-01T10:00") from None
+    return value if value.tzinfo else value.replace(tzinfo=UTC)
+
+
+StorePath = Annotated[str, typer.Option("--store", envvar="INFINITE_MEMORY_STORE", help="The database.")]
+Session = Annotated[str, typer.Option("--session", metavar="ID", help="Which conversation.")]
+User = Annotated[str | None, typer.Option("--user", metavar="ID", help="Whose conversation.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Answer in JSON.")]
+Named = Annotated[str | None, typer.Option("--embedder", metavar="NAME", help="Instead of the one used so far.")]
+Time = typer.Option(parser=_when, metavar="TIME", help="ISO 8601; without a zone it is UTC.")
+
+
+@app.command("import")
+def import_file(
+    file: Annotated[str, typer.Argument(help="A list of messages in the OpenAI format, JSON or JSONL.")],
+    store: StorePath = "chat.db",
+    session: Session = "default",
+    user: User = None,
+    embedder: Named = None,
+    as_json: AsJson = False,
+) -> None:
+    """Store the messages of a file; what is stored already is left as it is."""
+    started = time.monotonic()
+    messages = read_messages(file)
+    with InfiniteMemory(store, session_id=session, user_id=user, embedder=embedder) as memory:
+        before = memory.stats()["messages"]
+        with _progress("storing", len(messages)) as advance:
+            stored = _add(memory, messages, advance)
+        with _progress("indexing", len(messages)) as advance:
+            memory.index(progress=advance)
+        after = memory.stats()
+    times = sorted(message.created_at for message in stored if message.created_at)
+    taken = {
+        "file": file,
+        "store": store,
+        "session": session,
+        "new": after["messages"] - before,
+        "known": len(stored) - (after["messages"] - before),
+        "forgotten": len(messages) - len(stored),
+        "turns": sum(message.role == "user" for message in stored),
+        "first": times[0].isoformat() if times else None,
+        "last": times[-1].isoformat() if times else None,
+        "embedder": next(iter(after.get("embedders", ())), None),
+        "seconds": round(time.monotonic() - started, 3),
+    }
+    _answer(taken, as_json, imported)
+
+
+@app.command()
+def ask(
+    question: Annotated[str, typer.Argument(help="What you would ask the model.")],
+    store: StorePath = "chat.db",
+    session: Session = "default",
+    user: User = None,
+    max_tokens: Annotated[int, typer.Option(help="The model's limit.")] = 4096,
+    top_k: Annotated[int | None, typer.Option(help="At most so many recalled messages.")] = None,
+    embedder: Named = None,
+    placement: Annotated[
+        Literal["grounding", "messages", "system"], typer.Option(help="Where recalled text goes.")
+    ] = "grounding",
+    ranking: Annotated[Literal["hybrid", "dense", "lexical"], typer.Option(help="How to recall.")] = "hybrid",
+    as_json: AsJson = False,
+) -> None:
+    """Show the prompt that would be sent, and why each message is in it; nothing is stored."""
+    limits = {"max_tokens": max_tokens, "top_k": top_k}
+    with _opened(store, session, user, embedder=embedder, placement=placement, ranking=ranking, **limits) as memory:
+        context = memory.context(question)
+    if as_json:
+        _write_json({"messages": [wire(message) for message in context.messages], "report": context.report.to_dict()})
+        return
+    _show_prompt(context.messages)
+    typer.echo(str(context.report))
+
+
+@app.command()
+def search(
+    query: Annotated[str, typer.Argument(help="What to look for.")],
+    store: StorePath = "chat.db",
+    session: Session = "default",
+    user: User = None,
+    top_k: Annotated[int, typer.Option(min=1, help="At most so many messages.")] = 10,
+    since: Annotated[datetime | None, Time] = None,
+    until: Annotated[datetime | None, Time] = None,
+    role: Annotated[Role | None, typer.Option(help="Only what this role said.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the messages that match, best first."""
+    with _opened(store, session, user) as memory:
+        found = memory.search(query, top_k, since=since, until=until, role=role)
+    if as_json:
+        _write_json([{"score": hit.score, "source": hit.source, **record(hit.message)} for hit in found])
+        return
+    for hit in found:
+        typer.echo(f"{hit.score:6.2f}  {line(hit.message)}")
+
+
+@app.command()
+def log(
+    store: StorePath = "chat.db",
+    session: Session = "default",
+    user: User = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the newest.")] = None,
+    branch: Annotated[str | None, typer.Option(metavar="NAME", help="Another branch than main.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print the conversation, newest last: time (UTC), role, id, text."""
+    with _opened(store, session, user) as memory:
+        if branch is not None:
+            memory.checkout(branch)
+        messages: Iterable[Message] = memory.messages() if limit is None else memory.newest(limit)
+        if as_json:
+            _write_json({"branch": memory.branch, "messages": [record(message) for message in messages]})
+            return
+        for message in messages:
+            typer.echo(line(message))
+
+
+@app.command()
+def stats(
+    store: StorePath = "chat.db", session: Session = "default", user: User = None, as_json: AsJson = False
+) -> None:
+    """Count what is stored."""
+    with _opened(store, session, user) as memory:
+        _answer(memory.stats(), as_json, table)
+
+
+@app.command()
+def forget(
+    store: StorePath = "chat.db",
+    session: Session = "default",
+    user: User = None,
+    ids: Annotated[list[str] | None, typer.Option("--id", metavar="ID", help="This message; may be repeated.")] = None,
+    before: Annotated[datetime | None, Time] = None,
+    everything: Annotated[bool, typer.Option("--all", help="The whole conversation.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would go.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Erase messages for good, everywhere; shows what would go and asks first."""
+    if sum((bool(ids), before is not None, everything)) != 1:
+        raise typer.BadParameter("say what to forget: one of --id, --before and --all")
+    which: dict[str, Any] = {"ids": ids or None, "before": before, "session": everything}
+    with _opened(store, session, user) as memory:
+        result = memory.forget(**which, dry_run=True)
+        shown = doomed([memory.get(id) for id in result.ids[:SHOWN]], len(result.ids))
+        if result.ids and not dry_run:
+            if not yes:
+                _confirm(f"{shown}\nForget for good?")
+            result = memory.forget(**which)
+    if as_json:
+        _write_json(result.to_dict())
+        return
+    typer.echo(shown if dry_run else f"forgot {count(len(result.ids))}")
+    if result.reason:
+        typer.echo(f"! {result.reason}")
+
+
+def run(args: Sequence[str] | None = None) -> int:
+    """Run the command with these arguments, by default the process's, and return the exit code.
+
+    0: done; 1: not confirmed or interrupted; 2: an argument, a file or the store is not what it should be, which one
+    line on stderr says.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("default", RuntimeWarning)
+            warnings.showwarning = lambda message, *_, **__: _say(f"warning: {message}")
+            return int(app(args=args, prog_name="infinite-memory", standalone_mode=False) or 0)
+    except typer.Abort:
+        return _complain("nothing was forgotten", code=1)
+    except typer.TyperException as error:
+        return _complain(f"{error.format_message()} (see --help)")
+    except (InfiniteMemoryError, ValueError) as error:
+        return _complain(str(error))
+
+
+def _complain(text: str, *, code: int = 2) -> int:
+    _say(text)
+    return code
+
+
+def _say(text: str) -> None:
+    typer.echo(f"infinite-memory: {printable(' '.join(text.split()))}", err=True)
+
+
+def _confirm(question: str) -> None:
+    typer.echo(f"{question} [y/N] ", nl=False, err=True)  # on stderr: stdout is for the answer alone
+    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+        raise typer.Abort
+
+
+@contextmanager
+def _opened(store: str, session: str, user: str | None, **settings: Any) -> Iterator[InfiniteMemory]:
+    """Open a store that exists; one that does not is not made."""
+    if "://" not in store and not Path(store).exists():
+        raise StoreError(f"no store at {store!r}: import a conversation first (infinite-memory import FILE)")
+    with InfiniteMemory(store, session_id=session, user_id=user, **settings) as memory:
+        if not memory.stats()["messages"]:
+            _say(f"note: session {session!r} holds no messages")
+        yield memory
+
+
+def _add(memory: InfiniteMemory, messages: Sequence[Message], advance: Callable[[int, int], None]) -> list[Message]:
+    """Store the messages in batches; return those that are stored now, old or new."""
+    stored: list[Message] = []
+    for start in range(0, len(messages), BATCH):
+        batch = messages[start : start + BATCH]
+        stored += memory.add(batch)
+        advance(start + len(batch), len(messages))
+    return stored
+
+
+@contextmanager
+def _progress(title: str, total: int) -> Iterator[Callable[[int, int], None]]:
+    """Give a callable(done, total) that draws a bar on stderr, on a terminal or for long files."""
+    console = Console(stderr=True)
+    if not console.is_terminal and total <= LONG:
+        yield lambda done, of: None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=console, transient=console.is_terminal) as bar:
+        task = bar.add_task(title, total=total)
+        yield lambda done, of: bar.update(task, completed=done, total=of)
+
+
+def _answer(data: Mapping[str, Any], as_json: bool, as_text: Callable[[Mapping[str, Any]], str]) -> None:
+    if as_json:
+        _write_json(data)
+    else:
+        typer.echo(as_text(data))
+
+
+def _write_json(data: Any) -> None:
+    typer.echo(json.dumps(data, ensure_ascii=False, indent=2))
+
+
+def _show_prompt(messages: Iterable[Message]) -> None:
+    console = Console(highlight=False, markup=False)
+    for message in messages:
+        title = message.role if message.name is None else f"{message.role} ({printable(message.name)})"
+        if console.is_terminal:
+            text, style = Text(said(message)), COLOURS[message.role]
+            console.print(Panel(text, title=Text(title), title_align="left", border_style=style))
+        else:
+            typer.echo(f"[{title}]\n{said(message)}\n")
