@@ -1,1 +1,28 @@
 """Stores: where conversations are kept."""
+
+from pathlib import Path
+
+from shared_core.base import Store
+from shared_core.stores.sqlite import SQLiteStore
+
+__all__ = ["SQLiteStore", "open_store"]
+
+
+def open_store(store: str | Path | Store | None = None, *, durability: str = "full") -> Store:
+    """Return the store that `store` names.
+
+    Args:
+        store: a path (SQLite), a `Store` (returned as it is), or None for a store in memory.
+        durability: see `SQLiteStore`; a `Store` that is given has its own.
+
+    Raises:
+        StoreError: the database cannot be opened.
+        ValueError: the address is of a kind that this version does not know, or `durability` is.
+    """
+    if isinstance(store, Store):
+        return store
+    if isinstance(store, str) and store.startswith(("postgresql:", "postgresql+", "postgres:")):
+        raise ValueError(
+            "store='postgresql://…': PostgreSQL is not available in this version; give a path for SQLite, or a Store"
+        )
+    return SQLiteStore(":memory:" if store is None else store, durability=durability)

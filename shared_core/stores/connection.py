@@ -1,0 +1,231 @@
+"""One SQLite connection that threads share and that is never carried into a forked process."""
+
+import os
+import sqlite3
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from shared_core.errors import StoreError
+from shared_core.stores.migrations import migrate
+from shared_core.stores.probe import APPLICATION_ID, probe, refuse_foreign
+from shared_core.stores.transaction import transaction
+
+__all__ = ["Database"]
+
+_BUSY_SECONDS = 30.0
+_CHECKPOINT_SECONDS = 0.5
+
+# Held while a file is opened and while this process forks, so that neither happens in the middle of the other.
+_process = threading.RLock()
+_open: "weakref.WeakSet[Database]" = weakref.WeakSet()
+_suspended: "list[Database]" = []
+_hooked = False
+
+
+class Database:
+    """An SQLite database of ours; made if it does not exist, refused untouched if it is anything else.
+
+    Args:
+        path: the file, or `":memory:"`.
+        synchronous: the pragma of that name, `"FULL"` or `"NORMAL"`.
+
+    Raises:
+        StoreError: the file cannot be used; the message says why and what to do.
+    """
+
+    def __init__(self, path: str | Path, *, synchronous: str) -> None:
+        self._memory = str(path) == ":memory:"
+        self._path = Path(path) if self._memory else Path(path).absolute()
+        self._label = "the in-memory database" if self._memory else f"{str(path)!r}"
+        self._synchronous = synchronous
+        self._lock = threading.RLock()
+        self._connection: sqlite3.Connection | None = None
+        self._pid = os.getpid()
+        self._closed = False
+        with _process:
+            if not self._memory:
+                probe(self._path)
+                self._make_file()
+            with self._errors():
+                self._connection = self._connect()
+            _open.add(self)
+            _hook_forks()
+
+    def query(self, sql: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+        """Return the rows of one SELECT."""
+        with self._lock, self._errors():
+            return self._ready().execute(sql, values).fetchall()
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """Enter a transaction whose SELECTs all see the same moment."""
+        with self._lock, self._errors():
+            connection = self._ready()
+            with transaction(connection, write=False):
+                yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """Enter a transaction that holds the write lock; it is rolled back if an exception leaves it."""
+        with self._lock, self._errors():
+            connection = self._ready()
+            with transaction(connection, write=True):
+                yield connection
+
+    def checkpoint(self) -> str | None:
+        """Move the write-ahead log into the file and empty it; return None, or why it cannot be done now."""
+        if self._memory:
+            return None
+        with self._lock, self._errors():
+            connection = self._ready()
+            try:
+                _wait_at_most(connection, _CHECKPOINT_SECONDS)
+                busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+            finally:
+                _wait_at_most(connection, _BUSY_SECONDS)
+        if busy:
+            return f"{self._label} is being read or written by another connection; call scrub() again when it is done"
+        return None
+
+    def size(self) -> int:
+        """Return the bytes that the database takes, its write-ahead log included."""
+        if self._memory:
+            return int(self.query("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size")[0][0])
+        files = (self._path, Path(f"{self._path}-wal"))
+        return sum(file.stat().st_size for file in files if file.exists())
+
+    def close(self) -> None:
+        """Close the connection; closing twice is fine."""
+        with self._lock, self._errors():
+            self._closed = True
+            if self._connection is not None and not self._inherited:
+                self._connection.close()
+                self._connection = None
+
+    def suspend(self) -> None:
+        """Before a fork: wait for the running transaction, hold the lock, and let go of the file.
+
+        SQLite keeps the locks of a file once per process, and a forked child inherits the note but not the locks: a
+        connection opened there would believe to hold them. So no connection to a file may exist while forking.
+        """
+        self._lock.acquire()
+        if self._connection is not None and not self._memory:
+            self._connection.close()
+            self._connection = None
+
+    def resume(self) -> None:
+        """After a fork, in parent and child: release the lock; the file is opened again when it is next used."""
+        self._lock.release()
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.Error, OverflowError) as error:
+            raise StoreError(f"{self._label} cannot be read or written: {error}; {_advice(error)}") from error
+
+    def _ready(self) -> sqlite3.Connection:
+        if self._closed:
+            raise StoreError(f"{self._label} is closed; open a new store")
+        if self._inherited:
+            raise StoreError("an in-memory database does not reach into a forked process; give a path instead")
+        if self._connection is None:
+            self._connection = self._connect()
+        return self._connection
+
+    @property
+    def _inherited(self) -> bool:
+        """Whether the connection was made before this process was forked off, which only one in memory outlives."""
+        return self._memory and self._pid != os.getpid()
+
+    def _make_file(self) -> None:
+        """Create the file, readable by its owner only, because SQLite would follow the umask."""
+        try:
+            os.close(os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        except FileExistsError:
+            return
+        except (OSError, ValueError) as error:
+            raise StoreError(f"{self._label} cannot be created: {error}; check the path and its permissions") from error
+
+    def _connect(self) -> sqlite3.Connection:
+        address = ":memory:" if self._memory else f"{self._path.as_uri()}?mode=rw"
+        connection = sqlite3.connect(
+            address, uri=not self._memory, isolation_level=None, check_same_thread=False, timeout=_BUSY_SECONDS
+        )
+        try:
+            connection.execute("PRAGMA foreign_keys = ON")
+            connection.execute("PRAGMA secure_delete = ON")
+            connection.execute("PRAGMA synchronous = " + self._synchronous)
+            _claim(connection, self._label)
+            if not self._memory:
+                _switch_to_wal(connection, self._label)
+            migrate(connection, self._label)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+
+def _claim(connection: sqlite3.Connection, label: str) -> None:
+    """Set our mark in an empty database. Done before the switch to WAL, so that the mark is in the file at once."""
+    if refuse_foreign(connection, label):
+        return
+    with transaction(connection, write=True):
+        # Another process may have claimed it while this one waited for the lock.
+        if not refuse_foreign(connection, label):
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+
+
+def _switch_to_wal(connection: sqlite3.Connection, label: str) -> None:
+    deadline = time.monotonic() + _BUSY_SECONDS
+    while True:
+        try:
+            mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+        except sqlite3.OperationalError as error:
+            # SQLite does not wait here when two processes switch a new file at the same moment.
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+        else:
+            if mode != "wal":
+                raise StoreError(f"{label} is on a file system that SQLite cannot share; put it on a local disk")
+            return
+
+
+def _wait_at_most(connection: sqlite3.Connection, seconds: float) -> None:
+    connection.execute(f"PRAGMA busy_timeout = {int(seconds * 1000)}")
+
+
+def _advice(error: Exception) -> str:
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return f"another process held it for {_BUSY_SECONDS:.0f} s; try again"
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return "restore it from a backup"
+    return "check the disk space and the permissions"
+
+
+def _hook_forks() -> None:
+    global _hooked
+    if not _hooked and sys.platform != "win32":
+        os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
+    _hooked = True
+
+
+def _before_fork() -> None:
+    _process.acquire()
+    for database in list(_open):
+        database.suspend()
+        _suspended.append(database)
+
+
+def _after_fork() -> None:
+    while _suspended:
+        _suspended.pop().resume()
+    _process.release()

@@ -1,0 +1,167 @@
+"""The SQLite schema, as an append-only list of steps whose position is the version."""
+
+import sqlite3
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from shared_core.errors import StoreError
+from shared_core.stores.transaction import transaction
+
+__all__ = ["MIGRATIONS", "Migration", "migrate", "refuse_newer", "version_of"]
+
+
+class Migration(NamedTuple):
+    """One step of the schema; never changed once it has been released."""
+
+    name: str
+    statements: tuple[str, ...]
+
+
+MIGRATIONS: list[Migration] = [
+    Migration(
+        "conversations",
+        (
+            "CREATE TABLE meta (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID",
+            "INSERT INTO meta VALUES ('secret', randomblob(32))",
+            # `ident` is the JSON of [user_id, session_id], because UNIQUE would let two NULL users have one session_id.
+            """CREATE TABLE sessions (
+                session INTEGER PRIMARY KEY AUTOINCREMENT,
+                ident TEXT NOT NULL UNIQUE,
+                user_id TEXT,
+                session_id TEXT NOT NULL,
+                last_seq INTEGER NOT NULL DEFAULT 0,
+                epoch INTEGER NOT NULL DEFAULT 0,
+                created_at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP)""",
+            "CREATE INDEX sessions_user ON sessions (user_id, session)",
+            """CREATE TABLE segments (
+                session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
+                segment INTEGER NOT NULL,
+                parent_segment INTEGER,
+                parent_depth INTEGER,
+                tip INTEGER NOT NULL,
+                PRIMARY KEY (session, segment)) WITHOUT ROWID""",
+            """CREATE TABLE branches (
+                session INTEGER NOT NULL,
+                name TEXT NOT NULL,
+                segment INTEGER NOT NULL,
+                depth INTEGER NOT NULL,
+                ordinal INTEGER NOT NULL,
+                created_at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP,
+                PRIMARY KEY (session, name),
+                FOREIGN KEY (session, segment) REFERENCES segments ON DELETE CASCADE) WITHOUT ROWID""",
+            # Rows are only appended and blanked in place, never deleted: deleting a row makes SQLite move its
+            # neighbours, and the copies it leaves behind in unused space would outlive their own erasure.
+            "CREATE TABLE texts (text INTEGER PRIMARY KEY, name TEXT, content TEXT NOT NULL, extra TEXT)",
+            """CREATE TABLE messages (
+                session INTEGER NOT NULL,
+                segment INTEGER NOT NULL,
+                depth INTEGER NOT NULL,
+                seq INTEGER NOT NULL,
+                id TEXT NOT NULL,
+                turn_id TEXT NOT NULL,
+                turn_no INTEGER NOT NULL,
+                role TEXT NOT NULL,
+                created_at TEXT NOT NULL,
+                stays INTEGER NOT NULL,
+                counter TEXT,
+                tokens INTEGER,
+                picked_from TEXT,
+                text INTEGER NOT NULL REFERENCES texts,
+                PRIMARY KEY (session, segment, depth),
+                FOREIGN KEY (session, segment) REFERENCES segments ON DELETE CASCADE) WITHOUT ROWID""",
+            "CREATE UNIQUE INDEX messages_id ON messages (session, id)",
+            "CREATE UNIQUE INDEX messages_seq ON messages (session, seq)",
+            "CREATE INDEX messages_turn ON messages (session, turn_id, seq)",
+            "CREATE INDEX messages_stays ON messages (session, seq) WHERE stays = 1",
+            # The first parent follows from the place; these are the second and later ones, of a merge.
+            """CREATE TABLE parents (
+                session INTEGER NOT NULL,
+                segment INTEGER NOT NULL,
+                depth INTEGER NOT NULL,
+                ordinal INTEGER NOT NULL,
+                parent_segment INTEGER NOT NULL,
+                parent_depth INTEGER NOT NULL,
+                PRIMARY KEY (session, segment, depth, ordinal),
+                FOREIGN KEY (session, segment, depth) REFERENCES messages ON DELETE CASCADE) WITHOUT ROWID""",
+            """CREATE TABLE spaces (
+                space INTEGER PRIMARY KEY,
+                session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
+                name TEXT NOT NULL,
+                written INTEGER NOT NULL,
+                UNIQUE (session, name))""",
+            # Blanked in place like the texts: a text can be guessed from its vector. `live` is 0 then.
+            """CREATE TABLE vectors (
+                session INTEGER NOT NULL,
+                space INTEGER NOT NULL REFERENCES spaces ON DELETE CASCADE,
+                segment INTEGER NOT NULL,
+                depth INTEGER NOT NULL,
+                hash TEXT NOT NULL,
+                vector BLOB NOT NULL,
+                live INTEGER NOT NULL DEFAULT 1,
+                UNIQUE (session, segment, depth, space),
+                FOREIGN KEY (session, segment) REFERENCES segments ON DELETE CASCADE)""",
+            "CREATE INDEX vectors_hash ON vectors (space, hash)",
+            """CREATE TABLE snapshots (
+                session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
+                name TEXT NOT NULL,
+                part INTEGER NOT NULL,
+                data BLOB NOT NULL,
+                PRIMARY KEY (session, name, part))""",
+            """CREATE TABLE tombstones (
+                session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
+                id TEXT NOT NULL,
+                digest BLOB NOT NULL,
+                PRIMARY KEY (session, id)) WITHOUT ROWID""",
+            "CREATE INDEX tombstones_digest ON tombstones (session, digest)",
+        ),
+    ),
+]
+"""Append to it; the position of a step, from 1, is the version it leads to."""
+
+
+def version_of(connection: sqlite3.Connection) -> int:
+    """Return the version of the schema; 0 before the first migration. Writes nothing."""
+    if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'migrations'").fetchone() is None:
+        return 0
+    row = connection.execute("SELECT coalesce(max(version), 0) FROM migrations").fetchone()
+    return int(row[0])
+
+
+def migrate(connection: sqlite3.Connection, label: str, steps: Sequence[Migration] | None = None) -> None:
+    """Bring the schema to the newest version, each step and its record in one transaction.
+
+    Args:
+        connection: in autocommit mode (`isolation_level=None`).
+        label: names the database in errors.
+        steps: by default `MIGRATIONS`.
+
+    Raises:
+        StoreError: the database is newer than this package. Nothing is written.
+    """
+    steps = MIGRATIONS if steps is None else steps
+    while (version := version_of(connection)) != len(steps):
+        refuse_newer(version, len(steps), label)
+        with transaction(connection, write=True):
+            # Another process may have done this step while this one waited for the lock.
+            if version_of(connection) == version:
+                _apply(connection, version + 1, steps[version])
+
+
+def refuse_newer(version: int, known: int, label: str) -> None:
+    """Raise StoreError if a database has a newer schema than is known."""
+    if version > known:
+        raise StoreError(
+            f"{label} was written by a newer version of this package (schema {version}, known here: {known}); "
+            "upgrade infinite-memory to open it"
+        )
+
+
+def _apply(connection: sqlite3.Connection, version: int, step: Migration) -> None:
+    if version == 1:
+        connection.execute(
+            "CREATE TABLE migrations (version INTEGER PRIMARY KEY, name TEXT NOT NULL, "
+            "applied_at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP)"
+        )
+    for statement in step.statements:
+        connection.execute(statement)
+    connection.execute("INSERT INTO migrations (version, name) VALUES (?, ?)", (version, step.name))

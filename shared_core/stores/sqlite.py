@@ -1,0 +1,257 @@
+"""The default store: one SQLite file, or a database in memory."""
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from shared_core.base import Store
+from shared_core.records import Appended, Branch, Draft, Position, Record, Segment, SessionState
+from shared_core.stores import writes
+from shared_core.stores.connection import Database
+from shared_core.stores.rows import plain, record_of, text
+from shared_core.stores.writes import SELECT
+
+__all__ = ["SQLiteStore"]
+
+_SYNCHRONOUS = {"full": "FULL", "process": "NORMAL"}
+_PART = 16 * 2**20
+_PAGE = 1000
+
+
+class SQLiteStore(Store):
+    """Keeps sessions in one SQLite file that threads and processes may share.
+
+    Args:
+        path: the file; made, readable by its owner only, if it does not exist. `":memory:"`: gone when closed.
+        durability: `"full"`: what is acknowledged survives power loss, at one disk flush a call. `"process"`: it
+            survives a killed process; power loss may take the last calls, never half of one.
+
+    Raises:
+        StoreError: the file is not ours, corrupt or newer than this package; it is left as it was.
+        ValueError: an argument is out of range.
+    """
+
+    def __init__(self, path: str | Path, *, durability: str = "full") -> None:
+        if durability not in _SYNCHRONOUS:
+            raise ValueError(f"durability={durability!r}: choose one of {sorted(_SYNCHRONOUS)}")
+        self._db = Database(path, synchronous=_SYNCHRONOUS[durability])
+
+    def session(self, user_id: str | None, session_id: str) -> int | None:
+        """See `Store`."""
+        rows = self._db.query("SELECT session FROM sessions WHERE ident = ?", (_ident(user_id, session_id),))
+        return int(rows[0][0]) if rows else None
+
+    def create_session(self, user_id: str | None, session_id: str) -> int:
+        """See `Store`."""
+        user = None if user_id is None else text(user_id)
+        with self._db.writing() as connection:
+            return writes.create_session(connection, _ident(user_id, session_id), user, session_id)
+
+    def sessions(self, user_id: str | None) -> Mapping[str, int]:
+        """See `Store`."""
+        sql = "SELECT session_id, session FROM sessions WHERE user_id IS ? ORDER BY session"
+        rows = self._db.query(sql, (None if user_id is None else text(user_id),))
+        return {plain(session_id): session for session_id, session in rows}
+
+    def state(self, session: int, branch: str | None = None) -> SessionState:
+        """See `Store`."""
+        rows = self._db.query(
+            "SELECT b.segment, b.depth, s.last_seq, s.epoch FROM sessions AS s "
+            "LEFT JOIN branches AS b ON b.session = s.session AND b.name = ? WHERE s.session = ?",
+            (None if branch is None else text(branch), session),
+        )
+        if not rows:
+            return SessionState(None, 0, 0)
+        segment, depth, last_seq, epoch = rows[0]
+        return SessionState(None if segment is None else Position(segment, depth), last_seq, epoch)
+
+    def append(
+        self, session: int, branch: str, drafts: Sequence[Draft], *, at: Position | None = None, turn: str | None = None
+    ) -> Appended:
+        """See `Store`."""
+        with self._db.writing() as connection:
+            return writes.append(connection, session, branch, drafts, at, turn)
+
+    def segment(self, session: int, segment: int) -> Segment:
+        """See `Store`."""
+        with self._db.reading() as connection:
+            parent_segment, parent_depth, tip = writes.segment_row(connection, session, segment)
+        if parent_segment is None or parent_depth is None:
+            return Segment(segment, None, tip)
+        return Segment(segment, Position(parent_segment, parent_depth), tip)
+
+    def branches(self, session: int) -> list[Branch]:
+        """See `Store`."""
+        sql = "SELECT name, segment, depth FROM branches WHERE session = ? ORDER BY ordinal"
+        return [Branch(plain(name), Position(*head)) for name, *head in self._db.query(sql, (session,))]
+
+    def create_branch(self, session: int, name: str, at: Position) -> None:
+        """See `Store`."""
+        with self._db.writing() as connection:
+            writes.create_branch(connection, session, name, at)
+
+    def get(self, session: int, ids: Sequence[str]) -> list[Record]:
+        """See `Store`."""
+        with self._db.reading() as connection:
+            rows = [connection.execute(SELECT + "AND m.id = ?", (session, text(id_))).fetchone() for id_ in ids]
+        return [record_of(row) for row in rows if row is not None]
+
+    def ids_like(self, session: int, prefix: str, limit: int) -> list[str]:
+        """See `Store`."""
+        low = prefix.encode("utf-8", "surrogatepass")
+        # A range instead of LIKE: nothing is a wildcard, and the index is used. No UTF-8 has a byte 0xFF. Ids with
+        # lone surrogates are stored as bytes, which compare as larger than every text.
+        rows = self._db.query(
+            "SELECT id FROM (SELECT id, seq FROM messages "
+            "WHERE session = ?1 AND id >= CAST(?2 AS TEXT) AND id < CAST(?3 AS TEXT) UNION ALL "
+            "SELECT id, seq FROM messages WHERE session = ?1 AND id >= ?2 AND id < ?3) ORDER BY seq LIMIT ?4",
+            (session, low, low + b"\xff", max(limit, 0)),
+        )
+        return [plain(row[0]) for row in rows]
+
+    def at(self, session: int, positions: Sequence[Position]) -> list[Record]:
+        """See `Store`."""
+        sql = SELECT + "AND m.segment = ? AND m.depth = ?"
+        with self._db.reading() as connection:
+            rows = [connection.execute(sql, (session, *position)).fetchone() for position in positions]
+        return [record_of(row) for row in rows if row is not None]
+
+    def newest(self, session: int, upto: Position, limit: int) -> list[Record]:
+        """See `Store`."""
+        sql = SELECT + "AND m.segment = ? AND m.depth <= ? ORDER BY m.depth DESC LIMIT ?"
+        return [record_of(row) for row in self._db.query(sql, (session, *upto, max(limit, 0)))]
+
+    def after(self, session: int, seq: int, limit: int) -> list[Record]:
+        """See `Store`."""
+        sql = SELECT + "AND m.seq > ? ORDER BY m.seq LIMIT ?"
+        return [record_of(row) for row in self._db.query(sql, (session, seq, max(limit, 0)))]
+
+    def turn(self, session: int, turn_id: str) -> list[Record]:
+        """See `Store`."""
+        sql = SELECT + "AND m.turn_id = ? ORDER BY m.seq"
+        return [record_of(row) for row in self._db.query(sql, (session, text(turn_id)))]
+
+    def pinned(self, session: int) -> list[Record]:
+        """See `Store`."""
+        return [record_of(row) for row in self._db.query(SELECT + "AND m.stays = 1 ORDER BY m.seq", (session,))]
+
+    def put_vectors(self, session: int, space: str, rows: Iterable[tuple[Position, str, bytes]]) -> None:
+        """See `Store`."""
+        # Read before the transaction: the caller's iterable may call the store, or take its time.
+        values = [(*position, text(hash_), vector) for position, hash_, vector in rows]
+        with self._db.writing() as connection:
+            connection.execute(
+                "INSERT INTO spaces (session, name, written) "
+                "SELECT session, ?2, (SELECT coalesce(max(written), 0) + 1 FROM spaces WHERE session = ?1) "
+                "FROM sessions WHERE session = ?1 "
+                "ON CONFLICT (session, name) DO UPDATE SET written = excluded.written",
+                (session, text(space)),
+            )
+            connection.executemany(
+                "INSERT INTO vectors (session, space, segment, depth, hash, vector) "
+                "SELECT m.session, s.space, m.segment, m.depth, ?5, ?6 FROM messages AS m JOIN spaces AS s "
+                "ON s.session = m.session AND s.name = ?2 WHERE m.session = ?1 AND m.segment = ?3 AND m.depth = ?4 "
+                "ON CONFLICT (session, segment, depth, space) "
+                "DO UPDATE SET hash = excluded.hash, vector = excluded.vector",
+                [(session, text(space), *value) for value in values],
+            )
+
+    def vectors(self, session: int, space: str, positions: Sequence[Position]) -> dict[Position, tuple[str, bytes]]:
+        """See `Store`."""
+        sql = (
+            "SELECT hash, vector FROM vectors WHERE session = ?1 AND segment = ?3 AND depth = ?4 "
+            "AND live = 1 AND space = (SELECT space FROM spaces WHERE session = ?1 AND name = ?2)"
+        )
+        found: dict[Position, tuple[str, bytes]] = {}
+        with self._db.reading() as connection:
+            for position in positions:
+                row = connection.execute(sql, (session, text(space), *position)).fetchone()
+                if row is not None:
+                    found[Position(*position)] = (plain(row[0]), row[1])
+        return found
+
+    def all_vectors(self, session: int, space: str) -> Iterator[tuple[Position, str, bytes]]:
+        """See `Store`."""
+        sql = (
+            "SELECT segment, depth, hash, vector FROM vectors WHERE session = ?1 AND (segment, depth) > (?3, ?4) "
+            "AND live = 1 AND space = (SELECT space FROM spaces WHERE session = ?1 AND name = ?2) "
+            "ORDER BY segment, depth LIMIT ?5"
+        )
+        last: tuple[int, int] = (-1, -1)
+        # By pages, because the caller may call the store, or stop, between two vectors.
+        while rows := self._db.query(sql, (session, text(space), *last, _PAGE)):
+            for segment, depth, hash_, vector in rows:
+                yield Position(segment, depth), plain(hash_), vector
+            last = rows[-1][:2]
+
+    def vectors_of(self, session: int, space: str, hashes: Collection[str]) -> dict[str, bytes]:
+        """See `Store`."""
+        sql = (
+            "SELECT vector FROM vectors WHERE hash = ?3 AND live = 1 "
+            "AND space = (SELECT space FROM spaces WHERE session = ?1 AND name = ?2) LIMIT 1"
+        )
+        found: dict[str, bytes] = {}
+        with self._db.reading() as connection:
+            for hash_ in hashes:
+                row = connection.execute(sql, (session, text(space), text(hash_))).fetchone()
+                if row is not None:
+                    found[hash_] = row[0]
+        return found
+
+    def spaces(self, session: int) -> list[str]:
+        """See `Store`."""
+        sql = (
+            "SELECT name FROM spaces AS s WHERE session = ? "
+            "AND EXISTS (SELECT 1 FROM vectors AS v WHERE v.space = s.space AND live = 1) ORDER BY written DESC"
+        )
+        return [plain(row[0]) for row in self._db.query(sql, (session,))]
+
+    def put_snapshot(self, session: int, name: str, epoch: int, data: bytes) -> bool:
+        """See `Store`."""
+        view = memoryview(data)
+        # At least one part, so that an empty snapshot is not taken for none.
+        parts = [(session, text(name), n, view[n * _PART : (n + 1) * _PART]) for n in range(len(data) // _PART + 1)]
+        with self._db.writing() as connection:
+            row = connection.execute("SELECT epoch FROM sessions WHERE session = ?", (session,)).fetchone()
+            if row is None or row[0] != epoch:
+                return False
+            connection.execute("DELETE FROM snapshots WHERE session = ? AND name = ?", (session, text(name)))
+            connection.executemany("INSERT INTO snapshots VALUES (?, ?, ?, ?)", parts)
+        return True
+
+    def snapshot(self, session: int, name: str) -> bytes | None:
+        """See `Store`."""
+        sql = "SELECT data FROM snapshots WHERE session = ? AND name = ? ORDER BY part"
+        rows = self._db.query(sql, (session, text(name)))
+        return b"".join(row[0] for row in rows) if rows else None
+
+    def forget(self, session: int, positions: Sequence[Position], *, branches: bool = False) -> None:
+        """See `Store`."""
+        with self._db.writing() as connection:
+            writes.forget(connection, session, positions, branches=branches)
+
+    def scrub(self) -> str | None:
+        """See `Store`."""
+        return self._db.checkpoint()
+
+    def stats(self, session: int) -> Mapping[str, int]:
+        """See `Store`."""
+        names = ("messages", "turns", "branches", "segments", "vectors", "forgotten")
+        row = self._db.query(
+            "SELECT (SELECT count(*) FROM messages WHERE session = ?1), "
+            "(SELECT count(DISTINCT turn_id) FROM messages WHERE session = ?1 AND turn_no >= 0 AND role <> 'system'), "
+            "(SELECT count(*) FROM branches WHERE session = ?1), (SELECT count(*) FROM segments WHERE session = ?1), "
+            "(SELECT count(*) FROM vectors WHERE session = ?1 AND live = 1), "
+            "(SELECT count(*) FROM tombstones WHERE session = ?1)",
+            (session,),
+        )[0]
+        return dict(zip(names, row, strict=True)) | {"bytes": self._db.size()}
+
+    def close(self) -> None:
+        """See `Store`."""
+        self._db.close()
+
+
+def _ident(user_id: str | None, session_id: str) -> str | bytes:
+    """Return a text that no other (user_id, session_id) has."""
+    return text(json.dumps([user_id, session_id], ensure_ascii=False))

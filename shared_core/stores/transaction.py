@@ -1,0 +1,24 @@
+"""One SQLite transaction: committed when the block ends, rolled back when an exception leaves it."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+__all__ = ["transaction"]
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection, *, write: bool) -> Iterator[None]:
+    """Begin a transaction of a connection in autocommit mode.
+
+    Args:
+        connection: made with `isolation_level=None`.
+        write: take the write lock at once, so that nothing read in the block can change before it is written.
+    """
+    connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+    try:
+        yield
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
