@@ -1,0 +1,174 @@
+"""The oracle of the store contract: a session as plain lists, and every question a store must answer like it."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta, timezone
+
+from shared_core.base import Store
+from shared_core.messages import Message, Role
+from shared_core.records import (
+    MAIN,
+    ROOT,
+    Appended,
+    Branch,
+    Draft,
+    Newest,
+    Position,
+    Record,
+    Segment,
+    SessionState,
+    assign_turns,
+)
+
+__all__ = ["ALL", "NOON", "Session", "Tree", "check", "draft", "drafts"]
+
+NOON = datetime(2024, 2, 29, 12, 0, 0, 123456, timezone(timedelta(hours=5, minutes=45)))
+_ROLES: tuple[Role, ...] = ("user", "assistant", "tool", "system")
+ALL = 10**6
+"""A limit that is never reached."""
+
+
+def draft(id_: str, role: Role = "user", content: str | None = None, **fields: object) -> Draft:
+    """Return a draft; the text is made from the id if none is given."""
+    text = f"text of {id_}" if content is None else content
+    message = Message.model_validate({"id": id_, "role": role, "content": text, "created_at": NOON, **fields})
+    return Draft(message, "words", len(text.split()))
+
+
+def drafts(*ids: str) -> list[Draft]:
+    """Drafts named after their role: "u1" is a user's, "a1" an assistant's, "t1" a tool's, "s1" a system message."""
+    return [draft(id_, next(role for role in _ROLES if role[0] == id_[0])) for id_ in ids]
+
+
+class Tree:
+    """The oracle: one session as plain lists, every question answered by looking at everything."""
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self.segments = {0: Segment(0, None, -1)}
+        self.branches = {MAIN: ROOT}
+        self.forgotten: set[str | None] = set()
+        self.last_seq = 0
+        self.epoch = 0
+
+    def path(self, head: Position) -> list[Record]:
+        """Return the messages that a branch with this head sees, oldest first."""
+        upto: dict[int, int] = {}
+        place: Position | None = head
+        while place is not None:
+            upto[place.segment] = place.depth
+            place = self.segments[place.segment].parent
+        found = [r for r in self.records if r.position.depth <= upto.get(r.position.segment, -2)]
+        return sorted(found, key=lambda record: record.position.depth)
+
+    def places(self) -> list[Position]:
+        """Every place where a branch may be created."""
+        first = {number: s.parent.depth if s.parent else -1 for number, s in self.segments.items()}
+        return [Position(n, depth) for n, s in self.segments.items() for depth in range(first[n], s.tip + 1)]
+
+    def append(
+        self, branch: str, given: Sequence[Draft], opened: int, at: Position | None = None, turn: str | None = None
+    ) -> Appended:
+        """Return what `Store.append` has to; `opened` is the number of the new segment, if one is needed."""
+        self.branches.setdefault(branch, at or ROOT)
+        head = self.branches[branch]
+        known = {record.message.id: record for record in self.records}
+        new = [d for d in given if d.message.id not in known and d.message.id not in self.forgotten]
+        named = next((Newest(turn, r.turn_no) for r in self.records if r.message.turn_id == turn), None)
+        users = [Newest(r.message.id, r.turn_no) for r in self.path(head) if r.message.role == "user"]
+        turns = assign_turns([d.message for d in new], [Newest(None, -1), *users][-1], named)
+        if new and self.segments[head.segment].tip != head.depth:
+            assert opened not in self.segments, "a new segment has a number of its own"
+            self.segments[opened] = Segment(opened, head, head.depth)
+            head = Position(opened, head.depth)
+        for new_draft, (turn_id, turn_no) in zip(new, turns, strict=True):
+            self.last_seq += 1
+            head = Position(head.segment, head.depth + 1)
+            message = new_draft.message.replace(turn_id=turn_id)
+            self.records.append(Record(message, head, self.last_seq, turn_no, new_draft.counter, new_draft.tokens))
+            self.segments[head.segment] = self.segments[head.segment]._replace(tip=head.depth)
+        self.branches[branch] = head
+        known = {record.message.id: record for record in self.records}
+        stored = tuple(known[d.message.id] for d in given if d.message.id in known)
+        skipped = tuple(str(d.message.id) for d in given if d.message.id in self.forgotten)
+        return Appended(stored, frozenset(str(d.message.id) for d in new), skipped, head)
+
+    def forget(self, positions: Sequence[Position]) -> None:
+        """Do what `Store.forget` does."""
+        self.forgotten |= {r.message.id for r in self.records if r.position in positions}
+        self.records = [r for r in self.records if r.position not in positions]
+        self.epoch += 1
+
+    def restart(self, segment: int) -> None:
+        """Do what `Store.forget` does to the branches; `segment` is where `main` begins anew."""
+        assert segment not in self.segments, "main begins anew in a segment of its own"
+        self.segments[segment] = Segment(segment, None, -1)
+        self.branches = {MAIN: Position(segment, -1)}
+
+
+def check(store: Store, key: int, tree: Tree) -> None:
+    """Compare everything that can be read of a session with the oracle."""
+    everything = tree.records
+    assert store.after(key, 0, ALL) == everything
+    assert store.branches(key) == [Branch(name, head) for name, head in tree.branches.items()]
+    for name, head in tree.branches.items():
+        assert store.state(key, name) == SessionState(head, tree.last_seq, tree.epoch)
+        assert _walk(store, key, head) == tree.path(head)
+    assert [store.segment(key, number) for number in tree.segments] == list(tree.segments.values())
+    ids = [str(record.message.id) for record in reversed(everything)]
+    assert store.get(key, [*ids, "unknown", *map(str, tree.forgotten)]) == everything[::-1]
+    placed = {record.position: record for record in everything}
+    assert store.at(key, tree.places()[::-1]) == [placed[place] for place in tree.places()[::-1] if place in placed]
+    for turn_id in {record.message.turn_id for record in everything}:
+        assert store.turn(key, str(turn_id)) == [r for r in everything if r.message.turn_id == turn_id]
+    assert store.pinned(key) == [record for record in everything if record.message.stays]
+    opened = {r.message.turn_id for r in everything if r.turn_no >= 0 and r.message.role != "system"}
+    counts = {
+        "messages": len(everything),
+        "turns": len(opened),
+        "branches": len(tree.branches),
+        "segments": len(tree.segments),
+        "forgotten": len(tree.forgotten),
+    }
+    assert store.stats(key).items() >= counts.items()
+
+
+def _walk(store: Store, key: int, head: Position) -> list[Record]:
+    spans: list[list[Record]] = []
+    place: Position | None = head
+    while place is not None:
+        spans.append(store.newest(key, place, ALL)[::-1])
+        place = store.segment(key, place.segment).parent
+    return [record for span in reversed(spans) for record in span]
+
+
+class Session:
+    """A session of a store and its oracle, changed together."""
+
+    def __init__(self, store: Store, session_id: str = "s", user_id: str | None = None) -> None:
+        self.store = store
+        self.key = store.create_session(user_id, session_id)
+        self.tree = Tree()
+
+    def append(
+        self, branch: str, given: Sequence[Draft], at: Position | None = None, turn: str | None = None
+    ) -> Appended:
+        """Append to both; the store must return what the oracle does."""
+        result = self.store.append(self.key, branch, given, at=at, turn=turn)
+        assert result == self.tree.append(branch, given, result.head.segment, at, turn)
+        return result
+
+    def fork(self, name: str, at: Position) -> None:
+        """Create a branch in both."""
+        self.store.create_branch(self.key, name, at)
+        self.tree.branches[name] = at
+
+    def forget(self, positions: Sequence[Position], branches: bool = False) -> None:
+        """Forget in both."""
+        self.store.forget(self.key, positions, branches=branches)
+        self.tree.forget(positions)
+        if branches:
+            self.tree.restart(self.store.branches(self.key)[0].head.segment)
+
+    def check(self) -> None:
+        """Compare everything that can be read."""
+        check(self.store, self.key, self.tree)

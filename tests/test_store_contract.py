@@ -1,0 +1,335 @@
+"""The store contract, proven: a store that breaks one promise fails the test that stands for it."""
+
+import inspect
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import Phase, settings
+
+from shared_core.base import Store
+from shared_core.errors import DuplicateError, InfiniteMemoryError, StoreError, UnknownReferenceError
+from shared_core.records import Appended, Branch, Draft, Position, Record, SessionState
+from shared_core.stores import SQLiteStore
+from shared_core.testing import StoreContract
+
+TESTS = {name: test for name, test in inspect.getmembers(StoreContract, inspect.isfunction) if name.startswith("test_")}
+
+
+class LosesOrder(SQLiteStore):
+    def newest(self, session: int, upto: Position, limit: int) -> list[Record]:
+        return super().newest(session, upto, limit)[::-1]
+
+
+class AnswersInOrderOfStoring(SQLiteStore):
+    def get(self, session: int, ids: Sequence[str]) -> list[Record]:
+        return sorted(super().get(session, ids), key=lambda record: record.seq)
+
+
+class PagesWithGaps(SQLiteStore):
+    def after(self, session: int, seq: int, limit: int) -> list[Record]:
+        return super().after(session, seq + (seq > 0), limit)
+
+
+class IgnoresTheSession(SQLiteStore):
+    def get(self, session: int, ids: Sequence[str]) -> list[Record]:
+        others = (record for key in range(1, 50) for record in super(IgnoresTheSession, self).get(key, ids))
+        return super().get(session, ids) or list(others)
+
+
+class MixesUsers(SQLiteStore):
+    def create_session(self, user_id: str | None, session_id: str) -> int:
+        return super().create_session(user_id or None, session_id)
+
+
+class GluesKeys(SQLiteStore):
+    def create_session(self, user_id: str | None, session_id: str) -> int:
+        return super().create_session(None, f"{user_id}{session_id}")
+
+    def session(self, user_id: str | None, session_id: str) -> int | None:
+        return super().session(None, f"{user_id}{session_id}")
+
+
+class CreatesOnLooking(SQLiteStore):
+    def session(self, user_id: str | None, session_id: str) -> int | None:
+        return self.create_session(user_id, session_id)
+
+
+class KeepsVectors(SQLiteStore):
+    kept: dict[str, bytes]
+
+    def put_vectors(self, session: int, space: str, rows: Iterable[tuple[Position, str, bytes]]) -> None:
+        rows = list(rows)
+        self.kept = {hash_: vector for _, hash_, vector in rows}
+        super().put_vectors(session, space, rows)
+
+    def vectors_of(self, session: int, space: str, hashes: Collection[str]) -> dict[str, bytes]:
+        return {hash_: self.kept[hash_] for hash_ in hashes if hash_ in self.kept}
+
+
+class MixesSpaces(SQLiteStore):
+    def put_vectors(self, session: int, space: str, rows: Iterable[tuple[Position, str, bytes]]) -> None:
+        super().put_vectors(session, space.lower(), rows)
+
+    def all_vectors(self, session: int, space: str) -> Iterator[tuple[Position, str, bytes]]:
+        return super().all_vectors(session, space.lower())
+
+
+class NamesSpacesByAlphabet(SQLiteStore):
+    def spaces(self, session: int) -> list[str]:
+        return sorted(super().spaces(session))
+
+
+class ReusesDepths(SQLiteStore):
+    def forget(self, session: int, positions: Sequence[Position], *, branches: bool = False) -> None:
+        super().forget(session, positions, branches=branches)
+        with self._db.writing() as connection:
+            connection.execute(
+                "UPDATE segments SET tip = (SELECT coalesce(max(depth), -1) FROM messages AS m "
+                "WHERE m.session = segments.session AND m.segment = segments.segment)"
+            )
+            connection.execute(
+                "UPDATE branches SET depth = min(depth, (SELECT tip FROM segments AS s "
+                "WHERE s.session = branches.session AND s.segment = branches.segment))"
+            )
+
+
+class KeepsTheEpoch(SQLiteStore):
+    def state(self, session: int, branch: str | None = None) -> SessionState:
+        return super().state(session, branch)._replace(epoch=0)
+
+
+class TakesStaleSnapshots(SQLiteStore):
+    def put_snapshot(self, session: int, name: str, epoch: int, data: bytes) -> bool:
+        return super().put_snapshot(session, name, self.state(session).epoch, data)
+
+
+class LosesEmptySnapshots(SQLiteStore):
+    def snapshot(self, session: int, name: str) -> bytes | None:
+        return super().snapshot(session, name) or None
+
+
+class KeepsSnapshots(SQLiteStore):
+    def forget(self, session: int, positions: Sequence[Position], *, branches: bool = False) -> None:
+        kept = {name: self.snapshot(session, name) for name in ("a", "b")}
+        super().forget(session, positions, branches=branches)
+        for name, data in kept.items():
+            self.put_snapshot(session, name, self.state(session).epoch, data or b"")
+
+
+class AcceptsChangedContent(SQLiteStore):
+    def append(
+        self, session: int, branch: str, drafts: Sequence[Draft], *, at: Position | None = None, turn: str | None = None
+    ) -> Appended:
+        taken = {record.message.id for record in self.get(session, [str(draft.message.id) for draft in drafts])}
+        new = [draft for draft in drafts if draft.message.id not in taken]
+        return super().append(session, branch, new, at=at, turn=turn)
+
+
+class StoresHalfACall(SQLiteStore):
+    def append(
+        self, session: int, branch: str, drafts: Sequence[Draft], *, at: Position | None = None, turn: str | None = None
+    ) -> Appended:
+        try:
+            return super().append(session, branch, drafts, at=at, turn=turn)
+        except DuplicateError:
+            super().append(session, branch, drafts[:1], at=at, turn=turn)
+            raise
+
+
+class IgnoresTheTurn(SQLiteStore):
+    def append(
+        self, session: int, branch: str, drafts: Sequence[Draft], *, at: Position | None = None, turn: str | None = None
+    ) -> Appended:
+        return super().append(session, branch, drafts, at=at)
+
+
+class MakesMissingBranches(SQLiteStore):
+    def append(
+        self, session: int, branch: str, drafts: Sequence[Draft], *, at: Position | None = None, turn: str | None = None
+    ) -> Appended:
+        try:
+            return super().append(session, branch, drafts, at=at, turn=turn)
+        except UnknownReferenceError:
+            return super().append(session, branch, drafts, at=Position(0, -1))
+
+
+class BringsBackTheForgotten(SQLiteStore):
+    def forget(self, session: int, positions: Sequence[Position], *, branches: bool = False) -> None:
+        super().forget(session, positions, branches=branches)
+        with self._db.writing() as connection:
+            connection.execute("DELETE FROM tombstones")
+
+
+class ForgetsTheWrongPlace(SQLiteStore):
+    def forget(self, session: int, positions: Sequence[Position], *, branches: bool = False) -> None:
+        super().forget(session, [Position(0, place.depth) for place in positions], branches=branches)
+
+
+class BeginsAnewAtTheOldRoot(SQLiteStore):
+    def branches(self, session: int) -> list[Branch]:
+        return [Branch(name, Position(0, head.depth)) for name, head in super().branches(session)]
+
+
+class HasWildcards(SQLiteStore):
+    def ids_like(self, session: int, prefix: str, limit: int) -> list[str]:
+        sql = "SELECT id FROM messages WHERE session = ? AND id LIKE ? || '%' ORDER BY seq LIMIT ?"
+        return [row[0] for row in self._db.query(sql, (session, prefix, limit))]
+
+
+class CutsAtNul(SQLiteStore):
+    def after(self, session: int, seq: int, limit: int) -> list[Record]:
+        found = super().after(session, seq, limit)
+        for record in found:
+            object.__setattr__(record, "message", record.message.replace(content=record.message.content.split("\0")[0]))
+        return found
+
+
+class KeepsTimeInUtc(SQLiteStore):
+    def after(self, session: int, seq: int, limit: int) -> list[Record]:
+        found = super().after(session, seq, limit)
+        for record in found:
+            assert record.message.created_at is not None
+            there = record.message.created_at.astimezone(UTC)
+            object.__setattr__(record, "message", record.message.replace(created_at=there))
+        return found
+
+
+class CountsEverySession(SQLiteStore):
+    def stats(self, session: int) -> Mapping[str, int]:
+        return {**super().stats(session), "messages": self._db.query("SELECT count(*) FROM messages")[0][0]}
+
+
+class NeverScrubs(SQLiteStore):
+    def scrub(self) -> str | None:
+        return "not now"
+
+
+class ClosesOnce(SQLiteStore):
+    def close(self) -> None:
+        assert not self._db._closed, "closed twice"
+        super().close()
+
+
+class ReadsAfterClosing(SQLiteStore):
+    def state(self, session: int, branch: str | None = None) -> SessionState:
+        return SessionState(None, 0, 0) if self._db._closed else super().state(session, branch)
+
+
+class HoldsNoNul(SQLiteStore):
+    """Sound: says which message it cannot hold."""
+
+    def append(
+        self, session: int, branch: str, drafts: Sequence[Draft], *, at: Position | None = None, turn: str | None = None
+    ) -> Appended:
+        for draft in drafts:
+            if "\0" in draft.message.content:
+                raise StoreError(f"message {draft.message.id!r} has a NUL, which this store cannot hold")
+        return super().append(session, branch, drafts, at=at, turn=turn)
+
+
+class RefusesWithoutAName(SQLiteStore):
+    def append(
+        self, session: int, branch: str, drafts: Sequence[Draft], *, at: Position | None = None, turn: str | None = None
+    ) -> Appended:
+        if any("\0" in draft.message.content for draft in drafts):
+            raise StoreError("no")
+        return super().append(session, branch, drafts, at=at, turn=turn)
+
+
+BROKEN: list[tuple[type[SQLiteStore], str]] = [
+    (LosesOrder, "test_reading_is_limited_and_paged"),
+    (AnswersInOrderOfStoring, "test_reading_is_limited_and_paged"),
+    (PagesWithGaps, "test_reading_is_limited_and_paged"),
+    (IgnoresTheSession, "test_one_session_does_not_see_another"),
+    (MixesUsers, "test_no_two_sessions_share_anything"),
+    (GluesKeys, "test_no_two_sessions_share_anything"),
+    (CreatesOnLooking, "test_a_session_exists_from_its_creation_on"),
+    (KeepsVectors, "test_forgetting_reaches_everything"),
+    (MixesSpaces, "test_vectors_are_kept_by_place_and_text"),
+    (NamesSpacesByAlphabet, "test_vectors_are_kept_by_place_and_text"),
+    (ReusesDepths, "test_forgetting_reaches_everything"),
+    (ReusesDepths, "test_any_history_reads_like_the_oracle"),
+    (KeepsTheEpoch, "test_forgetting_reaches_everything"),
+    (TakesStaleSnapshots, "test_forgetting_reaches_everything"),
+    (KeepsSnapshots, "test_forgetting_reaches_everything"),
+    (LosesEmptySnapshots, "test_a_snapshot_is_exact"),
+    (AcceptsChangedContent, "test_other_content_under_a_known_id_is_refused"),
+    (StoresHalfACall, "test_other_content_under_a_known_id_is_refused"),
+    (IgnoresTheTurn, "test_replies_join_their_turn"),
+    (MakesMissingBranches, "test_unknown_branches_turns_and_places_are_refused"),
+    (BringsBackTheForgotten, "test_forgetting_reaches_everything"),
+    (ForgetsTheWrongPlace, "test_forgetting_reaches_everything"),
+    (BeginsAnewAtTheOldRoot, "test_forgetting_all_begins_anew"),
+    (HasWildcards, "test_a_prefix_means_itself"),
+    (CutsAtNul, "test_any_text_is_exact_or_refused_by_name"),
+    (RefusesWithoutAName, "test_any_text_is_exact_or_refused_by_name"),
+    (KeepsTimeInUtc, "test_messages_come_back_as_they_were"),
+    (CountsEverySession, "test_one_session_does_not_see_another"),
+    (NeverScrubs, "test_forgetting_reaches_everything"),
+    (ClosesOnce, "test_a_closed_store_says_so"),
+    (ReadsAfterClosing, "test_a_closed_store_says_so"),
+]
+
+
+def cases(name: str) -> list[dict[str, Any]]:
+    """The arguments of a contract test, fixtures aside."""
+    for mark in getattr(TESTS[name], "pytestmark", []):
+        return [{mark.args[0]: value} for value in mark.args[1]]
+    return [{}]
+
+
+def run(kind: type[SQLiteStore], name: str, folder: Path) -> None:
+    """Call one contract test, with all its arguments, on new stores."""
+    for number, arguments in enumerate(cases(name)):
+        path = folder / f"{name}-{number}.db"
+        store = kind(path, durability="process")
+
+        def reopen(path: Path = path) -> Store:
+            return kind(path, durability="process")
+
+        if "reopen" in inspect.signature(TESTS[name]).parameters:
+            arguments = {**arguments, "reopen": reopen}
+        try:
+            TESTS[name](StoreContract(), store=store, **arguments)
+        finally:
+            SQLiteStore.close(store)
+
+
+@pytest.mark.parametrize("name", TESTS)
+def test_a_sound_store_passes(name: str, tmp_path: Path) -> None:
+    run(SQLiteStore, name, tmp_path)
+
+
+def test_a_store_may_refuse_a_text_by_name(tmp_path: Path) -> None:
+    run(HoldsNoNul, "test_any_text_is_exact_or_refused_by_name", tmp_path)
+
+
+@pytest.fixture
+def _unshrunk() -> Iterator[None]:
+    """Let hypothesis stop at the first failure it finds; which one does not matter here."""
+    name = settings.get_current_profile_name()
+    settings.register_profile("unshrunk", settings(), phases=[Phase.generate])
+    settings.load_profile("unshrunk")
+    yield
+    settings.load_profile(name)
+
+
+@pytest.mark.usefixtures("_unshrunk")
+@pytest.mark.parametrize(("kind", "name"), BROKEN)
+def test_a_broken_store_is_found_out(kind: type[SQLiteStore], name: str, tmp_path: Path) -> None:
+    # An error of ours where the contract expects none is a failed test, too.
+    with pytest.raises((AssertionError, pytest.fail.Exception, InfiniteMemoryError)):
+        run(kind, name, tmp_path)
+
+
+class TestInMemory(StoreContract):
+    """The fixture `reopen`, as it is when a store does not override it, skips and says why."""
+
+    @pytest.fixture
+    def store(self) -> Iterator[Store]:
+        store = SQLiteStore(":memory:")
+        yield store
+        store.close()
