@@ -1,9 +1,10 @@
 """Checks of arguments: an error names the argument, the value and what is accepted."""
 
 from collections.abc import Collection
+from datetime import UTC, datetime
 from typing import TypeVar
 
-__all__ = ["in_range", "one_of", "whole_number"]
+__all__ = ["in_range", "in_utc", "one_of", "whole_number"]
 
 Value = TypeVar("Value")
 
@@ -27,3 +28,8 @@ def in_range(name: str, value: float, low: float, high: float) -> float:
     if not low <= value <= high:
         raise ValueError(f"{name}={value!r}: expected a number from {low:g} to {high:g}")
     return value
+
+
+def in_utc(moment: datetime) -> datetime:
+    """Return `moment`, taken as UTC if it has no zone, as a message's time is."""
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)

@@ -18,6 +18,7 @@ from shared_core.recall.ranking import ScoredMessage
 from shared_core.recall.recaller import Eligible, Found, Recaller
 from shared_core.records import Position, SessionState
 from shared_core.tokens import message_tokens, tools_tokens
+from shared_core.tree import Path
 
 __all__ = ["Ask", "AskSteps", "Asker", "IndexSteps", "Progress", "SearchSteps"]
 
@@ -39,7 +40,7 @@ class Ask:
         max_tokens: the model's limit.
         reserve: tokens kept free for the reply.
         tools: schemas to charge.
-        shown: whether the question is part of the prompt.
+        shown: whether the question, and what answers it so far, is part of the prompt.
     """
 
     question: Message | None
@@ -55,7 +56,8 @@ class _Plan:
 
     Attributes:
         state: of the session, when this was decided.
-        asked, now: `Framer.frames`.
+        path: the line of conversation then; another thread may move on meanwhile.
+        asked: `Framer.frame`.
         turns: past turns, newest first, more than fit or all there are.
         base: the window beside recalled messages; None if everything fits and nothing need be recalled.
         before: the question's place, None if it is not stored.
@@ -63,8 +65,8 @@ class _Plan:
     """
 
     state: SessionState
+    path: Path
     asked: Frame
-    now: Frame
     turns: tuple[Turn, ...]
     base: Window | None
     before: Position | None
@@ -96,7 +98,7 @@ class Asker:
             if plan.base is None or plan.asked.question is None or not room:
                 return self._compose(ask, plan, None, [])
             question = plan.asked.question.message.content
-            wanted = Eligible(plan.before, self._in_prompt(plan.base, plan.asked))
+            wanted = Eligible(plan.path, plan.before, self._in_prompt(plan.base, plan.asked))
             found = yield from self.recaller.find(question, plan.state, wanted, room)
             with self._lock:
                 if self.live.sync().epoch != plan.state.epoch:
@@ -124,7 +126,8 @@ class Asker:
         """
         with self._lock:
             scopes = self.recaller.every_branch(self.live.sync())
-            total = sum(len(self.recaller.pending(scope)) for scope in scopes)
+            # Branches share messages: each is embedded once.
+            total = len({row for scope in scopes for row in self.recaller.pending(scope).tolist()})
         done = 0
         for scope in scopes:
             before = done
@@ -160,7 +163,7 @@ class Asker:
         return tuple({turn.turn_id for turn in window.kept} | {turn for turn in stays if turn})
 
     def _compose(self, ask: Ask, plan: _Plan, found: Found | None, candidates: Sequence[Candidate]) -> Context:
-        frame, selection = self.assembler.settle(plan.asked, plan.now, plan.turns, candidates, shown=ask.shown)
+        frame, selection = self.assembler.settle(plan.asked, plan.turns, candidates, shown=ask.shown)
         return self.assembler.compose(
             frame, selection, reserve=ask.reserve, shown=ask.shown, alone=plan.alone,
             notes=found.notes if found else (), pending=found.pending if found else 0,
@@ -173,28 +176,32 @@ class Asker:
         needed = budget if self.assembler.fill == "stop" else SKIP_LIMIT * budget
         while True:
             entries = self.live.tail(needed + 1)
-            plan = self._plan_over(ask, budget, state, entries)
-            # Turns that cannot be sent take no room, so that more of the past may be needed than the budget says.
-            if plan.base is not None or self.live.is_all(entries):
-                return plan
+            turns = group_turns(entries)
+            whole = self.live.is_all(entries)
+            # Before the newest user message is known, neither what is asked is, nor what stays beside it.
+            if whole or any(turn.asks for turn in turns):
+                plan = self._plan_over(ask, budget, state, turns, whole=whole)
+                # Turns that cannot be sent take no room, so that more of the past may be needed than the budget says.
+                room = plan.asked.open - plan.asked.bare
+                if whole or sum(turn.tokens for turn in plan.turns) > room:
+                    return plan
             needed = 2 * sum(entry.tokens for entry in entries) + 1
 
-    def _plan_over(self, ask: Ask, budget: int, state: SessionState, entries: Sequence[Entry]) -> _Plan:
-        turns = group_turns(entries)
+    def _plan_over(self, ask: Ask, budget: int, state: SessionState, turns: Sequence[Turn], *, whole: bool) -> _Plan:
         current, stored = self._current(ask, turns)
         stays = self._stays(current)
         pinned = {entry.message.turn_id for entry in stays}
         framer = self.assembler.framer
         tools = tools_tokens(ask.tools, framer.counter)
-        asked, now = framer.frames(budget=budget, tools=tools, stays=stays, current=current)
+        asked = framer.frame(budget=budget, tools=tools, stays=stays, current=current)
         past = [turn for turn in reversed(turns) if turn is not stored and turn.turn_id not in pinned]
         older = tuple(turn.whole() for turn in past if turn.asks)
         base = None
         if not self.assembler.window(asked, older).reaches_all:
             base = self.assembler.window(asked, older, recall=self.assembler.room_for_recall(asked))
         before = self.live.path.at(stored.entries[0].order) if stored is not None else None
-        alone = [turn for turn in past if not turn.asks] if self.live.is_all(entries) else []
-        return _Plan(state, asked, now, older, base, before, tuple(entry for turn in alone for entry in turn.entries))
+        alone = [entry for turn in past if whole and not turn.asks for entry in turn.entries]
+        return _Plan(state, self.live.path, asked, older, base, before, tuple(alone))
 
     def _current(self, ask: Ask, turns: Sequence[Turn]) -> tuple[Turn | None, Turn | None]:
         """Return the turn being answered, and the same as stored (None if the question is not stored)."""

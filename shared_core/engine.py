@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
-from shared_core.arguments import in_range, one_of, whole_number
+from shared_core.arguments import in_range, in_utc, one_of, whole_number
 from shared_core.asking import Ask, Asker, AskSteps, IndexSteps, Progress, SearchSteps
 from shared_core.base import Embedder, Store, TokenCounter
 from shared_core.embedders import as_embedder
-from shared_core.errors import UnknownReferenceError
+from shared_core.errors import DuplicateError, UnknownReferenceError
 from shared_core.forgetting import ForgetResult, forget, select
 from shared_core.live import LiveSession, Sizer
 from shared_core.messages import Message, Role
@@ -122,22 +122,26 @@ class InfiniteMemory:
             recall_tokens=_recall_tokens(recall_tokens),
             top_k=None if top_k is None else whole_number("top_k", top_k, least=0),
         )
+        one_of("ranking", ranking, get_args(Ranking))
         one_of("recall_unit", recall_unit, get_args(RecallUnit))
+        one_of("recall_tools", recall_tools, get_args(RecallTools))
+        one_of("scope", scope, get_args(RecallScope))
+        in_range("embed_budget_ms", embed_budget_ms, 0, float("inf"))
+        if min_score is not None:
+            in_range("min_score", min_score, -1, 1)
+        if min_lexical is not None:
+            in_range("min_lexical", min_lexical, 0, 100)
+        given = None if embedder is None else as_embedder(embedder)
         self._lock = threading.RLock()
+        # The store comes last: an argument that is refused leaves no file behind and none open.
         self._owns_store = not isinstance(store, Store)
         self._store = open_store(store, durability=durability)
         self._live = LiveSession(self._store, user_id, session_id, Sizer(framer.counter, framer.overhead))
         recaller = Recaller(
-            self._live, self._lock,
-            embedder=None if embedder is None else as_embedder(embedder),
-            ranking=one_of("ranking", ranking, get_args(Ranking)),
-            unit=recall_unit,
+            self._live, self._lock, embedder=given, ranking=ranking, unit=recall_unit,
             embed_text=embed_text or (turn_text if recall_unit == "turn" else message_text),
-            min_score=None if min_score is None else in_range("min_score", min_score, -1, 1),
-            min_lexical=None if min_lexical is None else in_range("min_lexical", min_lexical, 0, 100),
-            recall_tools=one_of("recall_tools", recall_tools, get_args(RecallTools)),
-            scope=one_of("scope", scope, get_args(RecallScope)),
-            embed_budget_ms=in_range("embed_budget_ms", embed_budget_ms, 0, float("inf")),
+            min_score=min_score, min_lexical=min_lexical, recall_tools=recall_tools, scope=scope,
+            embed_budget_ms=embed_budget_ms,
         )  # fmt: skip
         self._asker = Asker(self._live, assembler, recaller, self._lock)
         self._writer = Writer(self._live, framer.counter, clock=clock, new_id=new_id)
@@ -232,8 +236,8 @@ class InfiniteMemory:
         if role is not None:
             one_of("role", role, get_args(Role))
         wanted = Eligible(
-            since=since.timestamp() if since else float("-inf"),
-            until=until.timestamp() if until else float("inf"),
+            since=in_utc(since).timestamp() if since else float("-inf"),
+            until=in_utc(until).timestamp() if until else float("inf"),
             role=role,
         )
         return self._asker.search_steps(query, top_k, wanted)
@@ -258,7 +262,7 @@ class InfiniteMemory:
         if anew:
             with self._lock:
                 self._asker.recaller.accept()
-        return self._asker.index_steps(progress)
+        yield from self._asker.index_steps(progress)
 
     @staticmethod
     def _drive(steps: Generator[EmbedRequest, EmbedReply, Result]) -> Result:
@@ -337,7 +341,11 @@ class InfiniteMemory:
         with self._lock:
             session = self._live.create()
             place = self._place(self._live.head if at is None else resolve(self._store, session, at))
-            self._store.create_branch(session, name, place)
+            try:
+                self._store.create_branch(session, name, place)
+            except DuplicateError as error:
+                taken = ", ".join(repr(branch.name) for branch in self.branches())
+                raise DuplicateError(f"there is already a branch {name!r}; choose a name other than {taken}") from error
             self._stand(Head(name))
 
     def checkout(self, reference: str) -> None:
@@ -353,9 +361,10 @@ class InfiniteMemory:
             self._stand(Head(MAIN) if session is None else resolve(self._store, session, reference))
 
     def _place(self, head: Head) -> Position:
-        if head.at is not None:
-            return head.at
-        return next(branch.head for branch in self.branches() if branch.name == head.branch)
+        at = head.at or self._store.state(self._live.create(), head.branch).head
+        if at is None:
+            raise UnknownReferenceError(f"the branch {head.branch!r} does not exist any more")
+        return at
 
     def _stand(self, head: Head) -> None:
         self._live.go(head)
@@ -384,11 +393,15 @@ class InfiniteMemory:
             raise ValueError("forget: pass one of ids=, before= and session=True")
         with self._lock:
             key = self._live.key
-            records = select(self._store, key, ids=ids, before=before, everything=session) if key is not None else []
+            if key is None and ids:
+                raise UnknownReferenceError(f"no message {ids[0]!r}: nothing is stored yet")
+            moment = None if before is None else in_utc(before)
+            records = select(self._store, key, ids=ids, before=moment, everything=session) if key is not None else []
             if dry_run or key is None:
                 return ForgetResult(tuple(record.message.id or "" for record in records), dry_run=dry_run)
             result = forget(self._store, key, records, everything=session)
-            self._stand(Head(MAIN) if session else self._live.head)
+            if session:
+                self._stand(Head(MAIN))
             return result
 
     def scrub(self) -> ForgetResult:

@@ -1,14 +1,16 @@
 """Erase what was said, everywhere: which messages go, and what became of them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from shared_core.base import Store
 from shared_core.errors import UnknownReferenceError
 from shared_core.prompt.turns import Entry, tool_groups
-from shared_core.records import Record
+from shared_core.records import ERASED, Position, Record
+from shared_core.tree import walk
 
 __all__ = ["ForgetResult", "forget", "select"]
 
@@ -76,7 +78,11 @@ def select(
         ]
     found = {record.position: record for record in chosen}
     for turn_id in {record.message.turn_id for record in chosen if _in_group(record)}:
-        found |= {record.position: record for record in _groups_of(store, session, turn_id or "", set(found))}
+        groups = list(_tool_groups(store, session, turn_id or ""))
+        # Groups of two branches may share a call: what takes one of them takes the other.
+        while touched := [group for group in groups if 0 < len(group.keys() & found.keys()) < len(group)]:
+            for group in touched:
+                found |= group
     return sorted(found.values(), key=lambda record: record.seq)
 
 
@@ -84,21 +90,35 @@ def _in_group(record: Record) -> bool:
     return record.message.role == "tool" or bool(record.message.tool_calls)
 
 
-def _groups_of(store: Store, session: int, turn_id: str, chosen: set[Any]) -> Iterator[Record]:
-    """Yield the messages of a turn's tool groups that have a chosen message in them."""
+def _tool_groups(store: Store, session: int, turn_id: str) -> Iterator[dict[Position, Record]]:
+    """Yield the tool groups of a turn, branch by branch: the calls of two answers may bear the same ids."""
     records = store.turn(session, turn_id)
-    entries = [Entry(record.message, 0, record.turn_no, number) for number, record in enumerate(records)]
-    for group in tool_groups(entries):
-        members = [records[entry.order] for entry in group]
-        if any(member.position in chosen for member in members):
-            yield from members
+    for segment in {record.position.segment for record in records}:
+        end = max(record.position for record in records if record.position.segment == segment)
+        path = walk(end, partial(store.segment, session))
+        line = sorted((r for r in records if path.covers(r.position)), key=lambda record: record.position.depth)
+        entries = [Entry(record.message, 0, record.turn_no, number) for number, record in enumerate(line)]
+        for group in tool_groups(entries):
+            yield {line[entry.order].position: line[entry.order] for entry in group}
 
 
 def forget(store: Store, session: int, records: Sequence[Record], *, everything: bool) -> ForgetResult:
     """Erase messages from rows, vectors and snapshots, then from the bytes of the files."""
     store.forget(session, [record.position for record in records], branches=everything)
+    _blank_vectors_of_turns(store, session, {record.message.turn_id or "" for record in records})
     reason = store.scrub()
     return ForgetResult(_ids(records), scrubbed=reason is None, reason=reason)
+
+
+def _blank_vectors_of_turns(store: Store, session: int, turns: Collection[str]) -> None:
+    """Erase the vectors of what is left of turns, where vectors may stand for more than a message; see `ERASED`."""
+    spaces = store.spaces(session)
+    if not any("#" in space for space in spaces):
+        return
+    left = [record.position for turn in turns for record in store.turn(session, turn)]
+    for space in reversed(spaces):  # each is written to in turn, so that the last one written to stays the last
+        found = store.vectors(session, space, left) if "#" in space else {}
+        store.put_vectors(session, space, [(place, ERASED, bytes(len(data))) for place, (_, data) in found.items()])
 
 
 def _ids(records: Sequence[Record]) -> tuple[str, ...]:

@@ -64,6 +64,11 @@ class Grounding(_Value):
     footer: str = ""
     omitted_note: str = ""
 
+    @classmethod
+    def of(cls, *texts: str, **fields: str) -> "Grounding":
+        """Return grounding of plain passages, best first; `fields` are the other arguments of `Grounding`."""
+        return cls(items=tuple(GroundingItem(text=text) for text in texts), **fields)
+
     @field_validator("items", mode="before")
     @classmethod
     def _accept_strings(cls, value: Any) -> Any:

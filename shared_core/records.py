@@ -7,6 +7,7 @@ from typing import NamedTuple
 from shared_core.messages import Message
 
 __all__ = [
+    "ERASED",
     "MAIN",
     "ROOT",
     "Appended",
@@ -22,6 +23,9 @@ __all__ = [
 
 MAIN = "main"
 """The name of the branch every session begins with."""
+
+ERASED = "0" * 32
+"""In the place of a text's hash: this vector stood for something forgotten, and counts as none."""
 
 
 class Position(NamedTuple):

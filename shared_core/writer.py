@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
+from shared_core.arguments import in_utc
 from shared_core.base import TokenCounter
 from shared_core.errors import DuplicateError, UnknownReferenceError
 from shared_core.live import LiveSession
@@ -66,7 +67,7 @@ class Writer:
         if message.id is None:
             changes["id"] = self.new_id()
         if message.created_at is None:
-            changes["created_at"] = self.clock()
+            changes["created_at"] = in_utc(self.clock())
         complete = message.replace(**changes) if changes else message
         if self.counter.name is None:
             return Draft(complete)

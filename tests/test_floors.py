@@ -67,6 +67,7 @@ FLOORS = [
     "aio",
     "hashing_embedder",
     "oracle",
+    "index_contract",
     "testing",
     "printing",
     "cli",

@@ -1,7 +1,7 @@
 """A BM25 index in which a message is also found by what its neighbours say."""
 
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -48,6 +48,9 @@ class Line(Protocol):
 
     def places(self, rows: Ints) -> Ints:
         """Return the place of each row, -1 where it is not on the line."""
+
+    def along(self, column: Ints) -> Ints:
+        """Return the values at the first `upto` places, given one for each row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +106,8 @@ class LexicalIndex:
             line: the messages in question.
         """
         total = np.zeros(line.upto, dtype=np.float32)
-        lengths = self.lengths[line.rows[: line.upto]]
+        lengths = line.along(self.lengths)
         mean = max(float(lengths.mean()), 1.0) if line.upto else 1.0
-        fade = np.minimum(1.0, FADE_TERMS / np.maximum(lengths, 1)).astype(np.float32)
         ceiling = 0.0
         buffer = np.zeros_like(total)
         for term in sorted(set(query)):
@@ -114,7 +116,7 @@ class LexicalIndex:
             ceiling += idf
             if len(places):
                 norm = 1 - B + B * lengths[places] / mean
-                _spread(total, buffer, places, (frequency / norm).astype(np.float32), line.sittings, fade, idf)
+                _spread(total, buffer, places, (frequency / norm).astype(np.float32), line.sittings, lengths, idf)
         return LexicalScores(total, ceiling)
 
     def _on_line(self, term: str, line: Line) -> tuple[Ints, Ints]:
@@ -144,15 +146,15 @@ class LexicalIndex:
         index = cls()
         index._lengths = Growing(np.int32, arrays["lengths"])
         text = arrays["vocabulary"].tobytes().decode("utf-8", "surrogatepass")
-        vocabulary: Sequence[str] = text.split("\n") if text else ()
-        ends = np.cumsum(arrays["sizes"])
-        for term, part in zip(vocabulary, np.split(arrays["postings"], ends[:-1]), strict=True):
-            index._postings[term] = array("I", part.astype(np.uint32).tobytes())
+        if text:  # rows without a term, such as one "ok", leave no vocabulary
+            parts = np.split(arrays["postings"], np.cumsum(arrays["sizes"])[:-1])
+            for term, part in zip(text.split("\n"), parts, strict=True):
+                index._postings[term] = array("I", part.astype(np.uint32).tobytes())
         return index
 
 
 def _spread(
-    total: Floats, buffer: Floats, places: Ints, weights: Floats, sittings: Ints, fade: Floats, idf: float
+    total: Floats, buffer: Floats, places: Ints, weights: Floats, sittings: Ints, lengths: Ints, idf: float
 ) -> None:
     """Add one term's saturated score to `total`, at its places and at their neighbours; `buffer` is and stays zero."""
     buffer[places] = weights
@@ -164,7 +166,8 @@ def _spread(
         near = sittings[source] == sittings[target]
         target, lent = target[near], lent[near]
         # Within one offset every target occurs once, so plain indexing adds correctly.
-        buffer[target] += share * lent * fade[target]
+        fade = np.minimum(np.float32(1), np.float32(FADE_TERMS) / np.maximum(lengths[target], 1))
+        buffer[target] += np.float32(share) * lent * fade
         touched.append(target)
     for target in touched:
         frequency = buffer[target]

@@ -1,6 +1,7 @@
 """The rows of a session along one path through its tree, as arrays that grow with the path."""
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,7 @@ SITTING_GAP = 6 * 3600.0
 """Seconds without a message after which a new sitting begins."""
 
 Ints = npt.NDArray[np.int32]
+Scalar = TypeVar("Scalar", bound=np.generic)
 
 
 class PathLine:
@@ -20,10 +22,12 @@ class PathLine:
 
     Attributes:
         taken: how many rows of the last segment are on the line so far.
+        plain: whether the place of every row is its number, as in a conversation that was never forked.
     """
 
     def __init__(self) -> None:
         self.taken = 0
+        self.plain = True
         self._rows: Growing[np.int32] = Growing(np.int32)
         self._sittings: Growing[np.int32] = Growing(np.int32)
         self._places: Growing[np.int32] = Growing(np.int32)
@@ -47,8 +51,14 @@ class PathLine:
         return self._turn_ends.values
 
     def places(self, rows: Ints) -> Ints:
-        """Return the place of each row, -1 where it is not on the line."""
-        return self._places.values[rows]
+        """Return the place of each row, -1 where it is not on the line, as rows are that came after it was extended."""
+        known = self._places.values
+        if rows.min(initial=0) >= 0 and rows.max(initial=-1) < len(known):
+            return known[rows]
+        places = np.full(len(rows), -1, dtype=np.int32)
+        inside = (rows >= 0) & (rows < len(known))
+        places[inside] = known[rows[inside]]
+        return places
 
     def of_turn(self, turn: int) -> list[int]:
         """Return the places of a turn's messages, by its code."""
@@ -60,6 +70,7 @@ class PathLine:
         if not len(rows):
             return
         start = len(self._rows)
+        self.plain = self.plain and bool(np.array_equal(rows, np.arange(start, start + len(rows))))
         self._places.values[rows] = np.arange(start, start + len(rows))
         gaps = np.diff(times, prepend=self._last_time) > SITTING_GAP
         self._sittings.extend((self.sittings[-1] if start else -1) + np.cumsum(gaps))
@@ -92,3 +103,7 @@ class LinePrefix:
     def places(self, rows: Ints) -> Ints:
         """Return the place of each row, -1 where it is not on the line."""
         return self.line.places(rows)
+
+    def along(self, column: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
+        """Return the values at the places of the prefix, given one for each row; without a copy where that can be."""
+        return column[: self.upto] if self.line.plain else column[self.rows[: self.upto]]

@@ -10,7 +10,7 @@ from shared_core.base import Store, Vectors
 from shared_core.index.session_index import SessionIndex
 from shared_core.index.snapshot import Arrays, pack, unpack
 from shared_core.index.vector_index import FaissVectorIndex, VectorIndex
-from shared_core.records import Position
+from shared_core.records import ERASED, Position
 
 __all__ = ["SessionVectors"]
 
@@ -32,6 +32,7 @@ class SessionVectors:
         self.dimension = dimension
         self._epoch = -1
         self.saved = 0
+        self._claimed: set[int] = set()
         self.vectors: VectorIndex = FaissVectorIndex(dimension)
 
     @property
@@ -46,11 +47,21 @@ class SessionVectors:
         self._epoch = self.index.epoch
         if not self._load_snapshot():
             stored = self._store.all_vectors(self.index.session, self.space)
-            self._take((position, data) for position, _, data in stored)
+            self._take((position, data) for position, text, data in stored if text != ERASED)
 
     def missing(self, wanted: Mask) -> npt.NDArray[np.int64]:
         """Return which of the rows wanted have no vector here, newest first."""
         return np.flatnonzero(wanted & ~self.vectors.has(len(wanted)))[::-1]
+
+    def claim(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return those of the rows that nobody is at, and be at them until `release`."""
+        free = np.array([row for row in rows.tolist() if row not in self._claimed], dtype=np.int64)
+        self._claimed.update(free.tolist())
+        return free
+
+    def release(self, rows: npt.NDArray[np.int64]) -> None:
+        """Be done with rows."""
+        self._claimed.difference_update(rows.tolist())
 
     def adopt(self, positions: Sequence[Position], hashes: Sequence[str]) -> list[int]:
         """Take vectors that exist already, of these messages or of equal texts; return the indices still to embed.
@@ -85,7 +96,9 @@ class SessionVectors:
         found = list(found)
         rows = self.index.rows_at([position for position, _ in found])
         parts = [decode_vector(data, self.dimension) for _, data in found]
-        known = [(row, part) for row, part in zip(rows.tolist(), parts, strict=True) if row >= 0]
+        # Who asks at the same moment may have embedded the same rows: the first vector stays, a row has only one.
+        there = self.vectors.has(len(self.index))
+        known = [(row, part) for row, part in zip(rows.tolist(), parts, strict=True) if row >= 0 and not there[row]]
         if known:
             owners = np.repeat([row for row, _ in known], [len(part) for _, part in known])
             self.vectors.add(owners, np.concatenate([part for _, part in known]))
@@ -102,7 +115,10 @@ class SessionVectors:
         unpacked = unpack(data) if data else None
         if unpacked is None or unpacked[0] != {"epoch": self._epoch, "dimension": self.dimension}:
             return False
-        self.vectors.add(unpacked[1]["owners"], unpacked[1]["matrix"].astype(np.float32))
+        owners, matrix = unpacked[1]["owners"], unpacked[1]["matrix"]
+        if owners.max(initial=-1) >= len(self.index):
+            return False  # another process knows rows that have not been read here
+        self.vectors.add(owners, matrix.astype(np.float32))
         self.saved = len(self.vectors)
         return True
 

@@ -11,6 +11,8 @@ import numpy.typing as npt
 __all__ = ["Arrays", "pack", "unpack"]
 
 MAGIC = b"IMSNAP01"
+"""Counts up whenever arrays come to mean something else, terms included: older snapshots are then rebuilt."""
+
 DIGEST_SIZE = 16
 
 Arrays = Mapping[str, npt.NDArray[Any]]
@@ -18,10 +20,9 @@ Arrays = Mapping[str, npt.NDArray[Any]]
 
 def pack(about: Mapping[str, Any], arrays: Arrays) -> bytes:
     """Return arrays, and JSON data about them, as bytes that `unpack` reads."""
-    parts = {name: np.ascontiguousarray(values) for name, values in arrays.items()}
-    shapes = {name: [values.dtype.str, list(values.shape)] for name, values in parts.items()}
+    shapes = {name: [values.dtype.str, list(values.shape)] for name, values in arrays.items()}
     header = json.dumps({"about": dict(about), "arrays": shapes}).encode()
-    body = b"".join([len(header).to_bytes(8, "little"), header, *(values.tobytes() for values in parts.values())])
+    body = b"".join([len(header).to_bytes(8, "little"), header, *(values.tobytes() for values in arrays.values())])
     return MAGIC + hashlib.blake2b(body, digest_size=DIGEST_SIZE).digest() + body
 
 

@@ -23,9 +23,15 @@ STOP_WORDS = frozenset(_STOP_WORDS.split())
 
 _WORD = re.compile(r"[^\W_]+")
 # Scripts that are written without spaces are indexed by pairs of characters, as Lucene's CJK analyser does.
-_UNSPACED = re.compile(
-    r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+"
+_UNSPACED = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+_IS_UNSPACED = re.compile(f"[{_UNSPACED}]")
+_RUN = re.compile(rf"[{_UNSPACED}]+|[^{_UNSPACED}]+")
+# Accents over Latin, Greek and Cyrillic letters, and the optional vowel signs of Hebrew and Arabic. Other combining
+# marks carry meaning, as in Thai and Hindi.
+_ACCENTS = re.compile(
+    r"(?<=[a-z\u03b1-\u03c9\u0430-\u044f])[\u0300-\u036f]+|[\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0640\u064b-\u0652\u0670]"
 )
+_BETWEEN_WORDS = re.compile(r"(?:[^\w\s]|_)+")
 
 
 class _PerThread(threading.local):
@@ -47,6 +53,20 @@ def _stem(word: str) -> str:
     return str(_stemmers().english.stemWord(word))
 
 
+@cache
+def _marks() -> tuple[frozenset[str], re.Pattern[str]]:
+    """Return all combining marks, and what a word is among them: to `re` a mark ends a word, but it is part of one."""
+    marks = frozenset(c for c in map(chr, range(0x20000)) if unicodedata.category(c)[0] == "M")
+    return marks, re.compile(rf"[^\W_]+(?:[{''.join(sorted(marks))}]+[^\W_]*)*")
+
+
+def _words(folded: str) -> list[str]:
+    if folded.isascii():
+        return _WORD.findall(folded)
+    marks, word = _marks()
+    return (_WORD if marks.isdisjoint(folded) else word).findall(folded)
+
+
 def terms(text: str) -> Counter[str]:
     """Return the terms of a text with how often they occur.
 
@@ -54,42 +74,33 @@ def terms(text: str) -> Counter[str]:
     (Snowball). Runs of scripts without spaces count as pairs of neighbouring characters.
     """
     counts: Counter[str] = Counter()
-    for word in _WORD.findall(_fold(text)):
-        if word.isascii():
-            if word not in STOP_WORDS:
-                counts[_stem(word)] += 1
-        elif _UNSPACED.search(word):
-            counts.update(_pairs(word))
-        else:
-            counts[word] += 1
+    for word in _words(_fold(text)):
+        for run in (word,) if word.isascii() else _RUN.findall(word):
+            if not run.isascii():
+                counts.update(_pairs(run) if _IS_UNSPACED.match(run) else (run,))
+            elif run not in STOP_WORDS:
+                counts[_stem(run)] += 1
     return counts
 
 
 def _fold(text: str) -> str:
-    lowered = text.lower()
-    if lowered.isascii():
-        return lowered
-    decomposed = unicodedata.normalize("NFKD", lowered)
-    # Combining marks carry meaning in Thai or Arabic; only accents over Latin, Greek and Cyrillic letters go.
-    return unicodedata.normalize("NFC", re.sub(r"(?<=[a-z\u03b1-\u03c9\u0430-\u044f])[\u0300-\u036f]+", "", decomposed))
+    if text.isascii():
+        return text.lower()
+    return unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFKD", text).casefold()))
 
 
-def _pairs(word: str) -> list[str]:
-    found: list[str] = []
-    last = 0
-    for match in _UNSPACED.finditer(word):
-        found += [word[last : match.start()]] if match.start() > last else []
-        run = match.group()
-        found += [run[i : i + 2] for i in range(len(run) - 1)] or [run]
-        last = match.end()
-    return found + ([word[last:]] if last < len(word) else [])
-
-
-@cache
-def _not_words() -> re.Pattern[str]:
-    return re.compile(r"[\W_]+")
+def _pairs(run: str) -> list[str]:
+    return [run[i : i + 2] for i in range(len(run) - 1)] or [run]
 
 
 def near_duplicate_key(text: str) -> str:
     """Return what two texts share that differ only in case, accents, punctuation and white space."""
-    return _not_words().sub(" ", _fold(text)).strip()
+    key = _BETWEEN_WORDS.sub(lambda match: _symbols(match.group()), _fold(text))
+    return " ".join(key.split()) or text.strip()
+
+
+@lru_cache(maxsize=4_096)
+def _symbols(between: str) -> str:
+    """Return what counts of the characters between words: symbols, and marks, which belong to the letter before."""
+    kinds = [(character, unicodedata.category(character)) for character in between]
+    return "".join(c if kind[0] == "M" else f" {c} " if kind in ("Sm", "Sc", "So") else " " for c, kind in kinds)

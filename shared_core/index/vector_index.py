@@ -16,6 +16,9 @@ OVERFETCH = 512
 """Up to this many vectors that may not be returned it is faster to fetch as many more, and drop them, than to test each
 vector of the index."""
 
+SPARE = 16
+"""Vectors fetched beyond those asked for: enough to see, most times, that no equal one was left out."""
+
 Ints = npt.NDArray[np.int32]
 Mask = npt.NDArray[np.bool_]
 
@@ -30,6 +33,8 @@ class VectorIndex(ABC):
     def __init__(self, dimension: int) -> None:
         self.dimension = dimension
         self._owners: Growing[np.int32] = Growing(np.int32)
+        self._first: Growing[np.int32] = Growing(np.int32)
+        self._pieces: Growing[np.int32] = Growing(np.int32)
 
     def __len__(self) -> int:
         """Return how many vectors there are."""
@@ -43,16 +48,24 @@ class VectorIndex(ABC):
     def add(self, rows: npt.ArrayLike, vectors: Vectors) -> None:
         """Add unit vectors, shape (n, dimension), and the rows they belong to, shape (n,).
 
-        All vectors of one row come in one call.
+        All vectors of one row come in one call, one after the other.
         """
+        start = len(self)
         self._keep(np.ascontiguousarray(vectors, dtype=np.float32))
         self._owners.extend(rows)
+        owners, first, pieces = np.unique(self.owners[start:], return_index=True, return_counts=True)
+        if len(owners):
+            unknown = max(0, int(owners[-1]) + 1 - len(self._first))
+            self._first.extend(np.zeros(unknown, dtype=np.int32))
+            self._pieces.extend(np.zeros(unknown, dtype=np.int32))
+            self._first.values[owners] = start + first
+            self._pieces.values[owners] = pieces
 
     def has(self, count: int) -> Mask:
         """Return which of the rows 0 to count - 1 have a vector, shape (count,)."""
         mask = np.zeros(count, dtype=np.bool_)
-        owners = self.owners
-        mask[owners[owners < count]] = True
+        known = min(count, len(self._pieces))
+        mask[:known] = self._pieces.values[:known] > 0
         return mask
 
     def search(self, query: Vectors, top_k: int, allowed: Mask | None = None) -> tuple[Ints, Vectors]:
@@ -65,14 +78,14 @@ class VectorIndex(ABC):
         """
         vectors = None if allowed is None else allowed[self.owners]
         found = len(self) if vectors is None else int(np.count_nonzero(vectors))
-        # Several vectors of one row may crowd out others: ask for more until enough rows are found.
-        ask = top_k
+        ask = min(top_k + SPARE, found) if top_k else 0
         while True:
-            ask = min(ask, found)
             rows, cosines = self._best_per_row(query, ask, vectors)
-            if len(rows) >= top_k or ask == found:
+            # Several vectors of one row may crowd out others, and an equal row beyond the last one fetched may be
+            # newer: ask for more until neither can be.
+            if ask in (0, found) or (len(rows) > top_k and cosines[-1] < cosines[top_k - 1]):
                 return rows[:top_k], cosines[:top_k]
-            ask *= 4
+            ask = min(4 * ask, found)
 
     def _best_per_row(self, query: Vectors, ask: int, vectors: Mask | None) -> tuple[Ints, Vectors]:
         numbers, cosines = self._nearest(query, ask, vectors) if ask else (np.empty(0, np.int64), np.empty(0))
@@ -85,11 +98,14 @@ class VectorIndex(ABC):
     def cosines(self, query: Vectors, rows: Ints) -> Vectors:
         """Return the cosine of each row with a question, NaN for rows without a vector; shape (len(rows),)."""
         result = np.full(len(rows), np.nan, dtype=np.float32)
-        numbers = np.flatnonzero(np.isin(self.owners, rows))
-        if len(numbers):
-            order = np.argsort(rows)
-            slots = order[np.searchsorted(rows, self.owners[numbers], sorter=order)]
-            np.fmax.at(result, slots, self._vectors(numbers) @ query)
+        known = np.flatnonzero(self.has(int(rows.max(initial=-1)) + 1)[rows])
+        if len(known):
+            pieces = self._pieces.values[rows[known]]
+            slots = np.repeat(known, pieces)
+            # The vectors of a row stand one after the other: its first, and so many more.
+            numbers = np.repeat(self._first.values[rows[known]] - np.cumsum(pieces) + pieces, pieces)
+            numbers = numbers + np.arange(len(numbers))
+            np.fmax.at(result, slots, _dot(self._vectors(numbers.astype(np.int64)), query))
         return result
 
     @abstractmethod
@@ -107,6 +123,12 @@ class VectorIndex(ABC):
     @abstractmethod
     def matrix(self) -> npt.NDArray[np.float16]:
         """Return all vectors, shape (n, dimension), for a snapshot."""
+
+
+def _dot(vectors: Vectors, query: Vectors) -> Vectors:
+    """Return the dot product of each row; unlike with `@`, equal rows have equal products, to the last bit."""
+    products: Vectors = np.einsum("ij,j->i", vectors, query)
+    return products
 
 
 class ExactVectorIndex(VectorIndex):
@@ -131,7 +153,7 @@ class ExactVectorIndex(VectorIndex):
     @override
     def _nearest(self, query: Vectors, top_k: int, allowed: Mask | None) -> tuple[npt.NDArray[np.int64], Vectors]:
         numbers = np.arange(len(self)) if allowed is None else np.flatnonzero(allowed)
-        cosines = self._vectors(numbers) @ query
+        cosines = _dot(self._vectors(numbers), query)
         best = np.argsort(-cosines, kind="stable")[:top_k]
         return numbers[best], cosines[best]
 

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cached_property
-from itertools import chain, islice
+from itertools import chain
+from math import inf
 from typing import Literal
 
 from shared_core.messages import Message
@@ -128,17 +129,21 @@ class Assembler:
         return fit_window(self._dressed(frame, turns), frame.rest - recall, slack=self.slack, fill=self.fill)
 
     def _dressed(self, frame: Frame, turns: Iterable[Turn]) -> Iterator[Turn]:
-        """Yield turns as they are sent: with their grounding as far as `keep_grounding` reaches."""
+        """Yield turns as they are sent: with their grounding as far as `keep_grounding` reaches.
+
+        Pinned turns are user messages, too, but stay without what was once retrieved for them.
+        """
         keep = self.framer.keep_grounding
-        reach = {"newest": 1, "none": 0}.get(keep, -1) if isinstance(keep, str) else keep
-        older = iter(turns)
-        if reach != 0:
-            count = None if reach < 0 else max(0, reach - (frame.question is not None))
-            yield from (replace(turn, entries=tuple(map(self._dress, turn.entries))) for turn in islice(older, count))
-        yield from older
+        reach = {"newest": 1, "none": 0, "all": inf}[keep] if isinstance(keep, str) else keep
+        left = reach - (frame.question is not None)
+        pinned = [entry.turn_no for entry in frame.stays if entry.message.role == "user"]
+        for turn in turns:
+            newer = sum(number > turn.turn_no for number in pinned)
+            yield replace(turn, entries=tuple(map(self._dress, turn.entries))) if left > newer else turn
+            left -= turn.asks
 
     def _dress(self, entry: Entry) -> Entry:
-        if entry.message.grounding is None:
+        if entry.message.grounding is None or entry.message.role != "user":
             return entry
         message = with_grounding(entry.message, render_grounding(entry.message.grounding))
         return replace(entry, message=message, tokens=self._size(message))
@@ -147,18 +152,23 @@ class Assembler:
         return message_tokens(message, self.framer.counter, self.framer.overhead)
 
     def settle(
-        self, asked: Frame, now: Frame, turns: Sequence[Turn], candidates: Sequence[Candidate], *, shown: bool
+        self, asked: Frame, turns: Sequence[Turn], candidates: Sequence[Candidate], *, shown: bool
     ) -> tuple[Frame, Selection]:
-        """Return the frame and the selection to send; see `select` and `Framer.frames` for the arguments.
+        """Return the frame and the selection to send; see `select` and `Framer.frame` for the arguments.
 
         What is chosen is a function of the conversation up to the question: a tool loop only appends to it, until the
-        budget is used up. Then older turns give way, and the choice is made again around all that was said since.
+        budget is used up. Then older turns give way: the choice is made again around all that was said so far, and what
+        is said from there on is appended to that.
         """
-        selection = self.select(asked, turns, candidates, shown=shown)
-        frozen = replace(asked, groups=now.groups)
-        if not now.left_out and frozen.room >= selection.tokens:
-            return frozen, selection
-        return now, self.select(now, turns, candidates, shown=shown)
+        frame, selection, known = asked, self.select(asked, turns, candidates, shown=shown), 0
+        room = frame.room - selection.tokens
+        for count, entry in enumerate(asked.answers, start=1):
+            room -= entry.tokens
+            if room < 0:
+                frame, known = self.framer.answered(asked, count), count
+                selection = self.select(frame, turns, candidates, shown=shown)
+                room = frame.room - selection.tokens
+        return replace(frame, groups=(*frame.groups, *asked.answers[known:])), selection
 
     def select(self, frame: Frame, turns: Sequence[Turn], candidates: Sequence[Candidate], *, shown: bool) -> Selection:
         """Choose recalled messages and the window; what recall does not use goes to the window.
@@ -175,11 +185,13 @@ class Assembler:
         room = self.room_for_recall(frame)
         base = self.window(frame, turns, recall=room)
         chosen, cost = self._pick(frame, self._outside(candidates, base), room, shown=shown)
-        window = self.window(frame, turns, recall=cost)
-        outside = self._outside(chosen, window)
-        if outside != chosen:
-            cost = self.cost(frame, _recalled(outside), shown=shown)
-        return Selection(window, tuple(outside), cost)
+        while True:
+            window = self.window(frame, turns, recall=cost)
+            outside = self._outside(chosen, window)
+            if outside == chosen:
+                return Selection(window, tuple(chosen), cost)
+            # What came into the window need not be recalled, and the room it took is the window's again.
+            chosen, cost = self._within(room, frame, outside, shown=shown)
 
     def _outside(self, candidates: Sequence[Candidate], window: Window) -> list[Candidate]:
         inside = {turn.turn_id for turn in window.kept}
@@ -210,7 +222,13 @@ class Assembler:
                 fates.append(candidate.because(Reason.RECALLED))
                 used, count = used + cost, count + 1
                 days |= new
-        # The estimate is close but the law is exact: what is written is counted, and the weakest goes until it fits.
+        return self._within(room, frame, fates, shown=shown)
+
+    def _within(
+        self, room: int, frame: Frame, fates: Sequence[Candidate], *, shown: bool
+    ) -> tuple[list[Candidate], int]:
+        """Count what is written, exactly, and drop the weakest until it fits; return the fates and the cost."""
+        fates = list(fates)
         while (exact := self.cost(frame, _recalled(fates), shown=shown)) > room:
             index = max(i for i, candidate in enumerate(fates) if candidate.reason is Reason.RECALLED)
             fates[index] = fates[index].because(Reason.OVER_BUDGET)
@@ -257,25 +275,26 @@ class Assembler:
             frame: what must be sent.
             selection: what else is.
             reserve: tokens kept free for the reply.
-            shown: whether the question is part of the prompt.
+            shown: whether the question, and what answers it so far, is part of the prompt; it is charged anyhow.
             alone: replies without their user message, for the report.
             notes: what could not be done.
             pending: how many messages have no vector yet.
             embedder: whose vectors were used.
         """
         lines = self._account(frame, selection, alone)
+        notes = [*notes, *_trimming(frame)]
         report = ContextReport(frame.budget, reserve, tuple(lines), pending, tuple(notes), embedder)
         return Context(tuple(self._messages(frame, selection, shown)), report)
 
     def _messages(self, frame: Frame, selection: Selection, shown: bool) -> list[Message]:
         recalled = selection.recalled
         text = "" if self.placement == "messages" else self.write(recalled)
-        entries = [*frame.stays, *chain.from_iterable(turn.entries for turn in selection.window.kept), *frame.groups]
+        entries = [*frame.stays, *chain.from_iterable(turn.entries for turn in selection.window.kept)]
         if self.placement == "messages":
             entries += chain.from_iterable(candidate.entries for candidate in recalled)
         if frame.question is not None and shown:
             beside = text if self._beside_question(frame, shown) else ""
-            entries.append(replace(frame.question, message=self._asked(frame, beside)))
+            entries += [replace(frame.question, message=self._asked(frame, beside)), *frame.groups]
         messages = [with_grounding(entry.message, "") for entry in chronological(entries)]
         if text and not self._beside_question(frame, shown):
             leading = next((i for i, message in enumerate(messages) if message.role != "system"), len(messages))
@@ -319,6 +338,16 @@ class Assembler:
                 wording -= entry.tokens if included else 0
         if wording:
             ledger.put(None, Kind.RECALLED, Reason.WORDING, wording)
+
+
+def _trimming(frame: Frame) -> list[str]:
+    """Return how much of the grounding the model does not see, in words."""
+    if frame.question is None or not frame.grounding.trimmed:
+        return []
+    assert frame.question.message.grounding is not None
+    count = len(frame.question.message.grounding.items)
+    cut = ", and the last one cut" if frame.grounding.cut else ""
+    return [f"{frame.grounding.omitted} of {count} retrieved passages left out{cut}: they do not fit"]
 
 
 def _recalled(candidates: Sequence[Candidate]) -> list[Candidate]:

@@ -44,7 +44,7 @@ class Reason(StrEnum):
     NEWEST = "among the newest turns"
     RECALLED = "recalled: matches the question"
     OVER_BUDGET = "does not fit"
-    STABLE_START = "left out so that the window's start stands still"
+    STABLE_START = "left out to keep the window's start"
     OLDER_GROUP = "older tool group of this turn: does not fit"
     BROKEN_GROUP = "tool call without its results, or results without their call"
     NO_QUESTION = "a turn without a user message cannot be sent by itself"

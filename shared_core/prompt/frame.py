@@ -1,13 +1,14 @@
 """What must be sent whatever else is left out: system messages, the question, its newest tool group; pure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, compress
 from typing import Literal
 
 from shared_core.base import TokenCounter
 from shared_core.errors import BudgetError, MessageTooLargeError
-from shared_core.prompt.grounding import FittedGrounding, fit_grounding, with_grounding
+from shared_core.messages import Message
+from shared_core.prompt.grounding import FittedGrounding, fit_grounding, render_grounding, with_grounding
 from shared_core.prompt.turns import Entry, Turn, tool_groups
 from shared_core.tokens import message_tokens
 
@@ -30,7 +31,8 @@ class Frame:
         bare: the question's size without grounding.
         grounding: what was retrieved for it, trimmed to fit.
         grounding_tokens: what that adds.
-        groups: what answers the question so far and is sent, in order.
+        answers: what answers the question so far, in order.
+        groups: what of it is sent, in order.
         left_out: older tool groups of this turn that do not fit.
     """
 
@@ -41,19 +43,19 @@ class Frame:
     bare: int
     grounding: FittedGrounding
     grounding_tokens: int
+    answers: tuple[Entry, ...] = ()
     groups: tuple[Entry, ...] = ()
     left_out: tuple[Entry, ...] = ()
 
     @property
     def open(self) -> int:
         """Tokens that pinned text and tool schemas leave."""
-        return self.budget - self.tools - sum(entry.tokens for entry in self.stays)
+        return self.budget - self.tools - _size(self.stays)
 
     @property
     def room(self) -> int:
         """Tokens left for recalled messages and the window; negative if the frame alone is too large."""
-        groups = sum(entry.tokens for entry in self.groups)
-        return self.open - self.bare - self.grounding_tokens - groups
+        return self.open - self.bare - self.grounding_tokens - _size(self.groups)
 
     @property
     def rest(self) -> int:
@@ -71,15 +73,14 @@ class Framer:
     grounding_overflow: GroundingOverflow = "trim"
     on_overflow: OnOverflow = "raise"
 
-    def frames(self, *, budget: int, tools: int, stays: Sequence[Entry], current: Turn | None) -> tuple[Frame, Frame]:
-        """Return the frame as it was when the question was asked, and as it is now, with what answers it so far.
+    def frame(self, *, budget: int, tools: int, stays: Sequence[Entry], current: Turn | None) -> Frame:
+        """Return the frame as it was when the question was asked; `answered` has what answers it, too.
 
         Raises:
             BudgetError: system and pinned messages and tool schemas alone exceed the budget.
-            MessageTooLargeError: the question and its newest tool group do not fit beside them.
+            MessageTooLargeError: the question and what of its turn must be sent do not fit beside them.
         """
-        empty = FittedGrounding("")
-        frame = Frame(budget, tools, tuple(stays), None, 0, empty, 0)
+        frame = Frame(budget, tools, tuple(stays), None, 0, FittedGrounding(""), 0)
         if frame.open < 0:
             needed = budget - frame.open
             raise BudgetError(
@@ -89,28 +90,32 @@ class Framer:
                 available=budget,
             )
         if current is None or not current.entries:
-            return frame, frame
+            return frame
         question, *answers = current.entries
-        asked = replace(frame, question=question, bare=question.tokens)
-        now = self._with_groups(asked, list(tool_groups(answers)))
-        return self._with_grounding(asked), self._with_grounding(now)
+        asked = replace(frame, question=question, bare=question.tokens, answers=tuple(answers))
+        self._check(self.answered(asked, len(answers)))
+        return self._with_grounding(asked)
 
-    def _with_groups(self, frame: Frame, groups: list[tuple[Entry, ...]]) -> Frame:
-        """Add the newest group, then older ones while they fit."""
+    def answered(self, asked: Frame, count: int) -> Frame:
+        """Return the frame with the first `count` messages that answer the question.
+
+        Its newest tool group is there, and every pinned one; then older ones, newest first, while they fit.
+        """
+        groups = list(tool_groups(asked.answers[:count]))
+        must = [group is groups[-1] or any(entry.message.pinned for entry in group) for group in groups]
+        room = asked.open - asked.bare - sum(map(_size, compress(groups, must)))
         kept: list[tuple[Entry, ...]] = []
-        room = frame.open - frame.bare
-        for group in reversed(groups):
-            room -= sum(entry.tokens for entry in group)
-            if kept and room < 0:
-                break
-            kept.insert(0, group)
-        left_out = groups[: len(groups) - len(kept)]
-        framed = replace(frame, groups=tuple(chain(*kept)), left_out=tuple(chain(*left_out)))
-        self._check(framed)
-        return framed
+        left_out: list[tuple[Entry, ...]] = []
+        for group, needed in zip(reversed(groups), reversed(must), strict=True):
+            room -= 0 if needed else _size(group)
+            fits = needed or (room >= 0 and not left_out)
+            (kept if fits else left_out).insert(0, group)
+        frame = replace(asked, groups=tuple(chain(*kept)), left_out=tuple(chain(*left_out)))
+        return self._with_grounding(frame)
 
     def _check(self, frame: Frame) -> None:
-        needed = frame.bare + sum(entry.tokens for entry in frame.groups)
+        """Raise MessageTooLargeError if what answers the question so far cannot be sent."""
+        needed = frame.bare + _size(frame.groups)
         if needed > frame.open and self.on_overflow == "raise":
             raise MessageTooLargeError(
                 f"the question and its newest tool group need {needed:,} tokens and {frame.open:,} are left for them: "
@@ -118,24 +123,31 @@ class Framer:
                 needed=needed,
                 available=frame.open,
             )
-
-    def _with_grounding(self, frame: Frame) -> Frame:
-        assert frame.question is not None
-        message = frame.question.message
-        if message.grounding is None or self.keep_grounding in ("none", 0):
-            return frame
-
-        def size(text: str) -> int:
-            return message_tokens(with_grounding(message, text), self.counter, self.overhead)
-
-        available = frame.bare + frame.rest
-        fitted = fit_grounding(message.grounding, lambda text: size(text) <= available)
-        if fitted.trimmed and self.grounding_overflow == "error":
-            needed = size("\n\n".join(item.text for item in message.grounding.items))
+        if frame.grounding.trimmed and self.grounding_overflow == "error":
+            assert frame.question is not None
+            message = frame.question.message
+            needed = self._sent(message, render_grounding(message.grounding))
+            available = frame.open - _size(frame.groups)
             raise MessageTooLargeError(
                 f"the question with its grounding needs {needed:,} tokens and {available:,} are left for it: retrieve "
                 'less, raise max_tokens, or pass grounding_overflow="trim"',
                 needed=needed,
                 available=available,
             )
-        return replace(frame, grounding=fitted, grounding_tokens=size(fitted.text) - frame.bare if fitted.text else 0)
+
+    def _with_grounding(self, frame: Frame) -> Frame:
+        assert frame.question is not None
+        message = frame.question.message
+        if message.grounding is None or self.keep_grounding in ("none", 0):
+            return frame
+        available = frame.open - _size(frame.groups)
+        fitted = fit_grounding(message.grounding, lambda text: self._sent(message, text) <= available)
+        tokens = self._sent(message, fitted.text) - frame.bare if fitted.text else 0
+        return replace(frame, grounding=fitted, grounding_tokens=tokens)
+
+    def _sent(self, message: Message, grounding_text: str) -> int:
+        return message_tokens(with_grounding(message, grounding_text), self.counter, self.overhead)
+
+
+def _size(entries: Iterable[Entry]) -> int:
+    return sum(entry.tokens for entry in entries)

@@ -7,7 +7,7 @@ from shared_core.base import TokenCounter
 from shared_core.messages import Message
 from shared_core.prompt.assembly import Assembler
 from shared_core.prompt.frame import Framer, GroundingOverflow, KeepGrounding, OnOverflow
-from shared_core.prompt.turns import Entry, Turn, group_turns
+from shared_core.prompt.turns import Entry, Turn, group_turns, tool_groups
 from shared_core.prompt.window import Fill
 from shared_core.records import Newest, assign_turns
 from shared_core.tokens import as_counter, message_tokens
@@ -52,11 +52,12 @@ def sliding_window(
     newest = next((turn for turn in reversed(turns) if turn.asks), None)
     current = newest.whole(pending=True) if newest is not None else None
     pinned = {entry.message.turn_id for entry in entries if entry.message.pinned} - {newest and newest.turn_id}
-    stays = [e for e in entries if e.message.role == "system" or e.message.turn_id in pinned]
-    asked, now = framer.frames(budget=max_tokens - reserve_tokens, tools=0, stays=stays, current=current)
+    stays = [entry for entry in entries if entry.message.role == "system"]
+    stays += [entry for turn in turns if turn.turn_id in pinned for entry in turn.whole().entries]
+    asked = framer.frame(budget=max_tokens - reserve_tokens, tools=0, stays=stays, current=current)
     past = [turn for turn in reversed(turns) if turn is not newest and turn.turn_id not in pinned]
     older = [turn.whole() for turn in past if turn.asks] if unit == "turn" else _apart(past)
-    frame, selection = assembler.settle(asked, now, older, (), shown=True)
+    frame, selection = assembler.settle(asked, older, (), shown=True)
     given = {entry.message.id: message for entry, message in zip(entries, messages, strict=True)}
     context = assembler.compose(frame, selection, reserve=reserve_tokens, shown=True)
     return [_as_given(message, given[message.id]) for message in context.messages]
@@ -73,9 +74,9 @@ def entries_of(messages: Sequence[Message], counter: TokenCounter, overhead: int
 
 
 def _apart(turns: Sequence[Turn]) -> list[Turn]:
-    """Return every message as a turn of its own, newest first."""
-    entries = [entry for turn in turns for entry in reversed(turn.entries)]
-    return [Turn(entry.message.id or "", entry.order, (entry,)) for entry in entries]
+    """Return every message as a turn of its own, newest first; a tool call keeps its results."""
+    groups = [group for turn in turns for group in reversed(list(tool_groups(turn.whole().entries)))]
+    return [Turn(group[0].message.id or "", group[0].order, group) for group in groups]
 
 
 def _as_given(sent: Message, given: Message) -> Message:

@@ -35,7 +35,7 @@ def backfill(
     batch: int, lock: AbstractContextManager[object], deadline: float = float("inf"),
     progress: Callable[[int], None] = lambda done: None,
 ) -> Generator[EmbedRequest, EmbedReply, int]:  # fmt: skip
-    """Embed rows in the order given and return how many are left.
+    """Embed rows in the order given and return how many are left; rows that another caller is at are left to him.
 
     Args:
         vectors: where the vectors go.
@@ -44,29 +44,47 @@ def backfill(
         text_of: the texts to embed for some rows.
         batch: how many rows a request is for.
         lock: held while the index is touched, never while a request waits.
-        deadline: `time.monotonic()` after which no batch is begun.
+        deadline: `time.monotonic()` after which nothing is embedded; vectors that exist already are still taken.
         progress: told how many rows are done, after each batch.
 
     Raises:
         EmbedderError: the embedder failed; what was done before is kept.
     """
+    left = 0
     for start in range(0, len(rows), batch):
-        if time.monotonic() >= deadline:
-            return len(rows) - start
-        part = rows[start : start + batch]
+        late = time.monotonic() >= deadline
         with lock:
-            positions = vectors.index.positions(part)
-            texts = text_of(part)
-            todo = vectors.adopt(positions, [text_hash(text) for text in texts])
-        # Equal texts are embedded once.
-        pieces = {text: embedder.split(text) for text in dict.fromkeys(texts[i] for i in todo)}
-        if pieces:
-            reply = yield EmbedRequest(embedder, tuple(piece for split in pieces.values() for piece in split))
-            if isinstance(reply, EmbedderError):
-                raise reply
-            ends = np.cumsum([len(split) for split in pieces.values()])
-            embedded = dict(zip(pieces, np.split(reply, ends[:-1]), strict=True))
-            with lock:
-                vectors.put([(positions[i], text_hash(texts[i]), embedded[texts[i]]) for i in todo])
-        progress(start + len(part))
+            part = vectors.claim(rows[start : start + batch])
+        left += len(rows[start : start + batch]) - len(part)
+        try:
+            todo = yield from _embed(vectors, embedder, part, text_of, lock, late=late)
+        finally:
+            vectors.release(part)
+        left += todo
+        progress(min(start + batch, len(rows)))
+        if late and todo == len(part):
+            return left + max(0, len(rows) - start - batch)
+    return left
+
+
+def _embed(
+    vectors: SessionVectors, embedder: Embedder, part: Rows, text_of: Callable[[Rows], Sequence[str]],
+    lock: AbstractContextManager[object], *, late: bool,
+) -> Generator[EmbedRequest, EmbedReply, int]:  # fmt: skip
+    """Give rows vectors: those that exist already, and unless it is too late, new ones; return how many are left."""
+    with lock:
+        positions = vectors.index.positions(part)
+        texts = text_of(part)
+        todo = vectors.adopt(positions, [text_hash(text) for text in texts])
+    if late or not todo:
+        return len(todo)
+    # Equal texts are embedded once.
+    pieces = {text: embedder.split(text) for text in dict.fromkeys(texts[i] for i in todo)}
+    reply = yield EmbedRequest(embedder, tuple(piece for split in pieces.values() for piece in split))
+    if isinstance(reply, EmbedderError):
+        raise reply
+    ends = np.cumsum([len(split) for split in pieces.values()])
+    embedded = dict(zip(pieces, np.split(reply, ends[:-1]), strict=True))
+    with lock:
+        vectors.put([(positions[i], text_hash(texts[i]), embedded[texts[i]]) for i in todo])
     return 0

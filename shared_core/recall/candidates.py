@@ -96,7 +96,8 @@ class _Reader:
             key = (ranked.scope, candidate.entries[0].message.turn_id or "")
             if self.by_turn and key in turns and candidate.reason is None:
                 candidate = candidate.because(Reason.SAME_TURN)
-            turns.add(key)
+            if candidate.reason is None:
+                turns.add(key)
             yield candidate
 
     def _members(self, ranked: Ranked) -> list[int]:
@@ -132,7 +133,9 @@ class _Reader:
         if self.by_turn:
             turn = Turn(entries[0].message.turn_id or "", entries[0].turn_no, kept).whole()
             kept = tuple(entry for entry in turn.entries if self._returns(entry))
-            if self.whole_turns and (not kept or kept[0].message.role != "user"):
+            if not kept:
+                reason = reason or Reason.BROKEN_GROUP
+            elif self.whole_turns and kept[0].message.role != "user":
                 reason = reason or Reason.NO_QUESTION
         return Candidate(tuple(map(_bare, kept or entries)), ranked.score, ranked.lexical, ranked.dense, reason)
 

@@ -1,6 +1,7 @@
 """Which embedder a session is searched with, what is embedded, and how a request for vectors is answered."""
 
 import inspect
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -63,26 +64,31 @@ def choose_embedder(
     Raises:
         EmbedderMismatchError: the session holds vectors, and none of the embedder given.
     """
-    suffix = (
-        "" if embed_text is message_text else "#turn" if embed_text is turn_text else f"#{unit}/{_name(embed_text)}"
-    )
+    usual = {"message": message_text, "turn": turn_text}[unit]
+    suffix = f"#{unit}/{_name(embed_text)}" if embed_text is not usual else "#turn" if unit == "turn" else ""
     spaces = store.spaces(session)
     if given is not None:
         key = given.fingerprint.key
-        if spaces and not force and all(space.split("#")[0] != key for space in spaces):
+        if spaces and not force and all(_embedder_key(space) != key for space in spaces):
             raise EmbedderMismatchError(
-                f"this session's vectors are by {spaces[0].split('#')[0]!r} and the embedder given is {key!r}: "
+                f"this session's vectors are by {_embedder_key(spaces[0])!r} and the embedder given is {key!r}: "
                 "pass the first one, or call reindex() to embed the session again"
             )
         return Dense(given, key + suffix)
     if spaces:
-        recorded = spaces[0].split("#")[0]
+        recorded = _embedder_key(spaces[0])
         embedder = embedder_named(recorded)
         note = "" if embedder else f"the session's vectors are by {recorded!r}; pass that embedder to recall by meaning"
     else:
         embedder = as_embedder(None)
         note = "" if embedder else "no embedder is installed: recall by words alone"
     return Dense(embedder, embedder.fingerprint.key + suffix if embedder else "", note)
+
+
+def _embedder_key(space: str) -> str:
+    """Return the `Fingerprint.key`, which ends with the dimension; a model's name may hold a `#` too."""
+    found = re.fullmatch(r"(.+/\d+)(?:#.*)?", space, re.DOTALL)
+    return found[1] if found else space
 
 
 def _name(function: EmbedText) -> str:
@@ -125,7 +131,10 @@ def _failed(request: EmbedRequest, error: Exception) -> EmbedderError:
 def _usable(request: EmbedRequest, reply: Vectors) -> EmbedReply:
     dimension = request.embedder.fingerprint.dimension
     expected = (dimension,) if request.query else (len(request.texts), dimension)
-    vectors = np.asarray(reply, dtype=np.float32)
+    try:
+        vectors = np.asarray(reply, dtype=np.float32)
+    except (TypeError, ValueError) as error:
+        return _failed(request, error)
     if vectors.shape != expected or not np.isfinite(vectors).all():
         what = f"shape {vectors.shape}" if vectors.shape != expected else "numbers that are not finite"
         return EmbedderError(

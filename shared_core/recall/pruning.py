@@ -104,5 +104,5 @@ def _nearest(units: Sequence[Unit], question: str, top_k: int, embedder: Embedde
     index = ExactVectorIndex(chosen.fingerprint.dimension)
     vectors = chosen.embed_documents([piece for split in pieces for piece in split])
     index.add(np.repeat(np.arange(len(pieces)), [len(split) for split in pieces]), vectors)
-    rows, _ = index.search(chosen.embed_query(question), top_k)
-    return [candidates[row] for row in rows]
+    rows, _ = index.search(chosen.embed_query(question), len(candidates))
+    return [candidates[row] for row in rows[:top_k]]

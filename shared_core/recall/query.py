@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import numpy as np
 import numpy.typing as npt
 
-from shared_core.index.terms import terms
+from shared_core.index.terms import STOP_WORDS, terms
 
 __all__ = ["DatePattern", "Query", "parse_query"]
 
@@ -16,17 +16,17 @@ MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", 
 
 _MONTH = (
     r"(?P<month>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|"
-    r"oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)"
+    r"oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\b\.?"
 )
-_YEAR = r"(?:,?\s+(?P<year>\d{4}))"
+_YEAR = r"(?:,?\s+(?P<year>\d{4})\b)"
 _DAY = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?"
 # "may" and "march" are also verbs: a month counts next to a day, a year or a preposition.
 _DATES = [
     re.compile(r"\b(?P<year>\d{4})-(?P<month>\d{2})(?:-(?P<day>\d{2}))?\b"),
-    re.compile(rf"\b{_DAY}\s+(?:of\s+)?{_MONTH}\b{_YEAR}?", re.IGNORECASE),
+    re.compile(rf"\b{_DAY}\s+(?:of\s+)?{_MONTH}{_YEAR}?", re.IGNORECASE),
     re.compile(rf"\b{_MONTH}\s+{_DAY}\b(?!\d){_YEAR}?", re.IGNORECASE),
     re.compile(rf"\b{_MONTH}{_YEAR}", re.IGNORECASE),
-    re.compile(rf"\b(?:in|on|since|until|of|last|during|before|after|early|late|mid)\s+{_MONTH}\b", re.IGNORECASE),
+    re.compile(rf"\b(?:in|on|since|until|of|last|during|before|after|early|late|mid)[\s-]+{_MONTH}", re.IGNORECASE),
 ]
 
 
@@ -79,29 +79,43 @@ def parse_query(text: str, names: Sequence[str]) -> Query:
         text: the question.
         names: the participants of the conversation.
     """
-    # A full name is also called by its parts; longer ones first, so that parts do not leave a rest behind.
-    parts = {part: name for name in names for part in (*name.split(), name)}
+    called = _called(names)
     found: list[str] = []
     stripped = text
-    for part in sorted(parts, key=len, reverse=True):
-        pattern = re.compile(rf"(?<!\w){re.escape(part)}(?:['\u2019]s)?(?!\w)", re.IGNORECASE)
-        if pattern.search(text):
-            found.append(parts[part])
-            stripped = pattern.sub(" ", stripped)
-    dense_text = " ".join(stripped.split()) or text
+    # Longer ones first, so that parts do not leave a rest behind.
+    for name in sorted(called, key=len, reverse=True):
+        # Will is a person too, but only where it is written so.
+        flags = 0 if name.lower() in STOP_WORDS else re.IGNORECASE
+        pattern = re.compile(rf"(?<!\w){re.escape(name)}(?:['\u2019]s?)?(?!\w)", flags)
+        stripped, count = pattern.subn(" ", stripped)
+        found += called[name] if count else ()
+    dense_text = " ".join(stripped.split()) if re.search(r"\w", stripped) else text
     return Query(text, tuple(sorted(terms(text))), dense_text, tuple(dict.fromkeys(found)), _dates(text))
+
+
+def _called(names: Sequence[str]) -> dict[str, list[str]]:
+    """Return what participants are called, their names and the parts of these, and who is meant by each."""
+    called = {name: [name] for name in names if name.strip()}
+    for name in names:
+        for part in name.split():
+            if part not in names and part.lower() not in STOP_WORDS and re.search(r"[^\W\d_]{2}", part):
+                called.setdefault(part, []).append(name)
+    return called
 
 
 def _dates(text: str) -> tuple[DatePattern, ...]:
     found: list[DatePattern] = []
+
+    def take(match: re.Match[str]) -> str:
+        groups = match.groupdict()
+        month, day, year = groups["month"], groups.get("day"), groups.get("year")
+        number = int(month) if month.isdigit() else MONTHS.index(month[:3].lower()) + 1
+        if not 1 <= number <= 12 or not 1 <= int(day or 1) <= 31:
+            return match.group()
+        found.append(DatePattern(number, int(day) if day else None, int(year) if year else None))
+        return ";"
+
+    # What a pattern takes is not there for the looser ones after it.
     for pattern in _DATES:
-        for match in pattern.finditer(text):
-            groups = match.groupdict()
-            month = groups["month"]
-            number = int(month) if month.isdigit() else MONTHS.index(month[:3].lower()) + 1
-            day, year = groups.get("day"), groups.get("year")
-            if 1 <= number <= 12:
-                found.append(DatePattern(number, int(day) if day else None, int(year) if year else None))
-        if found:
-            break
+        text = pattern.sub(take, text)
     return tuple(found)

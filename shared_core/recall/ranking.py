@@ -74,17 +74,38 @@ class Scope:
     unit: RecallUnit = "message"
 
     def units(self, places: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
-        """Return the place that stands for each place's unit: itself, or the last of its turn."""
+        """Return the place whose vector stands for each place's unit: itself, or the last of its turn."""
         if self.unit == "message":
             return places.astype(np.int64)
-        ends = self.line.line.turn_ends[places]
+        ends: npt.NDArray[np.int64] = self.line.line.turn_ends[places].astype(np.int64)
         # A reply that came after the question is not part of what the question can find.
-        return np.where(ends < self.line.upto, ends, places).astype(np.int64)
+        late = np.flatnonzero(ends >= self.line.upto)
+        turns = self._turns(places[late])
+        for turn in np.unique(turns).tolist():
+            ends[late[turns == turn]] = self._members(turn)[-1]
+        return ends
+
+    def best(self, units: npt.NDArray[np.int64], scores: Floats) -> npt.NDArray[np.int64]:
+        """Return the eligible place with the highest score of each unit, of equals the newest."""
+        if self.unit == "message":
+            return units
+        eligible = [[p for p in self._members(turn) if self.eligible[p]] for turn in self._turns(units).tolist()]
+        return np.array([max(places, key=lambda place: (scores[place], place)) for places in eligible], dtype=np.int64)
+
+    def _turns(self, places: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
+        turns: npt.NDArray[np.int64] = self.index.column("turns")[self.line.rows[places]]
+        return turns
+
+    def _members(self, turn: int) -> list[int]:
+        return [place for place in self.line.line.of_turn(turn) if place < self.line.upto]
 
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A place found, with its scores; `weak` if it does not match well enough to be brought back."""
+    """A place found, with its scores; `weak` if it does not match well enough to be brought back.
+
+    Of a turn it is the place of the message whose words match best.
+    """
 
     scope: int
     place: int
@@ -150,22 +171,30 @@ def _candidates(
     line, index = scope.line, scope.index
     scores = index.lexical.score(query.terms if ranking != "dense" else (), line)
     shares = scores.values / max(scores.ceiling, 1e-9)
-    lexical = np.flatnonzero((shares > 0) & scope.eligible)
-    lexical = lexical[np.argsort(-shares[lexical], kind="stable")[:pool]]
-    units = [scope.units(lexical)]
+    matching = np.flatnonzero((shares > 0) & scope.eligible)
+    units = [scope.units(matching[_best(shares[matching], pool)])]
     searched = vector if ranking != "lexical" and scope.vectors is not None else None
     if searched is not None:
         units.append(_nearest(scope, searched, pool))
-    places = np.unique(np.concatenate(units))
-    rows = line.rows[places]
-    dense = np.full(len(places), np.nan, dtype=np.float32)
+    found = np.unique(np.concatenate(units))
+    dense = np.full(len(found), np.nan, dtype=np.float32)
     if searched is not None and scope.vectors is not None:
-        dense = scope.vectors.vectors.cosines(searched, rows)
+        dense = scope.vectors.vectors.cosines(searched, line.rows[found])
+    places = scope.best(found, shares)
+    rows = line.rows[places]
     speakers = [index.names.index(name) for name in query.speakers if name in index.names]
     named = np.isin(index.column("speakers")[rows], speakers) if len(speakers) == 1 else np.zeros(len(rows))
     dated = query.date_matches(index.column("times")[rows])
-    best = _unit_shares(scope, shares, places)
-    return np.full(len(places), number), places, best, dense, named.astype(np.float32), dated
+    return np.full(len(places), number), places, shares[places], dense, named.astype(np.float32), dated
+
+
+def _best(values: Floats, count: int) -> npt.NDArray[np.int64]:
+    """Return the indices of the largest values, at most `count`, largest first; of equals the last first."""
+    candidates = np.arange(len(values))
+    if len(values) > count:
+        # Only what reaches the last place is sorted: a common word matches much of a long history.
+        candidates = np.flatnonzero(values >= np.partition(values, -count)[-count])
+    return candidates[np.lexsort((-candidates, -values[candidates]))][:count]
 
 
 def _nearest(scope: Scope, vector: Vectors, pool: int) -> npt.NDArray[np.int64]:
@@ -175,16 +204,6 @@ def _nearest(scope: Scope, vector: Vectors, pool: int) -> npt.NDArray[np.int64]:
     allowed[scope.line.rows[scope.units(np.flatnonzero(scope.eligible))]] = True
     rows, _ = scope.vectors.vectors.search(vector, pool, allowed)
     return scope.line.places(rows).astype(np.int64)
-
-
-def _unit_shares(scope: Scope, shares: Floats, places: npt.NDArray[np.int64]) -> Floats:
-    """Return the lexical score of each unit: of a turn, its best message's."""
-    if scope.unit == "message":
-        return shares[places]
-    best = np.zeros(scope.line.upto, dtype=np.float32)
-    matching = np.flatnonzero((shares > 0) & scope.eligible)
-    np.maximum.at(best, scope.units(matching), shares[matching])
-    return best[places]
 
 
 def _z(values: Floats) -> Floats:

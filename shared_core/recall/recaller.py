@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from shared_core.base import Embedder, Vectors
 from shared_core.errors import EmbedderError
+from shared_core.index.lines import LinePrefix
 from shared_core.index.session_index import ROLES, SessionIndex, turn_code
 from shared_core.index.session_vectors import SessionVectors
 from shared_core.live import LiveSession
@@ -67,12 +68,14 @@ class Eligible:
     """Which messages may be found.
 
     Attributes:
+        path: the line of conversation; None: the one the object stands on.
         before: the question's place on the path; None: all of the path.
         without: turns that are in the prompt anyway.
         since, until: seconds since 1970, inclusive.
         role: only what this role said; None: what the conversation itself says, tools as `recall_tools` has it.
     """
 
+    path: Path | None = None
     before: Position | None = None
     without: tuple[str, ...] = ()
     since: float = -np.inf
@@ -124,7 +127,8 @@ class Recaller:
     def open(self, session: int, state: SessionState) -> tuple[SessionIndex, SessionVectors | None]:
         """Return a session's index, caught up with the store."""
         opened = self._open.pop(session, None)
-        if opened is None:
+        # Who waits for vectors meanwhile goes on with the old rows, which new ones must not replace under his hands.
+        if opened is None or opened[0].epoch != state.epoch:
             dense = self.dense()
             index = SessionIndex(self.live.store, session)
             vectors = None
@@ -149,43 +153,45 @@ class Recaller:
         session = self.live.key
         if session is None:
             return []
-        scopes = [self._scope(session, state, self.live.path, wanted)]
+        scopes = [self._scope(session, state, wanted.path or self.live.path, wanted)]
         if self.scope == "user":
             for other in self.live.store.sessions(self.live.user_id).values():
                 other_state = self.live.store.state(other, MAIN)
                 if other != session and other_state.head is not None:
                     path = walk(other_state.head, partial(self.live.store.segment, other))
-                    scopes.append(self._scope(other, other_state, path, replace(wanted, before=None, without=())))
+                    scopes.append(
+                        self._scope(other, other_state, path, replace(wanted, path=None, before=None, without=()))
+                    )
         return scopes
 
     def _scope(self, session: int, state: SessionState, path: Path, wanted: Eligible) -> Scope:
         index, vectors = self.open(session, state)
         line = index.line(path)
         if wanted.before is not None:
-            row = int(index.rows_at([wanted.before])[0])
-            line = replace(line, upto=int(line.places(np.array([row]))[0]))
-        rows = line.rows[: line.upto]
-        eligible = self._speaks(index, rows, wanted.role)
-        times = index.column("times")[rows]
-        eligible &= (times >= wanted.since) & (times <= wanted.until)
+            place = int(line.places(index.rows_at([wanted.before]))[0])
+            line = replace(line, upto=place) if place >= 0 else line  # forgotten since: the caller will ask again
+        eligible = self._speaks(index, line, wanted.role)
+        if wanted.since != -np.inf or wanted.until != np.inf:
+            times = line.along(index.column("times"))
+            eligible &= (times >= wanted.since) & (times <= wanted.until)
         for turn in wanted.without:
             places = [place for place in line.line.of_turn(turn_code(turn)) if place < line.upto]
             eligible[places] = False
         return Scope(index, vectors, line, eligible, self.unit)
 
-    def _speaks(self, index: SessionIndex, rows: npt.NDArray[np.int32], role: Role | None) -> Mask:
-        """Return which rows say something that may be recalled."""
-        roles = index.column("roles")[rows]
-        speaks: Mask = np.greater(index.column("characters")[rows], 0)
+    def _speaks(self, index: SessionIndex, line: LinePrefix, role: Role | None) -> Mask:
+        """Return which places say something that may be recalled."""
+        roles = line.along(index.column("roles"))
         if role is not None:
-            speaks &= roles == ROLES.index(role)
-            return speaks
-        speaks &= ~index.column("stays")[rows]
+            said: Mask = np.equal(roles, ROLES.index(role))
+            said &= line.along(index.column("characters")) > 0
+            return said
+        speaks: Mask = line.along(index.column("speaks")).copy()
         tool = roles == ROLES.index("tool")
         if self.recall_tools != "all":
             speaks &= ~tool
         if self.recall_tools == "none":
-            turns = index.column("turns")[rows]
+            turns = line.along(index.column("turns"))
             speaks &= ~np.isin(turns, np.unique(turns[tool]))
         return speaks
 
@@ -208,7 +214,8 @@ class Recaller:
         texts = []
         for members in units:
             found = [records.get(position) for position in scope.index.positions(scope.line.rows[members])]
-            texts.append(self.embed_text([record.message for record in found if record is not None]))
+            said = [record.message for record in found if record is not None]
+            texts.append(self.embed_text(said) if said else "")  # forgotten since: its vector is not kept
         return texts
 
     def _members(self, scope: Scope, place: int) -> Places:

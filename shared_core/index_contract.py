@@ -1,0 +1,223 @@
+"""Contract tests for vector indexes: subclass `IndexContract`, give it an `index` fixture, and pytest does the rest."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from shared_core.base import Vectors
+from shared_core.index.vector_index import VectorIndex
+
+__all__ = ["IndexContract", "IndexFactory"]
+
+IndexFactory = Callable[[int], VectorIndex]
+"""Returns a new, empty index for vectors of this dimension."""
+
+_DIMENSIONS = (5, 16, 67)
+
+_SIXTEENTHS = [
+    (16,), (8, 8, 8, 8), (12, 8, 4, 4, 4), (15, 5, 2, 1, 1), (14, 6, 4, 2, 2), (13, 7, 5, 3, 2), (11, 9, 7, 2, 1),
+    (10, 10, 6, 4, 2),
+]  # fmt: skip
+"""Numbers whose squares add up to 256: in sixteenths, vectors of unit length that half precision holds exactly."""
+
+_Rows = Mapping[int, Sequence[Vectors]]
+
+
+def _vector(generator: np.random.Generator, dimension: int) -> Vectors:
+    """Return a unit vector of a few sixteenths: its products are exact in single precision, and often equal."""
+    numbers = _SIXTEENTHS[generator.integers(len(_SIXTEENTHS))]
+    vector = np.zeros(dimension, dtype=np.float32)
+    places = generator.choice(dimension, len(numbers), replace=False)
+    vector[places] = np.array(numbers, dtype=np.float32) / 16 * generator.choice([-1, 1], len(numbers))
+    return vector
+
+
+def _cosine(query: Vectors, pieces: Sequence[Vectors]) -> float:
+    """Return the best of the pieces' products with a question, in whole numbers, so that nothing is rounded."""
+    return int(np.max(np.rint(np.array(pieces) * 16).astype(int) @ np.rint(query * 16).astype(int))) / 256
+
+
+def _nearest(
+    rows: _Rows, query: Vectors, top_k: int, allowed: npt.NDArray[np.bool_] | None
+) -> tuple[list[int], list[float]]:
+    """Return what `VectorIndex.search` has to, by looking at everything."""
+    cosines = {row: _cosine(query, pieces) for row, pieces in rows.items() if allowed is None or allowed[row]}
+    best = sorted(cosines, key=lambda row: (-cosines[row], -row))[:top_k]
+    return best, [cosines[row] for row in best]
+
+
+def _fill(index: VectorIndex, rows: _Rows, order: Sequence[int], batch: int) -> None:
+    for start in range(0, len(order), batch):
+        part = order[start : start + batch]
+        owners = [row for row in part for _ in rows[row]]
+        index.add(owners, np.array([piece for row in part for piece in rows[row]]))
+
+
+def _check(
+    index: VectorIndex, rows: _Rows, query: Vectors, top_k: int, allowed: npt.NDArray[np.bool_] | None = None
+) -> None:
+    """Compare one search, rows and cosines, with the oracle."""
+    found, cosines = index.search(query, top_k, allowed)
+    expected_rows, expected_cosines = _nearest(rows, query, top_k, allowed)
+    np.testing.assert_array_equal(found, expected_rows)
+    np.testing.assert_array_equal(cosines, expected_cosines)
+
+
+class IndexContract:
+    """What every `VectorIndex` must do, compared with whole-number arithmetic over all vectors.
+
+    Subclasses define a fixture `index`: a callable that returns a new, empty index for vectors of a given dimension.
+    The vectors are such that half precision holds them exactly, so rows and cosines have to be exact too.
+    """
+
+    def test_the_nearest_rows_come_best_first(self, index: IndexFactory) -> None:
+        """Any number of them, with their cosines; more are asked for than there are, too."""
+        for dimension in _DIMENSIONS:
+            generator = np.random.default_rng(dimension)
+            rows = {row: [_vector(generator, dimension)] for row in range(40)}
+            built = index(dimension)
+            _fill(built, rows, list(rows), 40)
+            assert len(built) == 40, "one vector for each row"
+            for top_k in (0, 1, 2, 3, 10, 39, 40, 41, 1000):
+                _check(built, rows, _vector(generator, dimension), top_k)
+
+    def test_of_equals_the_newer_row_comes_first(self, index: IndexFactory) -> None:
+        """Also where only some of the equal rows are asked for, and in whichever order they were added."""
+        generator = np.random.default_rng(1)
+        near, far, query = (np.array(v, dtype=np.float32) for v in ([1, 0, 0], [0, 1, 0], [1, 0, 0]))
+        for order in ("oldest", "newest", "any"):
+            rows = {row: [far if row % 7 == 3 else near] for row in range(300)}
+            added = list(rows) if order == "oldest" else list(rows)[::-1]
+            built = index(3)
+            _fill(built, rows, generator.permutation(300).tolist() if order == "any" else added, 100)
+            for top_k in (1, 2, 10, 100, 257, 258, 300):
+                _check(built, rows, query, top_k)
+                _check(built, rows, query, top_k, np.arange(300) % 2 == 0)
+                _check(built, rows, np.zeros(3, dtype=np.float32), top_k)
+
+    def test_only_allowed_rows_are_searched(self, index: IndexFactory) -> None:
+        """The mask is applied before the best are taken: few or many rows left out, the best of all among them."""
+        generator = np.random.default_rng(2)
+        rows = {row: [_vector(generator, 16)] for row in range(700)}
+        built = index(16)
+        _fill(built, rows, list(rows), 350)
+        for share in (0.0, 0.01, 0.2, 0.8, 0.99, 1.0):
+            query = _vector(generator, 16)
+            allowed = generator.random(700) < share
+            _check(built, rows, query, 10, allowed)
+            best, _ = _nearest(rows, query, 100, None)
+            allowed[best] = False
+            _check(built, rows, query, 10, allowed)
+            _check(built, rows, query, 700, allowed)
+
+    def test_a_mask_may_know_rows_without_a_vector(self, index: IndexFactory) -> None:
+        """A mask has a place for each row of the session, most of which may have no vector yet."""
+        generator = np.random.default_rng(3)
+        rows = {row: [_vector(generator, 16)] for row in range(0, 90, 3)}
+        built = index(16)
+        _fill(built, rows, list(rows), 30)
+        for length in (88, 200):
+            _check(built, rows, _vector(generator, 16), 50, np.arange(length) % 2 == 0)
+        np.testing.assert_array_equal(built.has(200), np.isin(np.arange(200), list(rows)))
+        np.testing.assert_array_equal(built.has(4), [True, False, False, True])
+        np.testing.assert_array_equal(built.has(0), [])
+
+    def test_a_row_scores_by_the_best_of_its_vectors(self, index: IndexFactory) -> None:
+        """A long text has several, which take no other row's place; rows need not be added in their order."""
+        for dimension in _DIMENSIONS:
+            generator = np.random.default_rng(dimension)
+            sizes = generator.choice([1, 1, 2, 5, 40], 60)
+            rows = {row: [_vector(generator, dimension) for _ in range(size)] for row, size in enumerate(sizes)}
+            built = index(dimension)
+            _fill(built, rows, generator.permutation(60).tolist(), 7)
+            assert len(built) == sizes.sum(), "one for each piece"
+            for top_k in (1, 5, 30, 60, 99):
+                query = _vector(generator, dimension)
+                _check(built, rows, query, top_k)
+                _check(built, rows, query, top_k, generator.random(60) < 0.5)
+
+    def test_many_vectors_of_a_row_crowd_nobody_out(self, index: IndexFactory) -> None:
+        """The second best row is found although hundreds of vectors of the best are nearer."""
+        near, far = np.eye(2, dtype=np.float32)
+        rows = {4: [near] * 600, 2: [far], 9: [far], 7: [-near]}
+        built = index(2)
+        _fill(built, rows, [4, 2, 9, 7], 4)
+        for top_k in (1, 2, 3, 4):
+            _check(built, rows, near, top_k)
+            _check(built, rows, near, top_k, np.arange(10) != 9)
+
+    def test_cosines_of_given_rows(self, index: IndexFactory) -> None:
+        """In the order asked, by the best vector of each, NaN for a row that has none."""
+        generator = np.random.default_rng(4)
+        rows = {row: [_vector(generator, 16) for _ in range(1 + row % 3)] for row in range(0, 100, 2)}
+        built = index(16)
+        query = _vector(generator, 16)
+        np.testing.assert_array_equal(built.cosines(query, np.array([3, 0], dtype=np.int32)), [np.nan, np.nan])
+        _fill(built, rows, generator.permutation(list(rows)).tolist(), 9)
+        for asked in ([], [4], [5], [98, 99, 0, 1, 500], generator.permutation(120).tolist(), [6, 5, 6]):
+            expected = [_cosine(query, rows[row]) if row in rows else np.nan for row in asked]
+            np.testing.assert_array_equal(built.cosines(query, np.array(asked, dtype=np.int32)), expected)
+
+    def test_equal_vectors_have_equal_cosines(self, index: IndexFactory) -> None:
+        """To the last bit, wherever they stand: otherwise the newer of two equal texts would not come first."""
+        for dimension in (3, 64, 256, 384):
+            generator = np.random.default_rng(dimension)
+            vector, query, other = (v / np.linalg.norm(v) for v in generator.standard_normal((3, dimension)))
+            rows = np.arange(45, dtype=np.int32)
+            built = index(dimension)
+            built.add(rows, np.where(rows[:, None] % 4 == 3, other, vector).astype(np.float32))
+            equal = rows[rows % 4 != 3]
+            for asked in (equal, equal[:3], rows):
+                cosines = built.cosines(query.astype(np.float32), asked)
+                assert len(np.unique(cosines[asked % 4 != 3])) == 1, "equal vectors, one cosine"
+            found, _ = built.search(query.astype(np.float32), 45, rows % 4 != 3)
+            np.testing.assert_array_equal(found, equal[::-1])
+
+    def test_vectors_of_half_precision_lose_nothing(self, index: IndexFactory) -> None:
+        """They are what a store keeps: cosines are right but for the rounding of sums, and the same in both methods."""
+        generator = np.random.default_rng(5)
+        vectors = generator.standard_normal((400, 64))
+        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+        kept = vectors.astype(np.float16).astype(np.float32)
+        built = index(64)
+        built.add(np.arange(400), kept)
+        np.testing.assert_array_equal(built.matrix(), kept)
+        query = vectors[7].astype(np.float32)
+        found, cosines = built.search(query, 400)
+        assert sorted(found) == list(range(400)), "each row once"
+        assert found[0] == 7, "a vector is nearest to itself"
+        np.testing.assert_allclose(cosines, kept[found].astype(np.float64) @ query.astype(np.float64), atol=2e-6)
+        np.testing.assert_allclose(built.cosines(query, found), cosines, atol=2e-6)
+        assert np.all(np.diff(cosines) <= 0), "best first"
+
+    def test_an_empty_index_finds_nothing(self, index: IndexFactory) -> None:
+        """Nor does one that was given nothing."""
+        built = index(4)
+        for _ in range(2):
+            assert len(built) == 0, "nothing was added"
+            for allowed in (None, np.ones(3, dtype=np.bool_)):
+                _check(built, {}, np.eye(1, 4, dtype=np.float32)[0], 5, allowed)
+            np.testing.assert_array_equal(built.has(3), [False] * 3)
+            assert built.matrix().shape == (0, 4), "no rows, but four columns"
+            built.add([], np.empty((0, 4), dtype=np.float32))
+
+    def test_a_matrix_gives_the_same_index_again(self, index: IndexFactory) -> None:
+        """The vectors that a snapshot keeps, with their owners, make an index that finds the same."""
+        generator = np.random.default_rng(6)
+        rows = {row: [_vector(generator, 16) for _ in range(1 + row % 2)] for row in range(50)}
+        built, again = index(16), index(16)
+        order = generator.permutation(50).tolist()
+        _fill(built, rows, order, 20)
+        owners = [row for row in order for _ in rows[row]]
+        matrix = built.matrix()
+        assert matrix.dtype == np.float16, "half precision"
+        np.testing.assert_array_equal(built.owners, owners)
+        np.testing.assert_array_equal(matrix, np.array([piece for row in order for piece in rows[row]]))
+        again.add(built.owners, matrix.astype(np.float32))
+        for _ in range(5):
+            _check(again, rows, _vector(generator, 16), 20)
+        again.add([77], np.eye(1, 16, dtype=np.float32))
+        _check(again, {**rows, 77: [np.eye(1, 16, dtype=np.float32)[0]]}, np.eye(1, 16, dtype=np.float32)[0], 3)
+        np.testing.assert_array_equal(built.owners, owners)
+        assert len(built) == len(owners), "the first index is not the second"

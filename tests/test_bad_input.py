@@ -1,0 +1,425 @@
+"""What bad input gets: a valid prompt or a named error, never a crash, and nothing half-written."""
+
+import re
+import sqlite3
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import numpy as np
+import pytest
+from histories import CountingStore, history, ids, texts
+from scripted import ScriptedEmbedder
+
+from shared_core import (
+    AmbiguousReferenceError,
+    BudgetError,
+    CallableEmbedder,
+    DuplicateError,
+    EmbedderError,
+    InfiniteMemory,
+    Kind,
+    Message,
+    MessageTooLargeError,
+    Reason,
+    StoreError,
+    ToolCall,
+    UnknownReferenceError,
+)
+from shared_core.base import Embedder, Fingerprint, Vectors
+from shared_core.tokens import TiktokenCounter
+
+SMALL: dict[str, Any] = {"max_tokens": 300, "reserve_tokens": 50, "embed_budget_ms": 1e6}
+
+
+@pytest.fixture
+def store() -> Iterator[CountingStore]:
+    with closing(CountingStore(":memory:")) as store:
+        yield store
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "chat.db"
+
+
+# Empty input
+
+
+@pytest.mark.parametrize("placement", ["grounding", "messages", "system"])
+def test_empty_input_gives_a_valid_prompt(store: CountingStore, placement: Any) -> None:
+    memory = InfiniteMemory(store, placement=placement)
+    for stored in ([], [Message.system("be brief", id="rule")], [Message.system("", id="empty")]):
+        memory.add(stored)
+        for question in (None, "", " ", Message.user("")):
+            assert {message.role for message in memory.context(question).messages} <= {"system"}
+        assert ids(memory.context("hi").messages) == [*ids(memory.messages()), None]
+        assert memory.search("") == memory.search(" ?!") == memory.search("the") == []
+    assert ids(memory.messages()) == ["rule", "empty"]
+    memory.add([Message.user("", id="u"), Message.assistant("", id="a"), *history(60)])
+    assert memory.context("?!").messages[-1].content == "?!"
+
+
+def test_replies_without_a_question_are_kept_and_not_sent(store: CountingStore) -> None:
+    memory = InfiniteMemory(store)
+    memory.add([Message.assistant("welcome", id="a"), Message.tool("found", "c", id="t")])
+    context = memory.context("hi")
+    assert texts(context.messages) == ["hi"]
+    assert {line.id for line in context.report.lines if line.reason is Reason.NO_QUESTION} == {"a", "t"}
+    assert ids(memory.messages()) == ["a", "t"]
+
+
+# Special texts
+
+TEXTS = {
+    "special tokens": "<|endoftext|> <|im_start|>system<|fim_prefix|>",
+    "NUL": "a\x00b\x00",
+    "lone surrogates": "\ud800 and \udfff",
+    "right to left": "\u202e\u05e9\u05dc\u05d5\u05dd\u202c \u0645\u0631\u062d\u0628\u0627",
+    "emoji": "\N{GRINNING FACE}\N{ZERO WIDTH JOINER}\N{FLAG IN HOLE}" * 100,
+    "a megabyte of emoji": "\N{GRINNING FACE}" * (2**20 // 4),
+    "line ends": "a\r\nb\u2028c\x85d\n",
+    "controls": "".join(map(chr, range(32))) + "\x7f\ufeff\uffff",
+}
+
+
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+def test_any_text_is_stored_counted_and_sent_exactly(path: Path, text: str) -> None:
+    # An id with lone surrogates is no valid `Message`; everything else may have them.
+    id_ = text[:50].encode("utf-8", "replace").decode()
+    given = Message.assistant(text, id=id_, name=text[:20], grounding=text[:20])
+    size = TiktokenCounter()(text)
+    with InfiniteMemory(path, max_tokens=2 * size + 400, reserve_tokens=0) as memory:
+        (stored,) = memory.add([Message.user("q"), given])[1:]
+        assert stored == given.replace(created_at=stored.created_at, turn_id=stored.turn_id)
+    with InfiniteMemory(path, max_tokens=2 * size + 400, reserve_tokens=0) as memory:
+        assert memory.get(id_) == stored == list(memory.messages())[-1]
+        context = memory.context(text)
+        assert [message.content for message in context.messages] == ["q", text, text]
+        (line,) = (line for line in context.report.lines if line.id == id_)
+        assert line.tokens == 4 + size + TiktokenCounter()(text[:20])
+        assert str(context.report).encode()
+        assert context.report._repr_html_().encode()
+        memory.fork(f"{text[:50]}!", at=id_)
+        assert memory.branches()[-1].name == f"{text[:50]}!"
+        assert memory.forget(ids=[id_]).ids == (id_,)
+
+
+def test_special_texts_are_searched_like_others(store: CountingStore) -> None:
+    memory = InfiniteMemory(store, ranking="lexical")
+    memory.add([Message.user(f"{text[:1_000]} needle", id=name) for name, text in TEXTS.items()])
+    assert set(ids(hit.message for hit in memory.search("needle", 99))) == set(TEXTS)
+    for text in TEXTS.values():
+        memory.search(text)
+
+
+def test_a_session_of_any_name(store: CountingStore) -> None:
+    for name in ("\ud800", "a\x00", "", "\N{GRINNING FACE}"):
+        memory = InfiniteMemory(store, session_id=name, user_id=name)
+        memory.add(Message.user(f"in {name!r}"))
+        assert texts(memory.messages()) == [f"in {name!r}"]
+
+
+# Larger than the budget
+
+
+def test_a_message_larger_than_the_budget_is_kept_and_named(store: CountingStore) -> None:
+    memory = InfiniteMemory(store, **SMALL, ranking="lexical")
+    memory.add([*history(4), Message.user("word " * 1_000, id="large")])
+    with pytest.raises(MessageTooLargeError, match=r"need 1,00\d tokens and 250 are left") as error:
+        memory.context()
+    assert error.value.needed > 1_000
+    assert error.value.available == 250
+    assert isinstance(error.value, BudgetError | ValueError)
+    with pytest.raises(MessageTooLargeError):
+        memory.context("word " * 1_000)
+    assert ids(memory.messages())[-1] == "large"
+    context = memory.context("and now?")
+    assert texts(context.messages) == ["and now?"]
+    assert [line.reason for line in context.report.lines if line.id == "large"] == [Reason.OVER_BUDGET]
+    keeping = InfiniteMemory(store, **SMALL, ranking="lexical", on_overflow="keep")
+    kept = keeping.context()
+    assert ids(kept.messages) == ["large"]
+    assert kept.report.over_budget
+    assert "larger than the budget" in str(kept.report)
+
+
+def test_a_system_message_larger_than_the_budget_is_named(store: CountingStore) -> None:
+    memory = InfiniteMemory(store, **SMALL)
+    memory.add([Message.system("word " * 1_000, id="rule"), *history(2)])
+    for on_overflow in ("raise", "keep"):
+        with pytest.raises(BudgetError, match=r"1,00\d tokens and the budget is 250") as error:
+            InfiniteMemory(store, **SMALL, on_overflow=on_overflow).context("hi")
+        assert not isinstance(error.value, MessageTooLargeError)
+    assert memory.search("item1")
+
+
+# Embedders that fail
+
+
+class Unreliable(Embedder):
+    """Does as told: raises, or returns what it is given, for documents or for questions."""
+
+    fingerprint = Fingerprint("unreliable", 8)
+
+    def __init__(self, documents: Callable[[int], Any], query: Callable[[], Any]) -> None:
+        self.documents = documents
+        self.query = query
+
+    def embed_documents(self, texts: Sequence[str]) -> Vectors:
+        rows: Vectors = self.documents(len(texts))
+        return rows
+
+    def embed_query(self, text: str) -> Vectors:
+        row: Vectors = self.query()
+        return row
+
+
+def fail(*_: object) -> Any:
+    raise OSError("the line is dead")
+
+
+def good(count: int) -> Vectors:
+    rows: Vectors = np.eye(8, dtype=np.float32)[np.arange(count) % 8]
+    return rows
+
+
+def good_query() -> Vectors:
+    row: Vectors = good(1)[0]
+    return row
+
+
+FAILURES: dict[str, tuple[Callable[[int], Any], Callable[[], Any], str]] = {
+    "raises": (fail, good_query, "raised OSError: the line is dead"),
+    "NaN": (lambda n: good(n) * np.nan, good_query, "not finite"),
+    "infinite": (lambda n: np.full((n, 8), np.inf, np.float32), good_query, "not finite"),
+    "wrong dimension": (lambda n: good(n)[:, :5], good_query, r"shape \(\d+, 5\)"),
+    "too few": (lambda n: good(n)[1:], good_query, r"shape \(\d+, 8\)"),
+    "one vector": (lambda n: good(n)[0], good_query, r"shape \(8,\)"),
+    "nothing": (lambda n: None, good_query, "returned"),
+    "rows of two lengths": (lambda n: [[1.0]] + [[1.0] * 8] * (n - 1), good_query, "unreliable"),
+    "question raises": (good, fail, "raised OSError: the line is dead"),
+    "question NaN": (good, lambda: good_query() * np.nan, "not finite"),
+    "question of wrong dimension": (good, lambda: good_query()[:5], r"shape \(5,\)"),
+}
+
+
+@pytest.mark.parametrize("case", FAILURES)
+def test_without_vectors_the_prompt_is_built_by_words(store: CountingStore, case: str) -> None:
+    documents, query, message = FAILURES[case]
+    embedder = Unreliable(documents, query)
+    memory = InfiniteMemory(store, embedder=embedder, **SMALL)
+    memory.add(history(60))
+    with pytest.warns(RuntimeWarning, match=message) as warned:
+        context = memory.context("what of item3?")
+    assert len(warned) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert memory.context("what of item3?") == context, "and it is warned of once"
+        assert "m3" in ids(hit.message for hit in memory.search("item3"))
+    report = context.report
+    recalled = [line for line in report.lines if line.kind is Kind.RECALLED]
+    assert "m3" in {line.id for line in recalled if line.included}
+    assert {line.dense for line in recalled} == {None}
+    assert report.embedder is None
+    (note,) = report.degraded
+    assert "by words alone" in note
+    assert note in str(report)
+    if documents is not good:
+        window = {line.id for line in report.lines if line.kind is Kind.WINDOW and line.included}
+        assert report.pending >= 60 - len(window), "what could not be embedded waits"
+        assert store.spaces(1) == []
+        with pytest.raises(EmbedderError, match=message):
+            memory.index()
+    embedder.documents, embedder.query = good, good_query
+    mended = memory.context("what of item3?").report
+    assert (mended.embedder, mended.pending, mended.degraded) == ("unreliable/8", 0, ())
+
+
+def test_what_was_embedded_before_a_failure_is_kept(store: CountingStore) -> None:
+    embedder = ScriptedEmbedder({})
+    memory = InfiniteMemory(store, embedder=embedder)
+    memory.add(history(400))
+
+    def stop(done: int, total: int) -> None:
+        embedder.failing = EmbedderError("enough")
+
+    with pytest.raises(EmbedderError, match="enough"):
+        memory.index(stop)
+    assert memory.stats()["vectors"] == 256
+    embedder.failing = None
+    memory.index()
+    assert len(embedder.documents) == len(set(embedder.documents)) == 400
+
+
+def test_a_function_that_fails_is_an_embedder_that_fails(store: CountingStore) -> None:
+    memory = InfiniteMemory(store, embedder=CallableEmbedder(fail, name="dead", dimension=8), **SMALL)
+    memory.add(history(60))
+    with pytest.warns(RuntimeWarning, match="the line is dead"):
+        assert memory.context("what of item3?").report.degraded
+
+
+# Damaged files
+
+
+def with_history(path: Path) -> None:
+    with InfiniteMemory(path, embedder=ScriptedEmbedder({}), **SMALL) as memory:
+        memory.add(history(200))
+        memory.index()
+
+
+def scramble(data: bytes) -> bytes:
+    return data[:100] + bytes(byte ^ 0x5A for byte in data[100:])
+
+
+def foreign(path: Path) -> None:
+    path.unlink()
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TABLE notes (text)")
+        connection.execute("PRAGMA application_id = 7")
+
+
+DAMAGE: dict[str, Callable[[Path], Any]] = {
+    "corrupt": lambda path: path.write_bytes(scramble(path.read_bytes())),
+    "truncated": lambda path: path.write_bytes(path.read_bytes()[:5_000]),
+    "half": lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
+    "a byte": lambda path: path.write_bytes(b"x"),
+    "text": lambda path: path.write_text('{"messages": []}\n' * 100),
+    "foreign": foreign,
+}
+
+
+def use(path: Path) -> None:
+    with InfiniteMemory(path, **SMALL) as memory:
+        list(memory.messages())
+        memory.search("item3")
+        memory.add(Message.user("more"))
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
+def test_a_damaged_database_is_named_and_left_as_it_is(path: Path, damage: Callable[[Path], Any]) -> None:
+    with_history(path)
+    damage(path)
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match=re.escape(repr(str(path)))) as error:
+        use(path)
+    assert "backup" in str(error.value) or "another path" in str(error.value)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("what", ["flipped", "short", "empty", "another kind"])
+def test_a_damaged_snapshot_is_built_again(path: Path, what: str) -> None:
+    with_history(path)
+    embedder = ScriptedEmbedder({})
+    with InfiniteMemory(path, embedder=embedder, **SMALL) as memory:
+        expected = memory.context("what of item3?"), memory.search("item3", 50)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        rows = connection.execute("SELECT rowid, data FROM snapshots").fetchall()
+        assert len(rows) == 2
+        for row, data in rows:
+            middle = len(data) // 2
+            damaged = {
+                "flipped": data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :],
+                "short": data[:middle],
+                "empty": b"",
+                "another kind": b"\x80\x04N." * 100,
+            }
+            connection.execute("UPDATE snapshots SET data = ? WHERE rowid = ?", (damaged[what], row))
+    with closing(CountingStore(path)) as store:
+        memory = InfiniteMemory(store, embedder=embedder, **SMALL)
+        assert (memory.context("what of item3?"), memory.search("item3", 50)) == expected
+        assert store.rows["after"] == 200
+        assert embedder.documents == [], "vectors are read from the store, not made again"
+        memory.index()
+        memory.close()
+    with closing(CountingStore(path)) as store:
+        memory = InfiniteMemory(store, embedder=embedder, **SMALL)
+        assert (memory.context("what of item3?"), memory.search("item3", 50)) == expected
+        assert (store.rows["after"], store.rows["all_vectors"]) == (0, 0)
+
+
+# Unknown names
+
+
+def test_unknown_and_ambiguous_names_list_what_there_is(store: CountingStore) -> None:
+    memory = InfiniteMemory(store)
+    memory.add([Message.user("x", id=f"message-{number}") for number in range(9)])
+    memory.fork("side")
+    with pytest.raises(UnknownReferenceError, match="'main', 'side'") as unknown:
+        memory.checkout("sid")
+    assert unknown.value.candidates == ("main", "side")
+    with pytest.raises(UnknownReferenceError, match="'main', 'side'"):
+        memory.fork("new", at="gone")
+    with pytest.raises(AmbiguousReferenceError, match="'message-0', 'message-1'") as ambiguous:
+        memory.checkout("message")
+    assert ambiguous.value.candidates == tuple(f"message-{number}" for number in range(5))
+    with pytest.raises(DuplicateError, match="'main', 'side'"):
+        memory.fork("side")
+    assert (memory.branch, len(memory.branches())) == ("side", 2)
+
+
+def test_a_payload_that_is_no_json_is_named(store: CountingStore) -> None:
+    memory = InfiniteMemory(store)
+    message = Message.model_validate({"role": "user", "id": "odd", "payload": {"format": "x", "data": {1, 2}}})
+    with pytest.raises(StoreError, match=r"'odd'.*JSON"):
+        memory.add([Message.user("fine"), message])
+    assert list(memory.messages()) == []
+
+
+def test_a_tool_result_without_its_call_is_kept_and_not_sent(store: CountingStore) -> None:
+    memory = InfiniteMemory(store)
+    call = Message.assistant(id="call", tool_calls=(ToolCall(id="c1", name="f"), ToolCall(id="c2", name="f")))
+    results = Message.tool("half", "c1", id="half"), Message.tool("x", "c9", id="x")
+    memory.add([Message.user("q", id="q"), call, *results])
+    memory.add([Message.assistant("so", id="a"), Message.user("next", id="next")])
+    context = memory.context()
+    assert ids(context.messages) == ["q", "a", "next"]
+    broken = {line.id for line in context.report.lines if line.reason is Reason.BROKEN_GROUP}
+    assert broken == {"call", "half", "x"}
+
+
+# Two at once
+
+WRITER = """
+import sys
+from shared_core import InfiniteMemory, Message
+memory = InfiniteMemory(sys.argv[1], durability="process")
+print("ready", flush=True)
+sys.stdin.readline()
+for number in range(25):
+    asked = f"u{sys.argv[2]}-{number}"
+    memory.add(Message.user("q", id=asked))
+    memory.add(Message.assistant("a", id="a" + asked))
+memory.close()
+"""
+
+
+def test_processes_that_append_at_the_same_moment_mix_no_turns(path: Path) -> None:
+    command = [sys.executable, "-c", WRITER, str(path)]
+    writers = [
+        subprocess.Popen([*command, name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for name in "ab"
+    ]
+    with InfiniteMemory(path, durability="process") as memory:
+        memory.add(Message.user("first", id="u0"))
+        for writer in writers:
+            assert writer.stdout is not None
+            assert writer.stdout.readline() == "ready\n"
+        threads = [Thread(target=writer.communicate, args=("go\n",)) for writer in writers]
+        for thread in threads:
+            thread.start()
+        memory.add(Message.assistant("a", id="au0"))
+        for thread in threads:
+            thread.join()
+        assert [writer.returncode for writer in writers] == [0, 0]
+        messages = list(memory.messages())
+        assert len(messages) == len(set(ids(messages))) == 2 + 2 * 2 * 25
+        assert all(message.turn_id == str(message.id).removeprefix("a") for message in messages)
+        assert memory.newest(500) == messages
+        turns = [message.turn_id for message in memory.context("and?").messages[:-1]]
+        assert turns[::2] == turns[1::2], "in the prompt each reply follows its question"
+        assert len(turns) == len(messages)
