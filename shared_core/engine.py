@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
-from shared_core.arguments import in_range, in_utc, one_of, whole_number
+from shared_core.arguments import in_utc, one_of, whole_number
 from shared_core.asking import Ask, Asker, AskSteps, IndexSteps, Progress, SearchSteps
 from shared_core.base import Embedder, Store, TokenCounter
 from shared_core.embedders import as_embedder
@@ -22,9 +22,10 @@ from shared_core.prompt.frame import Framer, GroundingOverflow, KeepGrounding, O
 from shared_core.prompt.template import RecallTemplate
 from shared_core.prompt.window import Fill
 from shared_core.recall.backfill import EmbedReply, EmbedRequest
-from shared_core.recall.dense import EmbedText, answer, message_text, turn_text
+from shared_core.recall.dense import EmbedText, answer
 from shared_core.recall.ranking import Ranking, RecallUnit, ScoredMessage
-from shared_core.recall.recaller import Eligible, Recaller, RecallScope, RecallTools
+from shared_core.recall.recaller import Eligible, Recaller
+from shared_core.recall.rules import RecallRules, RecallScope, RecallTools
 from shared_core.records import MAIN, Branch, Position
 from shared_core.stores import open_store
 from shared_core.tokens import as_counter
@@ -106,43 +107,22 @@ class InfiniteMemory:
         self.reserve_tokens = whole_number("reserve_tokens", reserve_tokens, least=0)
         if scope == "user" and user_id is None:
             raise ValueError('scope="user": pass the user_id whose sessions are to be searched')
-        framer = Framer(
-            counter=as_counter(token_counter),
-            overhead=whole_number("message_overhead", message_overhead, least=0),
-            keep_grounding=_keep_grounding(keep_grounding),
-            grounding_overflow=one_of("grounding_overflow", grounding_overflow, get_args(GroundingOverflow)),
-            on_overflow=one_of("on_overflow", on_overflow, get_args(OnOverflow)),
-        )
+        framer = Framer(as_counter(token_counter), message_overhead, keep_grounding, grounding_overflow, on_overflow)
         assembler = Assembler(
-            framer=framer,
-            slack=in_range("window_slack", window_slack, 0, 1),
-            fill=one_of("fill", fill, get_args(Fill)),
-            placement=one_of("placement", placement, get_args(Placement)),
-            template=recall_template or RecallTemplate(),
-            recall_tokens=_recall_tokens(recall_tokens),
-            top_k=None if top_k is None else whole_number("top_k", top_k, least=0),
-        )
-        one_of("ranking", ranking, get_args(Ranking))
-        one_of("recall_unit", recall_unit, get_args(RecallUnit))
-        one_of("recall_tools", recall_tools, get_args(RecallTools))
-        one_of("scope", scope, get_args(RecallScope))
-        in_range("embed_budget_ms", embed_budget_ms, 0, float("inf"))
-        if min_score is not None:
-            in_range("min_score", min_score, -1, 1)
-        if min_lexical is not None:
-            in_range("min_lexical", min_lexical, 0, 100)
-        given = None if embedder is None else as_embedder(embedder)
+            framer, slack=window_slack, fill=fill, placement=placement, template=recall_template or RecallTemplate(),
+            recall_tokens=recall_tokens, top_k=top_k,
+        )  # fmt: skip
+        rules = RecallRules(
+            embedder=None if embedder is None else as_embedder(embedder), ranking=ranking, recall_unit=recall_unit,
+            embed_text=embed_text, min_score=min_score, min_lexical=min_lexical, recall_tools=recall_tools, scope=scope,
+            embed_budget_ms=embed_budget_ms,
+        )  # fmt: skip
         self._lock = threading.RLock()
         # The store comes last: an argument that is refused leaves no file behind and none open.
         self._owns_store = not isinstance(store, Store)
         self._store = open_store(store, durability=durability)
         self._live = LiveSession(self._store, user_id, session_id, Sizer(framer.counter, framer.overhead))
-        recaller = Recaller(
-            self._live, self._lock, embedder=given, ranking=ranking, unit=recall_unit,
-            embed_text=embed_text or (turn_text if recall_unit == "turn" else message_text),
-            min_score=min_score, min_lexical=min_lexical, recall_tools=recall_tools, scope=scope,
-            embed_budget_ms=embed_budget_ms,
-        )  # fmt: skip
+        recaller = Recaller(self._live, self._lock, rules)
         self._asker = Asker(self._live, assembler, recaller, self._lock)
         self._writer = Writer(self._live, framer.counter, clock=clock, new_id=new_id)
         self._added = 0
@@ -425,17 +405,3 @@ class InfiniteMemory:
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
-
-
-def _keep_grounding(value: KeepGrounding) -> KeepGrounding:
-    return (
-        one_of("keep_grounding", value, ("newest", "all", "none"))
-        if isinstance(value, str)
-        else whole_number("keep_grounding", value, least=0)
-    )
-
-
-def _recall_tokens(value: float | int) -> float | int:
-    if isinstance(value, float):
-        return in_range("recall_tokens", value, 0, 1)
-    return whole_number("recall_tokens", value, least=0)

@@ -58,6 +58,7 @@ FLOORS = [
     "recall.backfill",
     "recall.ranking",
     "recall.dense",
+    "recall.rules",
     "recall.recaller",
     "recall.candidates",
     "recall.pruning",

@@ -6,8 +6,9 @@ from datetime import date
 from functools import cached_property
 from itertools import chain
 from math import inf
-from typing import Literal
+from typing import Literal, get_args
 
+from shared_core.arguments import in_range, one_of, whole_number
 from shared_core.messages import Message
 from shared_core.prompt.context import Context, ContextReport, Kind, Reason, ReportLine
 from shared_core.prompt.frame import Frame, Framer
@@ -108,6 +109,9 @@ class Assembler:
     """Fills frames; its fields are the constructor arguments of the memory that bear on it.
 
     `recall_tokens` is a number of tokens, or, below or equal to 1.0 as a float, a share of what pinned text leaves.
+
+    Raises:
+        ValueError: a value is out of range.
     """
 
     framer: Framer
@@ -117,6 +121,17 @@ class Assembler:
     template: RecallTemplate = field(default_factory=RecallTemplate)
     recall_tokens: float | int = 0.5
     top_k: int | None = None
+
+    def __post_init__(self) -> None:
+        in_range("window_slack", self.slack, 0, 1)
+        one_of("fill", self.fill, get_args(Fill))
+        one_of("placement", self.placement, get_args(Placement))
+        if isinstance(self.recall_tokens, float):
+            in_range("recall_tokens", self.recall_tokens, 0, 1)
+        else:
+            whole_number("recall_tokens", self.recall_tokens, least=0)
+        if self.top_k is not None:
+            whole_number("top_k", self.top_k, least=0)
 
     def room_for_recall(self, frame: Frame) -> int:
         """Return how many tokens recalled messages may take at most."""

@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, compress
-from typing import Literal
+from typing import Literal, get_args
 
+from shared_core.arguments import one_of, whole_number
 from shared_core.base import TokenCounter
 from shared_core.errors import BudgetError, MessageTooLargeError
 from shared_core.messages import Message
@@ -65,13 +66,26 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Framer:
-    """Builds frames; its fields are the constructor arguments of the memory that bear on them."""
+    """Builds frames; its fields are the constructor arguments of the memory that bear on them.
+
+    Raises:
+        ValueError: a value is out of range.
+    """
 
     counter: TokenCounter
     overhead: int
     keep_grounding: KeepGrounding = "newest"
     grounding_overflow: GroundingOverflow = "trim"
     on_overflow: OnOverflow = "raise"
+
+    def __post_init__(self) -> None:
+        whole_number("message_overhead", self.overhead, least=0)
+        if isinstance(self.keep_grounding, str):
+            one_of("keep_grounding", self.keep_grounding, ("newest", "all", "none"))
+        else:
+            whole_number("keep_grounding", self.keep_grounding, least=0)
+        one_of("grounding_overflow", self.grounding_overflow, get_args(GroundingOverflow))
+        one_of("on_overflow", self.on_overflow, get_args(OnOverflow))
 
     def frame(self, *, budget: int, tools: int, stays: Sequence[Entry], current: Turn | None) -> Frame:
         """Return the frame as it was when the question was asked; `answered` has what answers it, too.

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Literal
 
+from shared_core.arguments import one_of, whole_number
 from shared_core.base import TokenCounter
 from shared_core.messages import Message
 from shared_core.prompt.assembly import Assembler
@@ -44,7 +45,11 @@ def sliding_window(
     Raises:
         BudgetError: system and pinned messages alone do not fit.
         MessageTooLargeError: the newest user message and its newest tool group do not fit beside them.
+        ValueError: an argument is out of range.
     """
+    whole_number("max_tokens", max_tokens, least=1)
+    whole_number("reserve_tokens", reserve_tokens, least=0)
+    one_of("unit", unit, ("turn", "message"))
     framer = Framer(as_counter(token_counter), message_overhead, keep_grounding, grounding_overflow, on_overflow)
     assembler = Assembler(framer, slack=window_slack, fill=fill)
     entries = entries_of(messages, framer.counter, message_overhead)

@@ -81,7 +81,7 @@ class _Reader:
         self.recaller = recaller
         self.found = found
         self.whole_turns = whole_turns
-        self.by_turn = whole_turns or recaller.unit == "turn"
+        self.by_turn = whole_turns or recaller.rules.recall_unit == "turn"
 
     def read(self, shortlist: Iterable[Ranked]) -> Iterator[Candidate]:
         """Yield a candidate for each place, with the messages it brings back."""
@@ -142,7 +142,7 @@ class _Reader:
     def _returns(self, entry: Entry) -> bool:
         message = entry.message
         if message.role == "tool" or (self.whole_turns and message.tool_calls):
-            return self.recaller.recall_tools == "all"
+            return self.recaller.rules.recall_tools == "all"
         return bool(message.content.strip()) or self.whole_turns
 
 

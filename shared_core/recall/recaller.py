@@ -7,7 +7,6 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -20,16 +19,14 @@ from shared_core.index.session_vectors import SessionVectors
 from shared_core.live import LiveSession
 from shared_core.messages import Role
 from shared_core.recall.backfill import EmbedReply, EmbedRequest, backfill
-from shared_core.recall.dense import Dense, EmbedText, choose_embedder
+from shared_core.recall.dense import Dense, choose_embedder
 from shared_core.recall.query import Query, parse_query
-from shared_core.recall.ranking import MIN_LEXICAL, POOL, Ranked, Ranking, RecallUnit, Scope, rank
+from shared_core.recall.ranking import POOL, Ranked, Scope, rank
+from shared_core.recall.rules import RecallRules
 from shared_core.records import MAIN, Position, SessionState
 from shared_core.tree import Path, walk
 
-__all__ = ["Eligible", "Found", "RecallScope", "RecallTools", "Recaller"]
-
-RecallScope = Literal["session", "user"]
-RecallTools = Literal["replies", "none", "all"]
+__all__ = ["Eligible", "Found", "Recaller"]
 
 OPEN_SESSIONS = 16
 """Sessions whose index one object keeps in memory; with `scope="user"`, the least recently used goes first."""
@@ -86,21 +83,9 @@ class Eligible:
 class Recaller:
     """Searches a session, or all of a user's sessions; its arguments are the memory's own."""
 
-    def __init__(
-        self, live: LiveSession, lock: AbstractContextManager[object], *, embedder: Embedder | None, ranking: Ranking,
-        unit: RecallUnit, embed_text: EmbedText, min_score: float | None, min_lexical: float | None,
-        recall_tools: RecallTools, scope: RecallScope, embed_budget_ms: float,
-    ) -> None:  # fmt: skip
+    def __init__(self, live: LiveSession, lock: AbstractContextManager[object], rules: RecallRules) -> None:
         self.live = live
-        self.embedder = embedder
-        self.ranking = ranking
-        self.unit = unit
-        self.embed_text = embed_text
-        self.min_score = min_score
-        self.min_lexical = MIN_LEXICAL if min_lexical is None else min_lexical
-        self.recall_tools = recall_tools
-        self.scope = scope
-        self.embed_budget = embed_budget_ms / 1000
+        self.rules = rules
         self._force = False
         self._warned = False
         self._lock = lock
@@ -109,12 +94,12 @@ class Recaller:
 
     def dense(self) -> Dense:
         """Return what meaning is measured with; EmbedderMismatchError if that cannot be."""
-        session = self.live.key
-        if self.ranking == "lexical" or session is None:
+        session, rules = self.live.key, self.rules
+        if rules.ranking == "lexical" or session is None:
             return Dense(None)
         if self._dense is None:
             self._dense = choose_embedder(
-                self.embedder, self.live.store, session, self.unit, self.embed_text, force=self._force
+                rules.embedder, self.live.store, session, rules.recall_unit, rules.text_of, force=self._force
             )
         return self._dense
 
@@ -154,7 +139,7 @@ class Recaller:
         if session is None:
             return []
         scopes = [self._scope(session, state, wanted.path or self.live.path, wanted)]
-        if self.scope == "user":
+        if self.rules.scope == "user":
             for other in self.live.store.sessions(self.live.user_id).values():
                 other_state = self.live.store.state(other, MAIN)
                 if other != session and other_state.head is not None:
@@ -177,7 +162,7 @@ class Recaller:
         for turn in wanted.without:
             places = [place for place in line.line.of_turn(turn_code(turn)) if place < line.upto]
             eligible[places] = False
-        return Scope(index, vectors, line, eligible, self.unit)
+        return Scope(index, vectors, line, eligible, self.rules.recall_unit)
 
     def _speaks(self, index: SessionIndex, line: LinePrefix, role: Role | None) -> Mask:
         """Return which places say something that may be recalled."""
@@ -188,9 +173,9 @@ class Recaller:
             return said
         speaks: Mask = line.along(index.column("speaks")).copy()
         tool = roles == ROLES.index("tool")
-        if self.recall_tools != "all":
+        if self.rules.recall_tools != "all":
             speaks &= ~tool
-        if self.recall_tools == "none":
+        if self.rules.recall_tools == "none":
             turns = line.along(index.column("turns"))
             speaks &= ~np.isin(turns, np.unique(turns[tool]))
         return speaks
@@ -215,11 +200,11 @@ class Recaller:
         for members in units:
             found = [records.get(position) for position in scope.index.positions(scope.line.rows[members])]
             said = [record.message for record in found if record is not None]
-            texts.append(self.embed_text(said) if said else "")  # forgotten since: its vector is not kept
+            texts.append(self.rules.text_of(said) if said else "")  # forgotten since: its vector is not kept
         return texts
 
     def _members(self, scope: Scope, place: int) -> Places:
-        if self.unit == "message":
+        if self.rules.recall_unit == "message":
             return np.array([place])
         turn = int(scope.index.column("turns")[scope.line.rows[place]])
         return np.array([other for other in scope.line.line.of_turn(turn) if other < scope.line.upto])
@@ -267,7 +252,7 @@ class Recaller:
         pending, vector = 0, None
         if dense.embedder is not None:
             try:
-                deadline = time.monotonic() + self.embed_budget
+                deadline = time.monotonic() + self.rules.embed_budget_ms / 1000
                 pending = yield from self.embed_pending(scopes, batch=SMALL_BATCH, deadline=deadline)
                 vector = yield from self._embed_query(dense.embedder, query, scopes)
             except EmbedderError as error:
@@ -290,7 +275,7 @@ class Recaller:
     ) -> Generator[EmbedRequest, EmbedReply, Vectors | None]:
         if not any(scope.vectors is not None and len(scope.vectors.vectors) for scope in scopes):
             return None
-        text = query.dense_text if self.unit == "message" else query.text
+        text = query.dense_text if self.rules.recall_unit == "message" else query.text
         reply = yield EmbedRequest(embedder, (text,), query=True)
         if isinstance(reply, EmbedderError):
             raise reply
@@ -309,8 +294,9 @@ class Recaller:
         self, query: Query, scopes: Sequence[Scope], vector: Vectors | None, dense: Dense, room: int
     ) -> list[Ranked]:
         fingerprint = dense.embedder.fingerprint if dense.embedder is not None else None
-        floor = self.min_score if self.min_score is not None else fingerprint.floor if fingerprint else 0.0
+        floor = self.rules.min_score if self.rules.min_score is not None else fingerprint.floor if fingerprint else 0.0
         return rank(
-            query, scopes, vector, ranking=self.ranking if vector is not None else "lexical", floor=floor,
-            min_lexical=self.min_lexical, weight=fingerprint.weight if fingerprint else 0.0, pool=max(POOL, room // 20),
+            query, scopes, vector, ranking=self.rules.ranking if vector is not None else "lexical", floor=floor,
+            min_lexical=self.rules.least_words, weight=fingerprint.weight if fingerprint else 0.0,
+            pool=max(POOL, room // 20),
         )  # fmt: skip

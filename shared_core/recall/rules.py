@@ -1,0 +1,54 @@
+"""The rules of recall: the constructor arguments of the memory that bear on it, checked."""
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from shared_core.arguments import in_range, one_of
+from shared_core.base import Embedder
+from shared_core.recall.dense import EmbedText, message_text, turn_text
+from shared_core.recall.ranking import MIN_LEXICAL, Ranking, RecallUnit
+
+__all__ = ["RecallRules", "RecallScope", "RecallTools"]
+
+RecallScope = Literal["session", "user"]
+RecallTools = Literal["replies", "none", "all"]
+
+
+@dataclass(frozen=True, slots=True)
+class RecallRules:
+    """What may be recalled and how it is found; every field is an argument of `InfiniteMemory` of that name.
+
+    Raises:
+        ValueError: a value is out of range.
+    """
+
+    embedder: Embedder | None = None
+    ranking: Ranking = "hybrid"
+    recall_unit: RecallUnit = "message"
+    embed_text: EmbedText | None = None
+    min_score: float | None = None
+    min_lexical: float | None = None
+    recall_tools: RecallTools = "replies"
+    scope: RecallScope = "session"
+    embed_budget_ms: float = 200
+
+    def __post_init__(self) -> None:
+        one_of("ranking", self.ranking, get_args(Ranking))
+        one_of("recall_unit", self.recall_unit, get_args(RecallUnit))
+        one_of("recall_tools", self.recall_tools, get_args(RecallTools))
+        one_of("scope", self.scope, get_args(RecallScope))
+        in_range("embed_budget_ms", self.embed_budget_ms, 0, float("inf"))
+        if self.min_score is not None:
+            in_range("min_score", self.min_score, -1, 1)
+        if self.min_lexical is not None:
+            in_range("min_lexical", self.min_lexical, 0, 100)
+
+    @property
+    def text_of(self) -> EmbedText:
+        """What is embedded for a unit, given its messages."""
+        return self.embed_text or (turn_text if self.recall_unit == "turn" else message_text)
+
+    @property
+    def least_words(self) -> float:
+        """The share of a question's informative words that lets a message pass whose vector does not."""
+        return MIN_LEXICAL if self.min_lexical is None else self.min_lexical
