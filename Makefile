@@ -15,6 +15,8 @@ QUESTION_3 = What noisy present did my sister post to us?
 BIN = $(VENV)/bin
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 ASK = $(BIN)/infinite-memory ask --store $(DEMO_STORE)
+# Two processes, each file in one of them, so that a model is loaded once for all tests that share it.
+TOGETHER = --numprocesses=2 --dist=loadfile
 PACKAGES = $(wildcard shared_core langchain_infinite_memory llama_index_infinite_memory)
 TYPED = $(PACKAGES) $(sort $(dir $(wildcard tests/*.py examples/*.py benchmarks/*.py)))
 
@@ -33,7 +35,7 @@ demo: $(VENV)/core.stamp
 	$(ASK) "$(QUESTION_3)"
 
 test: $(VENV)/dev.stamp
-	$(BIN)/python -m pytest $(addprefix --cov=,$(PACKAGES)) --cov-report=term
+	$(BIN)/python -m pytest $(TOGETHER) $(addprefix --cov=,$(PACKAGES)) --cov-report=term
 
 check: $(VENV)/dev.stamp
 	$(BIN)/ruff check .
@@ -41,7 +43,8 @@ check: $(VENV)/dev.stamp
 	$(BIN)/mypy $(TYPED)
 
 soak: $(VENV)/dev.stamp
-	SOAK=1 $(BIN)/python -m pytest --timeout=3600
+	SOAK=1 $(BIN)/python -m pytest $(TOGETHER) --timeout=3600
+	$(BIN)/python tests/mutants.py
 
 clean:
 	rm -rf $(VENV) build dist .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache

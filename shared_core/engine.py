@@ -202,7 +202,7 @@ class InfiniteMemory:
         Args:
             query: what to look for.
             top_k: how many at most.
-            since: only what was said at or after this moment.
+            since: only what was said at or after this moment; without a zone it is taken as UTC, here and below.
             until: only what was said at or before it.
             role: only what this role said; tool results and system messages are found only so.
         """
@@ -362,7 +362,7 @@ class InfiniteMemory:
 
         Args:
             ids: these messages.
-            before: what was said before this moment; system messages stay.
+            before: what was said before this moment, taken as UTC if it has no zone; system messages stay.
             session: everything.
             dry_run: only say what would go.
 

@@ -80,7 +80,7 @@ class LiveSession:
         self._tail: list[Entry] = []
         self._cursor: list[Span] = []
         self._stays: list[Entry] = []
-        self._recent: dict[tuple[int, Position], Record] = {}
+        self._recent: dict[Position, Record] = {}
 
     @property
     def key(self) -> int | None:
@@ -191,12 +191,14 @@ class LiveSession:
     def records(self, session: int, positions: Sequence[Position]) -> list[Record]:
         """Return the messages at these positions, in any order.
 
-        Messages never change, so those read lately are kept, until something is forgotten.
+        Messages never change, so this session's that were read lately are kept, until something is forgotten.
         """
-        missing = [position for position in positions if (session, position) not in self._recent]
-        for record in self.store.at(session, missing):
-            self._recent[session, record.position] = record
-        found = [self._recent[key] for position in positions if (key := (session, position)) in self._recent]
+        if session != self._key:
+            return self.store.at(session, positions)
+        missing = [position for position in positions if position not in self._recent]
+        for record in self.store.at(session, missing) if missing else ():
+            self._recent[record.position] = record
+        found = [self._recent[position] for position in positions if position in self._recent]
         while len(self._recent) > RECENT_KEPT:
             self._recent.pop(next(iter(self._recent)))
         return found

@@ -1,6 +1,7 @@
 """A process with a memory of its own, told what to do: `talker.py FILE`, then a JSON list [verb, arguments] a line.
 
-Answers each line with what the verb returned, as JSON: ids of messages, texts of a prompt, or the error's name.
+Answers each line with what the verb returned, as JSON: ids of messages, texts of a prompt, the texts embedded so far,
+or the name of an error.
 """
 
 import json
@@ -11,7 +12,7 @@ from shared_core import InfiniteMemory, Message
 from shared_core.hashing_embedder import HashingEmbedder
 
 
-def answer(memory: InfiniteMemory, verb: str, arguments: dict[str, Any]) -> Any:
+def answer(memory: InfiniteMemory, embedder: HashingEmbedder, verb: str, arguments: dict[str, Any]) -> Any:
     if verb == "add":
         return [message.turn_id for message in memory.add(Message.model_validate(arguments))]
     if verb == "context":
@@ -24,20 +25,19 @@ def answer(memory: InfiniteMemory, verb: str, arguments: dict[str, Any]) -> Any:
         return memory.forget(**arguments).to_dict()
     if verb == "index":
         memory.index()
-        embedder = memory._asker.recaller.embedder
-        assert isinstance(embedder, HashingEmbedder)
         return embedder.documents
     raise ValueError(verb)
 
 
 def main(path: str) -> None:
+    embedder = HashingEmbedder()
     with InfiniteMemory(
-        path, embedder=HashingEmbedder(), max_tokens=300, reserve_tokens=50, embed_budget_ms=1e6, durability="process"
+        path, embedder=embedder, max_tokens=300, reserve_tokens=50, embed_budget_ms=1e6, durability="process"
     ) as memory:
         for line in sys.stdin:
             verb, arguments = json.loads(line)
             try:
-                said = answer(memory, verb, arguments)
+                said = answer(memory, embedder, verb, arguments)
             except Exception as error:
                 said = type(error).__name__
             sys.stdout.write(json.dumps(said) + "\n")

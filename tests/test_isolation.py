@@ -129,7 +129,7 @@ NAMES = st.sampled_from(CRAFTED) | st.text(st.sampled_from('ab", []\\%_\x00'), m
 IDENTITY = st.tuples(st.none() | NAMES, NAMES)
 
 
-@given(st.lists(st.tuples(IDENTITY, st.sampled_from(["add", "ask", "forget", "fork"])), min_size=2, max_size=12))
+@given(st.lists(st.tuples(IDENTITY, st.sampled_from(["add", "ask", "forget", "fork"])), min_size=2, max_size=8))
 def test_any_conversations_share_nothing(steps: list[tuple[Names, str]]) -> None:
     said: dict[Names, list[str]] = {}
     with closing(SQLiteStore(":memory:")) as store:
@@ -151,7 +151,7 @@ def test_any_conversations_share_nothing(steps: list[tuple[Names, str]]) -> None
             assert ids(memory.messages()) == [text.split()[0] for text in said[names]]
 
 
-@given(st.lists(IDENTITY, min_size=2, max_size=8, unique=True))
+@given(st.lists(IDENTITY, min_size=2, max_size=6, unique=True))
 def test_the_sessions_of_one_user_are_his_alone(identities: list[Names]) -> None:
     with closing(SQLiteStore(":memory:")) as store:
         for user, session in identities:

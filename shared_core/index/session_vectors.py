@@ -80,13 +80,16 @@ class SessionVectors:
             for position, text in hash_of.items()
             if position not in valid and text in equal
         ]
-        self._store.put_vectors(session, self.space, copies)
+        if copies:
+            self._store.put_vectors(session, self.space, copies)
         self._take([*valid.items(), *((position, data) for position, _, data in copies)])
         done = set(valid) | {position for position, _, _ in copies}
         return [i for i, position in enumerate(positions) if position not in done]
 
     def put(self, rows: Sequence[tuple[Position, str, Vectors]]) -> None:
         """Keep new vectors, (message, hash of its text, its pieces' vectors), in the store and here."""
+        if self._store.state(self.index.session).epoch != self._epoch:
+            return  # the text of a turn may have lost a message while it was being embedded
         encoded = [(position, text, encode_vector(pieces)) for position, text, pieces in rows]
         self._store.put_vectors(self.index.session, self.space, encoded)
         # The vectors searched are always those read back from half precision, so that a reopened store ranks alike.

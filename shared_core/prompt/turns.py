@@ -111,12 +111,13 @@ def chronological(entries: Iterable[Entry]) -> list[Entry]:
 
     A system message stands where it was said, but never inside a tool group.
     """
-    first_of: dict[str, int] = {}
+    # Call ids need only be unique within a turn: some models number them anew in each.
+    first_of: dict[tuple[int, str | None], int] = {}
     ordered = sorted(entries, key=lambda entry: (entry.turn_no, entry.order))
     keys: list[tuple[int, int, int]] = []
     for entry in ordered:
-        message = entry.message
-        start = first_of.get(message.tool_call_id or "", entry.order) if message.role == "tool" else entry.order
-        keys.append((entry.turn_no, start, entry.order))
-        first_of.update((call.id, entry.order) for call in message.tool_calls)
+        message, turn = entry.message, entry.turn_no
+        start = first_of.get((turn, message.tool_call_id), entry.order) if message.role == "tool" else entry.order
+        keys.append((turn, start, entry.order))
+        first_of.update(((turn, call.id), entry.order) for call in message.tool_calls)
     return [entry for _, entry in sorted(zip(keys, ordered, strict=True), key=lambda pair: pair[0])]

@@ -61,7 +61,7 @@ def backfill(
         finally:
             vectors.release(part)
         left += todo
-        progress(min(start + batch, len(rows)))
+        progress(min(start + batch, len(rows)) - left)
         if late and todo == len(part):
             return left + max(0, len(rows) - start - batch)
     return left
