@@ -1,0 +1,242 @@
+"""Break each law of the prompt on purpose and show that its test notices: `python tests/mutants.py`.
+
+Every mutant is one small change of the source, made in a temporary copy. Exits with 1 if one survives, if the laws do
+not hold in the copy without it, or if the source has changed so that a mutant no longer applies.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = "shared_core"
+COPIED_TESTS = ("conftest.py", "prompt_cases.py", "prompt_oracle.py", "strategies.py", "test_laws.py")
+WORKERS = 2
+
+# The same examples every time, found and not made smaller.
+PROFILE = """
+from hypothesis import Phase
+
+settings.register_profile(
+    "mutants", max_examples=400, deadline=None, derandomize=True, database=None, phases=[Phase.generate]
+)
+settings.load_profile("mutants")
+"""
+
+
+class Mutant(NamedTuple):
+    """A change that breaks a law: in `file`, `snippet` becomes `replacement`."""
+
+    name: str
+    file: str
+    snippet: str
+    replacement: str
+
+
+MUTANTS: dict[int, tuple[Mutant, ...]] = {
+    1: (
+        Mutant(
+            "tool schemas are free",
+            "prompt/frame.py",
+            "return self.budget - self.tools - _size(self.stays)",
+            "return self.budget - _size(self.stays)",
+        ),
+        Mutant(
+            "a system message of recalled text has no framing",
+            "prompt/assembly.py",
+            "return self._size(Message.system(text))",
+            "return self.framer.counter(text)",
+        ),
+        Mutant(
+            "the window may take one token more",
+            "prompt/window.py",
+            "if used + turn.tokens <= budget:",
+            "if used + turn.tokens <= budget + 1:",
+        ),
+    ),
+    2: (
+        Mutant(
+            "a question that just fits is refused",
+            "prompt/frame.py",
+            'if needed > frame.open and self.on_overflow == "raise":',
+            'if needed >= frame.open and self.on_overflow == "raise":',
+        ),
+        Mutant(
+            "an older group is kept behind one that was dropped",
+            "prompt/frame.py",
+            "fits = needed or (room >= 0 and not left_out)",
+            "fits = needed or room + _size(chain(*left_out)) >= 0",
+        ),
+        Mutant(
+            "a call that still waits is dropped",
+            "asking.py",
+            "return (newest.whole(pending=True), newest) if newest else (None, None)",
+            "return (newest.whole(), newest) if newest else (None, None)",
+        ),
+    ),
+    3: (
+        Mutant(
+            "a pinned group of the current turn may go",
+            "prompt/frame.py",
+            "must = [group is groups[-1] or any(entry.message.pinned for entry in group) for group in groups]",
+            "must = [group is groups[-1] for group in groups]",
+        ),
+        Mutant(
+            "of a pinned turn only its question stays",
+            "asking.py",
+            "stays += turn.whole().entries if turn else ()",
+            "stays += turn.whole().entries[:1] if turn else ()",
+        ),
+        Mutant("what just fits is refused", "prompt/frame.py", "if frame.open < 0:", "if frame.open <= 0:"),
+    ),
+    4: (
+        Mutant(
+            "broken tool groups are sent",
+            "asking.py",
+            "older = tuple(turn.whole() for turn in past if turn.asks)",
+            "older = tuple(turn for turn in past if turn.asks)",
+        ),
+        Mutant(
+            "results stand where they came, not with their call",
+            "prompt/turns.py",
+            'start = first_of.get((turn, message.tool_call_id), entry.order) if message.role == "tool" else entry.order',
+            "start = entry.order",
+        ),
+        Mutant(
+            "a question that is not returned leaves its answers behind",
+            "prompt/assembly.py",
+            "        messages = [with_grounding(entry.message",
+            "        entries += () if shown else frame.groups\n        messages = [with_grounding(entry.message",
+        ),
+    ),
+    5: (
+        Mutant(
+            "what is in the window may be recalled",
+            "prompt/assembly.py",
+            "inside = {turn.turn_id for turn in window.kept}",
+            "inside = {turn.turn_id for turn in window.kept[:1]}",
+        ),
+        Mutant(
+            "late replies stand where they came, not in their turn",
+            "prompt/turns.py",
+            "keys.append((turn, start, entry.order))",
+            "keys.append((0, start, entry.order))",
+        ),
+    ),
+    6: (
+        Mutant(
+            "the question before keeps its grounding",
+            "prompt/assembly.py",
+            "left = reach - (frame.question is not None)",
+            "left = reach",
+        ),
+        Mutant(
+            "the best passages go first",
+            "prompt/grounding.py",
+            "return sorted(range(len(grounding.items)), key=strength, reverse=True)",
+            "return sorted(range(len(grounding.items)), key=strength)",
+        ),
+        Mutant(
+            "the footer is trimmed with the passages",
+            "prompt/grounding.py",
+            "return join(grounding.header, *texts, note, grounding.footer)",
+            'return join(grounding.header, *texts, note, "" if omitted else grounding.footer)',
+        ),
+    ),
+    7: (
+        Mutant(
+            "the object that stores a system message forgets that it stays",
+            "live.py",
+            "self._stays += [entry for entry in entries if entry.message.stays]",
+            "pass",
+        ),
+        Mutant(
+            "what was asked before decides between equals",
+            "recall/ranking.py",
+            "order = np.lexsort((-found.places, -score))",
+            "order = np.lexsort((np.random.default_rng().permutation(len(score)), -score))",
+        ),
+    ),
+    8: (
+        Mutant("every message of a tool loop moves the window", "prompt/assembly.py", "if room < 0:", "if True:"),
+        Mutant(
+            "the first turn of all is no better a start than any other",
+            "prompt/window.py",
+            "return 1_000 if number == 0 else",
+            "return 0 if number == 0 else",
+        ),
+        Mutant(
+            "words of other branches count",
+            "index/lexical_index.py",
+            "line.upto - len(places) + 0.5",
+            "len(self) - len(places) + 0.5",
+        ),
+        Mutant(
+            "an older question loses its grounding one prompt late",
+            "prompt/assembly.py",
+            "left = reach - (frame.question is not None)",
+            "left = reach",
+        ),
+    ),
+}
+
+
+def copy_with(mutant: Mutant | None, folder: Path) -> str | None:
+    """Put the package, changed, and the laws into a folder; return what is in the way, if anything."""
+    shutil.copytree(ROOT / PACKAGE, folder / PACKAGE, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", folder)
+    (folder / "tests").mkdir()
+    for name in COPIED_TESTS:
+        shutil.copy(ROOT / "tests" / name, folder / "tests")
+    conftest = folder / "tests" / "conftest.py"
+    conftest.write_text(conftest.read_text(encoding="utf-8") + PROFILE, encoding="utf-8")
+    if mutant is not None:
+        path = folder / PACKAGE / mutant.file
+        source = path.read_text(encoding="utf-8")
+        if source.count(mutant.snippet) != 1:
+            return f"found {source.count(mutant.snippet)} times in {mutant.file}: {mutant.snippet}"
+        path.write_text(source.replace(mutant.snippet, mutant.replacement), encoding="utf-8")
+    return None
+
+
+def run(law: int | None, mutant: Mutant | None) -> tuple[bool, str]:
+    """Run a law's tests (None: all) in a changed copy; return whether all is as it should be, and what came of it."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        problem = copy_with(mutant, folder)
+        if problem is not None:
+            return False, problem
+        chosen = "law_" if law is None else f"law_{law}_"
+        command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-k", chosen, "tests"]
+        environment = {key: value for key, value in os.environ.items() if key != "SOAK"}
+        environment |= {"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    failed = re.search(r"^FAILED \S+::(\w+)", done.stdout, re.MULTILINE)
+    if mutant is None:
+        return done.returncode == 0, "all laws hold" if done.returncode == 0 else done.stdout[-3000:]
+    if done.returncode == 1 and failed is not None:
+        return True, failed.group(1)
+    return False, "SURVIVED" if done.returncode == 0 else done.stdout[-3000:] + done.stderr[-3000:]
+
+
+def main() -> int:
+    """Run every mutant and print the table; return the exit code."""
+    rows: list[tuple[int | None, Mutant | None]] = [(None, None)]
+    rows += [(law, mutant) for law, mutants in MUTANTS.items() for mutant in mutants]
+    with ThreadPoolExecutor(WORKERS) as pool:
+        results = list(pool.map(lambda row: run(*row), rows))
+    width = max(len(mutant.name) for _, mutant in rows if mutant is not None)
+    sys.stdout.write(f"law  {'mutant':<{width}}  caught by\n")
+    for (law, mutant), (_, outcome) in zip(rows, results, strict=True):
+        sys.stdout.write(f"{law or '-':>3}  {mutant.name if mutant else '(none)':<{width}}  {outcome}\n")
+    return 0 if all(fine for fine, _ in results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,372 @@
+"""The laws that every prompt obeys, over random conversations; each is checked against what the store holds."""
+
+import tempfile
+from contextlib import closing, suppress
+from copy import deepcopy
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from prompt_cases import Case, case_of, prepare, recalled_in, told_by
+from prompt_oracle import (
+    Messages,
+    bare,
+    grounded,
+    ids,
+    is_complete,
+    joined,
+    rendered,
+    sendable,
+    slack_rule,
+    trimmed,
+    units_in_order,
+)
+from strategies import Fork, Go, Reply, Scenario, Step, Talk, Tools, answers, new_memory, questions, scenarios, steps
+
+from shared_core.engine import InfiniteMemory
+from shared_core.errors import BudgetError, MessageTooLargeError
+from shared_core.messages import Message
+from shared_core.prompt.context import Context
+from shared_core.stores import SQLiteStore
+
+
+@given(scenarios)
+def test_law_1_within_the_budget(scenario: Scenario) -> None:
+    """The prompt, recounted message by message with the caller's counter (framing, names, tool calls and ids, media,
+    grounding, recalled text and its wording included) plus the tool schemas, is what the report says, and within the
+    budget. With `on_overflow="keep"` it may be larger, and the report says so, but only if it holds nothing but what
+    must be sent. A question that is not returned is charged all the same.
+    """
+    case = case_of(scenario)
+    context = case.prompt()
+    assert all(message.grounding is None for message in context.messages)
+    recount = case.tools + sum(map(case.told.size, context.messages))
+    if scenario.ask.shown or case.question is None:
+        assert recount == context.report.total_tokens == context.tokens
+    else:
+        current = [bare(case.question), *(m for u in case.sent for m in u)]
+        assert recount + case.told.tokens(current) <= context.report.total_tokens
+    assert context.report.over_budget == (context.report.total_tokens > case.budget)
+    if context.report.over_budget:
+        must = case.tools + case.told.tokens([*case.stays, *case.must])
+        assert scenario.arguments["on_overflow"] == "keep"
+        assert context.report.total_tokens == must
+
+
+@given(scenarios)
+def test_law_2_the_question_whole_with_its_newest_tool_group(scenario: Scenario) -> None:
+    """The question ends with what was typed, word for word; of what answers it so far the newest group is there, with
+    all results, then older groups, whole, newest first, up to the first that does not fit beside the question (without
+    its grounding). `MessageTooLargeError` exactly when the question, its newest group and pinned groups of its turn do
+    not fit beside what stays (with `on_overflow="keep"` never), or when `grounding_overflow="error"` and the whole
+    grounding does not fit beside them and the groups sent; `needed` and `available` are those sums.
+    """
+    case = case_of(scenario)
+    assume(case.available >= 0)
+    must, question = case.told.tokens(case.must), case.question
+    answers = [m for u in case.sent for m in u]
+    expected = None
+    if question is not None and must > case.available and scenario.arguments["on_overflow"] == "raise":
+        expected = must, case.available
+    elif question is not None and scenario.arguments["grounding_overflow"] == "error":
+        room, whole = case.available - case.told.tokens(answers), case.told.size(grounded(question))
+        kept = scenario.arguments["keep_grounding"] not in ("none", 0) and rendered(question.grounding)
+        expected = (whole, room) if kept and whole > room else None
+    if expected is not None:
+        with pytest.raises(MessageTooLargeError) as caught:
+            case.context()
+        assert (caught.value.needed, caught.value.available) == expected
+        return
+    context = case.context()
+    if question is None or not scenario.ask.shown:
+        return
+    said = [m for m in context.messages if m.role != "system"]
+    asked, *answered = said[len(said) - len(answers) - 1 :]
+    assert answered == [bare(m) for m in answers]
+    assert asked.replace(content="") == bare(question).replace(content="")
+    assert not question.content or f"\n\n{asked.content}".endswith(f"\n\n{question.content}")
+
+
+@given(scenarios)
+def test_law_3_system_and_pinned_messages_stay(scenario: Scenario) -> None:
+    """Every system message of the branch and every pinned turn (but for tool groups that are broken) is in the prompt
+    as it was said. A pinned message of the current turn stays with its tool group. `BudgetError` itself exactly when
+    they and the tool schemas alone exceed the budget.
+    """
+    case = case_of(scenario)
+    if case.available < 0:
+        with pytest.raises(BudgetError) as caught:
+            case.context()
+        assert type(caught.value) is BudgetError
+        needed = case.tools + case.told.tokens(case.stays)
+        assert (caught.value.needed, caught.value.available) == (needed, case.budget)
+        return
+    try:
+        context = case.context()
+    except MessageTooLargeError:
+        return
+    there = {message.id: message for message in context.messages}
+    current = [m for unit in case.answers if any(m.pinned for m in unit) for m in unit if scenario.ask.shown]
+    for message in [*case.stays, *current]:
+        assert there[message.id] == bare(message)
+
+
+@given(scenarios)
+def test_law_4_whole_turns_and_tool_groups(scenario: Scenario) -> None:
+    """What the prompt holds of a past turn is all of it but broken tool groups; a turn recalled as real messages may
+    come without its tool groups (`recall_tools`) and without what was said after the question. Every result follows
+    its call with nothing but results between; every call has all its results, but for one that still waits at the end
+    of the current turn. The first message that is not a system message is a user's.
+    """
+    case = case_of(scenario)
+    context = case.prompt()
+    messages = [m for m in context.messages if m.role != "system"]
+    assert not messages or messages[0].role == "user"
+    recalled = recalled_in(context)
+    assert scenario.arguments["recall_tools"] == "all" or not [m for m in recalled if case.told.by_id[m].role == "tool"]
+    for turn, members in case.told.turns.items():
+        there = ids([m for m in messages if m.id in ids(members)])
+        whole = sendable(members)
+        if turn == case.stored or not there:
+            continue
+        if scenario.arguments["placement"] == "messages" and turn in recalled:
+            end = case.told.messages.index(case.told.turns[case.stored][0]) if case.stored else len(case.told.messages)
+            before = ids(case.told.messages[:end])
+            whole = sendable([m for m in members if m.id in before])
+            if scenario.arguments["recall_tools"] != "all":
+                whole = [u for u in whole if not u[0].tool_calls]
+        assert there == [m.id for unit in whole for m in unit], turn
+    sent = units_in_order(messages)
+    for unit in sent:
+        waits = unit is sent[-1] and case.stored is not None and unit[0].turn_id == case.stored and scenario.ask.shown
+        assert is_complete(unit) or (waits and unit[0].role != "tool")
+
+
+@given(scenarios)
+def test_law_5_chronological_and_nothing_twice(scenario: Scenario) -> None:
+    """Messages stand in the order of their turns, in a turn as they were said with tool groups unbroken, a question
+    that is not stored last. No message is there twice: not by id, and not as recalled text while its turn is in the
+    prompt. The recalled text is what was said, in order of time (or best last), fenced by the template.
+    """
+    case = case_of(scenario)
+    context = case.prompt()
+    there = [m.id for m in context.messages if m.id is not None]
+    keys = [case.told.key[id_] for id_ in there]
+    assert keys == sorted(set(keys))
+    unknown = [place for place, m in enumerate(context.messages) if m.id is None and m.role != "system"]
+    fresh = case.stored is None and case.question is not None and scenario.ask.shown
+    assert unknown == ([len(context.messages) - 1] if fresh else [])
+    recalled = recalled_in(context)
+    assert len(recalled) == len(set(recalled))
+    if scenario.arguments["placement"] == "messages":
+        assert set(recalled) <= set(there)
+        assert not [m for m in context.messages if m.id is None and m.role == "system"]
+        return
+    in_prompt = {m.turn_id for m in context.messages if m.id is not None and m.role != "system"} | {case.stored}
+    assert not {case.told.by_id[id_].turn_id for id_ in recalled} & in_prompt
+    block = case.block(recalled)
+    beside = scenario.arguments["placement"] == "grounding" and scenario.ask.shown
+    written = [place for place, m in enumerate(context.messages) if m.id is None and m.role == "system"]
+    if block and not beside:
+        assert [context.messages[place].content for place in written] == [block]
+        assert all(m.role == "system" for m in context.messages[: written[0]])
+        return
+    assert written == []
+    question = next((m for m in reversed(context.messages) if m.role == "user"), None)
+    assert not block or (question is not None and question.content.startswith(block))
+
+
+@given(scenarios)
+def test_law_6_grounding_on_the_newest_question_only(scenario: Scenario) -> None:
+    """Only the newest user message carries grounding (`keep_grounding`: the n newest, all, none), every other message
+    is as it was said; grounding of a pinned or recalled old message never comes back with it. If the question's
+    grounding does not fit whole, items go weakest first (lowest score, then last), the rest keeps its order between
+    header and footer; if not even the best fits, it is cut inside; it goes only if not one character of it fits. In a
+    tool loop it is what fits beside the question and some of the groups: never more than alone, never less than
+    beside all of them.
+    """
+    case = case_of(scenario)
+    context = case.prompt()
+    recalled, question = recalled_in(context), None
+    for message in context.messages:
+        if message.role == "user" and case.question is not None and message.id == case.question.id:
+            question = message
+        elif message.id is not None:
+            told = case.told.by_id[message.id]
+            dresses = message.id in case.past and message.id not in recalled
+            assert message == (case.dressed(message.id, [told])[0] if dresses else bare(told))
+    if question is None or case.question is None:
+        return
+    block = case.block(recalled) if scenario.arguments["placement"] == "grounding" else ""
+    versions = [bare(case.question)]
+    if scenario.arguments["keep_grounding"] not in ("none", 0):
+        least = case.available - case.told.tokens([m for unit in case.sent for m in unit])
+        versions = list(trimmed(case.question, case.told, case.available, least))
+    assert question.content in [joined(block, version.content) for version in versions]
+
+
+@given(scenarios)
+def test_law_7_deterministic(scenario: Scenario) -> None:
+    """The same stored messages, head and question give the same prompt, and the same report: to a new object on the
+    store, to the one that said it all and was asked after every step, and after `index()`. Nothing given is changed.
+    """
+    given, store = deepcopy(scenario), SQLiteStore(":memory:")
+    busy = new_memory(scenario, store)
+    talk = Talk(busy, scenario.reuse_call_ids)
+    for step in scenario.steps:
+        talk.take(step)
+        busy.max_tokens = 80
+        with suppress(BudgetError):
+            busy.context("when does the ferry leave?")
+    case = Case(scenario, busy, told_by(scenario, busy))
+    case.set_budget()
+    asked = answer(case)
+    for index in (False, True, False):
+        memory = standing_with(busy, new_memory(scenario, store, max_tokens=busy.max_tokens))
+        if index:
+            memory.index()
+        assert answer(case, memory) == asked
+        assert answer(case) == asked
+    assert list(busy.messages()) == case.told.messages
+    assert scenario == given
+
+
+def standing_with(other: InfiniteMemory, memory: InfiniteMemory) -> InfiniteMemory:
+    """Let a memory stand where another does."""
+    stand(memory, other.branch, other.newest(1))
+    return memory
+
+
+def stand(memory: InfiniteMemory, branch: str | None, newest: Messages) -> None:
+    if newest and branch is None:
+        memory.checkout(newest[0].id or "")
+    elif branch is not None and memory.branches():
+        memory.checkout(branch)
+
+
+def answer(case: Case, memory: InfiniteMemory | None = None) -> tuple[Any, ...]:
+    """The prompt and every decision with its scores; or the error."""
+    try:
+        context = case.context(memory)
+    except BudgetError as error:
+        return type(error), error.needed, error.available
+    return context.messages, context.report.lines
+
+
+@settings(max_examples=max(10, settings().max_examples // 20))
+@given(scenarios)
+def test_law_7_deterministic_after_reopening(scenario: Scenario) -> None:
+    """A store in a file gives the same prompt after it was closed, also when the index was completed in between."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "chat.db")
+        with closing(SQLiteStore(path, durability="process")) as store:
+            case, _ = prepare(scenario, store)
+            branch, newest = case.memory.branch, case.memory.newest(1)
+            first = answer(case)
+        for index in (False, True, False):
+            with closing(SQLiteStore(path)) as store:
+                memory = new_memory(scenario, store, max_tokens=case.memory.max_tokens)
+                stand(memory, branch, newest)
+                if index:
+                    memory.index()
+                assert answer(case, memory) == first
+
+
+@given(scenarios, questions, st.lists(answers, min_size=1, max_size=6))
+def test_law_8_a_tool_loop_only_appends(scenario: Scenario, question: Message, loop: list[Reply | Tools]) -> None:
+    """When a message is added to the current turn, the prompt gains that message at its end and nothing else changes,
+    as long as the earlier prompt and the message together fit the budget.
+    """
+    scenario = replace(scenario, ask=replace(scenario.ask, question="stored"))
+    _, talk = prepare(scenario, SQLiteStore(":memory:"))
+    assert question.id is None
+    [asked] = talk.add([question])
+    case = Case(scenario, talk.memory, told_by(scenario, talk.memory))
+    case.set_budget()
+    before = unless_too_large(case)
+    for message in talk.messages(loop):
+        [added] = talk.add([message], turn=asked.id)
+        if before is not None and before.tokens + case.told.size(added) <= case.budget:
+            after: Context | None = case.context()
+            assert after is not None
+            assert after.messages == (*before.messages, *([added] if scenario.ask.shown else []))
+        else:
+            after = unless_too_large(case)
+        before = after
+
+
+def unless_too_large(case: Case) -> Context | None:
+    with suppress(BudgetError):
+        return case.context()
+    return None
+
+
+@given(scenarios)
+def test_law_8_the_window_starts_where_the_slack_rule_says(scenario: Scenario) -> None:
+    """Of the turns that fit beside all else that is in the prompt, newest first up to the first that does not, the
+    window drops so many of the oldest that it starts at the turn whose number has the most factors of two, but keeps
+    at least (1 - `window_slack`) of their tokens; if every turn fits, all are there. (With `fill="stop"`, and for a
+    prompt whose question has no answer yet: what a tool loop leaves is the law before.)
+    """
+    case = case_of(scenario)
+    assume(scenario.arguments["fill"] == "stop" and not case.answers)
+    context = case.prompt()
+    there = ids(context.messages)
+    recalled = recalled_in(context)
+    window = [turn for turn in case.past if turn in there and turn not in recalled]
+    sizes = {turn: sum(map(case.told.size, members)) for turn, members in case.past.items()}
+    room = case.budget - context.tokens + sum(sizes[turn] for turn in window)
+    assert window == slack_rule(sizes, case.told.number, max(0, room), scenario.arguments["window_slack"])
+
+
+@given(scenarios, questions, questions, st.lists(answers, max_size=2))
+def test_law_8_the_prefix_stands_while_the_window_start_does(
+    scenario: Scenario, first: Message, second: Message, said: list[Reply | Tools]
+) -> None:
+    """With `placement="grounding"`, what stood before a question in its prompt stands unchanged at the beginning of the
+    next question's prompt, as long as the window starts at the same turn. (Not where `keep_grounding` takes grounding
+    away from an older question on the way: then it is the newest, none, or all that keep theirs.)
+    """
+    assume(scenario.arguments["keep_grounding"] != 2)
+    arguments = scenario.arguments | {"placement": "grounding", "fill": "stop"}
+    scenario = replace(scenario, arguments=arguments, ask=replace(scenario.ask, question=first, shown=True))
+    case, talk = prepare(scenario, SQLiteStore(":memory:"))
+    assume(case.stored is None and case.question is not None)
+    earlier = case.prompt()
+    [asked, *_] = talk.add([first, *talk.messages(said)])
+    next_scenario = replace(scenario, ask=replace(scenario.ask, question=second))
+    later_case = Case(next_scenario, talk.memory, told_by(scenario, talk.memory))
+    assume(later_case.stored is None and later_case.question is not None)
+    later = later_case.prompt()
+    assert asked.id is not None
+    assume(start(case, earlier, asked.id) == start(later_case, later, asked.id))
+    prefix = earlier.messages[:-1]
+    assert later.messages[: len(prefix)] == prefix
+    assert later.messages[len(prefix)].id == asked.id or not start(later_case, later, "")
+
+
+def start(case: Case, context: Context, default: str) -> str:
+    there = ids(context.messages)
+    return next((turn for turn in reversed(case.past) if turn in there), default)
+
+
+@given(scenarios, steps, st.integers(0, 20))
+def test_law_8_other_branches_change_nothing(scenario: Scenario, elsewhere: tuple[Step, ...], place: int) -> None:
+    """What is said on a branch that grows out of this one, or answers a turn both share there, changes no prompt here:
+    neither of the object that stands here nor of a new one.
+    """
+    store = SQLiteStore(":memory:")
+    case, _ = prepare(scenario, store)
+    before = answer(case)
+    other = standing_with(case.memory, new_memory(scenario, store))
+    at = case.told.messages[place % len(case.told.messages)].id if case.told.messages else None
+    other.fork("elsewhere", at)
+    Talk(other, scenario.reuse_call_ids, "elsewhere").play(
+        [step for step in elsewhere if not isinstance(step, Fork | Go)]
+    )
+    assert answer(case) == before
+    new = standing_with(case.memory, new_memory(scenario, store, max_tokens=case.memory.max_tokens))
+    assert answer(case, new) == before
