@@ -105,7 +105,7 @@ MUTANTS: dict[int, tuple[Mutant, ...]] = {
         Mutant(
             "results stand where they came, not with their call",
             "prompt/turns.py",
-            'start = first_of.get((turn, message.tool_call_id), entry.order) if message.role == "tool" else entry.order',
+            "start = first_of.get((turn, message.tool_call_id), entry.order)",
             "start = entry.order",
         ),
         Mutant(
@@ -166,10 +166,10 @@ MUTANTS: dict[int, tuple[Mutant, ...]] = {
     8: (
         Mutant("every message of a tool loop moves the window", "prompt/assembly.py", "if room < 0:", "if True:"),
         Mutant(
-            "the first turn of all is no better a start than any other",
+            "the window gives up more than its slack",
             "prompt/window.py",
-            "return 1_000 if number == 0 else",
-            "return 0 if number == 0 else",
+            "if used >= least and power >= best_power:",
+            "if power >= best_power:",
         ),
         Mutant(
             "words of other branches count",

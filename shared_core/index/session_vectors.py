@@ -53,6 +53,11 @@ class SessionVectors:
         """Return which of the rows wanted have no vector here, newest first."""
         return np.flatnonzero(wanted & ~self.vectors.has(len(wanted)))[::-1]
 
+    @property
+    def outdated(self) -> bool:
+        """Whether something was forgotten since these were loaded."""
+        return self._store.state(self.index.session).epoch != self._epoch
+
     def claim(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return those of the rows that nobody is at, and be at them until `release`."""
         free = np.array([row for row in rows.tolist() if row not in self._claimed], dtype=np.int64)
@@ -88,8 +93,6 @@ class SessionVectors:
 
     def put(self, rows: Sequence[tuple[Position, str, Vectors]]) -> None:
         """Keep new vectors, (message, hash of its text, its pieces' vectors), in the store and here."""
-        if self._store.state(self.index.session).epoch != self._epoch:
-            return  # the text of a turn may have lost a message while it was being embedded
         encoded = [(position, text, encode_vector(pieces)) for position, text, pieces in rows]
         self._store.put_vectors(self.index.session, self.space, encoded)
         # The vectors searched are always those read back from half precision, so that a reopened store ranks alike.

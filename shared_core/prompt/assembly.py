@@ -151,9 +151,9 @@ class Assembler:
         keep = self.framer.keep_grounding
         reach = {"newest": 1, "none": 0, "all": inf}[keep] if isinstance(keep, str) else keep
         left = reach - (frame.question is not None)
-        pinned = [entry.turn_no for entry in frame.stays if entry.message.role == "user"]
+        pinned = [entry.order for entry in frame.stays if entry.message.role == "user"]
         for turn in turns:
-            newer = sum(number > turn.turn_no for number in pinned)
+            newer = sum(order > turn.entries[0].order for order in pinned)
             yield replace(turn, entries=tuple(map(self._dress, turn.entries))) if left > newer else turn
             left -= turn.asks
 

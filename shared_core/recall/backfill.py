@@ -41,7 +41,7 @@ def backfill(
         vectors: where the vectors go.
         embedder: what the requests are for; it is not asked to embed here, only to split long texts.
         rows: which rows.
-        text_of: the texts to embed for some rows.
+        text_of: the texts to embed, one for each of some rows; empty where everything was forgotten.
         batch: how many rows a request is for.
         lock: held while the index is touched, never while a request waits.
         deadline: `time.monotonic()` after which nothing is embedded; vectors that exist already are still taken.
@@ -86,5 +86,8 @@ def _embed(
     ends = np.cumsum([len(split) for split in pieces.values()])
     embedded = dict(zip(pieces, np.split(reply, ends[:-1]), strict=True))
     with lock:
-        vectors.put([(positions[i], text_hash(texts[i]), embedded[texts[i]]) for i in todo])
+        # What was forgotten while the model computed is gone from the text, and its vector must not stay behind.
+        now = text_of(part) if vectors.outdated else texts
+        kept = [i for i in todo if now[i] == texts[i]]
+        vectors.put([(positions[i], text_hash(texts[i]), embedded[texts[i]]) for i in kept])
     return 0

@@ -1,0 +1,300 @@
+"""Fusion of words and meaning, what counts as nothing relevant, and what a named speaker or date adds."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared_core.base import Vectors
+from shared_core.index.session_index import SessionIndex
+from shared_core.index.session_vectors import SessionVectors
+from shared_core.messages import Message, Role
+from shared_core.recall.query import parse_query
+from shared_core.recall.ranking import (
+    DATE_BOOST,
+    SPEAKER_BOOST,
+    Ranked,
+    Ranking,
+    RecallUnit,
+    Scope,
+    rank,
+)
+from shared_core.records import MAIN, Draft
+from shared_core.stores import SQLiteStore
+from shared_core.tree import walk
+
+DAY = datetime(2023, 5, 7, tzinfo=UTC)
+DIMENSION = 16
+QUESTION: Vectors = np.eye(1, DIMENSION, dtype=np.float32)[0]
+
+
+@dataclass(frozen=True)
+class Said:
+    """A message; `cosine` is that of its vector with the question, in sixteenths; None: it has no vector."""
+
+    text: str = ""
+    cosine: int | None = None
+    name: str | None = None
+    role: Role = "user"
+    days: int = 0
+    turn: str | None = None
+
+
+def scope_of(said: Sequence[Said], *, unit: RecallUnit = "message", without: Sequence[int] = ()) -> Scope:
+    """Store messages, index them and give them vectors; all may be found but the places in `without`."""
+    store = SQLiteStore(":memory:")
+    session = store.create_session(None, "s")
+    head = store.branches(session)[0].head
+    for number, one in enumerate(said):
+        message = Message(role=one.role, content=one.text, name=one.name, id=f"m{number}",
+                          created_at=DAY + timedelta(days=one.days))  # fmt: skip
+        head = store.append(session, MAIN, [Draft(message)], turn=one.turn).head
+    index = SessionIndex(store, session)
+    index.refresh(store.state(session, MAIN))
+    vectors = SessionVectors(index, "space", DIMENSION)
+    vectors.refresh()
+    places = index.positions(np.arange(len(said)))
+    vectors.put([(places[i], f"{i}", vector(one.cosine)) for i, one in enumerate(said) if one.cosine is not None])
+    line = index.line(walk(head, lambda segment: store.segment(session, segment)))
+    store.close()
+    eligible = np.array([place not in without for place in range(len(said))], dtype=np.bool_)
+    return Scope(index, vectors, line, eligible, unit)
+
+
+def vector(cosine: int) -> Vectors:
+    """Return a vector, exact in half precision, with so many sixteenths along the question."""
+    return np.array([[cosine / 16, 0.5, *[0.0] * (DIMENSION - 2)]], dtype=np.float32)
+
+
+def upto(scope: Scope, places: int) -> Scope:
+    return replace(scope, line=replace(scope.line, upto=places), eligible=scope.eligible[:places])
+
+
+def ranked(question: str, *scopes: Scope, ranking: Ranking = "hybrid", floor: float = 0.0, min_lexical: float = 0.0,
+           weight: float = 0.5, pool: int = 100) -> list[Ranked]:  # fmt: skip
+    names = [name for scope in scopes for name in scope.index.names]
+    return rank(parse_query(question, names), scopes, QUESTION, ranking=ranking, floor=floor, min_lexical=min_lexical,
+                weight=weight, pool=pool)  # fmt: skip
+
+
+def places(found: Sequence[Ranked], *, weak: bool | None = None) -> list[int]:
+    return [one.place for one in found if weak is None or one.weak is weak]
+
+
+def z(values: Sequence[float | None]) -> list[float]:
+    known = [value for value in values if value is not None]
+    if not known:
+        return [0.0] * len(values)
+    mean = sum(known) / len(known)
+    deviation = math.sqrt(sum((value - mean) ** 2 for value in known) / len(known))
+    return [(value - mean) / max(deviation, 1e-6) if value is not None else 0.0 for value in values]
+
+
+def best_of(scores: dict[int, float], count: int) -> set[int]:
+    return set(sorted(scores, key=lambda place: (-scores[place], -place))[:count])
+
+
+said = st.builds(
+    Said,
+    text=st.lists(st.sampled_from(["boat", "tower", "river"]), max_size=2).map(" ".join),
+    cosine=st.one_of(st.none(), st.integers(-8, 8)),
+)
+
+
+@given(
+    said=st.lists(said, min_size=1, max_size=10),
+    without=st.sets(st.integers(0, 9)),
+    ranking=st.sampled_from(["hybrid", "lexical", "dense"]),
+    weight=st.sampled_from([0.0, 0.5, 2.0]),
+    pool=st.integers(1, 4),
+    floor=st.integers(-4, 8),
+    min_lexical=st.sampled_from([0.0, 0.3, 1.0]),
+)
+def test_scores_are_fused_over_the_union_of_both_lists(
+    said: list[Said], without: set[int], ranking: Ranking, weight: float, pool: int, floor: int, min_lexical: float
+) -> None:
+    scope = scope_of(said, without=sorted(without))
+    found = ranked("boat tower", scope, ranking=ranking, weight=weight, pool=pool, floor=floor / 16,
+                   min_lexical=min_lexical)  # fmt: skip
+    # The oracle: what BM25 and the cosines say of each place, the rest by hand.
+    bm25 = scope.index.lexical.score(["boat", "tower"], scope.line)
+    shares = dict(enumerate((bm25.values / max(bm25.ceiling, 1e-9)).tolist() if ranking != "dense" else [0.0] * 10))
+    cosines = {i: one.cosine / 16 for i, one in enumerate(said) if one.cosine is not None and ranking != "lexical"}
+    may = [place for place in range(len(said)) if place not in without]
+    union = best_of({place: shares[place] for place in may if shares[place] > 0}, pool)
+    union |= best_of({place: cosines[place] for place in may if place in cosines}, pool)
+    order = sorted(union)
+    words, meaning = z([shares[place] for place in order]), z([cosines.get(place) for place in order])
+    scores = {place: lexical + (weight * dense if ranking == "hybrid" else 0)
+              for place, lexical, dense in zip(order, words, meaning, strict=True)}  # fmt: skip
+    if ranking == "dense":
+        scores = {place: cosines[place] for place in order}
+    near = {place for place in order if cosines.get(place, -1) >= floor / 16}
+    matching = {place for place in order if shares[place] >= np.float32(min_lexical)}
+    strong = {"hybrid": near | matching, "lexical": matching, "dense": near}[ranking]
+    if ranking == "dense" and not any(cosine > floor / 16 for place, cosine in cosines.items() if place in union):
+        strong = set()
+    assert {one.place for one in found} == union
+    assert {one.place for one in found if not one.weak} == strong
+    assert {one.place: one.dense for one in found} == {place: cosines.get(place) for place in order}
+    for one in found:
+        assert one.score == pytest.approx(scores[one.place], abs=1e-3)
+        assert one.lexical == pytest.approx(shares[one.place])
+    assert found == sorted(found, key=lambda one: (-one.score, -one.place))
+
+
+def test_the_scope_is_applied_before_the_best_are_taken() -> None:
+    said = [Said("tower tower", 8), Said("boat", 1), Said("tower boat", 2), Said("boat", 7)]
+    assert places(ranked("tower", scope_of(said), pool=1)) == [0]
+    assert places(ranked("tower", scope_of(said, without=[0, 3]), pool=1)) == [2]
+    assert places(ranked("tower", upto(scope_of(said, without=[0]), 2), pool=1, ranking="dense")) == [1]
+
+
+def test_nothing_relevant_is_an_answer() -> None:
+    """A place must reach the floor, or match enough of the question's words; what does not is marked, not hidden."""
+    said = [Said("tower and river", -8), Said(), Said(), Said(), Said(), Said("boat", 4), Said("cat", 3), Said("dog")]
+    scope = scope_of(said)
+    shares = {one.place: one.lexical for one in ranked("tower river", scope)}
+    assert shares[0] > 0.7 > shares[1] > 0.0
+    for floor, min_lexical, strong in [
+        (0.25, 0.7, {0, 5}),
+        (0.25, 9.0, {5}),
+        (0.26, 0.7, {0}),
+        (0.1875, 9.0, {5, 6}),
+        (1.0, 9.0, set()),
+    ]:
+        found = ranked("tower river", scope, floor=floor, min_lexical=min_lexical)
+        assert set(places(found, weak=False)) == strong
+        assert {0, 5, 6} <= set(places(found))
+    assert places(ranked("tower river", scope, ranking="lexical", floor=-1, min_lexical=9), weak=False) == []
+    assert places(ranked("tower river", scope, ranking="dense", floor=0.3), weak=False) == []
+    assert ranked("hello", scope_of([Said("tower")]), floor=0.5, min_lexical=0.5) == []
+
+
+@pytest.mark.parametrize(
+    ("cosines", "strong"),
+    [
+        ([4, 4, 1], []),
+        ([8, 4, 1], [0, 1]),
+        ([5, 4, 4], [0, 2, 1]),
+        ([3, 2, 1], []),
+        ([8, 5, 6], [0, 2, 1]),
+        ([-4, -8, 4], []),
+    ],
+)
+def test_the_dense_threshold_opens_only_above_itself(cosines: list[int], strong: list[int]) -> None:
+    """The best must be beyond the floor; then whatever reaches it comes along."""
+    found = ranked("tower", scope_of([Said("tower", cosine) for cosine in cosines]), ranking="dense", floor=0.25)
+    assert places(found, weak=False) == strong
+    assert {one.lexical for one in found} == {0.0}
+
+
+def test_a_message_without_a_vector_counts_as_the_mean() -> None:
+    found = ranked("tower", scope_of([Said("tower", 8), Said("tower", -8), Said("tower")]), weight=1.0)
+    words = ranked("tower", scope_of([Said("tower")] * 3), ranking="lexical")
+    assert [one.dense for one in sorted(found, key=lambda one: one.place)] == [0.5, -0.5, None]
+    added = {one.place: one.score - next(w.score for w in words if w.place == one.place) for one in found}
+    assert added == pytest.approx({0: 1.0, 1: -1.0, 2: 0.0}, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("question", "boosted"),
+    [
+        ("tower?", []),
+        ("Ann's tower?", [0, 2]),
+        ("tower, bob?", [1]),
+        ("did Ann and Bob like the tower?", []),
+        ("Eve's tower?", []),
+    ],
+)
+def test_a_speaker_counts_only_when_one_is_named(question: str, boosted: list[int]) -> None:
+    said = [Said("tower", name=name) for name in ("Ann", "Bob", "Ann", None)]
+    scope = scope_of(said)
+    query = parse_query(question, ["Ann", "Bob", "Eve"])
+    plain = replace(query, speakers=())
+    with_, without = (
+        {one.place: one.score for one in rank(q, [scope], None, ranking="hybrid", floor=0, min_lexical=0, weight=0)}
+        for q in (query, plain)
+    )
+    gain = {place: with_[place] - without[place] for place in range(4)}
+    assert gain == pytest.approx({place: SPEAKER_BOOST * (place in boosted) for place in range(4)}, abs=1e-4)
+
+
+def test_a_date_counts_by_how_well_it_matches() -> None:
+    scope = scope_of([Said("tower", days=days) for days in (-30, 0, 1, 365)])
+    plain = {one.place: one.score for one in ranked("tower", scope, ranking="lexical")}
+    dated = {one.place: one.score for one in ranked("the tower on 7 May 2023?", scope, ranking="lexical")}
+    gain = {place: dated[place] - plain[place] for place in range(4)}
+    # The date's own words match nowhere, so that nothing else differs.
+    assert gain == pytest.approx({0: 0, 1: DATE_BOOST, 2: DATE_BOOST / 2, 3: 0}, abs=1e-3)
+    by_meaning = ranked("on 7 May 2023, Ann?", scope_of([Said("x", 2, "Ann"), Said("y", 3, days=9)]), ranking="dense")
+    assert places(by_meaning) == [1, 0]
+
+
+@pytest.mark.parametrize("ranking", ["hybrid", "lexical", "dense"])
+def test_of_equals_the_newer_comes_first(ranking: Ranking) -> None:
+    """Also where more are equal than are looked at: the oldest are left out."""
+    # Sittings a day apart keep neighbours from lending words to each other.
+    scope = scope_of([Said("tower", 4, days=number) for number in range(30)])
+    for pool, eligible in ((100, 30), (7, 30), (7, 20)):
+        found = ranked("tower", upto(scope, eligible), ranking=ranking, pool=pool)
+        assert places(found) == list(range(eligible - 1, max(-1, eligible - 1 - pool), -1))
+
+
+def test_sessions_are_ranked_together() -> None:
+    """Scores are normalised over what all of them found, so that a poor best of one is no match for a good one."""
+    good, poor = scope_of([Said("tower", 8), Said("dog", 6)]), scope_of([Said("cat", 1), Said("dog", 0)])
+    found = ranked("tower", good, poor)
+    assert [(one.scope, one.place) for one in found] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    meaning = z([0.5, 0.375, 0.0625, 0.0])
+    assert found[2].score - found[3].score == pytest.approx(0.5 * (meaning[2] - meaning[3]), abs=1e-3)
+
+
+def test_nowhere_to_look_finds_nothing() -> None:
+    empty = scope_of([])
+    assert ranked("tower") == ranked("tower", empty) == ranked("", empty, scope_of([Said("tower")])) == []
+    full = scope_of([Said("tower", 8)], without=[0])
+    assert ranked("tower", full) == ranked("tower", upto(full, 0)) == []
+    no_vectors = replace(scope_of([Said("tower", 8)]), vectors=None)
+    assert [one.dense for one in ranked("tower", no_vectors)] == [None]
+
+
+class TestTurns:
+    def test_the_best_message_stands_for_its_turn(self) -> None:
+        """Once, by its words; by the vector of the whole turn, which the last message keeps."""
+        said = [Said("tower river"), Said("tower", role="assistant"), Said("fine", 8, role="assistant"),
+                Said("dogs", days=1), Said("tower", 2, role="assistant", days=1)]  # fmt: skip
+        scope = scope_of(said, unit="turn")
+        single = {one.place: one.lexical for one in ranked("tower river", replace(scope, unit="message"))}
+        found = ranked("tower river", scope)
+        assert [(one.place, one.dense) for one in found] == [(0, 0.5), (4, 0.125)]
+        assert [one.lexical for one in found] == [single[0], single[4]]
+
+    def test_only_an_eligible_message_stands_for_its_turn(self) -> None:
+        said = [Said("tower tower tower"), Said("tower", role="assistant"), Said("dog", 8, role="assistant")]
+        assert places(ranked("tower", scope_of(said, unit="turn", without=[0]))) == [1]
+        assert places(ranked("cat", scope_of(said, unit="turn", without=[0]))) == [2]
+        assert places(ranked("cat", scope_of(said, unit="turn", without=[0, 2]))) == [1]
+        assert ranked("cat", scope_of(said, unit="turn", without=[0, 1, 2])) == []
+
+    def test_a_reply_after_the_question_is_not_found(self) -> None:
+        """The turn is what it was then, and is found once."""
+        said = [Said("tower tower"), Said("dog", 4, role="assistant"), Said("now?"),
+                Said("tower", 8, role="assistant", turn="m0")]  # fmt: skip
+        scope = scope_of(said, unit="turn")
+        assert scope.units(np.arange(4)).tolist() == [3, 3, 2, 3]
+        assert [one.dense for one in ranked("tower", scope) if one.place != 2] == [0.5]
+        before = upto(scope, 2)
+        assert before.units(np.arange(2)).tolist() == [1, 1]
+        assert [(one.place, one.dense) for one in ranked("tower", before)] == [(0, 0.25)]
+
+    def test_of_equal_turns_the_newer_comes_first(self) -> None:
+        said = [one for day in range(12) for one in
+                (Said("tower", days=day), Said("tower", 4, role="assistant", days=day))]  # fmt: skip
+        found = ranked("tower", scope_of(said, unit="turn"), ranking="dense", pool=5)
+        assert places(found) == [23, 21, 19, 17, 15]
