@@ -15,7 +15,7 @@ from shared_core.prompt.window import SKIP_LIMIT, Window
 from shared_core.recall.backfill import EmbedReply, EmbedRequest
 from shared_core.recall.candidates import read_candidates, read_hits
 from shared_core.recall.ranking import ScoredMessage
-from shared_core.recall.recaller import Eligible, Found, Recaller
+from shared_core.recall.recaller import POOL_TOKENS, Eligible, Found, Recaller
 from shared_core.records import Position, SessionState
 from shared_core.tokens import message_tokens, tools_tokens
 from shared_core.tree import Path
@@ -111,12 +111,14 @@ class Asker:
 
     def search_steps(self, query: str, top_k: int, wanted: Eligible) -> SearchSteps:
         """Yield requests for vectors and return the best messages."""
-        with self._lock:
-            state = self.live.sync()
-        found = yield from self.recaller.find(query, state, wanted, room=0)
-        best = [ranked for ranked in found.ranked if not ranked.weak][:top_k]
-        with self._lock:
-            return read_hits(self.live.store, found, best)
+        while True:
+            with self._lock:
+                state = self.live.sync()
+            found = yield from self.recaller.find(query, state, wanted, room=POOL_TOKENS * top_k)
+            best = [ranked for ranked in found.ranked if not ranked.weak][:top_k]
+            with self._lock:
+                if self.live.sync().epoch == state.epoch:  # else something was forgotten meanwhile
+                    return read_hits(self.live.store, found, best)
 
     def index_steps(self, progress: Progress | None) -> IndexSteps:
         """Yield requests for vectors until every message has one, and keep snapshots.
@@ -147,7 +149,7 @@ class Asker:
         state = self.live.sync()
         for index, _ in self.recaller.opened():
             if index.session == self.live.key:
-                index.refresh(state)
+                self.recaller.open(index.session, state)
         self.save_snapshots(least=least)
 
     def save_snapshots(self, *, least: int) -> None:

@@ -789,3 +789,9 @@ def test_recall_reaches_all_main_branches_of_one_user() -> None:
         assert "in b" not in " ".join(texts(wide.context("the lighthouse?").messages))
         session("c", "ann").add(Message.user("the lighthouse of ann, in c", created_at=datetime.now().astimezone()))
         assert "in c" in " ".join(texts(wide.context("the lighthouse?").messages)), "sessions of later count too"
+
+
+def test_search_finds_as_many_as_asked_for() -> None:
+    with InfiniteMemory(ranking="lexical") as memory:
+        memory.add([Message.user(f"the lighthouse, part {number}", id=f"m{number}") for number in range(300)])
+        assert len(memory.search("lighthouse", 250)) == 250

@@ -29,8 +29,12 @@ SPEAKER_BOOST = 1.2
 DATE_BOOST = 2.5
 """Added, times the match, when the question names a date (+1 to +1.5 points)."""
 
-MIN_LEXICAL = 0.3
-"""Share of a question's informative words that a message must match if its vector does not speak for it."""
+MIN_LEXICAL = 0.1
+"""Share of a question's informative words that a message must match if its vector does not speak for it.
+
+Measured on LoCoMo, BEAM and QMSum without vectors, beside .3: 9 points more of the evidence in 1,000 tokens, as many
+greetings that find something (53 and 50 %), and more questions about something else (82 and 36 %).
+"""
 
 Mask = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float32]

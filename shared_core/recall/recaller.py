@@ -28,6 +28,9 @@ from shared_core.tree import Path, walk
 
 __all__ = ["Eligible", "Found", "Recaller"]
 
+POOL_TOKENS = 20
+"""One candidate is looked at for so many tokens of room, and at least `POOL`."""
+
 OPEN_SESSIONS = 16
 """Sessions whose index one object keeps in memory; with `scope="user"`, the least recently used goes first."""
 
@@ -298,5 +301,5 @@ class Recaller:
         return rank(
             query, scopes, vector, ranking=self.rules.ranking if vector is not None else "lexical", floor=floor,
             min_lexical=self.rules.least_words, weight=fingerprint.weight if fingerprint else 0.0,
-            pool=max(POOL, room // 20),
+            pool=max(POOL, room // POOL_TOKENS),
         )  # fmt: skip
