@@ -73,14 +73,10 @@ def measure(count: int, folder: Path) -> dict[str, float]:
     path = folder / f"{count}.db"
     figures: dict[str, float] = {"messages": count}
     with InfiniteMemory(path, durability="process") as memory:
+        messages = list(conversation(count))
         start = time.perf_counter()
-        batch: list[Message] = []
-        for message in conversation(count):
-            batch.append(message)
-            if len(batch) == 1000:
-                memory.add(batch)
-                batch = []
-        memory.add(batch)
+        for first in range(0, count, 1000):
+            memory.add(messages[first : first + 1000])
         figures["bulk add/s"] = count / (time.perf_counter() - start)
         start = time.perf_counter()
         memory.index()

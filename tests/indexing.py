@@ -9,10 +9,10 @@ import numpy.typing as npt
 from shared_core.base import Embedder
 from shared_core.index.session_index import SessionIndex
 from shared_core.index.session_vectors import SessionVectors
-from shared_core.oracle import Session
 from shared_core.recall.backfill import EmbedReply, EmbedRequest, backfill
 from shared_core.recall.dense import answer
 from shared_core.records import Position
+from shared_core.testing.oracle import Session
 from shared_core.tree import Path as TreePath
 from shared_core.tree import walk
 

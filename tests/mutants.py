@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = "shared_core"
-COPIED_TESTS = ("conftest.py", "prompt_cases.py", "prompt_oracle.py", "strategies.py", "test_laws.py")
+COPIED_TESTS = ("conftest.py", "prompt_cases.py", "prompt_oracle.py", "scenarios.py", "strategies.py", "test_laws.py")
 WORKERS = 2
 
 # The same examples every time, found and not made smaller.
@@ -165,6 +165,12 @@ MUTANTS: dict[int, tuple[Mutant, ...]] = {
     ),
     8: (
         Mutant("every message of a tool loop moves the window", "prompt/assembly.py", "if room < 0:", "if True:"),
+        Mutant(
+            "once the budget is used up, every message of a tool loop moves the window",
+            "prompt/assembly.py",
+            "frame, known = self.framer.answered(asked, count), count",
+            "frame, known = self.framer.answered(asked, len(asked.answers)), len(asked.answers)",
+        ),
         Mutant(
             "the window gives up more than its slack",
             "prompt/window.py",

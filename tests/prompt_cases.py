@@ -6,7 +6,7 @@ from functools import cached_property
 
 from hypothesis import assume
 from prompt_oracle import Messages, Told, bare, fenced, grounded, sendable
-from strategies import Scenario, Talk, new_memory
+from scenarios import Scenario, Talk, new_memory
 
 from shared_core.engine import InfiniteMemory
 from shared_core.errors import BudgetError

@@ -9,7 +9,7 @@ import sys
 from typing import Any
 
 from shared_core import InfiniteMemory, Message
-from shared_core.hashing_embedder import HashingEmbedder
+from shared_core.testing.hashing_embedder import HashingEmbedder
 
 
 def answer(memory: InfiniteMemory, embedder: HashingEmbedder, verb: str, arguments: dict[str, Any]) -> Any:

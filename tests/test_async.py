@@ -26,7 +26,7 @@ from shared_core import (
     UnknownReferenceError,
 )
 from shared_core.base import Vectors
-from shared_core.hashing_embedder import HashingEmbedder
+from shared_core.testing.hashing_embedder import HashingEmbedder
 
 SETTINGS: dict[str, Any] = {"max_tokens": 300, "reserve_tokens": 50, "embed_budget_ms": 1e6}
 

@@ -34,7 +34,7 @@ from shared_core import (
     UnknownReferenceError,
 )
 from shared_core.embedders import MINILM, STATIC, static_available
-from shared_core.hashing_embedder import HashingEmbedder
+from shared_core.testing.hashing_embedder import HashingEmbedder
 from shared_core.tokens import CharacterCounter, tools_tokens
 
 SMALL: dict[str, Any] = {"max_tokens": 300, "reserve_tokens": 50}

@@ -25,8 +25,8 @@ from shared_core import (
     ToolCall,
     UnknownReferenceError,
 )
-from shared_core.hashing_embedder import HashingEmbedder
 from shared_core.index.session_vectors import encode_vector, text_hash
+from shared_core.testing.hashing_embedder import HashingEmbedder
 
 SMALL: dict[str, Any] = {"max_tokens": 300, "reserve_tokens": 50, "embed_budget_ms": 1e6}
 

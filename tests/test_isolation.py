@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared_core import InfiniteMemory, Message, SQLiteStore, UnknownReferenceError
-from shared_core.hashing_embedder import HashingEmbedder
+from shared_core.testing.hashing_embedder import HashingEmbedder
 
 Names = tuple[str | None, str]
 

@@ -14,7 +14,7 @@ import pytest
 from histories import history, ids, texts
 
 from shared_core import InfiniteMemory, Message
-from shared_core.hashing_embedder import HashingEmbedder
+from shared_core.testing.hashing_embedder import HashingEmbedder
 
 SCRIPT = Path(__file__).with_name("talker.py")
 SETTINGS: dict[str, Any] = {"max_tokens": 300, "reserve_tokens": 50, "embed_budget_ms": 1e6, "durability": "process"}

@@ -11,8 +11,8 @@ from scripted import ScriptedEmbedder
 from shared_core import Message, prune
 from shared_core.embedders import CallableEmbedder
 from shared_core.errors import EmbedderError
-from shared_core.hashing_embedder import HashingEmbedder
 from shared_core.messages import ToolCall
+from shared_core.testing.hashing_embedder import HashingEmbedder
 from shared_core.tokens import as_counter, message_tokens
 
 ASKED = "which boat did we hire?"

@@ -13,8 +13,8 @@ import pytest
 from scripted import ScriptedEmbedder, minilm
 
 from shared_core import Context, EmbedderError, InfiniteMemory, Message, Reason, RecallTemplate, ToolCall
-from shared_core.hashing_embedder import HashingEmbedder
 from shared_core.prompt.context import Kind, ReportLine
+from shared_core.testing.hashing_embedder import HashingEmbedder
 
 QUESTION = "where do i like to swim?"
 
@@ -247,7 +247,7 @@ class TestC10TheQuestionCannotFindItself:
 REOPEN = textwrap.dedent("""
     import json, sys
     from shared_core import InfiniteMemory
-    from shared_core.hashing_embedder import HashingEmbedder
+    from shared_core.testing.hashing_embedder import HashingEmbedder
 
     path, question, settings = json.loads(sys.stdin.read())
     embedder = HashingEmbedder()

@@ -15,9 +15,9 @@ from indexing import path_to, refreshed
 
 from shared_core.index.lines import SITTING_GAP
 from shared_core.index.session_index import CACHED_LINES, PAGE, SNAPSHOT, SessionIndex, turn_code
-from shared_core.oracle import NOON, Session, draft, drafts
 from shared_core.records import MAIN, ROOT, Draft, Position
 from shared_core.stores import SQLiteStore
+from shared_core.testing.oracle import NOON, Session, draft, drafts
 
 
 @pytest.fixture

@@ -17,13 +17,13 @@ from indexing import Steps, drive, fill, refreshed, texts_of, vectors_of
 from shared_core import InfiniteMemory, Message
 from shared_core.base import Embedder
 from shared_core.errors import EmbedderError, EmbedderMismatchError
-from shared_core.hashing_embedder import HashingEmbedder
 from shared_core.index.session_vectors import SessionVectors, decode_vector, encode_vector, text_hash
-from shared_core.oracle import Session, drafts
 from shared_core.recall.backfill import EmbedReply, backfill
 from shared_core.recall.dense import EmbedText, answer, message_text, turn_text
 from shared_core.recall.ranking import RecallUnit
 from shared_core.records import MAIN, Position
+from shared_core.testing.hashing_embedder import HashingEmbedder
+from shared_core.testing.oracle import Session, drafts
 
 
 @pytest.fixture

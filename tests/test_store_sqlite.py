@@ -19,12 +19,12 @@ import pytest
 from shared_core.base import Store
 from shared_core.errors import StoreError, UnknownReferenceError
 from shared_core.messages import Payload
-from shared_core.oracle import ALL, Session, draft, drafts
 from shared_core.records import MAIN, ROOT, Position
 from shared_core.stores import SQLiteStore, connection, migrations, open_store
 from shared_core.stores.migrations import MIGRATIONS, Migration, migrate, version_of
 from shared_core.stores.probe import APPLICATION_ID
 from shared_core.testing import StoreContract
+from shared_core.testing.oracle import ALL, Session, draft, drafts
 
 SCRIPT = Path(__file__).with_name("kill_writer.py")
 SOAK = bool(os.environ.get("SOAK"))

@@ -19,9 +19,9 @@ from shared_core import (
     RecallTemplate,
     UnknownReferenceError,
 )
-from shared_core.hashing_embedder import HashingEmbedder
 from shared_core.records import MAIN, Position, Segment
 from shared_core.stores import SQLiteStore
+from shared_core.testing.hashing_embedder import HashingEmbedder
 from shared_core.tree import Path, Span, walk
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from shared_core.base import Vectors
 from shared_core.index.vector_index import OVERFETCH, ExactVectorIndex, FaissVectorIndex, VectorIndex
-from shared_core.index_contract import IndexContract, IndexFactory
+from shared_core.testing.index_contract import IndexContract, IndexFactory
 
 TESTS = {name: test for name, test in inspect.getmembers(IndexContract, inspect.isfunction) if name.startswith("test_")}
 

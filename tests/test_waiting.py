@@ -8,11 +8,11 @@ import pytest
 from shared_core import InfiniteMemory, Message
 from shared_core.asking import AskSteps, SearchSteps
 from shared_core.base import Vectors
-from shared_core.hashing_embedder import HashingEmbedder
 from shared_core.recall.backfill import EmbedRequest
 from shared_core.recall.dense import answer
 from shared_core.records import Record
 from shared_core.stores import SQLiteStore
+from shared_core.testing.hashing_embedder import HashingEmbedder
 
 
 class TestWaiting:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from shared_core.base import Store
 from shared_core.errors import DuplicateError, StoreError, UnknownReferenceError
 from shared_core.messages import Grounding, GroundingItem, Payload, ToolCall
-from shared_core.oracle import ALL, Session, draft, drafts
 from shared_core.records import MAIN, ROOT, Branch, Draft, Position, SessionState
+from shared_core.testing.oracle import ALL, Session, draft, drafts
 
 __all__ = ["StoreContract"]
 

@@ -1,0 +1,22 @@
+"""For people who write a store, a vector index or tests of their own: contracts to subclass, and a fake embedder.
+
+The store contract needs pytest and hypothesis; they are imported when it is.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from shared_core.testing.hashing_embedder import HashingEmbedder
+from shared_core.testing.index_contract import IndexContract
+
+if TYPE_CHECKING:
+    from shared_core.testing.store_contract import StoreContract
+
+__all__ = ["HashingEmbedder", "IndexContract", "StoreContract"]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "StoreContract":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from shared_core.testing.store_contract import StoreContract
+
+    return StoreContract
