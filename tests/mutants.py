@@ -139,8 +139,8 @@ MUTANTS: dict[int, tuple[Mutant, ...]] = {
         Mutant(
             "the best passages go first",
             "prompt/grounding.py",
-            "return sorted(range(len(grounding.items)), key=strength, reverse=True)",
-            "return sorted(range(len(grounding.items)), key=strength)",
+            "return sorted(_filled(grounding), key=strength, reverse=True)",
+            "return sorted(_filled(grounding), key=strength)",
         ),
         Mutant(
             "the footer is trimmed with the passages",

@@ -108,7 +108,7 @@ def rendered(grounding: Grounding | None, keep: Sequence[int] | None = None) -> 
         return ""
     kept = range(len(grounding.items)) if keep is None else sorted(keep)
     texts = [grounding.items[index].text for index in kept]
-    omitted = len(grounding.items) - len(texts)
+    omitted = sum(bool(item.text) for item in grounding.items) - sum(map(bool, texts))
     note = grounding.omitted_note.replace("{count}", str(omitted)) if omitted else ""
     return joined(grounding.header, *texts, note, grounding.footer) if any(texts) else ""
 
@@ -142,7 +142,13 @@ def fenced(template: RecallTemplate, recalled: Messages, told: Told, *, by_turn:
         return ""
     unit_of = {m.id: m.turn_id if by_turn else m.id for m in recalled}
     ranks = list(dict.fromkeys(reversed(unit_of.values())))
-    ordered = sorted(recalled, key=lambda message: told.key[message.id])
+    calls = {(message.turn_id, call.id) for message in recalled for call in message.tool_calls}
+
+    def place(message: Message) -> tuple[int, int, int]:
+        turn, group, own = told.key[message.id]  # a result whose call is not there, too, stands where it was said
+        return turn, group if (message.turn_id, message.tool_call_id) in calls else own, own
+
+    ordered = sorted(recalled, key=place)
     if template.order == "score":
         ordered = sorted(ordered, key=lambda message: ranks.index(unit_of[message.id]))
     lines, day = [template.header], ""

@@ -22,7 +22,7 @@ from scenarios import (
 from shared_core.messages import Grounding, GroundingItem, Message
 from shared_core.prompt.template import RecallTemplate
 
-__all__ = ["answers", "questions", "scenarios", "steps", "tight_scenarios"]
+__all__ = ["answers", "late_scenarios", "questions", "scenarios", "steps", "tight_scenarios"]
 
 TOPICS = (
     "the ferry to Porto leaves at 07:45 from pier nine",
@@ -192,3 +192,23 @@ tight_scenarios = st.builds(
     stored=st.booleans(),
 )
 """Scenarios with room for what must be sent, give or take a token, and for some of the current turn."""
+
+_late_ends = st.builds(
+    lambda first, second, turn, text: (first, second, Late(turn, text)),
+    _says,
+    _says,
+    st.integers(1, 4),
+    st.sampled_from(TOPICS),
+)
+late_scenarios = st.builds(
+    lambda scenario, end, percent: replace(
+        scenario,
+        steps=(*scenario.steps, *end),
+        budget=Budget("past", percent, 0),
+        ask=replace(scenario.ask, shown=True),
+    ),
+    _plain,
+    _late_ends,
+    st.sampled_from((60, 100, 100)),
+)
+"""Scenarios whose last words answer an older turn, with room for most of the past."""

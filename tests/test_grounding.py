@@ -50,6 +50,12 @@ class TestRender:
         assert render_grounding(grounding) == ""
         assert fit_grounding(grounding, within(100)).text == ""
 
+    def test_an_item_without_text_is_not_missing(self) -> None:
+        grounding = found("a", "", ("b", 0.5))
+        assert render_grounding(grounding) == "a\n\nb"
+        assert fit_grounding(grounding, within(4)) == FittedGrounding("a\n\nb")
+        assert fit_grounding(grounding, within(3)) == FittedGrounding("b", omitted=1)
+
     def test_the_note_says_how_many_are_missing(self) -> None:
         grounding = found("a", "b", "c", note="({count} more)", footer="F")
         assert render_grounding(grounding, keep=[0]) == "a\n\n(2 more)\n\nF"
@@ -114,7 +120,7 @@ class TestFit:
             assert fitted.text.endswith(grounding.footer)
         if fitted.omitted and fitted.text and not fitted.cut:
             strongest = sorted(
-                range(len(grounding.items)),
+                (i for i, item in enumerate(grounding.items) if item.text),
                 key=lambda i: (-(s if (s := grounding.items[i].score) is not None else -9), i),
             )
             kept = strongest[: len(strongest) - fitted.omitted]

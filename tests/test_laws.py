@@ -25,7 +25,7 @@ from prompt_oracle import (
     units_in_order,
 )
 from scenarios import Fork, Go, Reply, Scenario, Step, Talk, Tools, new_memory
-from strategies import answers, questions, scenarios, steps, tight_scenarios
+from strategies import answers, late_scenarios, questions, scenarios, steps, tight_scenarios
 
 from shared_core.engine import InfiniteMemory
 from shared_core.errors import BudgetError, MessageTooLargeError
@@ -146,7 +146,7 @@ def test_law_4_whole_turns_and_tool_groups(scenario: Scenario) -> None:
         assert is_complete(unit) or (waits and unit[0].role != "tool")
 
 
-@given(scenarios)
+@given(st.one_of(scenarios, late_scenarios))
 def test_law_5_chronological_and_nothing_twice(scenario: Scenario) -> None:
     """Messages stand in the order of their turns, in a turn as they were said with tool groups unbroken, a question
     that is not stored last. No message is there twice: not by id, and not as recalled text while its turn is in the

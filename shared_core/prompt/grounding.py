@@ -49,14 +49,19 @@ def render_grounding(grounding: Grounding | None, *, keep: Sequence[int] | None 
     """
     if grounding is None:
         return ""
-    shown = range(len(grounding.items)) if keep is None else sorted(keep)
+    shown = _filled(grounding) if keep is None else sorted(keep)
     return _assemble(grounding, [grounding.items[index].text for index in shown])
+
+
+def _filled(grounding: Grounding) -> list[int]:
+    """Return the indices of the items that say something."""
+    return [index for index, item in enumerate(grounding.items) if item.text]
 
 
 def _assemble(grounding: Grounding, texts: Sequence[str]) -> str:
     if not any(texts):
         return ""
-    omitted = len(grounding.items) - len(texts)
+    omitted = len(_filled(grounding)) - sum(map(bool, texts))
     note = grounding.omitted_note.replace("{count}", str(omitted)) if omitted else ""
     return join(grounding.header, *texts, note, grounding.footer)
 
@@ -66,7 +71,7 @@ def _strongest_first(grounding: Grounding) -> list[int]:
         score = grounding.items[index].score
         return (float("-inf") if score is None else score, -index)
 
-    return sorted(range(len(grounding.items)), key=strength, reverse=True)
+    return sorted(_filled(grounding), key=strength, reverse=True)
 
 
 def fit_grounding(grounding: Grounding | None, fits: Callable[[str], bool]) -> FittedGrounding:
@@ -79,9 +84,9 @@ def fit_grounding(grounding: Grounding | None, fits: Callable[[str], bool]) -> F
     Returns:
         The longest version found that `fits` accepts; empty if not even a part of the best item does.
     """
-    if grounding is None or not grounding.items:
+    order = _strongest_first(grounding) if grounding is not None else []
+    if grounding is None or not order:
         return FittedGrounding("")
-    order = _strongest_first(grounding)
     whole = render_grounding(grounding)
     if fits(whole):  # also where the note on what was left out would be longer than what is left out
         return FittedGrounding(whole)
