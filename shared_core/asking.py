@@ -7,9 +7,10 @@ from typing import Any
 
 from shared_core.live import LiveSession
 from shared_core.messages import Message
-from shared_core.prompt.assembly import Assembler, Candidate
+from shared_core.prompt.assembly import Assembler
 from shared_core.prompt.context import Context
 from shared_core.prompt.frame import Frame
+from shared_core.prompt.selection import Candidate
 from shared_core.prompt.turns import Entry, Turn, group_turns
 from shared_core.prompt.window import SKIP_LIMIT, Window
 from shared_core.recall.backfill import EmbedReply, EmbedRequest

@@ -39,6 +39,8 @@ FLOORS = [
     "prompt.context",
     "prompt.window",
     "prompt.frame",
+    "prompt.selection",
+    "prompt.account",
     "prompt.assembly",
     "prompt.sliding",
     "live",

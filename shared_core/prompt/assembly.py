@@ -10,15 +10,17 @@ from typing import Literal, get_args
 
 from shared_core.arguments import in_range, one_of, whole_number
 from shared_core.messages import Message
-from shared_core.prompt.context import Context, ContextReport, Kind, Reason, ReportLine
+from shared_core.prompt.account import report_lines, trimming_notes
+from shared_core.prompt.context import Context, ContextReport, Reason
 from shared_core.prompt.frame import Frame, Framer
 from shared_core.prompt.grounding import join, render_grounding, with_grounding
+from shared_core.prompt.selection import Candidate, Selection
 from shared_core.prompt.template import RecallTemplate
 from shared_core.prompt.turns import Entry, Turn, chronological
 from shared_core.prompt.window import Fill, Window, fit_window
 from shared_core.tokens import message_tokens
 
-__all__ = ["Assembler", "Candidate", "Placement", "Selection"]
+__all__ = ["Assembler", "Placement"]
 
 Placement = Literal["grounding", "messages", "system"]
 
@@ -27,81 +29,6 @@ LINE_TOKENS = 4
 
 DAY_TOKENS = 8
 """What the line before the messages of one day costs, about."""
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """Something old that may be worth bringing back.
-
-    Attributes:
-        entries: one message, or the messages of a turn, in order.
-        score: higher is better.
-        lexical: share of the question's informative words it matches.
-        dense: cosine with the question, None without a vector.
-        reason: why it is out already; None: it may be chosen.
-    """
-
-    entries: tuple[Entry, ...]
-    score: float
-    lexical: float | None = None
-    dense: float | None = None
-    reason: Reason | None = None
-
-    def because(self, reason: Reason) -> "Candidate":
-        """Return the candidate with its fate decided."""
-        return Candidate(self.entries, self.score, self.lexical, self.dense, reason)
-
-
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """What was chosen for a frame: the window, and the fate of every candidate (`Reason.RECALLED`: in)."""
-
-    window: Window
-    candidates: tuple[Candidate, ...] = ()
-    recall_tokens: int = 0
-
-    @property
-    def recalled(self) -> tuple[Candidate, ...]:
-        """The candidates that are in, best first."""
-        return tuple(candidate for candidate in self.candidates if candidate.reason is Reason.RECALLED)
-
-    @property
-    def tokens(self) -> int:
-        """What the selection needs."""
-        return self.window.tokens + self.recall_tokens
-
-
-@dataclass
-class _Ledger:
-    """Writes the report's lines and keeps the account."""
-
-    left: int
-    lines: list[ReportLine] = field(default_factory=list)
-
-    def put(
-        self, entry: Entry | Message | None, kind: Kind, reason: Reason, tokens: int, *,
-        included: bool = True, scores: Candidate | None = None,
-    ) -> None:  # fmt: skip
-        message = entry.message if isinstance(entry, Entry) else entry
-        self.left -= tokens if included else 0
-        line = ReportLine(
-            id=message.id if message else None,
-            role=message.role if message else None,
-            kind=kind,
-            included=included,
-            reason=reason,
-            tokens=tokens,
-            left=self.left,
-            text=message.content if message else "",
-            score=scores.score if scores else None,
-            lexical=scores.lexical if scores else None,
-            dense=scores.dense if scores else None,
-        )
-        self.lines.append(line)
-
-    def put_all(self, entries: Iterable[Entry], kind: Kind, reason: Reason, *, included: bool = True) -> None:
-        for entry in entries:
-            self.put(entry, kind, reason, entry.tokens, included=included)
 
 
 @dataclass(frozen=True)
@@ -296,8 +223,8 @@ class Assembler:
             pending: how many messages have no vector yet.
             embedder: whose vectors were used.
         """
-        lines = self._account(frame, selection, alone)
-        notes = [*notes, *_trimming(frame)]
+        lines = report_lines(frame, selection, alone)
+        notes = [*notes, *trimming_notes(frame)]
         report = ContextReport(frame.budget, reserve, tuple(lines), pending, tuple(notes), embedder)
         return Context(tuple(self._messages(frame, selection, shown)), report)
 
@@ -315,54 +242,6 @@ class Assembler:
             leading = next((i for i, message in enumerate(messages) if message.role != "system"), len(messages))
             messages.insert(leading, Message.system(text))
         return messages
-
-    def _account(self, frame: Frame, selection: Selection, alone: Sequence[Entry]) -> list[ReportLine]:
-        ledger = _Ledger(frame.budget)
-        if frame.tools:
-            ledger.put(None, Kind.TOOLS, Reason.TOOL_SCHEMAS, frame.tools)
-        ledger.put_all(frame.stays, Kind.SYSTEM, Reason.STAYS)
-        if frame.question is not None:
-            ledger.put(frame.question, Kind.QUESTION, Reason.QUESTION, frame.bare)
-            if frame.question.message.grounding is not None:
-                reason = Reason.GROUNDING_TRIMMED if frame.grounding.trimmed else Reason.GROUNDING
-                text = Message(role="user", id=frame.question.message.id, content=frame.grounding.text)
-                ledger.put(text, Kind.GROUNDING, reason, frame.grounding_tokens, included=bool(frame.grounding.text))
-        ledger.put_all(frame.groups, Kind.QUESTION, Reason.CURRENT_TURN)
-        ledger.put_all(frame.left_out, Kind.QUESTION, Reason.OLDER_GROUP, included=False)
-        self._account_window(ledger, selection.window)
-        ledger.put_all(alone, Kind.WINDOW, Reason.NO_QUESTION, included=False)
-        self._account_recall(ledger, selection)
-        return ledger.lines
-
-    def _account_window(self, ledger: _Ledger, window: Window) -> None:
-        for turn in window.kept:
-            ledger.put_all(reversed(turn.entries), Kind.WINDOW, Reason.NEWEST)
-            ledger.put_all(turn.broken, Kind.WINDOW, Reason.BROKEN_GROUP, included=False)
-        for turn in window.stable_cut:
-            ledger.put_all(reversed(turn.entries), Kind.WINDOW, Reason.STABLE_START, included=False)
-        for turn in window.too_large:
-            ledger.put_all(reversed(turn.entries), Kind.WINDOW, Reason.OVER_BUDGET, included=False)
-
-    def _account_recall(self, ledger: _Ledger, selection: Selection) -> None:
-        wording = selection.recall_tokens
-        for candidate in selection.candidates:
-            included = candidate.reason is Reason.RECALLED
-            for entry in candidate.entries:
-                reason = candidate.reason or Reason.IN_WINDOW
-                ledger.put(entry, Kind.RECALLED, reason, entry.tokens, included=included, scores=candidate)
-                wording -= entry.tokens if included else 0
-        if wording:
-            ledger.put(None, Kind.RECALLED, Reason.WORDING, wording)
-
-
-def _trimming(frame: Frame) -> list[str]:
-    """Return how much of the grounding the model does not see, in words."""
-    if frame.question is None or not frame.grounding.trimmed:
-        return []
-    assert frame.question.message.grounding is not None
-    count = len(frame.question.message.grounding.items)
-    cut = ", and the last one cut" if frame.grounding.cut else ""
-    return [f"{frame.grounding.omitted} of {count} retrieved passages left out{cut}: they do not fit"]
 
 
 def _recalled(candidates: Sequence[Candidate]) -> list[Candidate]:

@@ -6,8 +6,9 @@ from dataclasses import replace
 from shared_core.base import Store
 from shared_core.index.terms import near_duplicate_key
 from shared_core.live import LiveSession
-from shared_core.prompt.assembly import Candidate, Placement
+from shared_core.prompt.assembly import Placement
 from shared_core.prompt.context import Reason
+from shared_core.prompt.selection import Candidate
 from shared_core.prompt.turns import Entry, Turn
 from shared_core.recall.ranking import Ranked, ScoredMessage, Source
 from shared_core.recall.recaller import Found, Recaller
