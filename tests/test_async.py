@@ -44,7 +44,8 @@ def store() -> Iterator[SQLiteStore]:
 
 def verbs(kind: type) -> dict[str, Any]:
     """The public attributes; steps are for other faces, not for people."""
-    return {name: value for name, value in vars(kind).items() if name[0] != "_" and not name.endswith("_steps")}
+    found = {name: value for base in reversed(kind.__mro__[:-1]) for name, value in vars(base).items()}
+    return {name: value for name, value in found.items() if name[0] != "_" and not name.endswith("_steps")}
 
 
 def test_both_faces_have_the_same_verbs_and_signatures() -> None:

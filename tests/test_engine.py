@@ -283,7 +283,8 @@ def test_the_first_question_of_all(store: CountingStore) -> None:
     assert texts(memory.context("hello").messages) == ["hello"]
     assert memory.context().messages == ()
     assert [*memory.search("hello"), *memory.messages(), *memory.newest(9), *memory.branches()] == []
-    assert memory.stats()["messages"] == 0
+    counts = dict.fromkeys(("messages", "turns", "branches", "segments", "vectors", "forgotten"), 0)
+    assert {**memory.stats(), "bytes": 0} == {"branch": "main", **counts, "bytes": 0, "embedders": []}
     memory.index()
     assert store.session(None, "default") is None
 

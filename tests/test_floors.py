@@ -46,6 +46,7 @@ FLOORS = [
     "live",
     "forgetting",
     "writer",
+    "conversation",
     "index",
     "index.arrays",
     "index.terms",

@@ -357,7 +357,7 @@ def test_every_view_is_the_path_from_the_head_to_the_root(steps: list[tuple[str,
     with closing(SQLiteStore(":memory:")) as store, pytest.MonkeyPatch.context() as patch:
         patch.setattr("shared_core.live.PAGE", 3)
         patch.setattr("shared_core.live.TAIL_KEPT", 2)
-        patch.setattr("shared_core.engine.PAGE", 3)
+        patch.setattr("shared_core.conversation.PAGE", 3)
         oracle, places, embedder = Oracle(), (Place(), Place()), HashingEmbedder(16)
         memories = [
             # Everything on the branch is close enough to be found.
