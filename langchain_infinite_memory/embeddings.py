@@ -1,0 +1,124 @@
+"""Whatever LangChain takes for embeddings, as an embedder of the engine."""
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from langchain_core.embeddings import Embeddings
+
+from shared_core.base import Embedder
+from shared_core.embedders import CallableEmbedder
+from shared_core.embedders import as_embedder as as_own_embedder
+from shared_core.errors import MissingExtraError
+
+__all__ = ["as_embedder"]
+
+_T = TypeVar("_T")
+
+Rows = list[list[float]]
+Function = Callable[[list[str]], Rows] | Callable[[list[str]], Awaitable[Rows]]
+
+MODEL_FIELDS = ("model", "model_name", "model_id", "deployment", "repo_id")
+"""Where embeddings classes keep the name of their model."""
+
+
+def as_embedder(embed: Embedder | Embeddings | Function | str | None, *, name: str | None = None) -> Embedder | None:
+    """Return the embedder meant, for `InfiniteMemory(embedder=...)`.
+
+    Documents go through `embed_documents`, questions through `embed_query`, in async code through `aembed_documents`
+    and `aembed_query`. The dimension is learned from one short text, at first use. Vectors of any length are
+    normalised; whatever the model raises, and vectors that are not finite or of another shape, are an `EmbedderError`.
+
+    Args:
+        embed: an `Embeddings`; a function, sync or async, from a list of texts to as many vectors;
+            `"provider:model"`, as for LangChain's `init_embeddings`; or what the engine takes: an `Embedder`, the name
+            of one of its own, or None, which is returned.
+        name: identifies the vectors in the store. By default the class and the model that it names, or a function's
+            module and name: two models must not go by one name.
+
+    Raises:
+        MissingExtraError: `"provider:model"` needs the package `langchain`.
+        ImportError: the provider's package is not installed.
+        TypeError: it is none of these.
+        ValueError: a function without a name of its own, such as a lambda, and no `name`.
+    """
+    if embed is None or isinstance(embed, Embedder):
+        return embed
+    if isinstance(embed, str):
+        if ":" not in embed:
+            return as_own_embedder(embed)
+        return _of_embeddings(_initialised(embed), name)
+    if isinstance(embed, Embeddings):
+        return _of_embeddings(embed, name)
+    if isinstance(embed, type) or not callable(embed):
+        raise TypeError(f"embeddings must be Embeddings, a function, 'provider:model' or None, not {embed!r}")
+    return _of_function(embed, name)
+
+
+def _initialised(model: str) -> Embeddings:
+    try:
+        from langchain.embeddings import init_embeddings
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != "langchain":
+            raise
+        raise MissingExtraError(
+            f"{model!r} needs langchain, which is not installed: pip install 'infinite-memory[langchain]'",
+            name="langchain",
+        ) from error
+    return init_embeddings(model)
+
+
+def _of_embeddings(embeddings: Embeddings, name: str | None) -> Embedder:
+    return CallableEmbedder(
+        embeddings.embed_documents,
+        name=_safe(name or _name_of_object(embeddings)),
+        query=embeddings.embed_query,
+        adocuments=embeddings.aembed_documents,
+        aquery=embeddings.aembed_query,
+    )
+
+
+def _of_function(function: Callable[[list[str]], Any], name: str | None) -> Embedder:
+    known = _safe(name or _name_of_function(function))
+    if not (inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)):
+        return CallableEmbedder(function, name=known)
+    return CallableEmbedder(lambda texts: _to_its_end(function(texts)), name=known, adocuments=function)
+
+
+def _to_its_end(work: Coroutine[Any, Any, _T]) -> _T:
+    """Run a coroutine in a loop of its own, in a thread, since this one may have a loop that is running."""
+    with ThreadPoolExecutor(1, "embeddings") as pool:
+        return pool.submit(asyncio.run, work).result()
+
+
+def _name_of_object(embedder: object) -> str:
+    inner = getattr(embedder, "underlying_embeddings", None)  # a cache is as good as what it caches
+    if isinstance(inner, Embeddings):
+        return _name_of_object(inner)
+    own = type(embedder).__qualname__
+    return f"{own}/{model}" if (model := _model_of(embedder)) else own
+
+
+def _model_of(embedder: object) -> str | None:
+    named = (getattr(embedder, field, None) for field in MODEL_FIELDS)
+    return next((value for value in named if isinstance(value, str) and value), None)
+
+
+def _name_of_function(function: object) -> str:
+    if inspect.ismethod(function) and _model_of(function.__self__):
+        return f"{_name_of_object(function.__self__)}.{function.__name__}"
+    own = getattr(function, "__qualname__", None)
+    if own is None and type(function).__module__ != "functools":
+        return _name_of_object(function)
+    if own is None or "<lambda>" in own or inspect.ismethod(function):
+        raise ValueError(
+            f"{function!r} has no name to tell its vectors by: use a function made by def, or "
+            "CallableEmbedder(function, name='model and revision')"
+        )
+    return f"{getattr(function, '__module__', None)}.{own}"
+
+
+def _safe(name: str) -> str:
+    return name.replace("#", "-")
