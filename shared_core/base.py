@@ -129,18 +129,22 @@ class Store(ABC):
         been forgotten is not stored. The tip's segment is extended if the branch stands at its tip, otherwise a new
         segment is opened there.
 
+        A reply joins the turn of the message before it in `drafts` (`assign_turns`), also if that one is stored on the
+        branch already: of a history that is sent again with a new reply at its end, the reply joins the turn it
+        answers, whatever was asked since. Known messages of other branches stay there, and lend nobody their turn.
+
         Args:
             session: the key.
             branch: an existing branch; or, with `at`, the name of a new one.
             drafts: messages with ids, all different.
             at: where to create the new branch, as in `create_branch`, in the same transaction. If no draft is new, it
                 is created all the same.
-            turn: the turn that replies join, `assign_turns`; by default the newest of the branch.
+            turn: the turn that the first replies join; it has a message on the branch. By default the newest one.
 
         Raises:
             DuplicateError: an id is stored with other content or given twice, or the new branch's name is taken.
                 Nothing is stored.
-            UnknownReferenceError: no such branch, turn or place. Nothing is stored.
+            UnknownReferenceError: no such branch or place, or no such turn on the branch. Nothing is stored.
             ValueError: a draft has no id or no time. Nothing is stored.
             StoreError: the store cannot hold a message; the error names its id. Nothing is stored.
         """
@@ -231,7 +235,8 @@ class Store(ABC):
     def forget(self, session: int, positions: Sequence[Position], *, branches: bool = False) -> None:
         """Erase messages, their vectors and all snapshots of the session, in one transaction, and raise the epoch.
 
-        Each id is remembered, with a keyed hash of the content, so that it is not stored again.
+        The ids are remembered, so that they are not stored again; of what was said nothing is, not even a hash: a
+        person may say the same once more.
 
         Args:
             session: the key.

@@ -1,7 +1,8 @@
 """What a store keeps and where it stands in the conversation tree: frozen rows, no I/O."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import NamedTuple
 
 from shared_core.messages import Message
@@ -124,26 +125,35 @@ class Appended:
     head: Position
 
 
-def assign_turns(messages: Sequence[Message], newest: Newest, named: Newest | None) -> list[Newest]:
-    """Return each message's turn: a user message opens one, a reply joins the one named, else the newest.
+def assign_turns(
+    messages: Sequence[Message],
+    newest: Newest,
+    named: Newest | None,
+    known: Mapping[str, Newest] = MappingProxyType({}),
+) -> list[Newest]:
+    """Return each message's turn: a user message opens one, a reply joins that of the message before it in the list.
 
     Args:
         messages: in order, with ids.
         newest: the newest turn of the branch, `Newest(None, -1)` before the first user message.
-        named: the turn that replies were told to join.
+        named: the turn that the first replies join, if it is not the newest.
+        known: id -> turn of those messages that stand on the branch already, as when a whole history is sent again.
 
     Returns:
         One `Newest` per message. System messages stand alone, in the time of the newest turn; so do replies before the
-        first user message.
+        first user message. What stands alone does not change which turn the next reply joins.
     """
     turns: list[Newest] = []
+    joined = named or newest
     for message in messages:
         assert message.id is not None
-        if message.role == "user":
-            newest = Newest(message.id, newest.turn_no + 1)
-            named = None
-        joined = named or newest
-        if message.role == "system" or joined.turn_id is None:
-            joined = Newest(message.id, newest.turn_no)
-        turns.append(joined)
+        turn = known.get(message.id)
+        if turn is None and message.role == "user":
+            turn = newest = Newest(message.id, newest.turn_no + 1)
+        elif turn is None:
+            alone = message.role == "system" or joined.turn_id is None
+            turn = Newest(message.id, newest.turn_no) if alone else joined
+        if message.role == "user" or turn.turn_id != message.id:
+            joined = turn
+        turns.append(turn)
     return turns

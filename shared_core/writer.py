@@ -44,9 +44,9 @@ class Writer:
             raise ValueError(f"turn={turn!r}: only replies can join a turn; a user message opens its own")
         if not messages:
             return []
+        if turn is not None and self.live.key is None:
+            raise UnknownReferenceError(f"there is no turn {turn!r} on this branch; nothing is stored yet")
         drafts = [self._draft(message) for message in messages]
-        if turn is not None and not self._on_branch(turn):
-            raise UnknownReferenceError(f"no turn {turn!r} on this branch")
         records = self._append(drafts, turn) if turn is not None else self._append_to_open_turn(drafts)
         for record in records:
             if record.message.role == "user":
@@ -59,7 +59,7 @@ class Writer:
         except UnknownReferenceError:
             if self.open_turn is None:
                 raise
-            self.open_turn = None  # it has been forgotten since
+            self.open_turn = None  # nothing of it is left on this branch: it has been forgotten since
             return self._append(drafts, None)
 
     def _draft(self, message: Message) -> Draft:
@@ -72,12 +72,6 @@ class Writer:
         if self.counter.name is None:
             return Draft(complete)
         return Draft(complete, self.counter.name, body_tokens(complete, self.counter))
-
-    def _on_branch(self, turn: str) -> bool:
-        self.live.sync()
-        session = self.live.key
-        records = self.live.store.turn(session, turn) if session is not None else []
-        return any(self.live.path.covers(record.position) for record in records)
 
     def _append(self, drafts: Sequence[Draft], turn: str | None) -> Sequence[Record]:
         session = self.live.create()

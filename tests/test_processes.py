@@ -3,8 +3,10 @@
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -164,3 +166,29 @@ def test_a_forked_child_uses_the_memory_its_parent_opened(memory: InfiniteMemory
     assert memory.get("answer").turn_id == "m58"
     assert in_child(lambda: memory.close()) == 0
     assert ids(memory.newest(2)) == ["child", "answer"]
+
+
+@forks
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_process_forked_while_a_thread_is_writing_can_write(tmp_path: Path) -> None:
+    with InfiniteMemory(tmp_path / "chat.db") as memory:
+        done = threading.Event()
+
+        def write() -> None:
+            while not done.is_set():
+                memory.add(Message.user("from the thread"))
+
+        thread = threading.Thread(target=write)
+        thread.start()
+        codes = []
+        for number in range(5):
+            child = os.fork()
+            if not child:
+                signal.alarm(20)
+                memory.add(Message.user("from the child", id=f"child {number}"))
+                os._exit(0)
+            codes.append(os.waitpid(child, 0)[1])
+        done.set()
+        thread.join()
+        assert codes == [0] * 5
+        assert [memory.get(f"child {number}").content for number in range(5)] == ["from the child"] * 5

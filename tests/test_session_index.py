@@ -202,7 +202,9 @@ def test_every_line_of_any_tree_is_the_path_that_the_store_has(steps: list[tuple
             elif kind == "look":
                 check(refreshed(session, index), session)
             else:
-                session.append(branch, fresh, turn=picked.message.turn_id if picked and kind == "late" else None)
+                here = {record.message.turn_id for record in tree.path(tree.branches[branch])}
+                late = picked.message.turn_id if picked and kind == "late" else None
+                session.append(branch, fresh, turn=late if late in here else None)
         check(refreshed(session, index), session)
         assert equal(index, refreshed(session))
         index.save_snapshot()

@@ -2,7 +2,6 @@
 
 import os
 import sqlite3
-import sys
 import threading
 import time
 import weakref
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from shared_core.errors import StoreError
+from shared_core.locks import at_fork
 from shared_core.stores.migrations import migrate
 from shared_core.stores.probe import APPLICATION_ID, probe, refuse_foreign
 from shared_core.stores.transaction import transaction
@@ -213,8 +213,8 @@ def _advice(error: Exception) -> str:
 
 def _hook_forks() -> None:
     global _hooked
-    if not _hooked and sys.platform != "win32":
-        os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
+    if not _hooked:
+        at_fork(_before_fork, _after_fork)
     _hooked = True
 
 

@@ -21,15 +21,13 @@ MIGRATIONS: list[Migration] = [
     Migration(
         "conversations",
         (
-            "CREATE TABLE meta (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID",
-            "INSERT INTO meta VALUES ('secret', randomblob(32))",
             # `ident` is the JSON of [user_id, session_id], because UNIQUE would let two NULL users have one session_id.
             """CREATE TABLE sessions (
                 session INTEGER PRIMARY KEY AUTOINCREMENT,
                 ident TEXT NOT NULL UNIQUE,
                 user_id TEXT,
                 session_id TEXT NOT NULL,
-                last_seq INTEGER NOT NULL DEFAULT 0,
+                least_seq INTEGER NOT NULL DEFAULT 0,
                 epoch INTEGER NOT NULL DEFAULT 0,
                 created_at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP)""",
             "CREATE INDEX sessions_user ON sessions (user_id, session)",
@@ -38,13 +36,14 @@ MIGRATIONS: list[Migration] = [
                 segment INTEGER NOT NULL,
                 parent_segment INTEGER,
                 parent_depth INTEGER,
-                tip INTEGER NOT NULL,
+                least_tip INTEGER NOT NULL,
                 PRIMARY KEY (session, segment)) WITHOUT ROWID""",
+            # Without a depth a branch is at the tip of its segment and goes on with it; one of a segment's at most.
             """CREATE TABLE branches (
                 session INTEGER NOT NULL,
                 name TEXT NOT NULL,
                 segment INTEGER NOT NULL,
-                depth INTEGER NOT NULL,
+                depth INTEGER,
                 ordinal INTEGER NOT NULL,
                 created_at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP,
                 PRIMARY KEY (session, name),
@@ -73,6 +72,16 @@ MIGRATIONS: list[Migration] = [
             "CREATE UNIQUE INDEX messages_seq ON messages (session, seq)",
             "CREATE INDEX messages_turn ON messages (session, turn_id, seq)",
             "CREATE INDEX messages_stays ON messages (session, seq) WHERE stays = 1",
+            # What follows from the messages is not written again with each of them: a commit takes as long as it has
+            # pages. `least_tip` and `least_seq` are for when the newest has been forgotten.
+            """CREATE VIEW tips AS SELECT session, segment, parent_segment, parent_depth, max(least_tip, coalesce(
+                (SELECT max(m.depth) FROM messages AS m WHERE m.session = g.session AND m.segment = g.segment),
+                least_tip)) AS tip FROM segments AS g""",
+            """CREATE VIEW heads AS SELECT session, name, segment, coalesce(depth, tip) AS depth, ordinal, tip,
+                depth IS NULL AS goes_on FROM branches JOIN tips USING (session, segment)""",
+            """CREATE VIEW states AS SELECT session, epoch, max(least_seq, coalesce(
+                (SELECT max(m.seq) FROM messages AS m WHERE m.session = s.session), 0)) AS last_seq
+                FROM sessions AS s""",
             # The first parent follows from the place; these are the second and later ones, of a merge.
             """CREATE TABLE parents (
                 session INTEGER NOT NULL,
@@ -110,9 +119,7 @@ MIGRATIONS: list[Migration] = [
             """CREATE TABLE tombstones (
                 session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
                 id TEXT NOT NULL,
-                digest BLOB NOT NULL,
                 PRIMARY KEY (session, id)) WITHOUT ROWID""",
-            "CREATE INDEX tombstones_digest ON tombstones (session, digest)",
         ),
     ),
 ]

@@ -6,10 +6,11 @@ from pathlib import Path
 
 from shared_core.base import Store
 from shared_core.records import Appended, Branch, Draft, Position, Record, Segment, SessionState
-from shared_core.stores import writes
 from shared_core.stores.connection import Database
+from shared_core.stores.erasing import forget
+from shared_core.stores.places import create_branch, create_session, segment_row
 from shared_core.stores.rows import plain, record_of, text
-from shared_core.stores.writes import SELECT
+from shared_core.stores.writes import SELECT, append
 
 __all__ = ["SQLiteStore"]
 
@@ -45,7 +46,7 @@ class SQLiteStore(Store):
         """See `Store`."""
         user = None if user_id is None else text(user_id)
         with self._db.writing() as connection:
-            return writes.create_session(connection, _ident(user_id, session_id), user, session_id)
+            return create_session(connection, _ident(user_id, session_id), user, session_id)
 
     def sessions(self, user_id: str | None) -> Mapping[str, int]:
         """See `Store`."""
@@ -56,13 +57,13 @@ class SQLiteStore(Store):
     def state(self, session: int, branch: str | None = None) -> SessionState:
         """See `Store`."""
         rows = self._db.query(
-            "SELECT b.segment, b.depth, s.last_seq, s.epoch FROM sessions AS s "
-            "LEFT JOIN branches AS b ON b.session = s.session AND b.name = ? WHERE s.session = ?",
-            (None if branch is None else text(branch), session),
+            "SELECT last_seq, epoch, (SELECT segment FROM branches WHERE session = ?1 AND name = ?2), "
+            "(SELECT depth FROM heads WHERE session = ?1 AND name = ?2) FROM states WHERE session = ?1",
+            (session, None if branch is None else text(branch)),
         )
         if not rows:
             return SessionState(None, 0, 0)
-        segment, depth, last_seq, epoch = rows[0]
+        last_seq, epoch, segment, depth = rows[0]
         return SessionState(None if segment is None else Position(segment, depth), last_seq, epoch)
 
     def append(
@@ -70,25 +71,25 @@ class SQLiteStore(Store):
     ) -> Appended:
         """See `Store`."""
         with self._db.writing() as connection:
-            return writes.append(connection, session, branch, drafts, at, turn)
+            return append(connection, session, branch, drafts, at, turn)
 
     def segment(self, session: int, segment: int) -> Segment:
         """See `Store`."""
         with self._db.reading() as connection:
-            parent_segment, parent_depth, tip = writes.segment_row(connection, session, segment)
+            parent_segment, parent_depth, tip = segment_row(connection, session, segment)
         if parent_segment is None or parent_depth is None:
             return Segment(segment, None, tip)
         return Segment(segment, Position(parent_segment, parent_depth), tip)
 
     def branches(self, session: int) -> list[Branch]:
         """See `Store`."""
-        sql = "SELECT name, segment, depth FROM branches WHERE session = ? ORDER BY ordinal"
+        sql = "SELECT name, segment, depth FROM heads WHERE session = ? ORDER BY ordinal"
         return [Branch(plain(name), Position(*head)) for name, *head in self._db.query(sql, (session,))]
 
     def create_branch(self, session: int, name: str, at: Position) -> None:
         """See `Store`."""
         with self._db.writing() as connection:
-            writes.create_branch(connection, session, name, at)
+            create_branch(connection, session, name, at)
 
     def get(self, session: int, ids: Sequence[str]) -> list[Record]:
         """See `Store`."""
@@ -228,7 +229,7 @@ class SQLiteStore(Store):
     def forget(self, session: int, positions: Sequence[Position], *, branches: bool = False) -> None:
         """See `Store`."""
         with self._db.writing() as connection:
-            writes.forget(connection, session, positions, branches=branches)
+            forget(connection, session, positions, branches=branches)
 
     def scrub(self) -> str | None:
         """See `Store`."""

@@ -1,16 +1,15 @@
-"""The two transactions that change a conversation in SQLite: append and forget."""
+"""The transaction that adds messages to SQLite."""
 
-import hashlib
 import sqlite3
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
 
 from shared_core.errors import DuplicateError, UnknownReferenceError
-from shared_core.messages import Message
-from shared_core.records import MAIN, Appended, Draft, Newest, Position, Record, assign_turns
+from shared_core.records import Appended, Draft, Newest, Position, Record, assign_turns
+from shared_core.stores.places import create_branch, named_turn, newest_turn, on_path, open_segment
 from shared_core.stores.rows import COLUMNS, canonical, message_row, plain, record_of, text, text_row
 
-__all__ = ["SELECT", "append", "create_branch", "create_session", "forget", "head_of", "segment_row"]
+__all__ = ["SELECT", "append"]
 
 SELECT = f"SELECT {COLUMNS} FROM messages AS m JOIN texts AS t USING (text) WHERE m.session = ? "
 """Reads rows for `record_of`; conditions on `m` follow."""
@@ -20,18 +19,26 @@ _INSERT_MESSAGE = (
     "tokens, text) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 
+_END = (
+    "SELECT segment, depth, tip, goes_on, last_seq + 1, (SELECT coalesce(max(text), 0) + 1 FROM texts), "
+    "EXISTS (SELECT 1 FROM tombstones WHERE session = ?1) "
+    "FROM heads JOIN states USING (session) WHERE session = ?1 AND name = ?2"
+)
 
-def create_session(connection: sqlite3.Connection, ident: str | bytes, user_id: Any, session_id: str) -> int:
-    """Insert a session with an empty `main` at the root, if it does not exist; return its key."""
-    row = connection.execute("SELECT session FROM sessions WHERE ident = ?", (ident,)).fetchone()
-    if row is not None:
-        return int(row[0])
-    session = connection.execute(
-        "INSERT INTO sessions (ident, user_id, session_id) VALUES (?, ?, ?)", (ident, user_id, text(session_id))
-    ).lastrowid
-    assert session is not None
-    _begin(connection, session)
-    return session
+
+class _End(NamedTuple):
+    """The end of a branch, and what comes next there.
+
+    `goes_on`: the branch is at the tip of its segment and moves with it. `seq`, `key`: of the next message and text.
+    `forgetful`: whether any id was forgotten.
+    """
+
+    head: Position
+    tip: int
+    goes_on: bool
+    seq: int
+    key: int
+    forgetful: bool
 
 
 def append(
@@ -46,92 +53,30 @@ def append(
     _check_ids(drafts)
     if at is not None:
         create_branch(connection, session, branch, at)
-    head = at or head_of(connection, session, branch)
-    named = None if turn is None else _named_turn(connection, session, turn)
+    end = _end(connection, session, branch)
+    head = end.head
+    named = None if turn is None else named_turn(connection, session, turn, head)
     known = _known(connection, session, drafts)
-    forgotten = tuple(id_ for id_ in _tombstones(connection, session, drafts) if id_ not in known)
+    forgotten = _tombstones(connection, session, drafts) if end.forgetful else ()
     skipped = known.keys() | set(forgotten)
     new = [draft for draft in drafts if draft.message.id not in skipped]
     if new:
-        newest = _newest_turn(connection, session, head)
-        turns = assign_turns([draft.message for draft in new], newest, named)
-        start = _room(connection, session, head, len(new))
+        turns = _turns(connection, session, head, drafts, skipped, known.values(), named)
+        start = head if end.goes_on else _room(connection, session, branch, end)
         head = Position(start.segment, start.depth + len(new))
-        connection.execute(
-            "UPDATE branches SET segment = ?, depth = ? WHERE session = ? AND name = ?", (*head, session, text(branch))
-        )
-        known |= _insert(connection, session, start, zip(new, turns, strict=True))
+        known |= _insert(connection, session, start, end, new, turns)
     records = tuple(known[id_] for draft in drafts if (id_ := draft.message.id) in known)
     return Appended(records, frozenset(str(draft.message.id) for draft in new), forgotten, head)
 
 
-def create_branch(connection: sqlite3.Connection, session: int, name: str, at: Position) -> None:
-    """Insert a branch.
-
-    Raises:
-        DuplicateError: the name is taken.
-        UnknownReferenceError: `at` is not a place of this session.
-    """
-    taken = connection.execute("SELECT 1 FROM branches WHERE session = ? AND name = ?", (session, text(name)))
-    if taken.fetchone():
-        raise DuplicateError(f"there is already a branch {name!r}; choose another name")
-    _, parent_depth, tip = segment_row(connection, session, at.segment)
-    if not (-1 if parent_depth is None else parent_depth) <= at.depth <= tip:
-        raise UnknownReferenceError(f"there is no place {tuple(at)}; depths of segment {at.segment} end at {tip}")
-    connection.execute(
-        "INSERT INTO branches (session, name, segment, depth, ordinal) "
-        "SELECT ?1, ?2, ?3, ?4, coalesce(max(ordinal), 0) + 1 FROM branches WHERE session = ?1",
-        (session, text(name), *at),
-    )
-
-
-def head_of(connection: sqlite3.Connection, session: int, branch: str) -> Position:
-    """Return where a branch stands; UnknownReferenceError if there is none."""
-    sql = "SELECT segment, depth FROM branches WHERE session = ? AND name = ?"
-    row = connection.execute(sql, (session, text(branch))).fetchone()
+def _end(connection: sqlite3.Connection, session: int, branch: str) -> _End:
+    """Return the end of a branch; UnknownReferenceError if there is no such branch."""
+    row = connection.execute(_END, (session, text(branch))).fetchone()
     if row is not None:
-        return Position(*row)
+        return _End(Position(*row[:2]), *row[2:])
     rows = connection.execute("SELECT name FROM branches WHERE session = ? ORDER BY ordinal", (session,))
     names = [plain(row[0]) for row in rows]
     raise UnknownReferenceError(f"there is no branch {branch!r}; choose one of {names}", candidates=names)
-
-
-def segment_row(connection: sqlite3.Connection, session: int, segment: int) -> tuple[int | None, int | None, int]:
-    """Return (parent segment, parent depth, tip); UnknownReferenceError if there is no such segment."""
-    row: tuple[int | None, int | None, int] | None = connection.execute(
-        "SELECT parent_segment, parent_depth, tip FROM segments WHERE session = ? AND segment = ?", (session, segment)
-    ).fetchone()
-    if row is None:
-        raise UnknownReferenceError(f"there is no segment {segment!r} in session {session!r}")
-    return row
-
-
-def forget(connection: sqlite3.Connection, session: int, positions: Sequence[Position], *, branches: bool) -> None:
-    """Do what `Store.forget` says, inside the caller's transaction."""
-    changed = connection.execute("UPDATE sessions SET epoch = epoch + 1 WHERE session = ?", (session,))
-    if changed.rowcount == 0:
-        return
-    secret = connection.execute("SELECT value FROM meta WHERE name = 'secret'").fetchone()[0]
-    for position in positions:
-        _erase(connection, session, position, secret)
-    connection.execute("DELETE FROM snapshots WHERE session = ?", (session,))
-    if branches:
-        connection.execute("DELETE FROM branches WHERE session = ?", (session,))
-        _begin(connection, session)
-
-
-def _begin(connection: sqlite3.Connection, session: int) -> None:
-    """Open an empty segment without a parent, and `main` on it."""
-    segment = _open_segment(connection, session, None, -1)
-    create_branch(connection, session, MAIN, Position(segment, -1))
-
-
-def _open_segment(connection: sqlite3.Connection, session: int, parent: Position | None, tip: int) -> int:
-    sql = "SELECT coalesce(max(segment), -1) + 1 FROM segments WHERE session = ?"
-    segment: int = connection.execute(sql, (session,)).fetchone()[0]
-    values = (session, segment, *(parent or (None, None)), tip)
-    connection.execute("INSERT INTO segments VALUES (?, ?, ?, ?, ?)", values)
-    return segment
 
 
 def _check_ids(drafts: Sequence[Draft]) -> None:
@@ -159,98 +104,66 @@ def _known(connection: sqlite3.Connection, session: int, drafts: Sequence[Draft]
     return known
 
 
-def _tombstones(connection: sqlite3.Connection, session: int, drafts: Sequence[Draft]) -> list[str]:
-    sql = "SELECT 1 FROM tombstones WHERE session = ?"
-    if connection.execute(sql + " LIMIT 1", (session,)).fetchone() is None:
-        return []
+def _tombstones(connection: sqlite3.Connection, session: int, drafts: Sequence[Draft]) -> tuple[str, ...]:
+    """Return the ids that have been forgotten."""
+    sql = "SELECT 1 FROM tombstones WHERE session = ? AND id = ?"
     ids = [str(draft.message.id) for draft in drafts]
-    return [id_ for id_ in ids if connection.execute(sql + " AND id = ?", (session, text(id_))).fetchone()]
+    return tuple(id_ for id_ in ids if connection.execute(sql, (session, text(id_))).fetchone())
 
 
-def _named_turn(connection: sqlite3.Connection, session: int, turn: str) -> Newest:
-    sql = "SELECT turn_no FROM messages WHERE session = ? AND turn_id = ? ORDER BY seq LIMIT 1"
-    row = connection.execute(sql, (session, text(turn))).fetchone()
-    if row is None:
-        raise UnknownReferenceError(f"there is no turn {turn!r}; give the id of its user message")
-    return Newest(turn, row[0])
+def _turns(
+    connection: sqlite3.Connection,
+    session: int,
+    head: Position,
+    drafts: Sequence[Draft],
+    skipped: Collection[str | None],
+    stored: Collection[Record],
+    named: Newest | None,
+) -> dict[str | None, Newest]:
+    """Return id -> turn of the messages that are to be added at `head`, and of those that stand on its path already."""
+    places = {record.position: record for record in stored}
+    before = [places[place] for place in on_path(connection, session, head, places)]
+    known = {str(record.message.id): Newest(record.message.turn_id, record.turn_no) for record in before}
+    listed = [d.message for d in drafts if d.message.id in known or d.message.id not in skipped]
+    turns = assign_turns(listed, newest_turn(connection, session, head), named, known)
+    return {message.id: turn for message, turn in zip(listed, turns, strict=True)}
 
 
-def _newest_turn(connection: sqlite3.Connection, session: int, head: Position) -> Newest:
-    """Return the turn of the newest user message on the first-parent path that ends at `head`."""
-    sql = (
-        "SELECT turn_id, turn_no FROM messages WHERE session = ? AND segment = ? AND depth <= ? AND role = 'user' "
-        "ORDER BY depth DESC LIMIT 1"
-    )
-    segment: int | None = head.segment
-    depth: int | None = head.depth
-    while segment is not None:
-        row = connection.execute(sql, (session, segment, depth)).fetchone()
-        if row is not None:
-            return Newest(plain(row[0]), row[1])
-        segment, depth, _ = segment_row(connection, session, segment)
-    return Newest(None, -1)
-
-
-def _room(connection: sqlite3.Connection, session: int, head: Position, count: int) -> Position:
-    """Return the place before the first of `count` new messages: `head` itself, or the same depth in a new segment."""
-    extended = connection.execute(
-        "UPDATE segments SET tip = tip + ? WHERE session = ? AND segment = ? AND tip = ?",
-        (count, session, head.segment, head.depth),
-    )
-    if extended.rowcount:
-        return head
-    return Position(_open_segment(connection, session, head, head.depth + count), head.depth)
+def _room(connection: sqlite3.Connection, session: int, branch: str, end: _End) -> Position:
+    """Let a branch go on from its head: in its segment if it stands at the tip, else in a new one."""
+    segment = end.head.segment
+    if end.head.depth == end.tip:
+        sql = "UPDATE branches SET depth = ? WHERE session = ? AND segment = ? AND depth IS NULL"
+        connection.execute(sql, (end.tip, session, segment))
+    else:
+        segment = open_segment(connection, session, end.head)
+    sql = "UPDATE branches SET segment = ?, depth = NULL WHERE session = ? AND name = ?"
+    connection.execute(sql, (segment, session, text(branch)))
+    return Position(segment, end.head.depth)
 
 
 def _insert(
-    connection: sqlite3.Connection, session: int, start: Position, drafts: Iterable[tuple[Draft, Newest]]
+    connection: sqlite3.Connection,
+    session: int,
+    start: Position,
+    end: _End,
+    drafts: Sequence[Draft],
+    turns: Mapping[str | None, Newest],
 ) -> dict[str | None, Record]:
     """Insert messages from the place after `start` on; return id -> record."""
-    key: int = connection.execute("SELECT coalesce(max(text), 0) + 1 FROM texts").fetchone()[0]
-    sql = "SELECT last_seq + 1 FROM sessions WHERE session = ?"
-    seq: int = connection.execute(sql, (session,)).fetchone()[0]
-    records = [
-        Record(
-            message=draft.message.replace(turn_id=turn.turn_id),
-            position=Position(start.segment, start.depth + number + 1),
-            seq=seq + number,
-            turn_no=turn.turn_no,
+    records = {
+        draft.message.id: Record(
+            message=draft.message.replace(turn_id=turns[draft.message.id].turn_id),
+            position=Position(start.segment, start.depth + number),
+            seq=end.seq + number - 1,
+            turn_no=turns[draft.message.id].turn_no,
             counter=draft.counter,
             tokens=draft.tokens,
         )
-        for number, (draft, turn) in enumerate(drafts)
-    ]
-    texts = [text_row(key + number, record.message) for number, record in enumerate(records)]
+        for number, draft in enumerate(drafts, 1)
+    }
+    texts = [text_row(key, record.message) for key, record in enumerate(records.values(), end.key)]
     connection.executemany("INSERT INTO texts VALUES (?, ?, ?, ?)", texts)
-    rows = [message_row(session, record, key + number) for number, record in enumerate(records)]
+    rows = [message_row(session, record, key) for key, record in enumerate(records.values(), end.key)]
     connection.executemany(_INSERT_MESSAGE, rows)
-    connection.execute("UPDATE sessions SET last_seq = ? WHERE session = ?", (seq + len(records) - 1, session))
-    return {record.message.id: record for record in records}
-
-
-def _erase(connection: sqlite3.Connection, session: int, position: Position, secret: bytes) -> None:
-    place = (session, *position)
-    sql = SELECT.replace(" FROM ", ", m.text FROM ", 1) + "AND m.segment = ? AND m.depth = ?"
-    row = connection.execute(sql, place).fetchone()
-    if row is None:
-        return
-    message = record_of(row[:-1]).message
-    digest = _digest(message, secret)
-    connection.execute("INSERT OR REPLACE INTO tombstones VALUES (?, ?, ?)", (session, text(str(message.id)), digest))
-    connection.execute("DELETE FROM messages WHERE session = ? AND segment = ? AND depth = ?", place)
-    # Zeroes of the same length are written over the very bytes; see table `texts`.
-    connection.execute(
-        "UPDATE vectors SET hash = zeroblob(length(CAST(hash AS BLOB))), vector = zeroblob(length(vector)), live = 0 "
-        "WHERE session = ? AND segment = ? AND depth = ?",
-        place,
-    )
-    connection.execute(
-        "UPDATE texts SET name = zeroblob(length(CAST(name AS BLOB))), "
-        "content = zeroblob(length(CAST(content AS BLOB))), extra = zeroblob(length(CAST(extra AS BLOB))) "
-        "WHERE text = ?",
-        (row[-1],),
-    )
-
-
-def _digest(message: Message, secret: bytes) -> bytes:
-    return hashlib.blake2b(canonical(message), key=secret, digest_size=32).digest()
+    return records

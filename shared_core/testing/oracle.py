@@ -73,14 +73,20 @@ class Tree:
         head = self.branches[branch]
         known = {record.message.id: record for record in self.records}
         new = [d for d in given if d.message.id not in known and d.message.id not in self.forgotten]
-        named = next((Newest(turn, r.turn_no) for r in self.records if r.message.turn_id == turn), None)
-        users = [Newest(r.message.id, r.turn_no) for r in self.path(head) if r.message.role == "user"]
-        turns = assign_turns([d.message for d in new], [Newest(None, -1), *users][-1], named)
+        path = self.path(head)
+        named = next((Newest(turn, r.turn_no) for r in path if r.message.turn_id == turn), None)
+        users = [Newest(r.message.id, r.turn_no) for r in path if r.message.role == "user"]
+        before = {str(r.message.id): Newest(r.message.turn_id, r.turn_no) for r in path}
+        added = {str(d.message.id) for d in new}
+        listed = [d.message for d in given if d.message.id in added or d.message.id in before]
+        turns = assign_turns(listed, [Newest(None, -1), *users][-1], named, before)
+        turn_of = {message.id: turn for message, turn in zip(listed, turns, strict=True)}
         if new and self.segments[head.segment].tip != head.depth:
             assert opened not in self.segments, "a new segment has a number of its own"
             self.segments[opened] = Segment(opened, head, head.depth)
             head = Position(opened, head.depth)
-        for new_draft, (turn_id, turn_no) in zip(new, turns, strict=True):
+        for new_draft in new:
+            turn_id, turn_no = turn_of[new_draft.message.id]
             self.last_seq += 1
             head = Position(head.segment, head.depth + 1)
             message = new_draft.message.replace(turn_id=turn_id)
@@ -90,7 +96,7 @@ class Tree:
         known = {record.message.id: record for record in self.records}
         stored = tuple(known[d.message.id] for d in given if d.message.id in known)
         skipped = tuple(str(d.message.id) for d in given if d.message.id in self.forgotten)
-        return Appended(stored, frozenset(str(d.message.id) for d in new), skipped, head)
+        return Appended(stored, frozenset(added), skipped, head)
 
     def forget(self, positions: Sequence[Position]) -> None:
         """Do what `Store.forget` does."""

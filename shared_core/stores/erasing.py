@@ -1,0 +1,54 @@
+"""The transaction that erases messages from SQLite."""
+
+import sqlite3
+from collections.abc import Sequence
+
+from shared_core.records import Position
+from shared_core.stores.places import begin
+
+__all__ = ["forget"]
+
+
+def forget(connection: sqlite3.Connection, session: int, positions: Sequence[Position], *, branches: bool) -> None:
+    """Do what `Store.forget` says, inside the caller's transaction."""
+    changed = connection.execute(
+        "UPDATE sessions SET epoch = epoch + 1, "
+        "least_seq = (SELECT last_seq FROM states AS s WHERE s.session = sessions.session) WHERE session = ?",
+        (session,),
+    )
+    if changed.rowcount == 0:
+        return
+    connection.executemany(
+        "UPDATE segments SET least_tip = "
+        "(SELECT tip FROM tips AS t WHERE t.session = segments.session AND t.segment = segments.segment) "
+        "WHERE session = ? AND segment = ?",
+        {(session, position.segment) for position in positions},
+    )
+    for position in positions:
+        _erase(connection, session, position)
+    connection.execute("DELETE FROM snapshots WHERE session = ?", (session,))
+    if branches:
+        connection.execute("DELETE FROM branches WHERE session = ?", (session,))
+        begin(connection, session)
+
+
+def _erase(connection: sqlite3.Connection, session: int, position: Position) -> None:
+    place = (session, *position)
+    where = "WHERE session = ? AND segment = ? AND depth = ?"
+    row = connection.execute("SELECT id, text FROM messages " + where, place).fetchone()
+    if row is None:
+        return
+    connection.execute("INSERT INTO tombstones VALUES (?, ?)", (session, row[0]))
+    connection.execute("DELETE FROM messages " + where, place)
+    # Zeroes of the same length are written over the very bytes; see table `texts`.
+    connection.execute(
+        "UPDATE vectors SET hash = zeroblob(length(CAST(hash AS BLOB))), vector = zeroblob(length(vector)), live = 0 "
+        + where,
+        place,
+    )
+    connection.execute(
+        "UPDATE texts SET name = zeroblob(length(CAST(name AS BLOB))), "
+        "content = zeroblob(length(CAST(content AS BLOB))), extra = zeroblob(length(CAST(extra AS BLOB))) "
+        "WHERE text = ?",
+        (row[1],),
+    )

@@ -1,0 +1,52 @@
+"""The store contract on forgetting: what goes, what stays, and what may not come back."""
+
+from shared_core.base import Store
+from shared_core.records import MAIN, Branch, Position
+from shared_core.testing.oracle import Session, draft, drafts
+
+__all__ = ["ForgettingContract"]
+
+
+class ForgettingContract:
+    """What forgetting erases and what it leaves."""
+
+    def test_forgetting_reaches_everything(self, store: Store) -> None:
+        """Rows, vectors in all spaces and snapshots go; places stay empty; the id does not come back."""
+        session = Session(store)
+        key = session.key
+        session.append(MAIN, drafts("u1", "a1", "u2", "a2"))
+        session.fork("side", Position(0, 1))
+        for space in ("x", "y"):
+            store.put_vectors(key, space, [(Position(0, n), f"h{n}", b"v") for n in range(4)])
+        store.put_vectors(key, "z", [(Position(0, 3), "h3", b"v")])
+        for name in ("a", "b"):
+            store.put_snapshot(key, name, 0, b"data")
+        session.forget([Position(0, 3), Position(0, 1), Position(0, 99), Position(5, 0)])
+        session.check()
+        assert (store.snapshot(key, "a"), store.snapshot(key, "b")) == (None, None)
+        assert store.put_snapshot(key, "a", 0, b"old") is store.put_snapshot(key, "a", 2, b"new") is False
+        assert store.put_snapshot(key, "a", 1, b"now") is True
+        for space in ("x", "y"):
+            assert [place.depth for place, *_ in store.all_vectors(key, space)] == [0, 2]
+            assert store.vectors_of(key, space, ["h1", "h2", "h3"]) == {"h2": b"v"}
+        assert store.spaces(key) == ["y", "x"]
+        store.put_vectors(key, "x", [(Position(0, 1), "h1", b"late")])
+        assert store.vectors(key, "x", [Position(0, 1)]) == {}
+        assert session.append(MAIN, [*drafts("a1", "u3"), draft("a2", content="changed")]).forgotten == ("a1", "a2")
+        assert session.append("side", drafts("a3")).head.depth == 2
+        session.forget([])
+        session.check()
+        assert store.scrub() is None
+
+    def test_forgetting_all_begins_anew(self, store: Store) -> None:
+        """Only an empty main is left; no old place is used again; a second time works too."""
+        session = Session(store)
+        session.append(MAIN, drafts("u1", "a1"))
+        session.append("side", drafts("u2"), at=Position(0, 0))
+        for fresh in ("u3", "u4"):
+            session.forget([record.position for record in session.tree.records], branches=True)
+            session.check()
+            assert store.branches(session.key) == [Branch(MAIN, Position(session.tree.branches[MAIN].segment, -1))]
+            assert session.append(MAIN, drafts("u1", fresh)).records[0].turn_no == 0
+            session.append("side", drafts("a" + fresh), at=session.tree.branches[MAIN])
+            session.check()

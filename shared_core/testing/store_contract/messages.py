@@ -1,0 +1,179 @@
+"""The store contract on sessions and messages: nothing is changed, cut, mixed up or kept twice."""
+
+from typing import Any
+
+import pytest
+
+from shared_core.base import Store
+from shared_core.errors import DuplicateError, StoreError, UnknownReferenceError
+from shared_core.messages import Payload
+from shared_core.records import MAIN, ROOT, Draft, Position, SessionState
+from shared_core.testing.oracle import ALL, Session, draft, drafts
+from shared_core.testing.store_contract.samples import NASTY, RICH
+
+__all__ = ["MessagesContract"]
+
+
+class MessagesContract:
+    """What a store keeps of a session and its messages, and what it refuses."""
+
+    def test_a_session_exists_from_its_creation_on(self, store: Store) -> None:
+        """Looking for a session does not create it; creating it twice gives one key."""
+        assert store.session("u", "s") is None
+        assert store.sessions("u") == {}
+        key = store.create_session("u", "s")
+        assert store.create_session("u", "s") == store.session("u", "s") == key
+        other = store.create_session("u", "a")
+        assert list(store.sessions("u").items()) == [("s", key), ("a", other)]
+        assert store.sessions(None) == {}
+        assert Session(store, "s", "u").key == key
+        Session(store, "s", "u").check()
+
+    def test_no_two_sessions_share_anything(self, store: Store) -> None:
+        """Users and sessions with look-alike ids never meet."""
+        pairs = [(user, name) for user in (None, *NASTY) for name in NASTY]
+        sessions = [Session(store, name, user) for user, name in pairs]
+        assert len({session.key for session in sessions}) == len(pairs)
+        for number, session in enumerate(sessions):
+            session.append(MAIN, [draft("same", content=f"mine {number}")])
+        for (user, name), session in zip(pairs, sessions, strict=True):
+            assert store.session(user, name) == session.key
+            assert store.after(session.key, 0, ALL) == session.tree.records
+        for user in (None, *NASTY):
+            own = {name: s.key for (u, name), s in zip(pairs, sessions, strict=True) if u == user}
+            assert list(store.sessions(user).items()) == list(own.items())
+
+    def test_one_session_does_not_see_another(self, store: Store) -> None:
+        """Every read and every change stays inside its session."""
+        mine, other = Session(store, "s", "u"), Session(store, "s", "v")
+        for session, text in ((mine, "mine"), (other, "other")):
+            session.append(MAIN, [draft("u1", content=text), draft("a1", "assistant", text, pinned=True)])
+            store.put_vectors(session.key, "space", [(Position(0, 0), "hash", text.encode())])
+            store.put_snapshot(session.key, "snap", 0, text.encode())
+        other.append(MAIN, drafts("u2"))
+        other.append("side", drafts("u3"), at=Position(0, 0))
+        mine.check()
+        assert store.ids_like(mine.key, "", ALL) == ["u1", "a1"]
+        assert store.get(mine.key, ["u2"]) == store.at(mine.key, [Position(0, 2)]) == store.turn(mine.key, "u2") == []
+        with pytest.raises(UnknownReferenceError):
+            store.append(mine.key, "side", drafts("u9"))
+        mine.forget([Position(0, 0), Position(0, 1)], branches=True)
+        assert store.snapshot(other.key, "snap") == b"other"
+        assert list(store.all_vectors(other.key, "space")) == [(Position(0, 0), "hash", b"other")]
+        assert store.vectors_of(mine.key, "space", ["hash"]) == {}
+        assert store.vectors(mine.key, "space", [Position(0, 0)]) == {}
+        mine.check()
+        other.check()
+
+    def test_an_unknown_session_is_empty(self, store: Store) -> None:
+        """Reading finds nothing, adding is refused, and neither creates anything."""
+        key = store.create_session(None, "s") + 10**6
+        assert store.state(key, MAIN) == SessionState(None, 0, 0)
+        assert store.after(key, 0, ALL) == store.pinned(key) == []
+        assert store.get(key, ["u1"]) == store.newest(key, ROOT, ALL) == []
+        assert store.spaces(key) == store.ids_like(key, "", ALL) == []
+        stats = dict(store.stats(key))
+        assert stats.pop("bytes") >= 0
+        assert stats == dict.fromkeys(("messages", "turns", "branches", "segments", "vectors", "forgotten"), 0)
+        with pytest.raises(UnknownReferenceError):
+            store.append(key, MAIN, drafts("u1"))
+        with pytest.raises(UnknownReferenceError):
+            store.create_branch(key, "side", ROOT)
+        with pytest.raises(UnknownReferenceError):
+            store.segment(key, 0)
+        store.put_vectors(key, "space", [(Position(0, 0), "hash", b"v")])
+        store.forget(key, [Position(0, 0)], branches=True)
+        assert store.put_snapshot(key, "snap", 0, b"x") is False
+        assert store.snapshot(key, "snap") is None
+        assert store.branches(key) == []
+
+    def test_messages_come_back_as_they_were(self, store: Store) -> None:
+        """Every field, every zone of time, and the token count or its absence."""
+        session = Session(store)
+        moments = ["2024-01-01T00:00:00.000001+00:00", "1999-12-31T23:59:59-11:30", "2024-06-01T12:00:00+05:45"]
+        plain = [draft(f"u{number}", created_at=moment) for number, moment in enumerate(moments)]
+        uncounted = [Draft(draft("a1", "assistant", "").message)]
+        session.append(MAIN, [*plain, *uncounted, draft("a2", "assistant", **RICH), draft("s1", "system")])
+        records = store.after(session.key, 0, ALL)
+        zones = [r.message.created_at.utcoffset() for r in records if r.message.created_at is not None]
+        assert zones == [d.message.created_at.utcoffset() for d in plain if d.message.created_at] + zones[3:]
+        session.check()
+
+    @pytest.mark.parametrize("content", [*NASTY, "\ud800 lone", "\ud83d\ude00", "<|endoftext|>", "😀" * 250_000])
+    def test_any_text_is_exact_or_refused_by_name(self, store: Store, content: str) -> None:
+        """What a store cannot hold raises StoreError, naming the message, and stores nothing."""
+        session = Session(store)
+        try:
+            session.append(
+                MAIN, [draft("u1", content=content, name=content, payload=Payload(format="x", data=content))]
+            )
+        except StoreError as refusal:
+            if "u1" not in str(refusal):
+                pytest.fail(f"the error does not name the message: {refusal}")
+        session.check()
+
+    def test_ids_are_exact(self, store: Store) -> None:
+        """Ids that differ only in case, space or wildcards are different messages."""
+        session = Session(store)
+        session.append(MAIN, [draft(id_) for id_ in NASTY if id_])
+        session.check()
+
+    def test_a_prefix_means_itself(self, store: Store) -> None:
+        """No wildcards; order of storing, not of the alphabet; never more than the limit."""
+        session = Session(store)
+        ids = ["b%", "b_", "b\\x", "ba", "B", "b", "c%d", "c1d", "\U0010ffffz", "b\U0010ffff", "é1", "e\u0301"]
+        session.append(MAIN, [draft(id_) for id_ in ids])
+        for prefix in ("", "b", "b%", "b_", "b\\", "c%", "c", "%", "_", "\U0010ffff", "é", "e", "x", "b\x00"):
+            expected = [id_ for id_ in ids if id_.startswith(prefix)]
+            assert store.ids_like(session.key, prefix, ALL) == expected
+            assert store.ids_like(session.key, prefix, 2) == expected[:2]
+            assert store.ids_like(session.key, prefix, 0) == []
+
+    def test_adding_again_changes_nothing(self, store: Store) -> None:
+        """A known id with the same content is left as it is, whatever its time, place and branch."""
+        session = Session(store)
+        session.append(MAIN, drafts("u1", "a1"))
+        again = draft("u1", created_at="2030-01-01T00:00:00+00:00", turn_id="other")
+        assert session.append(MAIN, [again]).records[0].message.created_at == draft("u1").message.created_at
+        session.append("side", drafts("u1", "a1"), at=ROOT)
+        session.append("side", drafts("u1", "u2", "a1", "a2"))
+        session.append(MAIN, [])
+        session.check()
+
+    @pytest.mark.parametrize("change", [{"content": "new"}, {"role": "assistant"}, {"pinned": True}, {"name": "x"}])
+    def test_other_content_under_a_known_id_is_refused(self, store: Store, change: dict[str, Any]) -> None:
+        """The error names the id, and the whole call stores nothing, not even its new branch."""
+        session = Session(store)
+        session.append(MAIN, drafts("u1"))
+        given_ = [*drafts("u2"), draft("u1", **change), *drafts("u3")]
+        for branch, at in ((MAIN, None), ("side", ROOT)):
+            with pytest.raises(DuplicateError, match="'u1'"):
+                store.append(session.key, branch, given_, at=at)
+            session.check()
+
+    def test_bad_drafts_are_refused(self, store: Store) -> None:
+        """An id twice in one call, or none, or no time."""
+        session = Session(store)
+        with pytest.raises(DuplicateError, match="'u1'"):
+            store.append(session.key, MAIN, drafts("u1", "u2", "u1"))
+        for lacking in ({"id": None}, {"created_at": None}):
+            with pytest.raises(ValueError, match="user"):
+                store.append(session.key, MAIN, [Draft(draft("u1").message.replace(**lacking))])
+        session.check()
+
+    def test_reading_is_limited_and_paged(self, store: Store) -> None:
+        """`newest` backwards from a depth, `after` forwards from a number, both gapless."""
+        session = Session(store)
+        session.append(MAIN, drafts(*(f"u{number}" for number in range(7))))
+        session.append("side", drafts("u7", "u8"), at=Position(0, 3))
+        records = session.tree.records
+        for depth in range(-1, 9):
+            for limit in (0, 1, 3, 99):
+                below = [r for r in records if r.position.segment == 0 and r.position.depth <= depth]
+                assert store.newest(session.key, Position(0, depth), limit) == below[::-1][:limit]
+        for seq in range(11):
+            for limit in (0, 1, 4, 99):
+                assert store.after(session.key, seq, limit) == records[seq : seq + limit]
+        asked = [Position(0, 5), Position(0, 99), Position(0, 1), Position(0, 5), Position(7, 0)]
+        assert store.at(session.key, asked) == [records[5], records[1], records[5]]
+        assert store.get(session.key, ["u5", "U5", "u1", "u5"]) == [records[5], records[1], records[5]]
