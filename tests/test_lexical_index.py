@@ -10,7 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared_core.index.lexical_index import FADE_TERMS, K1, MAX_FREQUENCY, MAX_ROWS, NEIGHBOURS, B, LexicalIndex
+from shared_core.index.lexical_index import (
+    CELLS,
+    FADE_TERMS,
+    K1,
+    MAX_FREQUENCY,
+    MAX_ROWS,
+    NEIGHBOURS,
+    B,
+    LexicalIndex,
+)
 from shared_core.index.lines import SITTING_GAP, LinePrefix, PathLine
 from shared_core.index.terms import terms
 
@@ -167,6 +176,18 @@ def test_a_session_has_no_more_rows_than_a_posting_can_name() -> None:
     assert index.arrays()["postings"].tolist() == [(MAX_ROWS - 1) << 8 | 2]
     with pytest.raises(OverflowError, match="16,777,216"):
         index.add([{"boat": 1}])
+
+
+def test_many_terms_score_what_each_scores_alone() -> None:
+    """To the last bit, in the order of the terms, also where they are too many to be spread together."""
+    count, vocabulary = 3_000, [f"w{number:03}" for number in range(200)]
+    assert count * len(vocabulary) > CELLS
+    index = index_of([{vocabulary[row % 200]: 1, vocabulary[row * row % 199]: 2} for row in range(count)])
+    line = one_sitting(count)
+    expected = np.zeros(count, dtype=np.float32)
+    for term in vocabulary:
+        expected += index.score([term], line).values
+    np.testing.assert_array_equal(index.score(vocabulary[::-1], line).values, expected)
 
 
 def test_a_message_is_found_by_what_its_neighbours_say() -> None:

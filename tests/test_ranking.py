@@ -17,6 +17,7 @@ from shared_core.messages import Message, Role
 from shared_core.recall.query import parse_query
 from shared_core.recall.ranking import (
     DATE_BOOST,
+    GROUP,
     SPEAKER_BOOST,
     Ranked,
     Ranking,
@@ -298,3 +299,12 @@ class TestTurns:
                 (Said("tower", days=day), Said("tower", 4, role="assistant", days=day))]  # fmt: skip
         found = ranked("tower", scope_of(said, unit="turn"), ranking="dense", pool=5)
         assert places(found) == [23, 21, 19, 17, 15]
+
+
+@pytest.mark.parametrize("pool", [1, 2, 5, 40])
+def test_of_a_long_history_the_best_are_found_and_of_equals_the_newest(pool: int) -> None:
+    said = [Said(("tower " * (1 + number * 7 % 3)).strip(), days=number) for number in range(6 * GROUP)]
+    scope = scope_of(said, without=range(50, 60))
+    found = ranked("tower", scope, ranking="lexical", pool=pool)
+    scores = scope.index.lexical.score(["tower"], scope.line).values.tolist()
+    assert set(places(found)) == best_of({p: score for p, score in enumerate(scores) if scope.eligible[p]}, pool)

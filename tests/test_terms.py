@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared_core.index.terms import near_duplicate_key, terms
+from shared_core.index.terms import KNOWN_CHARACTERS, near_duplicate_key, terms
 
 texts = st.text(st.one_of(st.characters(), st.sampled_from("aZé\u0301\u0308 _-.'\n東カｶ\uff9eีปिदَك\u200d👍+\ud83d")))
 """Any characters, and those that depend on the ones beside them more often."""
@@ -125,3 +125,10 @@ def test_a_key_is_the_key_of_itself(text: str) -> None:
     key = near_duplicate_key(text)
     assert near_duplicate_key(key) == key
     assert bool(key) == bool(text.strip())
+
+
+def test_a_key_is_the_same_once_too_many_characters_are_known() -> None:
+    every = "".join(map(chr, range(0x3400, 0x3400 + KNOWN_CHARACTERS + 1)))
+    assert near_duplicate_key(every) == every
+    assert near_duplicate_key("a \U0001f5ff\u2e2eb") == "a \U0001f5ff b"
+    assert near_duplicate_key("a \U0001f5ff\u2e2eb") == "a \U0001f5ff b"

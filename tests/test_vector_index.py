@@ -39,7 +39,7 @@ class PostFilters(ExactVectorIndex):
 class PostFiltersInFaiss(FaissVectorIndex):
     def _nearest(self, query: Vectors, top_k: int, allowed: Mask | None) -> Nearest:
         numbers, cosines = super()._nearest(query, top_k, None)
-        kept = np.full(len(numbers), True) if allowed is None else allowed[numbers]
+        kept = np.full(len(numbers), True) if allowed is None else allowed[self.owners[numbers]]
         return numbers[kept], cosines[kept]
 
 
@@ -76,7 +76,7 @@ class CutsAmongEquals(FaissVectorIndex):
         found = int(np.count_nonzero(vectors))
         ask = top_k
         while True:
-            rows, cosines = self._best_per_row(query, min(ask, found), vectors)
+            rows, cosines = self._best_per_row(query, min(ask, found), allowed)
             if len(rows) >= top_k or ask >= found:
                 return rows[:top_k], cosines[:top_k]
             ask *= 4
@@ -88,7 +88,7 @@ class CrowdsOut(FaissVectorIndex):
     def search(self, query: Vectors, top_k: int, allowed: Mask | None = None) -> Found:
         vectors = np.full(len(self), True) if allowed is None else allowed[self.owners]
         ask = min(4 * top_k, int(np.count_nonzero(vectors)))
-        rows, cosines = self._best_per_row(query, ask, vectors)
+        rows, cosines = self._best_per_row(query, ask, allowed)
         return rows[:top_k], cosines[:top_k]
 
 

@@ -50,10 +50,18 @@ class StaticEmbedder(Embedder):
                 model = _wordllama()
             for first in range(0, len(texts), 256):
                 batch = [encodable(text) for text in texts[first : first + 256]]
-                for row, tokens in enumerate(model.tokenizer.encode_batch_fast(batch, add_special_tokens=False), first):
+                for row, tokens in enumerate(_encoded(model.tokenizer, batch), first):
                     for block in range(0, len(tokens.ids), 4096):  # a megabyte of text has a million tokens
                         sums[row] += model.embedding[tokens.ids[block : block + 4096]].sum(axis=0)
         return checked(sums, len(texts), STATIC)
+
+
+def _encoded(tokenizer: Any, texts: Sequence[str]) -> Sequence[Any]:
+    """Return the tokens of each text; a single one, such as a question, without waking the tokenizer's threads."""
+    if len(texts) == 1:
+        return [tokenizer.encode(texts[0], add_special_tokens=False)]
+    found: Sequence[Any] = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+    return found
 
 
 @lru_cache(maxsize=1)

@@ -1,9 +1,9 @@
 """A BM25 index in which a message is also found by what its neighbours say."""
 
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -27,8 +27,14 @@ FADE_TERMS = 20
 MAX_ROWS = 1 << 24
 MAX_FREQUENCY = 255
 
+CELLS = 1 << 19
+"""Terms are spread together as long as terms times places are no more than this: NumPy's calls cost more than the work
+in a short history, and memory counts in a long one."""
+
 Ints = npt.NDArray[np.int32]
+Places = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
+Scalar = TypeVar("Scalar", bound=np.generic)
 
 
 class Line(Protocol):
@@ -49,7 +55,7 @@ class Line(Protocol):
     def places(self, rows: Ints) -> Ints:
         """Return the place of each row, -1 where it is not on the line."""
 
-    def along(self, column: Ints) -> Ints:
+    def along(self, column: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
         """Return the values at the first `upto` places, given one for each row."""
 
 
@@ -66,6 +72,15 @@ class LexicalScores:
     ceiling: float
 
 
+@dataclass(frozen=True, slots=True)
+class _Term:
+    """Where a term occurs on a line, its frequency there over the length norm, and its idf."""
+
+    places: Places
+    weights: Floats
+    idf: float
+
+
 class LexicalIndex:
     """Postings of rows that are numbered from 0 in the order they are added; at most 2**24 rows."""
 
@@ -73,6 +88,7 @@ class LexicalIndex:
         # One posting is 32 bits: the row in the upper 24, the frequency in the lower 8.
         self._postings: dict[str, array[int]] = {}
         self._lengths: Growing[np.int32] = Growing(np.int32)
+        self._fades: Growing[np.float64] = Growing(np.float64)
 
     def __len__(self) -> int:
         return len(self._lengths)
@@ -92,7 +108,13 @@ class LexicalIndex:
                 posting = row << 8 | min(frequency, MAX_FREQUENCY)
                 self._postings.setdefault(term, array("I")).append(posting)
             lengths.append(sum(document.values()))
+        self._measure(lengths)
+
+    def _measure(self, lengths: npt.ArrayLike) -> None:
+        """Note how long the next rows are, and how much they take from their neighbours."""
+        start = len(self)
         self._lengths.extend(lengths)
+        self._fades.extend(np.minimum(np.float32(1), np.float32(FADE_TERMS) / np.maximum(self.lengths[start:], 1)))
 
     def score(self, query: Iterable[str], line: Line) -> LexicalScores:
         """Return context-weighted BM25 along a line.
@@ -105,26 +127,28 @@ class LexicalIndex:
             query: terms; repeated ones count once.
             line: the messages in question.
         """
-        total = np.zeros(line.upto, dtype=np.float32)
         lengths = line.along(self.lengths)
         mean = max(float(lengths.mean()), 1.0) if line.upto else 1.0
-        ceiling = 0.0
-        buffer = np.zeros_like(total)
-        for term in sorted(set(query)):
-            places, frequency = self._on_line(term, line)
-            idf = float(np.log1p((line.upto - len(places) + 0.5) / (len(places) + 0.5))) if line.upto else 0.0
-            ceiling += idf
-            if len(places):
-                norm = 1 - B + B * lengths[places] / mean
-                _spread(total, buffer, places, (frequency / norm).astype(np.float32), line.sittings, lengths, idf)
-        return LexicalScores(total, ceiling)
+        found = [self._on_line(term, line, lengths, mean) for term in sorted(set(query))]
+        total = np.zeros(line.upto, dtype=np.float32)
+        fades = line.along(self._fades.values)
+        matching = [term for term in found if len(term.places)]
+        together = max(1, CELLS // max(line.upto, 1))
+        for first in range(0, len(matching), together):
+            _spread(total, matching[first : first + together], line.sittings, fades)
+        return LexicalScores(total, sum((term.idf for term in found), 0.0))
 
-    def _on_line(self, term: str, line: Line) -> tuple[Ints, Ints]:
+    def _on_line(self, term: str, line: Line, lengths: Ints, mean: float) -> _Term:
         posting = self._postings.get(term)
         packed = np.array(posting if posting is not None else (), dtype=np.uint32)
-        places = line.places((packed >> 8).astype(np.int32))
-        on_line = (places >= 0) & (places < line.upto)
-        return places[on_line], (packed & MAX_FREQUENCY).astype(np.int32)[on_line]
+        place = line.places((packed >> 8).astype(np.int32))
+        on_line = (place >= 0) & (place < line.upto)
+        # NumPy indexes with 64 bits twice as fast as with 32.
+        places = place[on_line].astype(np.int64)
+        frequency = (packed & MAX_FREQUENCY).astype(np.int32)[on_line]
+        norm = 1 - B + B * lengths[places] / mean
+        idf = float(np.log1p((line.upto - len(places) + 0.5) / (len(places) + 0.5))) if line.upto else 0.0
+        return _Term(places, (frequency / norm).astype(np.float32), idf)
 
     def arrays(self) -> dict[str, npt.NDArray[np.generic]]:
         """Return the index as plain arrays, for a snapshot."""
@@ -144,7 +168,7 @@ class LexicalIndex:
     def from_arrays(cls, arrays: Mapping[str, npt.NDArray[np.generic]]) -> "LexicalIndex":
         """Return the index that `arrays` came from."""
         index = cls()
-        index._lengths = Growing(np.int32, arrays["lengths"])
+        index._measure(arrays["lengths"])
         text = arrays["vocabulary"].tobytes().decode("utf-8", "surrogatepass")
         if text:  # rows without a term, such as one "ok", leave no vocabulary
             parts = np.split(arrays["postings"], np.cumsum(arrays["sizes"])[:-1])
@@ -153,23 +177,26 @@ class LexicalIndex:
         return index
 
 
-def _spread(
-    total: Floats, buffer: Floats, places: Ints, weights: Floats, sittings: Ints, lengths: Ints, idf: float
-) -> None:
-    """Add one term's saturated score to `total`, at its places and at their neighbours; `buffer` is and stays zero."""
-    buffer[places] = weights
-    touched = [places]
+def _spread(total: Floats, terms: Sequence[_Term], sittings: Ints, fades: npt.NDArray[np.float64]) -> None:
+    """Add the saturated scores of terms to `total`, at their places and at the neighbours of these."""
+    upto, reach = len(total), max(map(abs, NEIGHBOURS))
+    places = np.concatenate([term.places for term in terms])
+    weights = np.concatenate([term.weights for term in terms])
+    # One row of cells for each term, and room on both sides, so that no neighbour is out of bounds.
+    starts = reach + upto * np.arange(len(terms) + 1)
+    cells = np.concatenate([start + term.places for start, term in zip(starts.tolist(), terms, strict=False)])
+    frequency = np.zeros(upto * len(terms) + 2 * reach, dtype=np.float32)
+    frequency[cells] = weights
+    sitting = sittings[places]
     for offset, share in NEIGHBOURS.items():
         target = places + offset
-        inside = (target >= 0) & (target < len(total))
-        source, target, lent = places[inside], target[inside], weights[inside]
-        near = sittings[source] == sittings[target]
-        target, lent = target[near], lent[near]
-        # Within one offset every target occurs once, so plain indexing adds correctly.
-        fade = np.minimum(np.float32(1), np.float32(FADE_TERMS) / np.maximum(lengths[target], 1))
-        buffer[target] += np.float32(share) * lent * fade
-        touched.append(target)
-    for target in touched:
-        frequency = buffer[target]
-        total[target] += idf * (K1 + 1) * frequency / (frequency + K1)
-        buffer[target] = 0  # a place touched twice is scored once
+        near = sittings.take(target, mode="clip") == sitting
+        near &= (target < upto) if offset > 0 else (target >= 0)
+        # Within one offset every cell occurs once, so plain indexing adds correctly; who is not near lends nothing.
+        frequency[cells + offset] += np.float32(share) * weights * fades.take(target, mode="clip") * near
+    touched = np.flatnonzero(frequency != 0)
+    ends = np.searchsorted(touched, starts).tolist()
+    for start, term, first, end in zip(starts.tolist(), terms, ends, ends[1:], strict=False):
+        reached = touched[first:end]
+        own = frequency[reached]
+        total[reached - start] += term.idf * (K1 + 1) * own / (own + K1)

@@ -107,3 +107,9 @@ class LinePrefix:
     def along(self, column: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
         """Return the values at the places of the prefix, given one for each row; without a copy where that can be."""
         return column[: self.upto] if self.line.plain else column[self.rows[: self.upto]]
+
+    def across(self, places: npt.NDArray[np.bool_], count: int) -> npt.NDArray[np.bool_]:
+        """Return for each of `count` rows what is given for its place, False where it is not in the prefix."""
+        rows = np.zeros(count, dtype=np.bool_)
+        rows[slice(self.upto) if self.line.plain else self.rows[: self.upto]] = places
+        return rows

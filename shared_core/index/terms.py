@@ -31,7 +31,10 @@ _RUN = re.compile(rf"[{_UNSPACED}]+|[^{_UNSPACED}]+")
 _ACCENTS = re.compile(
     r"(?<=[a-z\u03b1-\u03c9\u0430-\u044f])[\u0300-\u036f]+|[\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0640\u064b-\u0652\u0670]"
 )
-_BETWEEN_WORDS = re.compile(r"(?:[^\w\s]|_)+")
+_BETWEEN_WORDS = re.compile(r"[^\w\s]|_")
+
+KNOWN_CHARACTERS = 4_096
+"""Characters whose part in a near-duplicate key is remembered: more than a conversation has, fewer than Unicode."""
 
 
 class _PerThread(threading.local):
@@ -95,12 +98,26 @@ def _pairs(run: str) -> list[str]:
 
 def near_duplicate_key(text: str) -> str:
     """Return what two texts share that differ only in case, accents, punctuation and white space."""
-    key = _BETWEEN_WORDS.sub(lambda match: _symbols(match.group()), _fold(text))
-    return " ".join(key.split()) or text.strip()
+    return " ".join(_fold(text).translate(_BETWEEN).split()) or text.strip()
 
 
-@lru_cache(maxsize=4_096)
-def _symbols(between: str) -> str:
-    """Return what counts of the characters between words: symbols, and marks, which belong to the letter before."""
-    kinds = [(character, unicodedata.category(character)) for character in between]
-    return "".join(c if kind[0] == "M" else f" {c} " if kind in ("Sm", "Sc", "So") else " " for c, kind in kinds)
+class _Between(dict[int, int | str]):
+    """What stands for a character in a near-duplicate key, by its code point.
+
+    Of what is between words symbols count, and marks, which belong to the letter before.
+    """
+
+    def __missing__(self, code: int) -> int | str:
+        found = self._find(chr(code))
+        if len(self) < KNOWN_CHARACTERS:
+            self[code] = found
+        return found
+
+    def _find(self, character: str) -> int | str:
+        kind = unicodedata.category(character)
+        if not _BETWEEN_WORDS.match(character) or kind[0] == "M":
+            return ord(character)
+        return f" {character} " if kind in ("Sm", "Sc", "So") else " "
+
+
+_BETWEEN = _Between()

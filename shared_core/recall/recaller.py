@@ -13,17 +13,16 @@ import numpy.typing as npt
 
 from shared_core.base import Embedder, Vectors
 from shared_core.errors import EmbedderError
-from shared_core.index.lines import LinePrefix
-from shared_core.index.session_index import ROLES, SessionIndex, turn_code
+from shared_core.index.session_index import SessionIndex
 from shared_core.index.session_vectors import SessionVectors
 from shared_core.live import LiveSession
-from shared_core.messages import Role
 from shared_core.recall.backfill import EmbedReply, EmbedRequest, backfill
 from shared_core.recall.dense import Dense, choose_embedder
+from shared_core.recall.eligible import Eligible, eligible_places, speakers
 from shared_core.recall.query import Query, parse_query
 from shared_core.recall.ranking import POOL, Ranked, Scope, rank
 from shared_core.recall.rules import RecallRules
-from shared_core.records import MAIN, Position, SessionState
+from shared_core.records import MAIN, SessionState
 from shared_core.tree import Path, walk
 
 __all__ = ["Eligible", "Found", "Recaller"]
@@ -38,7 +37,6 @@ SMALL_BATCH = 32
 """Texts embedded at a time while a question waits."""
 
 Places = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -61,26 +59,6 @@ class Found:
 
 
 FindSteps = Generator[EmbedRequest, EmbedReply, Found]
-
-
-@dataclass(frozen=True, slots=True)
-class Eligible:
-    """Which messages may be found.
-
-    Attributes:
-        path: the line of conversation; None: the one the object stands on.
-        before: the question's place on the path; None: all of the path.
-        without: turns that are in the prompt anyway.
-        since, until: seconds since 1970, inclusive.
-        role: only what this role said; None: what the conversation itself says, tools as `recall_tools` has it.
-    """
-
-    path: Path | None = None
-    before: Position | None = None
-    without: tuple[str, ...] = ()
-    since: float = -np.inf
-    until: float = np.inf
-    role: Role | None = None
 
 
 class Recaller:
@@ -158,30 +136,8 @@ class Recaller:
         if wanted.before is not None:
             place = int(line.places(index.rows_at([wanted.before]))[0])
             line = replace(line, upto=place) if place >= 0 else line  # forgotten since: the caller will ask again
-        eligible = self._speaks(index, line, wanted.role)
-        if wanted.since != -np.inf or wanted.until != np.inf:
-            times = line.along(index.column("times"))
-            eligible &= (times >= wanted.since) & (times <= wanted.until)
-        for turn in wanted.without:
-            places = [place for place in line.line.of_turn(turn_code(turn)) if place < line.upto]
-            eligible[places] = False
+        eligible = eligible_places(index, line, wanted, self.rules.recall_tools)
         return Scope(index, vectors, line, eligible, self.rules.recall_unit)
-
-    def _speaks(self, index: SessionIndex, line: LinePrefix, role: Role | None) -> Mask:
-        """Return which places say something that may be recalled."""
-        roles = line.along(index.column("roles"))
-        if role is not None:
-            said: Mask = np.equal(roles, ROLES.index(role))
-            said &= line.along(index.column("characters")) > 0
-            return said
-        speaks: Mask = line.along(index.column("speaks")).copy()
-        tool = roles == ROLES.index("tool")
-        if self.rules.recall_tools != "all":
-            speaks &= ~tool
-        if self.rules.recall_tools == "none":
-            turns = line.along(index.column("turns"))
-            speaks &= ~np.isin(turns, np.unique(turns[tool]))
-        return speaks
 
     def every_branch(self, state: SessionState) -> list[Scope]:
         """Return all that could ever be found in this session, a scope for each branch."""
@@ -216,9 +172,7 @@ class Recaller:
         """Return the rows of a scope that may be found and have no vector, newest first."""
         if scope.vectors is None:
             return np.empty(0, np.int64)
-        wanted = np.zeros(len(scope.index), dtype=np.bool_)
-        wanted[scope.line.rows[scope.units(np.flatnonzero(scope.eligible))]] = True
-        return scope.vectors.missing(wanted)
+        return scope.vectors.missing(scope.findable())
 
     def embed_pending(
         self, scopes: Sequence[Scope], *, batch: int, deadline: float, progress: Callable[[int], None] | None = None
@@ -250,7 +204,7 @@ class Recaller:
         with self._lock:
             scopes = self.scopes(state, wanted)
             dense = self.dense()
-            query = parse_query(text, self._names(scopes))
+            query = parse_query(text, speakers(scopes))
         notes = [dense.note] if dense.note else []
         pending, vector = 0, None
         if dense.embedder is not None:
@@ -283,15 +237,6 @@ class Recaller:
         if isinstance(reply, EmbedderError):
             raise reply
         return reply
-
-    def _names(self, scopes: Sequence[Scope]) -> list[str]:
-        """Return the participants' names as far as they speak in what is searched."""
-        found: dict[str, None] = {}
-        for scope in scopes:
-            if scope.index.names:
-                speakers = np.unique(scope.index.column("speakers")[scope.line.rows[: scope.line.upto]])
-                found |= dict.fromkeys(scope.index.names[speaker] for speaker in speakers.tolist() if speaker >= 0)
-        return list(found)
 
     def _rank(
         self, query: Query, scopes: Sequence[Scope], vector: Vectors | None, dense: Dense, room: int
