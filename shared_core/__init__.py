@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from shared_core.messages import Message as Message
     from shared_core.messages import Payload as Payload
     from shared_core.messages import ToolCall as ToolCall
+    from shared_core.pool import SessionPool as SessionPool
     from shared_core.prompt.context import Context as Context
     from shared_core.prompt.context import ContextReport as ContextReport
     from shared_core.prompt.context import Kind as Kind
@@ -70,6 +71,7 @@ _HOMES = {
     ],
     "forgetting": ["ForgetResult"],
     "messages": ["Grounding", "GroundingItem", "Message", "Payload", "ToolCall"],
+    "pool": ["SessionPool"],
     "recall.pruning": ["prune"],
     "recall.ranking": ["ScoredMessage"],
     "records": ["Branch"],

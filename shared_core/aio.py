@@ -46,9 +46,23 @@ class AsyncInfiniteMemory:
         """The branch this object stands on; None: detached at a message."""
         return self._memory.branch
 
+    @property
+    def session_id(self) -> str:
+        """Which conversation this is."""
+        return self._memory.session_id
+
+    @property
+    def user_id(self) -> str | None:
+        """Whose it is."""
+        return self._memory.user_id
+
     async def add(self, messages: Message | Sequence[Message], *, turn: str | None = None) -> list[Message]:
         """Store messages; see `InfiniteMemory.add`."""
         return await asyncio.to_thread(self._memory.add, messages, turn=turn)
+
+    async def follow(self, messages: Sequence[Message], *, unchanged: int = 0) -> list[str | None]:
+        """Stand where a history leads; see `InfiniteMemory.follow`."""
+        return await asyncio.to_thread(self._memory.follow, messages, unchanged=unchanged)
 
     async def context(
         self, question: str | Message | None = None, *, tools: Sequence[Any] | None = None,

@@ -1,10 +1,12 @@
 """Checks of arguments: an error names the argument, the value and what is accepted."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
-__all__ = ["in_range", "in_utc", "one_of", "whole_number"]
+from shared_core.messages import Message
+
+__all__ = ["a_name", "given_messages", "in_range", "in_utc", "one_of", "whole_number"]
 
 Value = TypeVar("Value")
 
@@ -33,3 +35,21 @@ def in_range(name: str, value: float, low: float, high: float) -> float:
 def in_utc(moment: datetime) -> datetime:
     """Return `moment`, taken as UTC if it has no zone, as a message's time is."""
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+
+def a_name(name: str, value: Any) -> str:
+    """Return a text; ValueError otherwise."""
+    if not isinstance(value, str):
+        raise ValueError(f"{name}={value!r}: expected a text")
+    return value
+
+
+def given_messages(messages: Any) -> list[Message]:
+    """Return one message or several as a list; TypeError if there is anything else among them."""
+    given: list[Message] = []
+    for message in [messages] if isinstance(messages, Message | str | Mapping) else messages:
+        if not isinstance(message, Message):
+            shown = repr(message)[:80]
+            raise TypeError(f"expected messages, not {shown}: write Message.user(text), Message.assistant(text)")
+        given.append(message)
+    return given

@@ -15,8 +15,9 @@ from shared_core.prompt.turns import Entry, Turn, group_turns
 from shared_core.prompt.window import SKIP_LIMIT, Window
 from shared_core.recall.backfill import EmbedReply, EmbedRequest
 from shared_core.recall.candidates import read_candidates, read_hits
+from shared_core.recall.eligible import Eligible
 from shared_core.recall.ranking import ScoredMessage
-from shared_core.recall.recaller import POOL_TOKENS, Eligible, Found, Recaller
+from shared_core.recall.recaller import POOL_TOKENS, Found, Recaller
 from shared_core.records import Position, SessionState
 from shared_core.tokens import message_tokens, tools_tokens
 from shared_core.tree import Path

@@ -250,7 +250,7 @@ def _opened(store: str, session: str, user: str | None, **settings: Any) -> Iter
     if "://" not in store and not Path(store).exists():
         raise StoreError(f"no store at {store!r}: import a conversation first (infinite-memory import FILE)")
     with InfiniteMemory(store, session_id=session, user_id=user, **settings) as memory:
-        if not memory.stats()["messages"]:
+        if not memory.newest(1):
             _say(f"note: session {session!r} holds no messages")
         yield memory
 

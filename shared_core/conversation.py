@@ -1,7 +1,7 @@
 """What a session holds and where in it one stands: read, branch, forget; needs no embedder."""
 
-import threading
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any
 
@@ -34,13 +34,23 @@ class Conversation:
         lock: held by one verb at a time.
     """
 
-    def __init__(self, store: Store, live: LiveSession, writer: Writer, lock: threading.RLock) -> None:
+    def __init__(self, store: Store, live: LiveSession, writer: Writer, lock: AbstractContextManager[object]) -> None:
         self._store = store
         self._live = live
         self._writer = writer
         self._lock = lock
 
     # Reading
+
+    @property
+    def session_id(self) -> str:
+        """Which conversation this is."""
+        return self._live.session_id
+
+    @property
+    def user_id(self) -> str | None:
+        """Whose it is."""
+        return self._live.user_id
 
     def get(self, id: str) -> Message:
         """Return one message of the session; UnknownReferenceError if there is none."""
@@ -129,6 +139,14 @@ class Conversation:
             raise UnknownReferenceError(f"the branch {head.branch!r} does not exist any more")
         return at
 
+    def _stand_at(self, place: Position) -> None:
+        """Stand on a branch that ends at this place, if need be detached."""
+        newest = [self._live.path.at(entry.order) for entry in self._live.last(1)]
+        if place not in (self._live.path.head, *newest):  # the newest need not be at the head: that may be forgotten
+            names = [branch.name for branch in self.branches() if branch.head == place]
+            self._stand(Head(names[-1]) if names else Head(None, place))
+            self._live.sync()
+
     def _stand(self, head: Head) -> None:
         self._live.go(head)
         self._writer.open_turn = None
@@ -162,6 +180,8 @@ class Conversation:
             records = select(self._store, key, ids=ids, before=moment, everything=session) if key is not None else []
             if dry_run or key is None:
                 return ForgetResult(tuple(record.message.id or "" for record in records), dry_run=dry_run)
+            if not records and not session:
+                return self.scrub()  # every process would otherwise drop what it has indexed, for nothing
             result = forget(self._store, key, records, everything=session)
             if session:
                 self._stand(Head(MAIN))

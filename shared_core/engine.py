@@ -1,19 +1,20 @@
 """InfiniteMemory: keeps everything ever said in a chat and builds, for each question, the best prompt that fits."""
 
 import logging
-import threading
 import uuid
 from collections.abc import Callable, Generator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
-from shared_core.arguments import in_utc, one_of, whole_number
+from shared_core.arguments import a_name, given_messages, in_utc, one_of, whole_number
 from shared_core.asking import Ask, Asker, AskSteps, IndexSteps, Progress, SearchSteps
 from shared_core.base import Embedder, Store, TokenCounter
 from shared_core.conversation import Conversation
 from shared_core.embedders import as_embedder
+from shared_core.following import Follower
 from shared_core.live import LiveSession, Sizer
+from shared_core.locks import fork_safe_lock
 from shared_core.messages import Message, Role
 from shared_core.prompt.assembly import Assembler, Placement
 from shared_core.prompt.context import Context
@@ -99,6 +100,9 @@ class InfiniteMemory(Conversation):
     ) -> None:  # fmt: skip
         self.max_tokens = whole_number("max_tokens", max_tokens, least=1)
         self.reserve_tokens = whole_number("reserve_tokens", reserve_tokens, least=0)
+        a_name("session_id", session_id)
+        if user_id is not None:
+            a_name("user_id", user_id)
         if scope == "user" and user_id is None:
             raise ValueError('scope="user": pass the user_id whose sessions are to be searched')
         framer = Framer(as_counter(token_counter), message_overhead, keep_grounding, grounding_overflow, on_overflow)
@@ -111,12 +115,13 @@ class InfiniteMemory(Conversation):
             embed_text=embed_text, min_score=min_score, min_lexical=min_lexical, recall_tools=recall_tools, scope=scope,
             embed_budget_ms=embed_budget_ms,
         )  # fmt: skip
-        lock = threading.RLock()
+        lock = fork_safe_lock()
         # The store comes last: an argument that is refused leaves no file behind and none open.
         self._owns_store = not isinstance(store, Store)
         opened = open_store(store, durability=durability)
         live = LiveSession(opened, user_id, session_id, Sizer(framer.counter, framer.overhead))
         super().__init__(opened, live, Writer(live, framer.counter, clock=clock, new_id=new_id), lock)
+        self._follower = Follower(live)
         self._asker = Asker(live, assembler, Recaller(live, lock, rules), lock)
         self._added = 0
         self._closed = False
@@ -126,8 +131,10 @@ class InfiniteMemory(Conversation):
     def add(self, messages: Message | Sequence[Message], *, turn: str | None = None) -> list[Message]:
         """Store messages at the head of the branch, in one transaction, durable on return.
 
-        A reply joins the turn named, else the turn this object opened last, else the newest of the branch; name it
-        where several threads share one object. Adding a known id again with the same content changes nothing.
+        A reply joins the turn of the message before it in the list, also if that one is stored already. The first ones
+        join the turn named, else the turn this object opened last, else the newest of the branch; name it where several
+        threads share one object. Adding a known id again with the same content changes nothing, on whatever branch it
+        stands.
 
         Returns:
             The messages as stored, with `id`, `created_at` and `turn_id`. Ids that were forgotten are left out.
@@ -136,13 +143,40 @@ class InfiniteMemory(Conversation):
             DuplicateError: an id is stored with other content.
             UnknownReferenceError: no such turn on this branch.
         """
-        given = [messages] if isinstance(messages, Message) else list(messages)
+        given = given_messages(messages)
         with self._lock:
-            stored = self._writer.add(given, turn)
-            self._added += len(stored)
-            if self._added >= SNAPSHOT_EVERY:
-                self._added = 0
-                self._asker.refresh_and_save(least=SNAPSHOT_ROWS)
+            return self._add(given, turn)
+
+    def follow(self, messages: Sequence[Message], *, unchanged: int = 0) -> list[str | None]:
+        """Stand where a history leads that a client sends again and again, and store what of it is new.
+
+        A message goes by its id, or without one by all that is said up to it. Where the history has gone back or was
+        changed, it goes on as another branch. Only its end is compared with what is stored.
+
+        Args:
+            messages: the history from place `unchanged` on, oldest first.
+            unchanged: how many messages before them are the same as in this object's last call.
+
+        Returns:
+            For each message given, the id it is stored under; None: it is not, because it was forgotten, or put before
+            what was stored earlier.
+        """
+        with self._lock:
+            self._live.sync()
+            followed = self._follower.follow(given_messages(messages), unchanged)
+            if followed.at is not None:
+                self._stand_at(followed.at)
+                self._writer.open_turn = followed.turn
+            stored = {message.id for message in self._add(followed.new, None)}
+            gone = {message.id for message in followed.new} - stored
+            return [None if id_ in gone else id_ for id_ in followed.ids]
+
+    def _add(self, messages: Sequence[Message], turn: str | None) -> list[Message]:
+        stored = self._writer.add(messages, turn)
+        self._added += len(stored)
+        if self._added >= SNAPSHOT_EVERY:
+            self._added = 0
+            self._asker.refresh_and_save(least=SNAPSHOT_ROWS)
         return stored
 
     # Recalling
@@ -181,6 +215,7 @@ class InfiniteMemory(Conversation):
         blank = message is not None and not message.content.strip() and message.grounding is None
         reserve = self.reserve_tokens if reserve_tokens is None else reserve_tokens
         whole_number("reserve_tokens", reserve, least=0)
+        whole_number("max_tokens", self.max_tokens, least=1)  # it may have been changed since
         ask = Ask(None if blank else message, self.max_tokens, reserve, tuple(tools or ()), include_question)
         context = yield from self._asker.steps(ask)
         logger.debug("%s", context.report)
@@ -254,9 +289,11 @@ class InfiniteMemory(Conversation):
         with self._lock:
             if not self._closed:
                 self._closed = True
-                self._asker.save_snapshots(least=SNAPSHOT_ROWS)
-                if self._owns_store:
-                    self._store.close()
+                try:
+                    self._asker.save_snapshots(least=SNAPSHOT_ROWS)
+                finally:
+                    if self._owns_store:
+                        self._store.close()
 
     def __enter__(self) -> "InfiniteMemory":
         return self

@@ -88,6 +88,9 @@ class Payload(_Value):
     format: str
     data: Any = None
 
+    def __hash__(self) -> int:
+        return hash(self.format)  # JSON data has no hash of its own
+
 
 class Message(_Value):
     """One message of a conversation.

@@ -681,6 +681,7 @@ def test_the_public_names() -> None:
         "SQLiteStore",
         "ScoredMessage",
         "SentenceTransformerEmbedder",
+        "SessionPool",
         "StaticEmbedder",
         "Store",
         "StoreError",

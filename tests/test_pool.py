@@ -1,0 +1,93 @@
+"""A pool's memories: one caller each, over one store, bounded."""
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from shared_core import InfiniteMemory, Message, SessionPool, SQLiteStore, StoreError
+from shared_core.testing import HashingEmbedder
+
+
+def test_a_memory_is_used_again_with_what_it_has_read(tmp_path: Path) -> None:
+    with SessionPool(tmp_path / "a.db") as pool:
+        with pool.use("1") as first:
+            first.add(Message.user("hello"))
+        with pool.use("1") as second:
+            assert second is first
+        with pool.use("2") as third:
+            assert (third.session_id, third.user_id) == ("2", None)
+            assert list(third.messages()) == []
+
+
+def test_two_callers_on_one_session_stand_where_they_like() -> None:
+    with SessionPool() as pool, pool.use("1") as one, pool.use("1") as other:
+        assert one is not other
+        [asked] = one.add(Message.user("hello"))
+        one.fork("side")
+        one.add(Message.assistant("on the side"))
+        assert [message.id for message in other.messages()] == [asked.id]
+        assert (one.branch, other.branch) == ("side", "main")
+
+
+def test_users_do_not_meet() -> None:
+    with SessionPool() as pool:
+        with pool.use("1", "ann") as memory:
+            memory.add(Message.user("a secret"))
+        with pool.use("1", "bob") as memory:
+            assert (memory.user_id, list(memory.messages())) == ("bob", [])
+        with pool.use("1") as memory:
+            assert list(memory.messages()) == []
+
+
+def test_idle_memories_are_bounded_and_the_oldest_goes() -> None:
+    with SessionPool(size=2) as pool:
+        used = {}
+        for name in ("1", "2", "3"):
+            with pool.use(name) as memory:
+                used[name] = memory
+        with pool.use("2") as second, pool.use("3") as third, pool.use("1") as first:
+            assert (second, third) == (used["2"], used["3"])
+            assert first is not used["1"]
+
+
+def test_a_store_that_was_given_stays_open() -> None:
+    store = SQLiteStore(":memory:")
+    with SessionPool(store) as pool, pool.use("1") as memory:
+        memory.add(Message.user("hello"))
+    assert InfiniteMemory(store, session_id="1").stats()["messages"] == 1
+    with SessionPool() as pool:
+        pool.close()
+        with pytest.raises(StoreError, match="closed"), pool.use("1") as memory:
+            memory.add(Message.user("hello"))
+
+
+def test_wrong_arguments_are_said_at_once_and_leave_no_file(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="max_tokens=0"):
+        SessionPool(max_tokens=0)
+    with pytest.raises(TypeError, match="user_id"):
+        SessionPool(user_id="ann")
+    with SessionPool(scope="user") as pool, pytest.raises(ValueError, match="user_id"), pool.use("1"):
+        pass
+
+
+def test_many_threads_share_a_pool(tmp_path: Path) -> None:
+    with SessionPool(tmp_path / "a.db", size=3, embedder=HashingEmbedder()) as pool:
+
+        def work(number: int) -> None:
+            for turn in range(10):
+                with pool.use(str(number % 5)) as memory:
+                    asked = memory.add(Message.user(f"{number}/{turn}"))[0]
+                    memory.add(Message.assistant("ok"), turn=asked.id)
+                    memory.context("what?")
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(10)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for number in range(5):
+            with pool.use(str(number)) as memory:
+                messages = list(memory.messages())
+            assert len(messages) == 40
+            assert all(m.turn_id != m.id for m in messages if m.role == "assistant")
