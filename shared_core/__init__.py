@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from shared_core.errors import MissingExtraError as MissingExtraError
     from shared_core.errors import StoreError as StoreError
     from shared_core.errors import UnknownReferenceError as UnknownReferenceError
+    from shared_core.following import History as History
     from shared_core.forgetting import ForgetResult as ForgetResult
     from shared_core.messages import Grounding as Grounding
     from shared_core.messages import GroundingItem as GroundingItem
@@ -69,6 +70,7 @@ _HOMES = {
         "StoreError",
         "UnknownReferenceError",
     ],
+    "following": ["History"],
     "forgetting": ["ForgetResult"],
     "messages": ["Grounding", "GroundingItem", "Message", "Payload", "ToolCall"],
     "pool": ["SessionPool"],

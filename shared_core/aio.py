@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from shared_core.asking import Progress
 from shared_core.engine import InfiniteMemory
+from shared_core.following import History
 from shared_core.forgetting import ForgetResult
 from shared_core.messages import Message, Role
 from shared_core.prompt.context import Context
@@ -60,9 +61,9 @@ class AsyncInfiniteMemory:
         """Store messages; see `InfiniteMemory.add`."""
         return await asyncio.to_thread(self._memory.add, messages, turn=turn)
 
-    async def follow(self, messages: Sequence[Message], *, unchanged: int = 0) -> list[str | None]:
+    async def follow(self, messages: Sequence[Message], *, after: History | None = None) -> History:
         """Stand where a history leads; see `InfiniteMemory.follow`."""
-        return await asyncio.to_thread(self._memory.follow, messages, unchanged=unchanged)
+        return await asyncio.to_thread(self._memory.follow, messages, after=after)
 
     async def context(
         self, question: str | Message | None = None, *, tools: Sequence[Any] | None = None,
@@ -73,6 +74,10 @@ class AsyncInfiniteMemory:
             question, tools=tools, reserve_tokens=reserve_tokens, include_question=include_question
         )
         return await self._drive(steps)
+
+    async def count(self, message: Message) -> int:
+        """Return what a message costs as sent; see `InfiniteMemory.count`."""
+        return await asyncio.to_thread(self._memory.count, message)
 
     async def search(
         self, query: str, top_k: int = 10, *, since: datetime | None = None, until: datetime | None = None,

@@ -3,6 +3,7 @@
 import logging
 import uuid
 from collections.abc import Callable, Generator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
@@ -12,13 +13,14 @@ from shared_core.asking import Ask, Asker, AskSteps, IndexSteps, Progress, Searc
 from shared_core.base import Embedder, Store, TokenCounter
 from shared_core.conversation import Conversation
 from shared_core.embedders import as_embedder
-from shared_core.following import Follower
+from shared_core.following import Follower, History
 from shared_core.live import LiveSession, Sizer
 from shared_core.locks import fork_safe_lock
 from shared_core.messages import Message, Role
 from shared_core.prompt.assembly import Assembler, Placement
 from shared_core.prompt.context import Context
 from shared_core.prompt.frame import Framer, GroundingOverflow, KeepGrounding, OnOverflow
+from shared_core.prompt.grounding import render_grounding, with_grounding
 from shared_core.prompt.template import RecallTemplate
 from shared_core.prompt.window import Fill
 from shared_core.recall.backfill import EmbedReply, EmbedRequest
@@ -27,7 +29,7 @@ from shared_core.recall.ranking import Ranking, RecallUnit, ScoredMessage
 from shared_core.recall.recaller import Eligible, Recaller
 from shared_core.recall.rules import RecallRules, RecallScope, RecallTools
 from shared_core.stores import open_store
-from shared_core.tokens import as_counter
+from shared_core.tokens import as_counter, message_tokens
 from shared_core.writer import Writer
 
 __all__ = ["InfiniteMemory"]
@@ -147,29 +149,30 @@ class InfiniteMemory(Conversation):
         with self._lock:
             return self._add(given, turn)
 
-    def follow(self, messages: Sequence[Message], *, unchanged: int = 0) -> list[str | None]:
+    def follow(self, messages: Sequence[Message], *, after: History | None = None) -> History:
         """Stand where a history leads that a client sends again and again, and store what of it is new.
 
         A message goes by its id, or without one by all that is said up to it. Where the history has gone back or was
         changed, it goes on as another branch. Only its end is compared with what is stored.
 
         Args:
-            messages: the history from place `unchanged` on, oldest first.
-            unchanged: how many messages before them are the same as in this object's last call.
+            messages: the history, oldest first; with `after`, what comes then.
+            after: what an earlier call returned, as far as it has not changed since: `history.upto(count)`.
 
         Returns:
-            For each message given, the id it is stored under; None: it is not, because it was forgotten, or put before
-            what was stored earlier.
+            All of the history, with the ids its messages are stored under.
         """
+        given = given_messages(messages)
         with self._lock:
             self._live.sync()
-            followed = self._follower.follow(given_messages(messages), unchanged)
+            followed = self._follower.follow(given, after or History())
             if followed.at is not None:
                 self._stand_at(followed.at)
                 self._writer.open_turn = followed.turn
             stored = {message.id for message in self._add(followed.new, None)}
             gone = {message.id for message in followed.new} - stored
-            return [None if id_ in gone else id_ for id_ in followed.ids]
+        history = followed.history
+        return history if not gone else replace(history, ids=tuple(None if i in gone else i for i in history.ids))
 
     def _add(self, messages: Sequence[Message], turn: str | None) -> list[Message]:
         stored = self._writer.add(messages, turn)
@@ -220,6 +223,11 @@ class InfiniteMemory(Conversation):
         context = yield from self._asker.steps(ask)
         logger.debug("%s", context.report)
         return context
+
+    def count(self, message: Message) -> int:
+        """Return what a message costs as sent, in tokens: text, name, tool calls, media, grounding and framing."""
+        sent = with_grounding(message, render_grounding(message.grounding))
+        return message_tokens(sent, self._writer.counter, self._live.sizer.overhead)
 
     def search(
         self, query: str, top_k: int = 10, *, since: datetime | None = None, until: datetime | None = None,

@@ -3,14 +3,14 @@
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from shared_core.live import LiveSession
 from shared_core.messages import Message
 from shared_core.records import Position, Record
 
-__all__ = ["Followed", "Follower", "Sent"]
+__all__ = ["Followed", "Follower", "History"]
 
 CHECKED = 64
 """Known messages before the new ones whose text is compared, where the history was not followed before."""
@@ -20,7 +20,30 @@ FIRST_LOOK = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class History:
+    """A client's history, as far as it was followed.
+
+    Attributes:
+        ids: of each message, the id it is stored under; None: it is not, because it was forgotten, or put before what
+            was stored earlier.
+        chains: for each message, a digest of all that the history says up to it.
+    """
+
+    ids: tuple[str | None, ...] = ()
+    chains: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def upto(self, count: int) -> "History":
+        """Return the first `count` messages; ValueError if there are not so many."""
+        if not 0 <= count <= len(self):
+            raise ValueError(f"count={count!r}: this history has {len(self)} messages")
+        return History(self.ids[:count], self.chains[:count])
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
     """A message of the history, and the digest of what the history says up to it."""
 
     message: Message
@@ -35,13 +58,13 @@ class Followed:
         at: the place of its newest stored message; None: it goes on where the conversation stands.
         turn: the turn of that message, for the replies that come next; None if it belongs to none.
         new: what is to be stored there, in order, with ids.
-        ids: of each message given, the id it is stored under; None: it is not, as it was forgotten or put there later.
+        history: all of it.
     """
 
     at: Position | None
     turn: str | None
     new: tuple[Message, ...]
-    ids: tuple[str | None, ...]
+    history: History
 
 
 @dataclass
@@ -56,7 +79,7 @@ class _Line:
 
 
 class Follower:
-    """Follows one client's history; remembers of it the digests and the ids, not the messages.
+    """Finds the place of a history.
 
     A message goes by its own id. If it has none, or its id is stored with another text, it goes by a digest of all that
     the history says up to it: sent again, it is found again, and changed, it is another message.
@@ -67,29 +90,15 @@ class Follower:
 
     def __init__(self, live: LiveSession) -> None:
         self.live = live
-        self._ids: list[str | None] = []
-        self._chains: list[str] = []
 
-    def follow(self, messages: Sequence[Message], unchanged: int) -> Followed:
-        """Return where the history leads, and remember it.
+    def follow(self, messages: Sequence[Message], after: History) -> Followed:
+        """Return where a history leads; `messages` are those that come `after` what was followed before."""
+        sent = list(_chained(messages, after.chains[-1] if after else ""))
+        followed = self._place(sent, self._newest_of(after.ids))
+        chains = after.chains + tuple(one.chain for one in sent)
+        return replace(followed, history=History(after.ids + followed.history.ids, chains))
 
-        Args:
-            messages: the history from place `unchanged` on, oldest first.
-            unchanged: how many messages before them are the same as in the last call.
-
-        Raises:
-            ValueError: the last call did not have so many messages.
-        """
-        if not 0 <= unchanged <= len(self._ids):
-            raise ValueError(f"unchanged={unchanged!r}: the last history followed had {len(self._ids)} messages")
-        del self._ids[unchanged:], self._chains[unchanged:]
-        sent = list(_chained(messages, self._chains[-1] if unchanged else ""))
-        followed = self._place(sent, self._newest_of(self._ids))
-        self._ids += followed.ids
-        self._chains += [one.chain for one in sent]
-        return followed
-
-    def _place(self, sent: Sequence[Sent], before: Record | None) -> Followed:
+    def _place(self, sent: Sequence[_Sent], before: Record | None) -> Followed:
         known, newest = self._known(sent)
         start = max(0, newest + 1 - CHECKED)
         known |= self._stored(sent[start : newest + 1], without=known)
@@ -103,9 +112,9 @@ class Follower:
         new = tuple(sent[place].message.replace(id=line.ids[place], turn_id=None) for place in line.new)
         turn = line.at.message.turn_id if line.at is not None and line.place is None else None
         at = line.place or (line.at.position if line.at is not None else None)
-        return Followed(at, turn, new, tuple(line.ids))
+        return Followed(at, turn, new, History(tuple(line.ids)))
 
-    def _step(self, line: _Line, one: Sent, known: Mapping[str, Record], place: int, *, inside: bool) -> None:
+    def _step(self, line: _Line, one: _Sent, known: Mapping[str, Record], place: int, *, inside: bool) -> None:
         """Take one more message: it is stored on this line, or new."""
         own = known.get(one.message.id or "")
         record = known.get(one.chain)
@@ -128,7 +137,7 @@ class Follower:
         line.new.append(place)
         line.ids.append(one.chain if own is not None or one.message.id is None else one.message.id)
 
-    def _known(self, sent: Sequence[Sent]) -> tuple[dict[str, Record], int]:
+    def _known(self, sent: Sequence[_Sent]) -> tuple[dict[str, Record], int]:
         """Return stored messages near the end of the history, by id, and the place of the newest; -1: none is."""
         end, size = len(sent), FIRST_LOOK
         while end > 0:
@@ -140,7 +149,7 @@ class Follower:
             end, size = end - len(part), 2 * size
         return {}, -1
 
-    def _stored(self, sent: Sequence[Sent], without: Mapping[str, Record] = {}) -> dict[str, Record]:
+    def _stored(self, sent: Sequence[_Sent], without: Mapping[str, Record] = {}) -> dict[str, Record]:
         ids = [id_ for one in sent for id_ in (one.message.id, one.chain) if id_ is not None and id_ not in without]
         if self.live.key is None or not ids:
             return {}
@@ -166,7 +175,7 @@ class Follower:
     def _before(self, record: Record) -> Position:
         return self.live.path_to(record.position).at(record.position.depth - 1)
 
-    def _overlap(self, sent: Sequence[Sent]) -> int:
+    def _overlap(self, sent: Sequence[_Sent]) -> int:
         """Return how many messages at the beginning of the history are the newest of the conversation.
 
         So it is with a client that sends no ids and only the end of its history.
@@ -182,8 +191,8 @@ def _says(message: Message) -> Mapping[str, Any]:
     return message.model_dump(include={"role", "content", "tool_calls", "tool_call_id"})
 
 
-def _chained(messages: Sequence[Message], chain: str) -> Iterator[Sent]:
+def _chained(messages: Sequence[Message], chain: str) -> Iterator[_Sent]:
     for message in messages:
         said = json.dumps([chain, _says(message)], sort_keys=True, ensure_ascii=True)
         chain = hashlib.blake2b(said.encode(), digest_size=16).hexdigest()
-        yield Sent(message, chain)
+        yield _Sent(message, chain)

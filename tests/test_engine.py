@@ -667,6 +667,7 @@ def test_the_public_names() -> None:
         "ForgetResult",
         "Grounding",
         "GroundingItem",
+        "History",
         "InfiniteMemory",
         "InfiniteMemoryError",
         "InputFileError",

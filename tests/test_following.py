@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared_core import InfiniteMemory, Message, SQLiteStore
+from shared_core import History, InfiniteMemory, Message, SQLiteStore
 from shared_core.testing import HashingEmbedder
 
 ai, user = Message.assistant, Message.user
@@ -34,6 +34,10 @@ def talk(*texts: str, ids: bool = True) -> list[Message]:
     return found
 
 
+def ids_of(memory: InfiniteMemory, history: list[Message]) -> list[str | None]:
+    return list(memory.follow(history).ids)
+
+
 def said(memory: InfiniteMemory) -> list[str]:
     return [message.content for message in memory.messages()]
 
@@ -46,15 +50,15 @@ def test_what_is_sent_again_is_stored_once(store: SQLiteStore, *, ids: bool) -> 
         one.follow(history[:end])
         assert said(one) == [message.content for message in history[:end]]
     new = memory(store)
-    assert new.follow(history) == [message.id for message in one.messages()]
+    assert ids_of(new, history) == [message.id for message in one.messages()]
     assert [branch.name for branch in one.branches()] == ["main"]
     assert one.stats()["messages"] == 5
 
 
 def test_ids_are_kept_and_missing_ones_are_made_from_what_is_said(store: SQLiteStore) -> None:
-    assert memory(store).follow(talk("q1", "a1")) == ["q1", "a1"]
-    made = memory(store, session_id="2").follow(talk("q1", "a1", ids=False))
-    assert memory(store, session_id="3").follow(talk("q1", "a1", ids=False)) == made
+    assert ids_of(memory(store), talk("q1", "a1")) == ["q1", "a1"]
+    made = ids_of(memory(store, session_id="2"), talk("q1", "a1", ids=False))
+    assert ids_of(memory(store, session_id="3"), talk("q1", "a1", ids=False)) == made
     assert len({*made, "q1", "a1"}) == 4
 
 
@@ -84,7 +88,7 @@ def test_a_changed_text_under_an_old_id_is_a_branch(store: SQLiteStore, place: i
     edited = [m.replace(content="changed") if n == place else m for n, m in enumerate(history)]
     for _ in range(2):
         one = memory(store) if fresh else one
-        ids = one.follow(edited)
+        ids = ids_of(one, edited)
         assert said(one) == [message.content for message in edited]
         assert ids == [message.id for message in one.messages()]
         assert ids[:place] == [message.id for message in history[:place]]
@@ -111,7 +115,7 @@ def test_a_client_that_sends_only_the_end_of_its_history(store: SQLiteStore, *, 
     texts = [f"{'qa'[n % 2]}{n}" for n in range(9)]
     one.follow(talk(*texts[:5], ids=ids))
     for start, end in ((2, 7), (4, 9), (8, 9)):
-        found = one.follow(talk(*texts[start:end], ids=ids))
+        found = ids_of(one, talk(*texts[start:end], ids=ids))
         assert said(one) == texts[:end]
         assert found == [message.id for message in one.messages()][start:end]
         one = memory(store)
@@ -122,7 +126,7 @@ def test_what_is_put_before_stored_messages_is_not_stored(store: SQLiteStore) ->
     one = memory(store)
     one.follow(talk("q1", "a1", "q2", "a2"))
     summary = user("summary of it all", id="s")
-    assert one.follow([summary, *talk("q2", "a2", "q3")]) == [None, "q2", "a2", "q3"]
+    assert ids_of(one, [summary, *talk("q2", "a2", "q3")]) == [None, "q2", "a2", "q3"]
     assert said(one) == ["q1", "a1", "q2", "a2", "q3"]
 
 
@@ -131,12 +135,12 @@ def test_what_is_put_before_stored_messages_is_not_stored(store: SQLiteStore) ->
 def test_what_was_forgotten_does_not_come_back(store: SQLiteStore, place: int, *, ids: bool) -> None:
     one = memory(store)
     history = talk("q1", "a1", "q2", "a2", ids=ids)
-    stored = one.follow(history)
+    stored = ids_of(one, history)
     one.forget(ids=[stored[place] or ""])
     for new in (one, memory(store)):
-        assert new.follow(history) == [None if n == place else id_ for n, id_ in enumerate(stored)]
+        assert ids_of(new, history) == [None if n == place else id_ for n, id_ in enumerate(stored)]
         assert said(new) == [m.content for n, m in enumerate(history) if n != place]
-    assert one.follow([ai("a3")], unchanged=4) != [None]
+    one.follow([ai("a3")], after=one.follow(history))
     assert said(one)[-1] == "a3"
     assert one.stats()["branches"] == 1
 
@@ -159,14 +163,14 @@ def test_texts_that_repeat_are_messages_of_their_own(store: SQLiteStore) -> None
     for end in (1, 2, 3, 4, 5, 6, 6):
         one.follow(history[:end])
     assert said(one) == ["ok"] * 6
-    assert memory(store).follow(history) == [message.id for message in one.messages()]
+    assert ids_of(memory(store), history) == [message.id for message in one.messages()]
 
 
 def test_only_the_new_messages_and_a_few_more_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     with closing(SQLiteStore(":memory:")) as store:
         history = [message for n in range(500) for message in talk(f"q{n}", f"a{n}")]
         one = memory(store)
-        one.follow(history)
+        followed = one.follow(history)
         rows: list[int] = []
         get = SQLiteStore.get
 
@@ -176,18 +180,17 @@ def test_only_the_new_messages_and_a_few_more_are_compared(monkeypatch: pytest.M
             return found
 
         monkeypatch.setattr(SQLiteStore, "get", counted)
-        one.follow(talk("q500", "a500"), unchanged=1000)
+        one.follow(talk("q500", "a500"), after=followed)
         assert sum(rows) <= 2
         memory(store).follow([*history, *talk("q500", "a500", "q501", "a501")])
         assert sum(rows) <= 2 + 64 + 8
         assert one.stats()["messages"] == 1002 + 2
 
 
-def test_more_unchanged_than_were_followed_is_an_error(store: SQLiteStore) -> None:
-    one = memory(store)
-    one.follow(talk("q1", "a1"))
-    with pytest.raises(ValueError, match=r"unchanged=3.*had 2 messages"):
-        one.follow([], unchanged=3)
+def test_more_than_was_followed_is_an_error(store: SQLiteStore) -> None:
+    history = memory(store).follow(talk("q1", "a1"))
+    with pytest.raises(ValueError, match=r"count=3.*has 2 messages"):
+        history.upto(3)
 
 
 histories = st.lists(st.tuples(st.integers(0, 6), st.lists(st.sampled_from("abc"), max_size=3)), min_size=1, max_size=6)
@@ -200,20 +203,20 @@ def test_every_history_is_on_its_branch_as_it_was_sent(
 ) -> None:
     """Whatever a client goes back to and says instead, the branch says what the client's history says."""
     with closing(SQLiteStore(":memory:")) as store:
-        one, history, number, before = memory(store), [user("first", id="first" if ids else None)], 0, 0
+        one, history, number, followed = memory(store), [user("first", id="first" if ids else None)], 0, History()
         for back, texts in steps:
-            before = min(before, max(1, len(history) - back))
+            followed = followed.upto(min(len(followed), max(1, len(history) - back)))
             del history[max(1, len(history) - back) :]
             for text in texts:
                 number += 1
                 make = user if len(history) % 2 == 0 else ai
                 history.append(make(text, id=f"{number}" if ids else None))
             if fresh:
-                one, before = memory(store), 0
-            found = one.follow(history[before:], unchanged=before) if warm else one.follow(history)
-            before = len(history)
+                one = memory(store)
+            known = len(followed) if warm else 0
+            followed = one.follow(history[known:], after=followed.upto(known))
             assert said(one) == [message.content for message in history]
-            assert found == [message.id for message in one.messages()][-len(found) or 99 :]
+            assert list(followed.ids) == [message.id for message in one.messages()]
         again = memory(store)
-        again.follow(history)
+        assert again.follow(history) == followed
         assert said(again) == [message.content for message in history]
