@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from langchain_infinite_memory.messages import UnstorableWarning as UnstorableWarning
     from langchain_infinite_memory.messages import from_message as from_message
     from langchain_infinite_memory.messages import to_message as to_message
+    from langchain_infinite_memory.middleware import InfiniteMemoryMiddleware as InfiniteMemoryMiddleware
+    from langchain_infinite_memory.node import infinite_memory_node as infinite_memory_node
 
 try:
     _found = find_spec("langchain_core") is not None
@@ -30,6 +32,8 @@ _HOMES = {
     "counting": ["as_token_counter", "message_counter"],
     "embeddings": ["as_embedder"],
     "messages": ["UnstorableWarning", "from_message", "to_message"],
+    "middleware": ["InfiniteMemoryMiddleware"],
+    "node": ["infinite_memory_node"],
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -56,6 +56,11 @@ class SessionPool:
             self.close()
             raise
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The arguments that all memories are made with."""
+        return dict(self._settings)
+
     @contextmanager
     def use(self, session_id: str, user_id: str | None = None) -> Iterator[InfiniteMemory]:
         """Give a memory of a session that nobody else uses meanwhile; it may stand on any branch."""

@@ -1,0 +1,141 @@
+"""InfiniteMemoryMiddleware: an agent that forgets nothing, and sends only what fits."""
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from langchain.agents.middleware.types import AgentMiddleware, ExtendedModelResponse, ModelRequest, ModelResponse
+from langchain_core.messages import AIMessage, BaseMessage
+from typing_extensions import override
+
+from langchain_infinite_memory.settings import engine_settings
+from langchain_infinite_memory.threads import Threads
+from langchain_infinite_memory.view import HistoryView, View
+from shared_core.arguments import one_of
+from shared_core.base import Store
+from shared_core.errors import InfiniteMemoryError
+from shared_core.pool import SessionPool
+from shared_core.prompt.context import ContextReport
+
+__all__ = ["InfiniteMemoryMiddleware"]
+
+logger = logging.getLogger("langchain_infinite_memory")
+
+Request = ModelRequest[Any]
+Answer = ModelResponse[Any] | AIMessage | ExtendedModelResponse[Any]
+
+
+class InfiniteMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
+    """For `create_agent`: keeps every message of a thread, and sends the model the best prompt that fits.
+
+    It only changes what the model is shown: system prompt, newest turns, and old messages that matter for the newest
+    human message, tool groups whole, within `max_tokens` including system prompt and tool schemas. The graph's state is
+    never changed, no model is called, no node is added, and nothing goes into the stream. While tools are at work, the
+    prompt only grows at its end. A thread that goes back to an older checkpoint, or whose messages are edited, goes on
+    as a branch, and recall follows it.
+
+    Put it after middleware that redacts messages, so that what is redacted is not stored, and before middleware that
+    marks the prompt for a provider's cache. Middleware that removes old messages from the state is not needed; what it
+    removes stays stored.
+
+    Args:
+        store: a path, a `Store` or a `SessionPool`; None: in memory.
+        session_id: the session of all runs; None: the run's `thread_id`, else its `session_id`.
+        user_key: the name of the user's id in the runtime context, else in `config["configurable"]`. Users never meet;
+            with `scope="user"`, what one said in other threads is recalled, too.
+        on_error: what to do when the memory fails: `"window"`: log it and send the newest turns that fit, or `"raise"`.
+        on_report: called with the report on each prompt.
+        name: the middleware's name, where an agent has two.
+        settings: the other arguments of `InfiniteMemory`, and `embeddings` and `token_counter` in LangChain's words
+            (`engine_settings`); not for a `SessionPool`, which has its own.
+
+    Raises:
+        TypeError, ValueError: an argument is unknown or out of range.
+        StoreError: the store cannot be opened.
+    """
+
+    def __init__(
+        self, store: str | Path | Store | SessionPool | None = None, *, session_id: str | None = None,
+        user_key: str = "user_id", on_error: Literal["window", "raise"] = "window",
+        on_report: Callable[[ContextReport], None] | None = None, name: str | None = None, **settings: Any,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self._on_error = one_of("on_error", on_error, ("window", "raise"))
+        self._on_report = on_report
+        self._name = name or type(self).__name__
+        self._threads = Threads(session_id, user_key)
+        if isinstance(store, SessionPool) and settings:
+            raise TypeError(f"{', '.join(sorted(settings))}: the pool has its own settings; pass them where it is made")
+        self._owns_pool = not isinstance(store, SessionPool)
+        self.pool = store if isinstance(store, SessionPool) else SessionPool(store, **engine_settings(**settings))
+        self._views = HistoryView(self.pool)
+
+    @property
+    def name(self) -> str:
+        """The middleware's name, unique in an agent."""
+        return self._name
+
+    @override
+    def wrap_model_call(self, request: Request, handler: Callable[[Request], ModelResponse[Any]]) -> Answer:
+        thread = self._threads.of(request.runtime)
+        view: View | list[BaseMessage]
+        try:
+            view = self._views.view(thread, request.messages, system=_system(request), tools=request.tools)
+        except InfiniteMemoryError as error:
+            view = self._window(request, error)
+        answer = handler(self._shown(request, view))
+        try:
+            self._views.record(thread, [*request.messages, *_said(answer)])
+        except InfiniteMemoryError as error:
+            self._failed(error)
+        return answer
+
+    @override
+    async def awrap_model_call(
+        self, request: Request, handler: Callable[[Request], Awaitable[ModelResponse[Any]]]
+    ) -> Answer:
+        thread = self._threads.of(request.runtime)
+        view: View | list[BaseMessage]
+        try:
+            view = await self._views.aview(thread, request.messages, system=_system(request), tools=request.tools)
+        except InfiniteMemoryError as error:
+            view = self._window(request, error)
+        answer = await handler(self._shown(request, view))
+        try:
+            await self._views.arecord(thread, [*request.messages, *_said(answer)])
+        except InfiniteMemoryError as error:
+            self._failed(error)
+        return answer
+
+    def _shown(self, request: Request, view: View | list[BaseMessage]) -> Request:
+        if isinstance(view, View):
+            if self._on_report is not None:
+                self._on_report(view.report)
+            view = view.messages
+        return request.override(messages=view)  # type: ignore[arg-type]
+
+    def _window(self, request: Request, error: InfiniteMemoryError) -> list[BaseMessage]:
+        self._failed(error)
+        return self._views.window(request.messages, system=_system(request), tools=request.tools)
+
+    def _failed(self, error: InfiniteMemoryError) -> None:
+        if self._on_error == "raise":
+            raise error
+        logger.warning("the memory failed, and the agent goes on without it: %s", error)
+
+    def close(self) -> None:
+        """Release the store, if it was opened here."""
+        if self._owns_pool:
+            self.pool.close()
+
+
+def _system(request: Request) -> list[BaseMessage]:
+    return [] if request.system_message is None else [request.system_message]
+
+
+def _said(answer: Answer) -> Sequence[BaseMessage]:
+    """Return the messages of a model's answer."""
+    if isinstance(answer, ExtendedModelResponse):
+        answer = answer.model_response
+    return [answer] if isinstance(answer, AIMessage) else answer.result
