@@ -168,8 +168,8 @@ MUTANTS: dict[int, tuple[Mutant, ...]] = {
         Mutant(
             "once the budget is used up, every message of a tool loop moves the window",
             "prompt/assembly.py",
-            "frame, known = self.framer.answered(asked, count), count",
-            "frame, known = self.framer.answered(asked, len(asked.answers)), len(asked.answers)",
+            "frame, known = self.framer.answered(asked, count, slack=self.slack), count",
+            "frame, known = self.framer.answered(asked, len(asked.answers), slack=self.slack), len(asked.answers)",
         ),
         Mutant(
             "the window gives up more than its slack",

@@ -15,7 +15,7 @@ from shared_core.prompt.context import Context, Kind
 from shared_core.stores import SQLiteStore
 from shared_core.tokens import as_counter, message_tokens, tools_tokens
 
-__all__ = ["Case", "case_of", "prepare", "recalled_in", "told_by"]
+__all__ = ["Case", "case_of", "prepare", "recalled_in", "sent_in", "told_by"]
 
 
 @dataclass(frozen=True)
@@ -188,3 +188,9 @@ def case_of(scenario: Scenario) -> Case:
 def recalled_in(context: Context) -> list[str]:
     """What was brought back, best first."""
     return [line.id for line in context.report.included if line.kind is Kind.RECALLED and line.id is not None]
+
+
+def sent_in(case: Case, context: Context) -> list[Messages]:
+    """The groups of the current turn that are sent, or charged for, by the report."""
+    there = {line.id for line in context.report.included if line.kind is Kind.QUESTION}
+    return [unit for unit in case.answers if unit[0].id in there]

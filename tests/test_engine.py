@@ -798,3 +798,20 @@ def test_search_finds_as_many_as_asked_for() -> None:
     with InfiniteMemory(ranking="lexical") as memory:
         memory.add([Message.user(f"the lighthouse, part {number}", id=f"m{number}") for number in range(300)])
         assert len(memory.search("lighthouse", 250)) == 250
+
+
+def test_a_long_tool_loop_seldom_changes_what_was_sent_before() -> None:
+    """Each time the budget is used up, a quarter of it is left free, so that many steps only append."""
+    memory = InfiniteMemory(max_tokens=2_000, reserve_tokens=0, token_counter=len, ranking="lexical")
+    for number in range(10):
+        memory.add([Message.user(f"question {number}"), Message.assistant("answer " * 20)])
+    memory.add(Message.user("now look up a hundred things"))
+    changed, before = 0, memory.context().messages
+    for step in range(100):
+        call = ToolCall(id=f"{step}", name="look_up")
+        memory.add([Message.assistant(tool_calls=(call,)), Message.tool("result " * 10, call.id)])
+        context = memory.context()
+        changed += context.messages[: len(before)] != before
+        assert context.tokens <= 2_000
+        before = context.messages
+    assert 10 <= changed <= 25

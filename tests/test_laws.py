@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from prompt_cases import Case, case_of, prepare, recalled_in, told_by
+from prompt_cases import Case, case_of, prepare, recalled_in, sent_in, told_by
 from prompt_oracle import (
     Messages,
     bare,
@@ -48,7 +48,7 @@ def test_law_1_within_the_budget(scenario: Scenario) -> None:
     if scenario.ask.shown or case.question is None:
         assert recount == context.report.total_tokens == context.tokens
     else:
-        current = [bare(case.question), *(m for u in case.sent for m in u)]
+        current = [bare(case.question), *(m for u in sent_in(case, context) for m in u)]
         assert recount + case.told.tokens(current) <= context.report.total_tokens
     assert context.report.over_budget == (context.report.total_tokens > case.budget)
     if context.report.over_budget:
@@ -60,10 +60,11 @@ def test_law_1_within_the_budget(scenario: Scenario) -> None:
 @given(st.one_of(scenarios, tight_scenarios))
 def test_law_2_the_question_whole_with_its_newest_tool_group(scenario: Scenario) -> None:
     """The question ends with what was typed, word for word; of what answers it so far the newest group is there, with
-    all results, then older groups, whole, newest first, up to the first that does not fit beside the question (without
-    its grounding). `MessageTooLargeError` exactly when the question, its newest group and pinned groups of its turn do
-    not fit beside what stays (with `on_overflow="keep"` never), or when `grounding_overflow="error"` and the whole
-    grounding does not fit beside them and the groups sent; `needed` and `available` are those sums.
+    all results, and pinned ones, then older groups, whole, newest first: all that fit beside the question (without its
+    grounding), less a share `window_slack` of the room where not all do. `MessageTooLargeError` exactly when the
+    question, its newest group and pinned groups of its turn do not fit beside what stays (with `on_overflow="keep"`
+    never), or when `grounding_overflow="error"` and the whole grounding does not fit beside them and the groups that
+    fit; `needed` and `available` are those sums.
     """
     case = case_of(scenario)
     assume(case.available >= 0)
@@ -82,6 +83,16 @@ def test_law_2_the_question_whole_with_its_newest_tool_group(scenario: Scenario)
         assert (caught.value.needed, caught.value.available) == expected
         return
     context = case.context()
+    sent = sent_in(case, context)
+    others = [unit for unit in case.answers if unit[0] not in case.must]
+    older = [unit for unit in others if unit in sent]
+    assert sent == [unit for unit in case.answers if unit in older or unit[0] in case.must]
+    assert older == others[len(others) - len(older) :]
+    if len(older) < len(others):
+        one_more = case.told.tokens([m for u in [others[-len(older) - 1], *sent] for m in u])
+        room = case.available - case.told.tokens([bare(question)] if question else [])
+        assert one_more > (1 - scenario.arguments["window_slack"]) * room
+    answers = [m for u in sent for m in u]
     if question is None or not scenario.ask.shown:
         return
     said = [m for m in context.messages if m.role != "system"]

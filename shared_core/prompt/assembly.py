@@ -99,15 +99,16 @@ class Assembler:
         """Return the frame and the selection to send; see `select` and `Framer.frame` for the arguments.
 
         What is chosen is a function of the conversation up to the question: a tool loop only appends to it, until the
-        budget is used up. Then older turns give way: the choice is made again around all that was said so far, and what
-        is said from there on is appended to that.
+        budget is used up. Then older turns give way: the choice is made again around all that was said so far, with a
+        share `slack` of the room left free, and what is said from there on is appended to that.
         """
         frame, selection, known = asked, self.select(asked, turns, candidates, shown=shown), 0
         room = frame.room - selection.tokens
         for count, entry in enumerate(asked.answers, start=1):
             room -= entry.tokens
             if room < 0:
-                frame, known = self.framer.answered(asked, count), count
+                frame, known = self.framer.answered(asked, count, slack=self.slack), count
+                frame = replace(frame, spare=int(self.slack * frame.open))
                 selection = self.select(frame, turns, candidates, shown=shown)
                 room = frame.room - selection.tokens
         return replace(frame, groups=(*frame.groups, *asked.answers[known:])), selection

@@ -35,6 +35,7 @@ class Frame:
         answers: what answers the question so far, in order.
         groups: what of it is sent, in order.
         left_out: older tool groups of this turn that do not fit.
+        spare: tokens that nothing is chosen for, so that the turn can grow.
     """
 
     budget: int
@@ -47,6 +48,7 @@ class Frame:
     answers: tuple[Entry, ...] = ()
     groups: tuple[Entry, ...] = ()
     left_out: tuple[Entry, ...] = ()
+    spare: int = 0
 
     @property
     def open(self) -> int:
@@ -60,8 +62,8 @@ class Frame:
 
     @property
     def rest(self) -> int:
-        """The same, never negative."""
-        return max(0, self.room)
+        """What of it may be filled, never negative."""
+        return max(0, self.room - self.spare)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,14 +112,17 @@ class Framer:
         self._check(self.answered(asked, len(answers)))
         return self._with_grounding(asked)
 
-    def answered(self, asked: Frame, count: int) -> Frame:
+    def answered(self, asked: Frame, count: int, *, slack: float = 0.0) -> Frame:
         """Return the frame with the first `count` messages that answer the question.
 
-        Its newest tool group is there, and every pinned one; then older ones, newest first, while they fit.
+        Its newest tool group is there, and every pinned one; then older ones, newest first, while they fit. If not all
+        do, the share `slack` of their room is left free, so that not every message to come drops another.
         """
         groups = list(tool_groups(asked.answers[:count]))
         must = [group is groups[-1] or any(entry.message.pinned for entry in group) for group in groups]
         room = asked.open - asked.bare - sum(map(_size, compress(groups, must)))
+        if sum(size for size, needed in zip(map(_size, groups), must, strict=True) if not needed) > room > 0:
+            room -= int(slack * room)
         kept: list[tuple[Entry, ...]] = []
         left_out: list[tuple[Entry, ...]] = []
         for group, needed in zip(reversed(groups), reversed(must), strict=True):
