@@ -232,7 +232,9 @@ class Store(ABC):
         """Return the snapshot, exactly as put, or None."""
 
     @abstractmethod
-    def forget(self, session: int, positions: Sequence[Position], *, branches: bool = False) -> None:
+    def forget(
+        self, session: int, positions: Sequence[Position], *, stale: Sequence[Position] = (), branches: bool = False
+    ) -> None:
         """Erase messages, their vectors and all snapshots of the session, in one transaction, and raise the epoch.
 
         The ids are remembered, so that they are not stored again; of what was said nothing is, not even a hash: a
@@ -241,6 +243,7 @@ class Store(ABC):
         Args:
             session: the key.
             positions: what to erase; empty places are ignored.
+            stale: messages that stay and lose their vectors, in all spaces: these may stand for what goes, too.
             branches: also drop all branches and begin anew with an empty `main`, in a new segment without a parent, so
                 that no old place is used again. Ids stay forgotten.
         """

@@ -1,6 +1,6 @@
 """Erase what was said, everywhere: which messages go, and what became of them."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -9,7 +9,7 @@ from typing import Any
 from shared_core.base import Store
 from shared_core.errors import UnknownReferenceError
 from shared_core.prompt.turns import Entry, tool_groups
-from shared_core.records import ERASED, Position, Record
+from shared_core.records import Position, Record
 from shared_core.tree import walk
 
 __all__ = ["ForgetResult", "forget", "select"]
@@ -104,21 +104,20 @@ def _tool_groups(store: Store, session: int, turn_id: str) -> Iterator[dict[Posi
 
 def forget(store: Store, session: int, records: Sequence[Record], *, everything: bool) -> ForgetResult:
     """Erase messages from rows, vectors and snapshots, then from the bytes of the files."""
-    store.forget(session, [record.position for record in records], branches=everything)
-    _blank_vectors_of_turns(store, session, {record.message.turn_id or "" for record in records})
+    gone = [record.position for record in records]
+    stale = [] if everything else _left_of_turns(store, session, records)
+    store.forget(session, gone, stale=stale, branches=everything)
     reason = store.scrub()
     return ForgetResult(_ids(records), scrubbed=reason is None, reason=reason)
 
 
-def _blank_vectors_of_turns(store: Store, session: int, turns: Collection[str]) -> None:
-    """Erase the vectors of what is left of turns, where vectors may stand for more than a message; see `ERASED`."""
-    spaces = store.spaces(session)
-    if not any("#" in space for space in spaces):
-        return
-    left = [record.position for turn in turns for record in store.turn(session, turn)]
-    for space in reversed(spaces):  # each is written to in turn, so that the last one written to stays the last
-        found = store.vectors(session, space, left) if "#" in space else {}
-        store.put_vectors(session, space, [(place, ERASED, bytes(len(data))) for place, (_, data) in found.items()])
+def _left_of_turns(store: Store, session: int, records: Sequence[Record]) -> list[Position]:
+    """Return what is left of turns that lose a message, where a vector may stand for more than its message."""
+    if not any("#" in space for space in store.spaces(session)):
+        return []
+    turns = {record.message.turn_id or "" for record in records}
+    touched = {record.position for turn in turns for record in store.turn(session, turn)}
+    return sorted(touched - {record.position for record in records})
 
 
 def _ids(records: Sequence[Record]) -> tuple[str, ...]:

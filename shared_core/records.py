@@ -8,7 +8,6 @@ from typing import NamedTuple
 from shared_core.messages import Message
 
 __all__ = [
-    "ERASED",
     "MAIN",
     "ROOT",
     "Appended",
@@ -24,10 +23,6 @@ __all__ = [
 
 MAIN = "main"
 """The name of the branch every session begins with."""
-
-ERASED = "0" * 32
-"""In the place of a text's hash: this vector stood for something forgotten, and counts as none."""
-
 
 class Position(NamedTuple):
     """Where a message stands: its segment (an append-only run) and its depth, counted from the root."""

@@ -10,7 +10,7 @@ from shared_core.base import Store, Vectors
 from shared_core.index.session_index import SessionIndex
 from shared_core.index.snapshot import Arrays, pack, unpack
 from shared_core.index.vector_index import FaissVectorIndex, VectorIndex
-from shared_core.records import ERASED, Position
+from shared_core.records import Position
 
 __all__ = ["SessionVectors"]
 
@@ -47,7 +47,7 @@ class SessionVectors:
         self._epoch = self.index.epoch
         if not self._load_snapshot():
             stored = self._store.all_vectors(self.index.session, self.space)
-            self._take((position, data) for position, text, data in stored if text != ERASED)
+            self._take((position, data) for position, _, data in stored)
 
     def missing(self, wanted: Mask) -> npt.NDArray[np.int64]:
         """Return which of the rows wanted have no vector here, newest first."""

@@ -9,7 +9,27 @@ from shared_core.stores.places import begin
 __all__ = ["forget"]
 
 
-def forget(connection: sqlite3.Connection, session: int, positions: Sequence[Position], *, branches: bool) -> None:
+WHERE = "WHERE session = ? AND segment = ? AND depth = ?"
+
+BLANK_VECTORS = (
+    "UPDATE vectors SET hash = zeroblob(length(CAST(hash AS BLOB))), vector = zeroblob(length(vector)), live = 0 "
+    + WHERE
+)
+BLANK_TEXT = (
+    "UPDATE texts SET name = zeroblob(length(CAST(name AS BLOB))), "
+    "content = zeroblob(length(CAST(content AS BLOB))), extra = zeroblob(length(CAST(extra AS BLOB))) WHERE text = ?"
+)
+# Zeroes of the same length are written over the very bytes; see table `texts`.
+
+
+def forget(
+    connection: sqlite3.Connection,
+    session: int,
+    positions: Sequence[Position],
+    stale: Sequence[Position],
+    *,
+    branches: bool,
+) -> None:
     """Do what `Store.forget` says, inside the caller's transaction."""
     changed = connection.execute(
         "UPDATE sessions SET epoch = epoch + 1, "
@@ -26,6 +46,7 @@ def forget(connection: sqlite3.Connection, session: int, positions: Sequence[Pos
     )
     for position in positions:
         _erase(connection, session, position)
+    connection.executemany(BLANK_VECTORS, [(session, *position) for position in stale])
     connection.execute("DELETE FROM snapshots WHERE session = ?", (session,))
     if branches:
         connection.execute("DELETE FROM branches WHERE session = ?", (session,))
@@ -34,21 +55,10 @@ def forget(connection: sqlite3.Connection, session: int, positions: Sequence[Pos
 
 def _erase(connection: sqlite3.Connection, session: int, position: Position) -> None:
     place = (session, *position)
-    where = "WHERE session = ? AND segment = ? AND depth = ?"
-    row = connection.execute("SELECT id, text FROM messages " + where, place).fetchone()
+    row = connection.execute("SELECT id, text FROM messages " + WHERE, place).fetchone()
     if row is None:
         return
     connection.execute("INSERT INTO tombstones VALUES (?, ?)", (session, row[0]))
-    connection.execute("DELETE FROM messages " + where, place)
-    # Zeroes of the same length are written over the very bytes; see table `texts`.
-    connection.execute(
-        "UPDATE vectors SET hash = zeroblob(length(CAST(hash AS BLOB))), vector = zeroblob(length(vector)), live = 0 "
-        + where,
-        place,
-    )
-    connection.execute(
-        "UPDATE texts SET name = zeroblob(length(CAST(name AS BLOB))), "
-        "content = zeroblob(length(CAST(content AS BLOB))), extra = zeroblob(length(CAST(extra AS BLOB))) "
-        "WHERE text = ?",
-        (row[1],),
-    )
+    connection.execute("DELETE FROM messages " + WHERE, place)
+    connection.execute(BLANK_VECTORS, place)
+    connection.execute(BLANK_TEXT, (row[1],))

@@ -153,7 +153,7 @@ class SQLiteStore(Store):
                 "SELECT m.session, s.space, m.segment, m.depth, ?5, ?6 FROM messages AS m JOIN spaces AS s "
                 "ON s.session = m.session AND s.name = ?2 WHERE m.session = ?1 AND m.segment = ?3 AND m.depth = ?4 "
                 "ON CONFLICT (session, segment, depth, space) "
-                "DO UPDATE SET hash = excluded.hash, vector = excluded.vector",
+                "DO UPDATE SET hash = excluded.hash, vector = excluded.vector, live = 1",
                 [(session, text(space), *value) for value in values],
             )
 
@@ -226,10 +226,12 @@ class SQLiteStore(Store):
         rows = self._db.query(sql, (session, text(name)))
         return b"".join(row[0] for row in rows) if rows else None
 
-    def forget(self, session: int, positions: Sequence[Position], *, branches: bool = False) -> None:
+    def forget(
+        self, session: int, positions: Sequence[Position], *, stale: Sequence[Position] = (), branches: bool = False
+    ) -> None:
         """See `Store`."""
         with self._db.writing() as connection:
-            forget(connection, session, positions, branches=branches)
+            forget(connection, session, positions, stale, branches=branches)
 
     def scrub(self) -> str | None:
         """See `Store`."""

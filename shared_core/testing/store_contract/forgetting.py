@@ -38,6 +38,23 @@ class ForgettingContract:
         session.check()
         assert store.scrub() is None
 
+    def test_what_is_stale_loses_its_vectors_and_nothing_else(self, store: Store) -> None:
+        """In all spaces, until it is given new ones; its text, and the vectors of others, stay."""
+        session = Session(store)
+        key = session.key
+        session.append(MAIN, drafts("u1", "a1", "u2"))
+        for space in ("x", "y"):
+            store.put_vectors(key, space, [(Position(0, n), f"h{n}", b"v") for n in range(3)])
+        store.forget(key, [Position(0, 1)], stale=[Position(0, 0), Position(0, 99)])
+        session.tree.forget([Position(0, 1)])
+        session.check()
+        for space in ("x", "y"):
+            assert list(store.all_vectors(key, space)) == [(Position(0, 2), "h2", b"v")]
+            assert store.vectors_of(key, space, ["h0", "h1"]) == {}
+            assert store.vectors(key, space, [Position(0, 0)]) == {}
+        store.put_vectors(key, "x", [(Position(0, 0), "new", b"w")])
+        assert store.vectors(key, "x", [Position(0, 0)]) == {Position(0, 0): ("new", b"w")}
+
     def test_forgetting_all_begins_anew(self, store: Store) -> None:
         """Only an empty main is left; no old place is used again; a second time works too."""
         session = Session(store)
