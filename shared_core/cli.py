@@ -1,4 +1,7 @@
-"""The `infinite-memory` command: import, ask, search, log, stats and forget; with --json, for programs."""
+"""The `infinite-memory` command: import, ask, search, log, stats and forget; with --json, for programs.
+
+Other packages add commands by entry points of the group `infinite_memory.commands`.
+"""
 
 import io
 import json
@@ -8,21 +11,20 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from shared_core.engine import InfiniteMemory
 from shared_core.errors import InfiniteMemoryError, MissingExtraError, StoreError
 from shared_core.messages import Message, Role
-from shared_core.printing import SHOWN, count, doomed, imported, line, printable, record, said, table, wire
+from shared_core.printing import SHOWN, count, doomed, imported, line, printable, record, table, wire
 from shared_core.transfer import read_messages
 
 try:
     import typer
-    from rich.console import Console
-    from rich.panel import Panel
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-    from rich.text import Text
+
+    from shared_core.terminal import progress, show_prompt
 except ModuleNotFoundError as error:
     if error.name not in {"typer", "rich"}:
         raise
@@ -33,16 +35,12 @@ __all__ = ["app", "run"]
 BATCH = 500
 """Messages stored in one transaction."""
 
-LONG = 2_000
-"""Messages from which on a file shows its progress also where nobody watches."""
-
-COLOURS: Mapping[Role, str] = {"system": "magenta", "user": "cyan", "assistant": "green", "tool": "yellow"}
-
 app = typer.Typer(
     help="A chat that never forgets: store it, ask it, and see the prompt that fits the budget.",
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    epilog="With the extra langchain also: chat (infinite-memory chat --help).",
 )
 
 
@@ -76,9 +74,9 @@ def import_file(
     messages = read_messages(file)
     with InfiniteMemory(store, session_id=session, user_id=user, embedder=embedder) as memory:
         before = memory.stats()["messages"]
-        with _progress("storing", len(messages)) as advance:
+        with progress("storing", len(messages)) as advance:
             stored = _add(memory, messages, advance)
-        with _progress("indexing", len(messages)) as advance:
+        with progress("indexing", len(messages)) as advance:
             memory.index(progress=advance)
         after = memory.stats()
     times = sorted(message.created_at for message in stored if message.created_at)
@@ -120,7 +118,7 @@ def ask(
     if as_json:
         _write_json({"messages": [wire(message) for message in context.messages], "report": context.report.to_dict()})
         return
-    _show_prompt(context.messages)
+    show_prompt(context.messages)
     typer.echo(str(context.report))
 
 
@@ -220,6 +218,7 @@ def run(args: Sequence[str] | None = None) -> int:
         with warnings.catch_warnings():
             warnings.simplefilter("default", RuntimeWarning)
             warnings.showwarning = lambda message, *_, **__: _say(f"warning: {message}")
+            _plug_in(sys.argv[1:] if args is None else args)
             return int(app(args=args, prog_name="infinite-memory", standalone_mode=False) or 0)
     except typer.Abort:
         return _complain("nothing was forgotten", code=1)
@@ -227,6 +226,14 @@ def run(args: Sequence[str] | None = None) -> int:
         return _complain(f"{error.format_message()} (see --help)")
     except (InfiniteMemoryError, ValueError) as error:
         return _complain(str(error))
+
+
+def _plug_in(args: Sequence[str]) -> None:
+    """Add the command of another package, if it is the one asked for: it is imported only then."""
+    known = {command.name for command in app.registered_commands}
+    for entry in entry_points(group="infinite_memory.commands"):
+        if entry.name in args[:1] and entry.name not in known:
+            app.command(entry.name)(entry.load())
 
 
 def _complain(text: str, *, code: int = 2) -> int:
@@ -265,19 +272,6 @@ def _add(memory: InfiniteMemory, messages: Sequence[Message], advance: Callable[
     return stored
 
 
-@contextmanager
-def _progress(title: str, total: int) -> Iterator[Callable[[int, int], None]]:
-    """Give a callable(done, total) that draws a bar on stderr, on a terminal or for long files."""
-    console = Console(stderr=True)
-    if not console.is_terminal and total <= LONG:
-        yield lambda done, of: None
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=console, transient=console.is_terminal) as bar:
-        task = bar.add_task(title, total=total)
-        yield lambda done, of: bar.update(task, completed=done, total=of)
-
-
 def _answer(data: Mapping[str, Any], as_json: bool, as_text: Callable[[Mapping[str, Any]], str]) -> None:
     if as_json:
         _write_json(data)
@@ -287,14 +281,3 @@ def _answer(data: Mapping[str, Any], as_json: bool, as_text: Callable[[Mapping[s
 
 def _write_json(data: Any) -> None:
     typer.echo(json.dumps(data, ensure_ascii=False, indent=2))
-
-
-def _show_prompt(messages: Iterable[Message]) -> None:
-    console = Console(highlight=False, markup=False)
-    for message in messages:
-        title = message.role if message.name is None else f"{message.role} ({printable(message.name)})"
-        if console.is_terminal:
-            text, style = Text(said(message)), COLOURS[message.role]
-            console.print(Panel(text, title=Text(title), title_align="left", border_style=style))
-        else:
-            typer.echo(f"[{title}]\n{said(message)}\n")

@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 
 from shared_core.__main__ import main
-from shared_core.cli import LONG, run
+from shared_core.cli import run
 from shared_core.engine import InfiniteMemory
 from shared_core.messages import Message, ToolCall
 from shared_core.printing import SHOWN, line, printable, record, said
+from shared_core.terminal import LONG
 from shared_core.transfer import read_messages
 
 ROOT = Path(__file__).parent.parent

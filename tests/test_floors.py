@@ -87,6 +87,7 @@ FLOORS = [
     "testing.store_contract",
     "testing",
     "printing",
+    "terminal",
     "cli",
     "__main__",
 ]
@@ -102,7 +103,7 @@ ONLY_IN = {
     "tiktoken": "tokens.bpe",
     "Stemmer": "index.terms",
     "typer": "cli",
-    "rich": "cli",
+    "rich": "terminal",
     "pytest": "testing.store_contract",
     "hypothesis": "testing.store_contract",
 }
