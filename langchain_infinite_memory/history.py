@@ -1,0 +1,238 @@
+"""InfiniteChatMessageHistory: a conversation as LangChain's chat message history."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Any
+
+from langchain_core.chat_history import BaseChatMessageHistory
+from langchain_core.messages import BaseMessage
+
+from langchain_infinite_memory.messages import from_message, to_message
+from langchain_infinite_memory.sessions import MemoryLike, Sessions
+from shared_core.aio import AsyncInfiniteMemory
+from shared_core.arguments import a_name, whole_number
+from shared_core.engine import InfiniteMemory
+from shared_core.errors import UnknownReferenceError
+from shared_core.messages import Message
+from shared_core.pool import SessionPool
+from shared_core.prompt.context import Context, ContextReport
+
+__all__ = ["InfiniteChatMessageHistory", "SessionHistories", "session_factory"]
+
+Query = str | BaseMessage | None
+
+
+class InfiniteChatMessageHistory(BaseChatMessageHistory):
+    """Everything that was said in a session, for `RunnableWithMessageHistory` and for programs of one's own.
+
+    `messages` is all of it, however long: `RunnableWithMessageHistory` reads it twice and takes what lies beyond its
+    length for new. The prompt that fits the budget is `window(query)`.
+
+    Messages come back equal, in the order in which they were added. A message whose id is stored with the same content
+    is not added again. Nothing is opened before the first use. LangChain deprecates chat message histories, not this
+    class: in 2.0 it will need another base; agents are better served by a middleware.
+
+    Args:
+        session_id: which conversation.
+        user_id: whose.
+        memory: a path, a `Store`, a `SessionPool`, or the `InfiniteMemory` of this session, whose branch it then
+            follows; otherwise the branch is `main`. None: in memory, gone with this object.
+        settings: the other arguments of `InfiniteMemory`, and `embeddings` and `token_counter` in LangChain's words
+            (`engine_settings`), where `memory` has none of its own.
+
+    Raises:
+        TypeError: an argument is unknown, or `memory` has its settings already.
+        ValueError: `memory` is that of another session.
+    """
+
+    def __init__(
+        self, session_id: str, *, user_id: str | None = None, memory: MemoryLike = None, **settings: Any
+    ) -> None:
+        super().__init__()
+        self.session_id = a_name("session_id", session_id)
+        self.user_id = user_id
+        self._sessions = Sessions(memory, **settings)
+        self._sessions.check(session_id, user_id)
+        self._turn: str | None = None
+
+    # All of it
+
+    @property
+    def messages(self) -> list[BaseMessage]:  # type: ignore[override]  # declared as an attribute
+        """All messages of the branch, oldest first, as a new list."""
+        with self._sessions.use(self.session_id, self.user_id) as memory:
+            return [from_message(message) for message in memory.messages()]
+
+    async def aget_messages(self) -> list[BaseMessage]:
+        """Return `messages` without blocking the event loop."""
+        return await asyncio.to_thread(lambda: self.messages)
+
+    def add_messages(self, messages: Sequence[BaseMessage]) -> None:
+        """Store messages in one transaction, durable on return.
+
+        Replies without a user message before them join the turn that this object opened last, else the newest.
+
+        Raises:
+            TypeError: one cannot be stored, such as a `RemoveMessage`.
+            DuplicateError: an id is stored with other content.
+        """
+        given = _without_repetitions([to_message(message) for message in messages])
+        with self._sessions.use(self.session_id, self.user_id) as memory:
+            stored = self._add(memory, given)
+        opened = [message.turn_id for message in stored if message.role == "user"]
+        self._turn = opened[-1] if opened else self._turn
+
+    def _add(self, memory: InfiniteMemory, messages: Sequence[Message]) -> list[Message]:
+        if self._turn is not None and all(message.role != "user" for message in messages):
+            try:
+                return memory.add(messages, turn=self._turn)
+            except UnknownReferenceError:
+                self._turn = None  # forgotten since, or on another branch
+        return memory.add(messages)
+
+    async def aadd_messages(self, messages: Sequence[BaseMessage]) -> None:
+        """Do what `add_messages` does without blocking the event loop."""
+        await asyncio.to_thread(self.add_messages, messages)
+
+    def clear(self) -> None:
+        """Erase the session, with all its branches; ids that were forgotten are not stored again."""
+        with self._sessions.use(self.session_id, self.user_id) as memory:
+            memory.forget(session=True)
+
+    async def aclear(self) -> None:
+        """Do what `clear` does without blocking the event loop."""
+        await asyncio.to_thread(self.clear)
+
+    def unanswered(self) -> list[BaseMessage]:
+        """Return the user messages of the branch that nothing replies to, oldest first."""
+        with self._sessions.use(self.session_id, self.user_id) as memory:
+            messages = list(memory.messages())
+        replies = Counter(message.turn_id for message in messages if message.role != "user")
+        return [
+            from_message(message) for message in messages if message.role == "user" and not replies[message.turn_id]
+        ]
+
+    # What fits
+
+    def window(self, query: Query = None, *, include_question: bool = True) -> list[BaseMessage]:
+        """Return the prompt for a question, within the budget: the newest turns and what else matters for it.
+
+        Args:
+            query: what is asked, if it is not stored yet; None: the newest user message.
+            include_question: whether the question ends the prompt; it is charged to the budget anyhow.
+
+        Raises:
+            BudgetError: system and pinned messages alone exceed the budget.
+            EmbedderMismatchError: the session's vectors are another embedder's.
+        """
+        return _messages(self._context(query, include_question))
+
+    async def awindow(self, query: Query = None, *, include_question: bool = True) -> list[BaseMessage]:
+        """Do what `window` does without blocking the event loop; natively asynchronous embeddings are awaited."""
+        context = await self._acontext(query, include_question)
+        return await asyncio.to_thread(_messages, context)
+
+    def explain(self, query: Query = None, *, include_question: bool = True) -> ContextReport:
+        """Return why `window`, called with the same arguments, is as it is."""
+        return self._context(query, include_question).report
+
+    async def aexplain(self, query: Query = None, *, include_question: bool = True) -> ContextReport:
+        """Do what `explain` does without blocking the event loop."""
+        return (await self._acontext(query, include_question)).report
+
+    def _context(self, query: Query, include_question: bool) -> Context:
+        with self._sessions.use(self.session_id, self.user_id) as memory:
+            return memory.context(_question(query), include_question=include_question)
+
+    async def _acontext(self, query: Query, include_question: bool) -> Context:
+        async with self._sessions.ause(self.session_id, self.user_id) as memory:
+            return await AsyncInfiniteMemory(memory).context(_question(query), include_question=include_question)
+
+    # The object
+
+    def close(self) -> None:
+        """Release the store, if it was opened here."""
+        self._sessions.close()
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both hold the same messages, in the same order."""
+        if not isinstance(other, InfiniteChatMessageHistory):
+            return NotImplemented
+        return self is other or self.messages == other.messages
+
+    __hash__ = None  # type: ignore[assignment]  # what it is equal to changes
+
+    def __repr__(self) -> str:
+        user = f", user_id={self.user_id!r}" if self.user_id is not None else ""
+        return f"{type(self).__name__}({self.session_id!r}{user})"
+
+
+def _question(query: Query) -> str | Message | None:
+    return to_message(query) if isinstance(query, BaseMessage) else query
+
+
+def _messages(context: Context) -> list[BaseMessage]:
+    return [from_message(message) for message in context.messages]
+
+
+def _without_repetitions(messages: Iterable[Message]) -> list[Message]:
+    """Drop messages with an id that are given twice alike; the store refuses those that differ."""
+    kept: list[Message] = []
+    for message in messages:
+        if message.id is None or message not in kept:
+            kept.append(message)
+    return kept
+
+
+class SessionHistories:
+    """The histories of one store, by session: what `session_factory` returns.
+
+    Attributes:
+        pool: the memories behind them.
+    """
+
+    def __init__(self, pool: SessionPool, *, size: int, owns_pool: bool) -> None:
+        self.pool = pool
+        self._owns_pool = owns_pool
+        self._get = lru_cache(maxsize=size)(self._new)
+
+    def __call__(self, session_id: str, user_id: str | None = None) -> InfiniteChatMessageHistory:
+        """Return a session's history."""
+        return self._get(session_id, user_id)
+
+    def _new(self, session_id: str, user_id: str | None) -> InfiniteChatMessageHistory:
+        return InfiniteChatMessageHistory(session_id, user_id=user_id, memory=self.pool)
+
+    def close(self) -> None:
+        """Release the store, if it was opened here."""
+        if self._owns_pool:
+            self.pool.close()
+
+    def __enter__(self) -> "SessionHistories":
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+
+def session_factory(store: MemoryLike = None, *, size: int = 64, **settings: Any) -> SessionHistories:
+    """Return a `get_session_history` for `RunnableWithMessageHistory`.
+
+    It takes `session_id`, or, with two fields named so in `history_factory_config`, `session_id` and `user_id`.
+
+    Args:
+        store: a path, a `Store`, a `SessionPool`, or None: in memory. It is opened here, and closed by `close()`.
+        size: how many sessions stay ready while nobody uses them; any number can be stored.
+        settings: as for `InfiniteChatMessageHistory`.
+
+    Raises:
+        TypeError: an argument is unknown, or `store` is an `InfiniteMemory`, which has one session only.
+        ValueError, StoreError: as for `InfiniteMemory`.
+    """
+    if isinstance(store, InfiniteMemory):
+        raise TypeError("store: an InfiniteMemory serves one session only; pass its store")
+    whole_number("size", size, least=0)
+    sessions = Sessions(store, size=size, **settings)
+    return SessionHistories(sessions.open(), size=size, owns_pool=not isinstance(store, SessionPool))

@@ -1,0 +1,204 @@
+"""InfiniteMemoryRunnable: a chain that remembers."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
+from contextlib import aclosing
+from typing import Any
+
+from langchain_core.callbacks import AsyncCallbackManagerForChainRun, CallbackManagerForChainRun
+from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables.base import RunnableLike, coerce_to_runnable
+from langchain_core.runnables.utils import ConfigurableFieldSpec, get_unique_config_specs
+
+from langchain_infinite_memory.exchange import Exchanges, MemoryFailedWarning, OnError, Why
+from langchain_infinite_memory.forms import Keys, join_chunks
+from langchain_infinite_memory.history import InfiniteChatMessageHistory
+from langchain_infinite_memory.sessions import MemoryLike, Sessions, Whose
+from shared_core.arguments import one_of
+from shared_core.prompt.context import ContextReport
+
+__all__ = ["InfiniteMemoryRunnable", "MemoryFailedWarning", "with_infinite_memory"]
+
+
+class InfiniteMemoryRunnable(Runnable[Any, Any]):
+    """Puts what was said before, as far as it fits and matters, into a chain's input, and stores question and answer.
+
+    Without keys the chain is given a list of messages: the whole prompt. With `input_key` it is given the dict with the
+    prompt in that place. With `history_key`, too, what was said before goes there, and the question, in the form in
+    which it came, stays under `input_key`, preceded by what was recalled and retrieved for it; with
+    `placement="system"` or `"messages"`, what is recalled is put into the history instead.
+
+    The question is stored before the chain runs, and what the chain answers in the question's own turn, whatever else
+    is said in the session meanwhile. System messages in the input are sent first and not stored. A chain that fails
+    leaves a question without an answer (`history(...).unanswered()`); the same question asked again, while it is the
+    newest message, is that one. What a consumer of a stream has received when he stops, or when the chain fails, is
+    stored as the answer, with `additional_kwargs["incomplete"]` `"stopped"` or `"failed"`; nothing, if it was nothing.
+
+    Args:
+        runnable: the chain or the model, or what LangChain makes one of.
+        memory: a path, a `Store`, a `SessionPool`, or the `InfiniteMemory` of the only session. None: in memory.
+        input_key: where the question is in an input that is a dict.
+        history_key: where the chain expects what was said before.
+        output_key: where the answer is in an output that is a dict of several entries.
+        session_key: the entry of `config["configurable"]` that names the session.
+        user_key: the one that names the user; None: there are no users.
+        documents_key: where in the input a list of `Document`s is that was retrieved for the question: kept apart from
+            it, and sent with the newest question only. `additional_kwargs["grounding"]` of a message is the same.
+        tools: schemas of tools that are bound to the model, which are charged to the budget.
+        on_error: what to do when the store cannot be read or written: `"window"`: go on with what was given, with a
+            `MemoryFailedWarning`; or `"raise"`. Wrong arguments raise anyhow.
+        on_report: called with the report on each prompt.
+        settings: the other arguments of `InfiniteMemory`, and `embeddings` and `token_counter` in LangChain's words
+            (`engine_settings`), where `memory` has none of its own.
+
+    Raises:
+        TypeError, ValueError: an argument is unknown or out of range.
+        StoreError: the store cannot be opened.
+    """
+
+    def __init__(
+        self, runnable: RunnableLike[Any, Any], *, memory: MemoryLike = None, input_key: str | None = None,
+        history_key: str | None = None, output_key: str | None = None, session_key: str = "session_id",
+        user_key: str | None = None, documents_key: str | None = None, tools: Sequence[Any] = (),
+        on_error: OnError = "window", on_report: Callable[[ContextReport], None] | None = None, **settings: Any,
+    ) -> None:  # fmt: skip
+        one_of("on_error", on_error, ("window", "raise"))
+        keys = Keys(input=input_key, history=history_key, output=output_key, documents=documents_key)
+        self.bound: Runnable[Any, Any] = coerce_to_runnable(runnable)
+        self._session_key = session_key
+        self._user_key = user_key
+        self._sessions = Sessions(memory, **settings)
+        if self._sessions.only is None:
+            self._sessions.open()  # what is wrong is said now, not with the first question
+        self._exchanges = Exchanges(self._sessions, keys, tools=tools, on_error=on_error, on_report=on_report)
+
+    # Whose memory
+
+    @property
+    def config_specs(self) -> list[ConfigurableFieldSpec]:
+        """The entries of `config["configurable"]` that this and the chain read."""
+        names = [self._session_key] if self._user_key is None else [self._session_key, self._user_key]
+        ours = [ConfigurableFieldSpec(id=name, annotation=str, is_shared=True) for name in names]
+        return get_unique_config_specs([*self.bound.config_specs, *ours])
+
+    def history(self, session_id: str, user_id: str | None = None) -> InfiniteChatMessageHistory:
+        """Return a session's history: all messages, the window for a question and the report on it."""
+        memory = self._sessions.only or self._sessions.open()
+        return InfiniteChatMessageHistory(session_id, user_id=user_id, memory=memory)
+
+    def _whose(self, config: RunnableConfig) -> Whose:
+        return self._sessions.whose(config.get("configurable") or {}, [self._session_key], self._user_key)
+
+    # One answer
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        """Return the chain's answer, and remember question and answer."""
+        return self._call_with_config(self._invoke, input, config, **kwargs)
+
+    def _invoke(
+        self, value: Any, run_manager: CallbackManagerForChainRun, config: RunnableConfig, **kwargs: Any
+    ) -> Any:
+        with self._exchanges.asked(value, self._whose(config)) as exchange:
+            output = self.bound.invoke(exchange.input, config, **kwargs)
+            self._exchanges.answered(exchange, output)
+            return output
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        """Do what `invoke` does without blocking the event loop."""
+        return await self._acall_with_config(self._ainvoke, input, config, **kwargs)
+
+    async def _ainvoke(
+        self, value: Any, run_manager: AsyncCallbackManagerForChainRun, config: RunnableConfig, **kwargs: Any
+    ) -> Any:
+        async with self._exchanges.aasked(value, self._whose(config)) as exchange:
+            output = await self.bound.ainvoke(exchange.input, config, **kwargs)
+            await self._exchanges.aanswered(exchange, output)
+            return output
+
+    # A stream
+
+    def stream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Any]:
+        """Yield the chain's answer as it comes, and remember question and answer at its end."""
+        yield from self.transform(iter([input]), config, **kwargs)
+
+    def transform(self, input: Iterator[Any], config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Any]:
+        """Do what `stream` does, once all of the input has come."""
+        begun: list[Generator[Any, None, None]] = []
+
+        def begin(
+            inputs: Iterator[Any], run_manager: CallbackManagerForChainRun, config: RunnableConfig, **kwargs: Any
+        ) -> Iterator[Any]:
+            begun.append(self._stream(inputs, config, **kwargs))
+            return begun[0]
+
+        try:
+            yield from self._transform_stream_with_config(input, begin, config, **kwargs)
+        finally:
+            for stream in begun:
+                stream.close()
+
+    def _stream(self, inputs: Iterator[Any], config: RunnableConfig, **kwargs: Any) -> Generator[Any, None, None]:
+        value = join_chunks(list(inputs))
+        with self._exchanges.asked(value, self._whose(config)) as exchange:
+            received: list[Any] = []
+            whole: Why = "stopped"
+            try:
+                for chunk in self.bound.stream(exchange.input, config, **kwargs):
+                    received.append(chunk)
+                    yield chunk
+                whole = None
+            except Exception:
+                whole = "failed"
+                raise
+            finally:
+                self._exchanges.received(exchange, received, whole)
+
+    async def astream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> AsyncIterator[Any]:
+        """Do what `stream` does without blocking the event loop."""
+
+        async def inputs() -> AsyncIterator[Any]:
+            yield input
+
+        async with aclosing(self.atransform(inputs(), config, **kwargs)) as stream:  # type: ignore[type-var]
+            async for chunk in stream:
+                yield chunk
+
+    async def atransform(
+        self, input: AsyncIterator[Any], config: RunnableConfig | None = None, **kwargs: Any
+    ) -> AsyncIterator[Any]:
+        """Do what `transform` does without blocking the event loop."""
+        chunks = self._atransform_stream_with_config(input, self._astream, config, **kwargs)
+        async with aclosing(chunks) as stream:  # type: ignore[type-var]
+            async for chunk in stream:
+                yield chunk
+
+    async def _astream(
+        self,
+        inputs: AsyncIterator[Any],
+        run_manager: AsyncCallbackManagerForChainRun,
+        config: RunnableConfig,
+        **kwargs: Any,
+    ) -> AsyncIterator[Any]:
+        value = join_chunks([chunk async for chunk in inputs])
+        async with self._exchanges.aasked(value, self._whose(config)) as exchange:
+            received: list[Any] = []
+            whole: Why = "stopped"
+            try:
+                async for chunk in self.bound.astream(exchange.input, config, **kwargs):
+                    received.append(chunk)
+                    yield chunk
+                whole = None
+            except Exception:
+                whole = "failed"
+                raise
+            finally:
+                await asyncio.shield(self._exchanges.areceived(exchange, received, whole))
+
+    def close(self) -> None:
+        """Release the store, if it was opened here."""
+        self._sessions.close()
+
+
+def with_infinite_memory(runnable: RunnableLike[Any, Any], **arguments: Any) -> InfiniteMemoryRunnable:
+    """Return a chain that remembers; the arguments are those of `InfiniteMemoryRunnable`."""
+    return InfiniteMemoryRunnable(runnable, **arguments)
