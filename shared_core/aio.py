@@ -134,6 +134,10 @@ class AsyncInfiniteMemory:
         """Stand somewhere else; see `InfiniteMemory.checkout`."""
         await asyncio.to_thread(self._memory.checkout, reference)
 
+    async def close_turn(self) -> None:
+        """Have the next reply join the newest turn; see `InfiniteMemory.close_turn`."""
+        await asyncio.to_thread(self._memory.close_turn)
+
     async def forget(
         self, *, ids: Sequence[str] | None = None, before: datetime | None = None, session: bool = False,
         dry_run: bool = False,

@@ -133,6 +133,11 @@ class Conversation:
                 raise UnknownReferenceError(f"no branch or message {reference!r}: nothing is stored yet")
             self._stand(Head(MAIN) if session is None else resolve(self._store, session, reference))
 
+    def close_turn(self) -> None:
+        """Have the next reply join the newest turn of the branch, also where this object has opened another."""
+        with self._lock:
+            self._writer.open_turn = None
+
     def _place(self, head: Head) -> Position:
         at = head.at or self._store.state(self._live.create(), head.branch).head
         if at is None:

@@ -82,6 +82,7 @@ class SessionPool:
 
     def give_back(self, memory: InfiniteMemory) -> None:
         """Keep a memory for the next caller."""
+        memory.close_turn()
         key = (memory.user_id, memory.session_id)
         spare: list[InfiniteMemory] = []
         with self._lock:

@@ -20,6 +20,17 @@ def test_a_memory_is_used_again_with_what_it_has_read(tmp_path: Path) -> None:
             assert list(third.messages()) == []
 
 
+def test_the_next_caller_s_reply_joins_the_newest_turn_not_the_last_caller_s() -> None:
+    with SessionPool() as pool:
+        with pool.use("1") as first:
+            first.add(Message.user("one"))
+            with pool.use("1") as second:
+                [newest] = second.add(Message.user("two"))
+        with pool.use("1") as again, pool.use("1") as other:
+            for memory in (again, other):
+                assert memory.add(Message.assistant("a reply"))[0].turn_id == newest.id
+
+
 def test_two_callers_on_one_session_stand_where_they_like() -> None:
     with SessionPool() as pool, pool.use("1") as one, pool.use("1") as other:
         assert one is not other
