@@ -13,7 +13,13 @@ from shared_core import InfiniteMemory
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
-EXPECTED = ["Casa Azul", "4471", "Refunds take five working days."]
+EXPECTED = [
+    "Casa Azul",
+    "4471",
+    "Refunds take five working days.",
+    "'Noted.', 'What is my locker code?'",
+    "I was shown 2",
+]
 
 
 def run(path: Path, folder: Path) -> str:
