@@ -12,12 +12,23 @@ from shared_core.errors import MissingExtraError
 if TYPE_CHECKING:
     from langchain_infinite_memory.counting import as_token_counter as as_token_counter
     from langchain_infinite_memory.counting import message_counter as message_counter
+    from langchain_infinite_memory.echo import EchoChatModel as EchoChatModel
     from langchain_infinite_memory.embeddings import as_embedder as as_embedder
+    from langchain_infinite_memory.history import InfiniteChatMessageHistory as InfiniteChatMessageHistory
+    from langchain_infinite_memory.history import SessionHistories as SessionHistories
+    from langchain_infinite_memory.history import session_factory as session_factory
     from langchain_infinite_memory.messages import UnstorableWarning as UnstorableWarning
     from langchain_infinite_memory.messages import from_message as from_message
     from langchain_infinite_memory.messages import to_message as to_message
     from langchain_infinite_memory.middleware import InfiniteMemoryMiddleware as InfiniteMemoryMiddleware
     from langchain_infinite_memory.node import infinite_memory_node as infinite_memory_node
+    from langchain_infinite_memory.recalling import recall_tool as recall_tool
+    from langchain_infinite_memory.repair import repair_messages as repair_messages
+    from langchain_infinite_memory.retriever import HistoryRetriever as HistoryRetriever
+    from langchain_infinite_memory.runnable import InfiniteMemoryRunnable as InfiniteMemoryRunnable
+    from langchain_infinite_memory.runnable import MemoryFailedWarning as MemoryFailedWarning
+    from langchain_infinite_memory.runnable import with_infinite_memory as with_infinite_memory
+    from langchain_infinite_memory.trimming import prune_messages as prune_messages
 
 try:
     _found = find_spec("langchain_core") is not None
@@ -30,7 +41,14 @@ if not _found:
 
 _HOMES = {
     "counting": ["as_token_counter", "message_counter"],
+    "echo": ["EchoChatModel"],
     "embeddings": ["as_embedder"],
+    "history": ["InfiniteChatMessageHistory", "SessionHistories", "session_factory"],
+    "recalling": ["recall_tool"],
+    "repair": ["repair_messages"],
+    "retriever": ["HistoryRetriever"],
+    "runnable": ["InfiniteMemoryRunnable", "MemoryFailedWarning", "with_infinite_memory"],
+    "trimming": ["prune_messages"],
     "messages": ["UnstorableWarning", "from_message", "to_message"],
     "middleware": ["InfiniteMemoryMiddleware"],
     "node": ["infinite_memory_node"],
