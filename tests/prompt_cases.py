@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from hypothesis import assume
-from prompt_oracle import Messages, Told, bare, fenced, grounded, sendable
+from prompt_oracle import Messages, Told, bare, fenced, grounded, rendered, sendable
 from scenarios import Scenario, Talk, new_memory
 
 from shared_core.engine import InfiniteMemory
@@ -94,9 +94,19 @@ class Case:
         return [*question, *(m for unit in groups for m in unit)]
 
     @cached_property
+    def untrimmed(self) -> Message | None:
+        """The question with all its grounding, where that is sent and may not be trimmed."""
+        question, arguments = self.question, self.scenario.arguments
+        if question is None or arguments["keep_grounding"] in ("none", 0) or not rendered(question.grounding):
+            return None
+        return grounded(question) if arguments["grounding_overflow"] == "error" else None
+
+    @cached_property
     def sent(self) -> list[Messages]:
         """The groups of the turn that fit beside the question: the newest, pinned ones, then newest first."""
         room = self.available - self.told.tokens(self.must)
+        if self.question is not None and self.untrimmed is not None:
+            room -= self.told.size(self.untrimmed) - self.told.size(bare(self.question))
         found: list[Messages] = []
         stop = False
         for unit in reversed(self.answers):

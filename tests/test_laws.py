@@ -14,11 +14,9 @@ from prompt_cases import Case, case_of, prepare, recalled_in, sent_in, told_by
 from prompt_oracle import (
     Messages,
     bare,
-    grounded,
     ids,
     is_complete,
     joined,
-    rendered,
     sendable,
     slack_rule,
     trimmed,
@@ -61,22 +59,20 @@ def test_law_1_within_the_budget(scenario: Scenario) -> None:
 def test_law_2_the_question_whole_with_its_newest_tool_group(scenario: Scenario) -> None:
     """The question ends with what was typed, word for word; of what answers it so far the newest group is there, with
     all results, and pinned ones, then older groups, whole, newest first: all that fit beside the question (without its
-    grounding), less a share `window_slack` of the room where not all do. `MessageTooLargeError` exactly when the
-    question, its newest group and pinned groups of its turn do not fit beside what stays (with `on_overflow="keep"`
-    never), or when `grounding_overflow="error"` and the whole grounding does not fit beside them and the groups that
-    fit; `needed` and `available` are those sums.
+    grounding, if that may be trimmed), less a share `window_slack` of the room where not all do. `MessageTooLargeError`
+    exactly when the question, its newest group and pinned groups of its turn do not fit beside what stays (with
+    `on_overflow="keep"` never), or when `grounding_overflow="error"` and the whole grounding does not fit beside them;
+    `needed` and `available` are those sums.
     """
     case = case_of(scenario)
     assume(case.available >= 0)
     must, question = case.told.tokens(case.must), case.question
-    answers = [m for u in case.sent for m in u]
     expected = None
     if question is not None and must > case.available and scenario.arguments["on_overflow"] == "raise":
         expected = must, case.available
-    elif question is not None and scenario.arguments["grounding_overflow"] == "error":
-        room, whole = case.available - case.told.tokens(answers), case.told.size(grounded(question))
-        kept = scenario.arguments["keep_grounding"] not in ("none", 0) and rendered(question.grounding)
-        expected = (whole, room) if kept and whole > room else None
+    elif question is not None and case.untrimmed is not None:
+        whole, room = case.told.size(case.untrimmed), case.available - must + case.told.size(bare(question))
+        expected = (whole, room) if whole > room else None
     if expected is not None:
         with pytest.raises(MessageTooLargeError) as caught:
             case.context()
@@ -90,7 +86,7 @@ def test_law_2_the_question_whole_with_its_newest_tool_group(scenario: Scenario)
     assert older == others[len(others) - len(older) :]
     if len(older) < len(others):
         one_more = case.told.tokens([m for u in [others[-len(older) - 1], *sent] for m in u])
-        room = case.available - case.told.tokens([bare(question)] if question else [])
+        room = case.available - case.told.tokens([case.untrimmed or bare(question)] if question else [])
         assert one_more > (1 - scenario.arguments["window_slack"]) * room
     answers = [m for u in sent for m in u]
     if question is None or not scenario.ask.shown:

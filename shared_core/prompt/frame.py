@@ -108,19 +108,21 @@ class Framer:
         if current is None or not current.entries:
             return frame
         question, *answers = current.entries
-        asked = replace(frame, question=question, bare=question.tokens, answers=tuple(answers))
+        asked = self._with_grounding(replace(frame, question=question, bare=question.tokens, answers=tuple(answers)))
         self._check(self.answered(asked, len(answers)))
-        return self._with_grounding(asked)
+        return asked
 
     def answered(self, asked: Frame, count: int, *, slack: float = 0.0) -> Frame:
         """Return the frame with the first `count` messages that answer the question.
 
         Its newest tool group is there, and every pinned one; then older ones, newest first, while they fit. If not all
-        do, the share `slack` of their room is left free, so that not every message to come drops another.
+        do, the share `slack` of their room is left free, so that not every message to come drops another. Grounding
+        takes what they leave, or goes first if none of it may be trimmed.
         """
         groups = list(tool_groups(asked.answers[:count]))
         must = [group is groups[-1] or any(entry.message.pinned for entry in group) for group in groups]
         room = asked.open - asked.bare - sum(map(_size, compress(groups, must)))
+        room -= asked.grounding_tokens if self.grounding_overflow == "error" else 0
         if sum(size for size, needed in zip(map(_size, groups), must, strict=True) if not needed) > room > 0:
             room -= int(slack * room)
         kept: list[tuple[Entry, ...]] = []
