@@ -53,6 +53,10 @@ def check_line(index: SessionIndex, session: Session, head: Position) -> None:
     times = [record.message.created_at for record in path]
     gaps = [(b - a).total_seconds() > SITTING_GAP for a, b in pairwise(times) if a and b]
     np.testing.assert_array_equal(line.sittings[: line.upto], np.cumsum([0, *gaps])[: len(path)])
+    assert line.terms == line.along(index.lexical.lengths).sum()
+    assert [line.has_said(code) for code in range(len(index.names))] == [
+        name in {record.message.name for record in path} for name in index.names
+    ]
     turns = [record.message.turn_id for record in path]
     for turn in set(turns):
         members = [place for place, other in enumerate(turns) if other == turn]

@@ -116,7 +116,7 @@ class LexicalIndex:
         self._lengths.extend(lengths)
         self._fades.extend(np.minimum(np.float32(1), np.float32(FADE_TERMS) / np.maximum(self.lengths[start:], 1)))
 
-    def score(self, query: Iterable[str], line: Line) -> LexicalScores:
+    def score(self, query: Iterable[str], line: Line, total: int | None = None) -> LexicalScores:
         """Return context-weighted BM25 along a line.
 
         The term frequency of a message is its own, divided by its own length norm, plus `NEIGHBOURS` of those around it
@@ -126,17 +126,18 @@ class LexicalIndex:
         Args:
             query: terms; repeated ones count once.
             line: the messages in question.
+            total: how many terms they have together; None: they are counted.
         """
         lengths = line.along(self.lengths)
-        mean = max(float(lengths.mean()), 1.0) if line.upto else 1.0
+        mean = max(int(lengths.sum() if total is None else total) / line.upto, 1.0) if line.upto else 1.0
         found = [self._on_line(term, line, lengths, mean) for term in sorted(set(query))]
-        total = np.zeros(line.upto, dtype=np.float32)
+        scores = np.zeros(line.upto, dtype=np.float32)
         fades = line.along(self._fades.values)
         matching = [term for term in found if len(term.places)]
         together = max(1, CELLS // max(line.upto, 1))
         for first in range(0, len(matching), together):
-            _spread(total, matching[first : first + together], line.sittings, fades)
-        return LexicalScores(total, sum((term.idf for term in found), 0.0))
+            _spread(scores, matching[first : first + together], line.sittings, fades)
+        return LexicalScores(scores, sum((term.idf for term in found), 0.0))
 
     def _on_line(self, term: str, line: Line, lengths: Ints, mean: float) -> _Term:
         posting = self._postings.get(term)

@@ -32,7 +32,9 @@ class PathLine:
         self._sittings: Growing[np.int32] = Growing(np.int32)
         self._places: Growing[np.int32] = Growing(np.int32)
         self._turn_ends: Growing[np.int32] = Growing(np.int32)
+        self._terms: Growing[np.int64] = Growing(np.int64)
         self._of_turn: dict[int, list[int]] = {}
+        self._first_said: dict[int, int] = {}
         self._last_time = -np.inf
 
     @property
@@ -63,6 +65,22 @@ class PathLine:
     def of_turn(self, turn: int) -> list[int]:
         """Return the places of a turn's messages, by its code."""
         return self._of_turn.get(turn, [])
+
+    def terms(self, upto: int) -> int:
+        """Return how many terms the messages before a place have together."""
+        return int(self._terms.values[upto - 1]) if upto else 0
+
+    def has_said(self, speaker: int, upto: int) -> bool:
+        """Return whether a speaker, by his code, says something before a place."""
+        return self._first_said.get(speaker, upto) < upto
+
+    def note(self, speakers: Ints, lengths: Ints) -> None:
+        """Note who says what comes next, and its length in terms; call it before `extend`."""
+        start = len(self._rows)
+        codes, first = np.unique(speakers, return_index=True)
+        for speaker, place in zip(codes.tolist(), (start + first).tolist(), strict=True):
+            self._first_said.setdefault(speaker, place)
+        self._terms.extend(self.terms(start) + np.cumsum(lengths, dtype=np.int64))
 
     def extend(self, rows: Ints, times: npt.NDArray[np.float64], turns: npt.NDArray[np.int64], total: int) -> None:
         """Append rows with their times (seconds) and turns; `total` is how many rows the session has."""
@@ -103,6 +121,15 @@ class LinePrefix:
     def places(self, rows: Ints) -> Ints:
         """Return the place of each row, -1 where it is not on the line."""
         return self.line.places(rows)
+
+    @property
+    def terms(self) -> int:
+        """How many terms the prefix has."""
+        return self.line.terms(self.upto)
+
+    def has_said(self, speaker: int) -> bool:
+        """Return whether a speaker, by his code, says something in the prefix."""
+        return self.line.has_said(speaker, self.upto)
 
     def along(self, column: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
         """Return the values at the places of the prefix, given one for each row; without a copy where that can be."""

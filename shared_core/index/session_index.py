@@ -166,6 +166,7 @@ class SessionIndex:
         return LinePrefix(line, len(line.rows) - beyond)
 
     def _extend(self, line: PathLine, rows: Ints) -> None:
+        line.note(self.column("speakers")[rows], self.lexical.lengths[rows])
         line.extend(rows, self.column("times")[rows], self.column("turns")[rows], len(self))
 
     def save_snapshot(self) -> None:

@@ -72,9 +72,5 @@ def speakers(scopes: Sequence[Scope]) -> list[str]:
     """Return the participants' names as far as they speak in what is searched."""
     found: dict[str, None] = {}
     for scope in scopes:
-        names = scope.index.names
-        if names:
-            # Nobody in particular is -1.
-            often = np.bincount(scope.line.along(scope.index.column("speakers")) + 1, minlength=len(names) + 1)
-            found |= dict.fromkeys(name for name, count in zip(names, often[1:].tolist(), strict=True) if count)
+        found |= dict.fromkeys(name for code, name in enumerate(scope.index.names) if scope.line.has_said(code))
     return list(found)
