@@ -1,10 +1,12 @@
 """Prompts, searches and indexing as steps that ask for vectors and never wait for a model themselves."""
 
 from collections.abc import Callable, Generator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
+from shared_core.errors import StoreError
+from shared_core.index.session_vectors import SessionVectors
 from shared_core.live import LiveSession
 from shared_core.messages import Message
 from shared_core.prompt.assembly import Assembler
@@ -15,6 +17,7 @@ from shared_core.prompt.turns import Entry, Turn, group_turns
 from shared_core.prompt.window import SKIP_LIMIT, Window
 from shared_core.recall.backfill import EmbedReply, EmbedRequest
 from shared_core.recall.candidates import read_candidates, read_hits
+from shared_core.recall.dense import Dense
 from shared_core.recall.eligible import Eligible
 from shared_core.recall.ranking import ScoredMessage
 from shared_core.recall.recaller import POOL_TOKENS, Found, Recaller
@@ -61,7 +64,7 @@ class _Plan:
         path: the line of conversation then; another thread may move on meanwhile.
         asked: `Framer.frame`.
         turns: past turns, newest first, more than fit or all there are.
-        base: the window beside recalled messages; None if everything fits and nothing need be recalled.
+        base: the window beside recalled messages; None if everything fits and nothing is to be found elsewhere.
         before: the question's place, None if it is not stored.
         alone: replies without their user message.
     """
@@ -97,9 +100,12 @@ class Asker:
             with self._lock:
                 plan = self._plan(ask)
             room = self.assembler.room_for_recall(plan.asked)
-            if plan.base is None or plan.asked.question is None or not room:
+            question = plan.asked.question.message.content if plan.asked.question is not None else ""
+            if plan.base is None:
+                with self._lock:
+                    self.recaller.sessions.check()
+            if plan.base is None or not question.strip() or not room:
                 return self._compose(ask, plan, None, [])
-            question = plan.asked.question.message.content
             wanted = Eligible(plan.path, plan.before, self._in_prompt(plan.base, plan.asked))
             found = yield from self.recaller.find(question, plan.state, wanted, room)
             with self._lock:
@@ -112,7 +118,9 @@ class Asker:
             return self._compose(ask, plan, found, candidates)
 
     def search_steps(self, query: str, top_k: int, wanted: Eligible) -> SearchSteps:
-        """Yield requests for vectors and return the best messages."""
+        """Yield requests for vectors and return the best messages; a blank query finds none."""
+        if not query.strip():
+            return []
         while True:
             with self._lock:
                 state = self.live.sync()
@@ -130,6 +138,7 @@ class Asker:
         """
         with self._lock:
             scopes = self.recaller.every_branch(self.live.sync())
+            embedder = self.recaller.sessions.dense().embedder
             # Branches share messages: each is embedded once.
             total = len({row for scope in scopes for row in self.recaller.pending(scope).tolist()})
         done = 0
@@ -142,21 +151,29 @@ class Asker:
                 if progress is not None:
                     progress(done, max(total, done))
 
-            yield from self.recaller.embed_pending([scope], batch=LARGE_BATCH, deadline=float("inf"), progress=report)
+            if embedder is not None:
+                yield from self.recaller.embed_pending(
+                    [scope], embedder, batch=LARGE_BATCH, deadline=float("inf"), progress=report,
+                    save=SessionVectors.save,
+                )  # fmt: skip
         with self._lock:
             self.save_snapshots(least=1)
 
     def refresh_and_save(self, *, least: int) -> None:
         """Keep snapshots of the session's index, if it is in memory, with what was added since."""
         state = self.live.sync()
-        for index, _ in self.recaller.opened():
+        for index, _ in self.recaller.sessions.opened():
             if index.session == self.live.key:
-                self.recaller.open(index.session, state)
+                self.recaller.sessions.open(index.session, state, Dense(None))
         self.save_snapshots(least=least)
 
     def save_snapshots(self, *, least: int) -> None:
         """Keep the indexes in memory in the store, if they have grown by `least` rows and by a twentieth."""
-        for index, vectors in self.recaller.opened():
+        for index, vectors in self.recaller.sessions.opened():
+            if vectors is not None:
+                # The report of the question that made them says so; who needs them next makes them again.
+                with suppress(StoreError):
+                    vectors.save()
             if len(index) - index.saved >= max(least, len(index) // 20):
                 index.save_snapshot()
             if vectors is not None and len(vectors.vectors) - vectors.saved >= max(least, len(vectors.vectors) // 20):
@@ -201,7 +218,7 @@ class Asker:
         past = [turn for turn in reversed(turns) if turn is not stored and turn.turn_id not in pinned]
         older = tuple(turn.whole() for turn in past if turn.asks)
         base = None
-        if not self.assembler.window(asked, older).reaches_all:
+        if self.recaller.rules.scope == "user" or not self.assembler.window(asked, older).reaches_all:
             base = self.assembler.window(asked, older, recall=self.assembler.room_for_recall(asked))
         before = self.live.path.at(stored.entries[0].order) if stored is not None else None
         alone = [entry for turn in past if whole and not turn.asks for entry in turn.entries]

@@ -25,8 +25,9 @@ from shared_core.prompt.template import RecallTemplate
 from shared_core.prompt.window import Fill
 from shared_core.recall.backfill import EmbedReply, EmbedRequest
 from shared_core.recall.dense import EmbedText, answer
+from shared_core.recall.eligible import Eligible
 from shared_core.recall.ranking import Ranking, RecallUnit, ScoredMessage
-from shared_core.recall.recaller import Eligible, Recaller
+from shared_core.recall.recaller import Recaller
 from shared_core.recall.rules import RecallRules, RecallScope, RecallTools
 from shared_core.stores import open_store
 from shared_core.tokens import as_counter, message_tokens

@@ -113,7 +113,8 @@ class LiveSession:
             self._epoch = state.epoch
             self._move(at)
         elif at != self.path.head:
-            grows = at.segment == self.path.head.segment and at.depth > self.path.head.depth
+            # What is more than stays in memory is read when it is needed, a page at a time.
+            grows = at.segment == self.path.head.segment and 0 < at.depth - self.path.head.depth <= TAIL_KEPT
             self._grow(at) if grows else self._move(at)
         return state
 

@@ -24,6 +24,7 @@ __all__ = [
 MAIN = "main"
 """The name of the branch every session begins with."""
 
+
 class Position(NamedTuple):
     """Where a message stands: its segment (an append-only run) and its depth, counted from the root."""
 

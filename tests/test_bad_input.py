@@ -445,3 +445,96 @@ def test_a_limit_that_was_changed_to_nonsense_is_named() -> None:
     memory.max_tokens = -5
     with pytest.raises(ValueError, match="max_tokens=-5"):
         memory.context("hi")
+
+
+class Refusing(CountingStore):
+    """Takes no vectors while `refusing` is set, and counts how often it was asked to."""
+
+    refusing = False
+    asked = 0
+
+    def put_vectors(self, *arguments: Any, **named: Any) -> None:
+        self.asked += 1
+        if self.refusing:
+            raise StoreError("the disk is full")
+        super().put_vectors(*arguments, **named)
+
+
+def test_a_question_needs_no_store_that_can_be_written() -> None:
+    embedder = ScriptedEmbedder({})
+    with closing(Refusing(":memory:")) as store:
+        with InfiniteMemory(store, embedder=embedder, **SMALL) as memory:
+            memory.add(history(200))
+            store.refusing = True
+            report = memory.context("what of item3?").report
+            assert (report.embedder, report.pending) == (embedder.fingerprint.key, 0)
+            assert report.degraded == ("new vectors are used and not stored yet: the disk is full",)
+            assert len(embedder.batches) > 2
+            assert store.asked == 1, "a question tries once, however many batches it embeds"
+            made = embedder.documents
+            assert memory.context("what of item3?").report.degraded == report.degraded
+            with pytest.raises(StoreError, match="disk is full"):
+                memory.index()
+            store.refusing = False
+            assert memory.context("what of item3?").report.degraded == ()
+            assert memory.stats()["vectors"] == len(made)
+            memory.add(Message.user("once more", id="more"))
+            store.refusing = True
+            memory.search("more")
+            store.refusing = False
+        assert store.stats(1)["vectors"] > len(made), "closing stores what is left"
+        store.refusing = True
+        with InfiniteMemory(store, embedder=embedder, session_id="other", **SMALL) as memory:
+            memory.add(history(60))
+            memory.context("what of item3?")
+
+
+def test_an_embedder_that_cannot_say_what_it_is_is_one_that_fails(store: CountingStore) -> None:
+    """A service that is down when its dimension is asked for; a property that raises anything."""
+
+    class Nameless(Unreliable):
+        @property
+        def fingerprint(self) -> Fingerprint:  # type: ignore[override]
+            raise OSError("the line is dead")
+
+    for embedder in (CallableEmbedder(fail, name="dead"), Nameless(good, good_query)):
+        memory = InfiniteMemory(store, session_id=repr(embedder), embedder=embedder, **SMALL)
+        memory.add(history(60))
+        with pytest.warns(RuntimeWarning, match="OSError.*the line is dead"):
+            report = memory.context("what of item3?").report
+        (note,) = report.degraded
+        assert note.startswith("recall by words alone: ")
+        recalled = {line.id for line in report.lines if line.kind is Kind.RECALLED and line.included}
+        assert "m3" in recalled
+        window = {line.id for line in report.lines if line.kind is Kind.WINDOW and line.included}
+        assert report.pending >= 60 - len(window)
+        assert "m3" in ids(hit.message for hit in memory.search("item3")), "and it is warned of once"
+        with pytest.raises(EmbedderError, match="the line is dead"):
+            memory.index()
+
+
+def test_an_embedder_that_recovers_says_what_it_is(store: CountingStore) -> None:
+    down = [True]
+
+    def service(texts: list[str]) -> Vectors:
+        return fail() if down[0] else good(len(texts))
+
+    memory = InfiniteMemory(store, embedder=CallableEmbedder(service, name="service"), **SMALL)
+    memory.add(history(60))
+    with pytest.warns(RuntimeWarning, match="the line is dead"):
+        memory.context("what of item3?")
+    down[0] = False
+    report = memory.context("what of item3?").report
+    assert (report.embedder, report.pending, report.degraded) == ("service/8", 0, ())
+
+
+@pytest.mark.parametrize("query", ["", " ", "\n\t", "\u3000"])
+def test_a_blank_query_finds_nothing(store: CountingStore, query: str) -> None:
+    """A function has no floor: every message would be near enough to it."""
+    memory = InfiniteMemory(store, embedder=CallableEmbedder(lambda texts: good(len(texts)), name="good"), **SMALL)
+    memory.add(history(60))
+    memory.index()
+    assert memory.search("item3")
+    assert memory.search(query) == []
+    memory.add(Message.user(query or " ", media_tokens=5))
+    assert not [line for line in memory.context().report.lines if line.kind is Kind.RECALLED]

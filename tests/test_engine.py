@@ -5,7 +5,7 @@ import json
 import logging
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -34,6 +34,7 @@ from shared_core import (
     UnknownReferenceError,
 )
 from shared_core.embedders import MINILM, STATIC, static_available
+from shared_core.live import TAIL_KEPT
 from shared_core.testing.hashing_embedder import HashingEmbedder
 from shared_core.tokens import CharacterCounter, tools_tokens
 
@@ -749,8 +750,11 @@ def test_another_embedder_is_refused_until_the_session_is_indexed_anew(store: Co
 
 
 def test_the_unit_and_its_text_have_vectors_of_their_own(store: CountingStore) -> None:
+    def loud(said: Sequence[Message]) -> str:
+        return said[0].content.upper()
+
     embedder = ScriptedEmbedder({})
-    units: list[dict[str, Any]] = [{"recall_unit": "turn"}, {"embed_text": lambda said: said[0].content.upper()}]
+    units: list[dict[str, Any]] = [{"recall_unit": "turn"}, {"embed_text": loud}]
     for settings in units:
         with InfiniteMemory(store, session_id=str(settings), embedder=embedder, **settings) as memory:
             memory.add(history(2))
@@ -815,3 +819,67 @@ def test_a_long_tool_loop_seldom_changes_what_was_sent_before() -> None:
         assert context.tokens <= 2_000
         before = context.messages
     assert 10 <= changed <= 25
+
+
+def test_another_embedder_is_refused_before_anything_needs_recall(store: CountingStore) -> None:
+    """At the first question to a session that holds vectors, also while all of it fits; later ones ask nothing."""
+    with InfiniteMemory(store, embedder=HashingEmbedder()) as memory:
+        memory.add(history(4))
+        memory.index()
+    other = InfiniteMemory(store, embedder=HashingEmbedder(32, name="other"))
+    for _ in range(2):
+        with pytest.raises(EmbedderMismatchError, match=r"hashing/64.*other/32"):
+            other.context("what of item3?")
+    same = InfiniteMemory(store, embedder=HashingEmbedder())
+    store.reset()
+    for _ in range(3):
+        same.context("what of item3?")
+    assert store.calls["spaces"] == 2
+
+
+def of_user(store: CountingStore, sessions: int) -> InfiniteMemory:
+    """What searches so many sessions of one user, of ten messages each, and an empty one."""
+    settings: dict[str, Any] = {"user_id": "ann", "ranking": "lexical"}
+    for number in range(sessions):
+        with InfiniteMemory(store, session_id=f"s{number}", **settings) as memory:
+            memory.add([message.replace(id=f"{number} {message.id}") for message in history(10)])
+    return InfiniteMemory(store, session_id="asks", scope="user", **settings)
+
+
+def test_of_any_number_of_sessions_each_is_read_once(store: CountingStore) -> None:
+    memory = of_user(store, 40)
+    found = []
+    for read in (400, 0, 0):
+        store.reset()
+        found.append(ids(hit.message for hit in memory.search("item3", 40)))
+        assert store.rows["after"] == read
+    assert found[0] == found[1] == found[2]
+    assert set(found[0]) == {f"{number} m3" for number in range(40)}
+
+
+def test_what_is_too_much_for_memory_is_read_anew_and_the_rest_is_not(
+    store: CountingStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shared_core.recall.sessions.OPEN_ROWS", 65)
+    memory = of_user(store, 10)
+    memory.add(history(100))
+    memory.search("item3")
+    for _ in range(2):
+        store.reset()
+        assert {hit.message.content for hit in memory.search("item3", 11)} == {history(4)[3].content}
+        assert store.rows["after"] == 40, "six sessions stay, and its own, however long"
+
+
+def test_what_another_object_adds_in_bulk_is_not_read_at_once(store: CountingStore) -> None:
+    memory = InfiniteMemory(store, ranking="lexical")
+    memory.add(history(10))
+    memory.newest(1)
+    for count in (100, TAIL_KEPT + 1):
+        start = len(list(memory.messages()))
+        InfiniteMemory(store, ranking="lexical").add(history(count, start))
+        store.reset()
+        assert ids(memory.newest(2)) == [f"m{start + count - 2}", f"m{start + count - 1}"]
+        assert store.rows["newest"] == (count if count <= TAIL_KEPT else 64)
+    memory.add(Message.user("more", id="more"))
+    assert ids(memory.newest(3))[1:] == [f"m{start + count - 1}", "more"]
+    assert ids(memory.messages()) == [*(f"m{number}" for number in range(start + count)), "more"]

@@ -66,6 +66,7 @@ FLOORS = [
     "recall.ranking",
     "recall.dense",
     "recall.rules",
+    "recall.sessions",
     "recall.eligible",
     "recall.recaller",
     "recall.candidates",

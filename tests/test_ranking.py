@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
@@ -308,3 +309,22 @@ def test_of_a_long_history_the_best_are_found_and_of_equals_the_newest(pool: int
     found = ranked("tower", scope, ranking="lexical", pool=pool)
     scores = scope.index.lexical.score(["tower"], scope.line).values.tolist()
     assert set(places(found)) == best_of({p: score for p, score in enumerate(scores) if scope.eligible[p]}, pool)
+
+
+def test_what_is_added_while_the_question_is_embedded_is_not_found() -> None:
+    with closing(SQLiteStore(":memory:")) as store:
+        session = store.create_session(None, "s")
+        index = SessionIndex(store, session)
+        vectors = SessionVectors(index, "space", DIMENSION)
+        scopes = []
+        for number in range(2):
+            appended = store.append(session, MAIN, [Draft(Message.user("boat", id=f"{number}", created_at=DAY))])
+            index.refresh(store.state(session, MAIN))
+            vectors.refresh()
+            vectors.put([(appended.head, f"{number}", vector(8))])
+            line = index.line(walk(appended.head, lambda segment: store.segment(session, segment)))
+            scopes.append(Scope(index, vectors, line, np.ones(line.upto, dtype=np.bool_)))
+            assert scopes[0].findable()[0], "asked for what is pending"
+        assert [places(ranked("boat", scope)) for scope in scopes] == [[0], [1, 0]]
+        assert [scope.findable().tolist() for scope in scopes] == [[True, False], [True, True]]
+        assert scopes[1].findable() is scopes[1].findable(), "worked out once"

@@ -4,8 +4,10 @@ import re
 import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
+from functools import cache, partial, update_wrapper
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,10 +18,10 @@ from indexing import Steps, drive, fill, refreshed, texts_of, vectors_of
 
 from shared_core import InfiniteMemory, Message
 from shared_core.base import Embedder
-from shared_core.errors import EmbedderError, EmbedderMismatchError
+from shared_core.errors import EmbedderError, EmbedderMismatchError, StoreError
 from shared_core.index.session_vectors import SessionVectors, decode_vector, encode_vector, text_hash
 from shared_core.recall.backfill import EmbedReply, backfill
-from shared_core.recall.dense import EmbedText, answer, message_text, turn_text
+from shared_core.recall.dense import EmbedText, answer, message_text, name_of, turn_text
 from shared_core.recall.ranking import RecallUnit
 from shared_core.records import MAIN, Position
 from shared_core.testing.hashing_embedder import HashingEmbedder
@@ -282,6 +284,62 @@ class TestBackfill:
         assert embedder.documents == ["0", "1", "2", "9", "8", "7", "6", "5", "4", "3"]
 
 
+class Refusing(CountingStore):
+    """Cannot be written while `refusing` is set."""
+
+    refusing = False
+
+    def put_vectors(self, *arguments: Any, **named: Any) -> None:
+        if self.refusing:
+            raise StoreError("the disk is full")
+        super().put_vectors(*arguments, **named)
+
+
+class TestAStoreThatCannotBeWritten:
+    def test_vectors_wait_until_it_can(self) -> None:
+        with closing(Refusing(":memory:")) as store:
+            session = Session(store)
+            session.append(MAIN, drafts("ux", "ay"))
+            vectors, embedder = vectors_of(session), HashingEmbedder(8)
+            store.refusing = True
+            with pytest.raises(StoreError, match="the disk is full"):
+                fill(vectors, embedder)
+            assert vectors.vectors.owners.tolist() == [0, 1], "they are searched all the same"
+            store.refusing = False
+            vectors.save()
+            assert [place for place, *_ in store.all_vectors(session.key, "space")] == [Position(0, 0), Position(0, 1)]
+            store.reset()
+            vectors.save()
+            assert store.calls["put_vectors"] == 0
+            assert embedder.documents == ["x", "y"]
+
+    def test_what_waits_does_not_outlive_a_forgetting(self) -> None:
+        """The text of a turn may have lost a part since."""
+        with closing(Refusing(":memory:")) as store:
+            session = Session(store)
+            session.append(MAIN, drafts("ux", "ay"))
+            vectors = vectors_of(session)
+            store.refusing = True
+            with pytest.raises(StoreError):
+                fill(vectors, HashingEmbedder(8))
+            store.refusing = False
+            session.forget([Position(0, 0)])
+            vectors.save()
+            assert list(store.all_vectors(session.key, "space")) == []
+
+
+def shout(messages: Sequence[Message]) -> str:
+    return messages[0].content.upper()
+
+
+class Shout:
+    def __call__(self, messages: Sequence[Message]) -> str:
+        return messages[0].content.upper()
+
+    def quietly(self, messages: Sequence[Message]) -> str:
+        return messages[0].content.lower()
+
+
 class TestSpaces:
     """The name under which a session's vectors are kept says whose they are, and what they stand for."""
 
@@ -314,3 +372,18 @@ class TestSpaces:
                 memory.index()
                 spaces = memory.stats()["embedders"]
         assert len(set(spaces)) == 6
+
+    @pytest.mark.parametrize(
+        "nameless", [lambda said: said[0].content, partial(shout), update_wrapper(partial(shout), shout)]
+    )
+    def test_what_has_no_name_of_its_own_makes_no_text(self, tmp_path: Path, nameless: EmbedText) -> None:
+        """All lambdas of a module share one, and their vectors would be taken for each other's."""
+        with pytest.raises(ValueError, match=r"embed_text=.*pass a function defined by `def`"):
+            InfiniteMemory(tmp_path / "chat.db", embed_text=nameless)
+        assert not list(tmp_path.iterdir())
+
+    def test_a_name_tells_what_makes_the_text(self) -> None:
+        here = shout.__module__
+        made: list[EmbedText] = [shout, Shout(), Shout().quietly, cache(shout), str]
+        names = ["shout", "Shout", "Shout.quietly", "shout"]
+        assert list(map(name_of, made)) == [*(f"{here}.{name}" for name in names), "builtins.str"]

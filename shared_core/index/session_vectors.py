@@ -32,6 +32,8 @@ class SessionVectors:
         self.dimension = dimension
         self._epoch = -1
         self.saved = 0
+        self._new: list[tuple[Position, str, bytes]] = []
+        self._unsaved: list[tuple[Position, str, bytes]] = []
         self._claimed: set[int] = set()
         self.vectors: VectorIndex = FaissVectorIndex(dimension)
 
@@ -71,6 +73,8 @@ class SessionVectors:
     def adopt(self, positions: Sequence[Position], hashes: Sequence[str]) -> list[int]:
         """Take vectors that exist already, of these messages or of equal texts; return the indices still to embed.
 
+        Those of equal texts are copied, and stored with `save`.
+
         Args:
             positions: messages without a vector here.
             hashes: what `text_hash` says of their texts.
@@ -85,18 +89,30 @@ class SessionVectors:
             for position, text in hash_of.items()
             if position not in valid and text in equal
         ]
-        if copies:
-            self._store.put_vectors(session, self.space, copies)
+        self._new += copies
         self._take([*valid.items(), *((position, data) for position, _, data in copies)])
         done = set(valid) | {position for position, _, _ in copies}
         return [i for i, position in enumerate(positions) if position not in done]
 
     def put(self, rows: Sequence[tuple[Position, str, Vectors]]) -> None:
-        """Keep new vectors, (message, hash of its text, its pieces' vectors), in the store and here."""
+        """Keep new vectors, (message, hash of its text, its pieces' vectors), here, and with `save` in the store."""
         encoded = [(position, text, encode_vector(pieces)) for position, text, pieces in rows]
-        self._store.put_vectors(self.index.session, self.space, encoded)
+        self._new += encoded
         # The vectors searched are always those read back from half precision, so that a reopened store ranks alike.
         self._take((position, data) for position, _, data in encoded)
+
+    def save(self) -> None:
+        """Store what is kept only here; it stays here if that raises StoreError.
+
+        What is new has to be stored while its texts are known to be those that the store holds.
+        """
+        if self._unsaved and self.outdated:
+            self._unsaved = []  # a text may have lost a part since, and its vector must not come back
+        self._unsaved += self._new
+        self._new = []
+        if self._unsaved:
+            self._store.put_vectors(self.index.session, self.space, self._unsaved)
+            self._unsaved = []
 
     def _take(self, found: Iterable[tuple[Position, bytes]]) -> None:
         found = list(found)
@@ -111,6 +127,7 @@ class SessionVectors:
 
     def save_snapshot(self) -> None:
         """Keep the vectors in the store in the form they are searched in."""
+        self.save()
         arrays: Arrays = {"owners": self.vectors.owners, "matrix": self.vectors.matrix()}
         data = pack({"epoch": self._epoch, "dimension": self.dimension}, arrays)
         if self._store.put_snapshot(self.index.session, self._snapshot, self._epoch, data):

@@ -123,32 +123,33 @@ class Assembler:
             shown: whether the question is part of the prompt, so that text can be put to it.
         """
         everything = self.window(frame, turns)
-        if everything.reaches_all or not candidates:
+        beyond = any(candidate.elsewhere and candidate.reason is None for candidate in candidates)
+        if not candidates or (everything.reaches_all and not beyond):
             return Selection(everything, tuple(candidates))
         room = self.room_for_recall(frame)
         base = self.window(frame, turns, recall=room)
-        chosen, cost = self._pick(frame, self._outside(candidates, base), room, shown=shown)
+        chosen = self._pick(frame, self._outside(candidates, base), room, shown=shown)
         while True:
-            window = self.window(frame, turns, recall=cost)
-            outside = self._outside(chosen, window)
-            if outside == chosen:
-                return Selection(window, tuple(chosen), cost)
+            window = self.window(frame, turns, recall=chosen.tokens)
+            outside = self._outside(chosen.fates, window)
+            if outside == chosen.fates:
+                return Selection(window, tuple(outside), chosen.tokens, chosen.text)
             # What came into the window need not be recalled, and the room it took is the window's again.
-            chosen, cost = self._within(room, frame, outside, shown=shown)
+            chosen = self._within(room, frame, outside, shown=shown)
 
     def _outside(self, candidates: Sequence[Candidate], window: Window) -> list[Candidate]:
         inside = {turn.turn_id for turn in window.kept}
         return [
             candidate.because(Reason.IN_WINDOW)
-            if candidate.entries[0].message.turn_id in inside and candidate.reason in (None, Reason.RECALLED)
+            if candidate.entries[0].message.turn_id in inside
+            and not candidate.elsewhere
+            and candidate.reason in (None, Reason.RECALLED)
             else candidate
             for candidate in candidates
         ]
 
-    def _pick(
-        self, frame: Frame, candidates: Sequence[Candidate], room: int, *, shown: bool
-    ) -> tuple[list[Candidate], int]:
-        """Fill the room greedily, best first; what does not fit is passed over. Return the fates and the cost."""
+    def _pick(self, frame: Frame, candidates: Sequence[Candidate], room: int, *, shown: bool) -> "_Chosen":
+        """Fill the room greedily, best first; what does not fit is passed over."""
         fates: list[Candidate] = []
         used, count = self._wording_tokens, 0
         days: set[date | None] = set()
@@ -167,31 +168,30 @@ class Assembler:
                 days |= new
         return self._within(room, frame, fates, shown=shown)
 
-    def _within(
-        self, room: int, frame: Frame, fates: Sequence[Candidate], *, shown: bool
-    ) -> tuple[list[Candidate], int]:
-        """Count what is written, exactly, and drop the weakest until it fits; return the fates and the cost."""
+    def _within(self, room: int, frame: Frame, fates: Sequence[Candidate], *, shown: bool) -> "_Chosen":
+        """Count what is written, exactly, and drop the weakest until it fits."""
         fates = list(fates)
-        while (exact := self.cost(frame, _recalled(fates), shown=shown)) > room:
+        while True:
+            tokens, text = self._cost(frame, _recalled(fates), shown=shown)
+            if tokens <= room:
+                return _Chosen(fates, tokens, text)
             index = max(i for i, candidate in enumerate(fates) if candidate.reason is Reason.RECALLED)
             fates[index] = fates[index].because(Reason.OVER_BUDGET)
-        return fates, exact
 
     @cached_property
     def _wording_tokens(self) -> int:
         return self.framer.counter(join(self.template.header, self.template.footer))
 
-    def cost(self, frame: Frame, recalled: Sequence[Candidate], *, shown: bool) -> int:
-        """Return what recalled candidates add to the prompt, exactly as they are written."""
+    def _cost(self, frame: Frame, recalled: Sequence[Candidate], *, shown: bool) -> tuple[int, str]:
+        """Return what recalled candidates add to the prompt, exactly, and the text that brings them back."""
         if not recalled:
-            return 0
+            return 0, ""
         if self.placement == "messages":
-            return sum(entry.tokens for candidate in recalled for entry in candidate.entries)
-        text = self.write(recalled)
+            return sum(entry.tokens for candidate in recalled for entry in candidate.entries), ""
+        text = self._write(recalled)
         if self._beside_question(frame, shown):
-            assert frame.question is not None
-            return self._size(self._asked(frame, text)) - frame.bare - frame.grounding_tokens
-        return self._size(Message.system(text))
+            return self._size(self._asked(frame, text)) - frame.bare - frame.grounding_tokens, text
+        return self._size(Message.system(text)), text
 
     def _beside_question(self, frame: Frame, shown: bool) -> bool:
         return self.placement == "grounding" and shown and frame.question is not None
@@ -200,7 +200,7 @@ class Assembler:
         assert frame.question is not None
         return with_grounding(frame.question.message, join(recalled, frame.grounding.text))
 
-    def write(self, recalled: Sequence[Candidate]) -> str:
+    def _write(self, recalled: Sequence[Candidate]) -> str:
         """Return the text that brings candidates back, in the template's order."""
         if self.template.order == "score":
             entries = list(chain.from_iterable(candidate.entries for candidate in reversed(recalled)))
@@ -230,11 +230,10 @@ class Assembler:
         return Context(tuple(self._messages(frame, selection, shown)), report)
 
     def _messages(self, frame: Frame, selection: Selection, shown: bool) -> list[Message]:
-        recalled = selection.recalled
-        text = "" if self.placement == "messages" else self.write(recalled)
+        text = selection.text
         entries = [*frame.stays, *chain.from_iterable(turn.entries for turn in selection.window.kept)]
         if self.placement == "messages":
-            entries += chain.from_iterable(candidate.entries for candidate in recalled)
+            entries += chain.from_iterable(candidate.entries for candidate in selection.recalled)
         if frame.question is not None and shown:
             beside = text if self._beside_question(frame, shown) else ""
             entries += [replace(frame.question, message=self._asked(frame, beside)), *frame.groups]
@@ -243,6 +242,15 @@ class Assembler:
             leading = next((i for i, message in enumerate(messages) if message.role != "system"), len(messages))
             messages.insert(leading, Message.system(text))
         return messages
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """The fate of every candidate, what those recalled add to the prompt, and how they are written."""
+
+    fates: list[Candidate]
+    tokens: int
+    text: str
 
 
 def _recalled(candidates: Sequence[Candidate]) -> list[Candidate]:

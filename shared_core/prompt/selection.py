@@ -6,7 +6,10 @@ from shared_core.prompt.context import Reason
 from shared_core.prompt.turns import Entry
 from shared_core.prompt.window import Window
 
-__all__ = ["Candidate", "Selection"]
+__all__ = ["ELSEWHERE", "Candidate", "Selection"]
+
+ELSEWHERE = -2
+"""The turn number of messages of other sessions: they come before everything of this one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +30,11 @@ class Candidate:
     dense: float | None = None
     reason: Reason | None = None
 
+    @property
+    def elsewhere(self) -> bool:
+        """Whether it was said in another session, which no window of this one reaches."""
+        return self.entries[0].turn_no == ELSEWHERE
+
     def because(self, reason: Reason) -> "Candidate":
         """Return the candidate with its fate decided."""
         return Candidate(self.entries, self.score, self.lexical, self.dense, reason)
@@ -34,11 +42,19 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What was chosen for a frame: the window, and the fate of every candidate (`Reason.RECALLED`: in)."""
+    """What was chosen for a frame.
+
+    Attributes:
+        window: the newest turns that are sent.
+        candidates: the fate of each (`Reason.RECALLED`: in).
+        recall_tokens: what those that are in add to the prompt.
+        text: how they are written; empty where they come back as messages.
+    """
 
     window: Window
     candidates: tuple[Candidate, ...] = ()
     recall_tokens: int = 0
+    text: str = ""
 
     @property
     def recalled(self) -> tuple[Candidate, ...]:

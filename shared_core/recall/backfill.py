@@ -33,7 +33,7 @@ EmbedReply: TypeAlias = Vectors | EmbedderError
 def backfill(
     vectors: SessionVectors, embedder: Embedder, rows: Rows, text_of: Callable[[Rows], Sequence[str]], *,
     batch: int, lock: AbstractContextManager[object], deadline: float = float("inf"),
-    progress: Callable[[int], None] = lambda done: None,
+    progress: Callable[[int], None] = lambda done: None, save: Callable[[SessionVectors], None] = SessionVectors.save,
 ) -> Generator[EmbedRequest, EmbedReply, int]:  # fmt: skip
     """Embed rows in the order given and return how many are left; rows that another caller is at are left to him.
 
@@ -46,9 +46,11 @@ def backfill(
         lock: held while the index is touched, never while a request waits.
         deadline: `time.monotonic()` after which nothing is embedded; vectors that exist already are still taken.
         progress: told how many rows are done, after each batch.
+        save: stores the vectors, after each batch.
 
     Raises:
         EmbedderError: the embedder failed; what was done before is kept.
+        StoreError: whatever `save` raises.
     """
     left = 0
     for start in range(0, len(rows), batch):
@@ -57,7 +59,7 @@ def backfill(
             part = vectors.claim(rows[start : start + batch])
         left += len(rows[start : start + batch]) - len(part)
         try:
-            todo = yield from _embed(vectors, embedder, part, text_of, lock, late=late)
+            todo = yield from _embed(vectors, embedder, part, text_of, lock, save, late=late)
         finally:
             vectors.release(part)
         left += todo
@@ -69,13 +71,14 @@ def backfill(
 
 def _embed(
     vectors: SessionVectors, embedder: Embedder, part: Rows, text_of: Callable[[Rows], Sequence[str]],
-    lock: AbstractContextManager[object], *, late: bool,
+    lock: AbstractContextManager[object], save: Callable[[SessionVectors], None], *, late: bool,
 ) -> Generator[EmbedRequest, EmbedReply, int]:  # fmt: skip
     """Give rows vectors: those that exist already, and unless it is too late, new ones; return how many are left."""
     with lock:
         positions = vectors.index.positions(part)
         texts = text_of(part)
         todo = vectors.adopt(positions, [text_hash(text) for text in texts])
+        save(vectors)
     if late or not todo:
         return len(todo)
     # Equal texts are embedded once.
@@ -90,4 +93,5 @@ def _embed(
         now = text_of(part) if vectors.outdated else texts
         kept = [i for i in todo if now[i] == texts[i]]
         vectors.put([(positions[i], text_hash(texts[i]), embedded[texts[i]]) for i in kept])
+        save(vectors)
     return 0

@@ -1,6 +1,6 @@
 """Read what a search found: hits for people, candidates for the prompt with the reason for each refusal."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from shared_core.base import Store
@@ -8,7 +8,7 @@ from shared_core.index.terms import near_duplicate_key
 from shared_core.live import LiveSession
 from shared_core.prompt.assembly import Placement
 from shared_core.prompt.context import Reason
-from shared_core.prompt.selection import Candidate
+from shared_core.prompt.selection import ELSEWHERE, Candidate
 from shared_core.prompt.turns import Entry, Turn
 from shared_core.recall.ranking import Ranked, ScoredMessage, Source
 from shared_core.recall.recaller import Found, Recaller
@@ -24,9 +24,6 @@ SPARE = 1.5
 
 CHARACTERS_PER_TOKEN = 4
 FRAME_TOKENS = 8
-
-ELSEWHERE = -2
-"""The turn number of messages of other sessions: they come before everything of this one."""
 
 
 def read_candidates(
@@ -88,10 +85,11 @@ class _Reader:
         """Yield a candidate for each place, with the messages it brings back."""
         places = [(ranked, self._members(ranked)) for ranked in shortlist]
         records = self._records(places)
+        orders = self._orders(places, records)
         turns: set[tuple[int, str]] = set()
         for ranked, members in places:
-            found = [record for place in members if (record := records.get((ranked.scope, place))) is not None]
-            candidate = self._candidate(ranked, [self._entry(record, elsewhere=ranked.scope > 0) for record in found])
+            keys = [(ranked.scope, place) for place in members if (ranked.scope, place) in records]
+            candidate = self._candidate(ranked, [self._entry(records[key], orders.get(key)) for key in keys])
             if candidate is None:
                 continue
             key = (ranked.scope, candidate.entries[0].message.turn_id or "")
@@ -120,11 +118,26 @@ class _Reader:
             records |= {(number, at[record.position]): record for record in found}
         return records
 
-    def _entry(self, record: Record, *, elsewhere: bool) -> Entry:
+    def _orders(
+        self, places: Sequence[tuple[Ranked, list[int]]], records: Mapping[tuple[int, int], Record]
+    ) -> dict[tuple[int, int], int]:
+        """Return where the messages of other sessions stand among each other: by the time at which their unit begins.
+
+        A unit stays together: exchanges of two sessions at one time are two exchanges.
+        """
+        units: set[tuple[float, int, tuple[int, ...]]] = set()
+        for ranked, members in places:
+            scope = self.found.scopes[ranked.scope]
+            if scope.index.session != self.live.key and members:
+                began = float(scope.index.column("times")[scope.line.rows[members[0]]])
+                units.add((began, ranked.scope, tuple(members)))
+        keys = [(scope, place) for _, scope, members in sorted(units) for place in members]
+        return {key: order for order, key in enumerate(keys) if key in records}
+
+    def _entry(self, record: Record, order: int | None) -> Entry:
+        """Return a message; `order` is its place among those of other sessions, None: it is of this one."""
         entry = self.live.sizer.entry(record, record.position.depth)
-        if not elsewhere or record.message.created_at is None:
-            return entry
-        return replace(entry, turn_no=ELSEWHERE, order=int(record.message.created_at.timestamp()))
+        return entry if order is None else replace(entry, turn_no=ELSEWHERE, order=order)
 
     def _candidate(self, ranked: Ranked, entries: Sequence[Entry]) -> Candidate | None:
         if not entries:

@@ -1,20 +1,24 @@
 """Which embedder a session is searched with, what is embedded, and how a request for vectors is answered."""
 
-import inspect
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 
-from shared_core.base import Embedder, Store, Vectors
+from shared_core.base import Embedder, Fingerprint, Store, Vectors
 from shared_core.embedders import as_embedder, embedder_named
 from shared_core.errors import EmbedderError, EmbedderMismatchError
 from shared_core.messages import Message
 from shared_core.recall.backfill import EmbedReply, EmbedRequest
 from shared_core.recall.ranking import RecallUnit
 
-__all__ = ["Dense", "EmbedText", "aanswer", "answer", "choose_embedder", "message_text", "turn_text"]
+__all__ = [
+    "Dense", "EmbedText", "aanswer", "answer", "choose_embedder", "is_another_s", "message_text", "name_of",
+    "turn_text",
+]  # fmt: skip
 
 EmbedText = Callable[[Sequence[Message]], str]
 """Turns a unit's messages (one, or those of a turn) into the text that is embedded for it."""
@@ -41,34 +45,38 @@ class Dense:
         embedder: the model; None: words alone.
         space: the name of its vectors in the store.
         note: why there is none, for the report.
+        failed: whether it is there and failed to say what it is.
     """
 
     embedder: Embedder | None
     space: str = ""
     note: str = ""
+    failed: bool = False
 
 
 def choose_embedder(
-    given: Embedder | None, store: Store, session: int, unit: RecallUnit, embed_text: EmbedText, *, force: bool = False
-) -> Dense:
+    given: Embedder | None, store: Store, session: int | None, unit: RecallUnit, embed_text: EmbedText, *,
+    force: bool = False,
+) -> Dense:  # fmt: skip
     """Return the embedder to use: the one given, else the one whose vectors the session holds, else the static one.
 
     Args:
         given: the memory's argument.
         store: where the session is.
-        session: which session.
+        session: which session; None: it is not created yet.
         unit: what a vector stands for.
         embed_text: how its text is made.
         force: accept an embedder that the session holds no vectors of, though it holds another's.
 
     Raises:
         EmbedderMismatchError: the session holds vectors, and none of the embedder given.
+        EmbedderError: the embedder given failed to say what it is.
     """
     usual = {"message": message_text, "turn": turn_text}[unit]
-    suffix = f"#{unit}/{_name(embed_text)}" if embed_text is not usual else "#turn" if unit == "turn" else ""
-    spaces = store.spaces(session)
+    suffix = f"#{unit}/{name_of(embed_text)}" if embed_text is not usual else "#turn" if unit == "turn" else ""
+    spaces = store.spaces(session) if session is not None else []
     if given is not None:
-        key = given.fingerprint.key
+        key = _fingerprint(given).key
         if spaces and not force and all(_embedder_key(space) != key for space in spaces):
             raise EmbedderMismatchError(
                 f"this session's vectors are by {_embedder_key(spaces[0])!r} and the embedder given is {key!r}: "
@@ -91,10 +99,38 @@ def _embedder_key(space: str) -> str:
     return found[1] if found else space
 
 
-def _name(function: EmbedText) -> str:
+def _fingerprint(embedder: Embedder) -> Fingerprint:
+    try:
+        return embedder.fingerprint
+    except EmbedderError:
+        raise
+    except Exception as error:  # as in `answer`: it may have to ask its model for the dimension
+        name = type(embedder).__name__
+        raise EmbedderError(f"{name} raised {type(error).__name__} instead of its fingerprint: {error}") from error
+
+
+def is_another_s(store: Store, session: int, embedder: Embedder) -> bool:
+    """Return whether a session was embedded last by another embedder."""
+    spaces = store.spaces(session)
+    return bool(spaces) and _embedder_key(spaces[0]) != embedder.fingerprint.key
+
+
+def name_of(embed_text: EmbedText) -> str:
+    """Return the name under which the vectors of texts made so are kept.
+
+    Raises:
+        ValueError: it has none that tells it from others: it is a lambda, or a partial.
+    """
     # An object with __call__ has no name of its own; its class stands for it.
-    named = function if inspect.isroutine(function) else type(function)
-    return f"{named.__module__}.{named.__qualname__}"
+    own = getattr(embed_text, "__qualname__", None)
+    named: Any = embed_text if own else type(embed_text)
+    name = f"{named.__module__}.{named.__qualname__}"
+    if isinstance(embed_text, partial) or "<lambda>" in name:
+        raise ValueError(
+            f"embed_text={embed_text!r}: vectors are kept under its name, and it has none of its own; "
+            "pass a function defined by `def`, or an object of a class of yours with `__call__`"
+        )
+    return name
 
 
 def answer(request: EmbedRequest) -> EmbedReply:

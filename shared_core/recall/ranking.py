@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -82,6 +83,12 @@ class Scope:
 
     def findable(self) -> Mask:
         """Return which rows of the index have the vector of a unit that may be found."""
+        mask = self._findable
+        later = len(self.index) - len(mask)  # rows that another caller has added since
+        return np.pad(mask, (0, later)) if later else mask
+
+    @cached_property
+    def _findable(self) -> Mask:
         places = self.eligible
         if self.unit == "turn":
             places = np.zeros(self.line.upto, dtype=np.bool_)
@@ -183,7 +190,7 @@ def _candidates(
     number: int, query: Query, scope: Scope, vector: Vectors | None, ranking: Ranking, pool: int
 ) -> tuple[npt.NDArray[np.generic], ...]:
     line, index = scope.line, scope.index
-    scores = index.lexical.score(query.terms if ranking != "dense" else (), line)
+    scores = index.lexical.score(query.terms if ranking != "dense" else (), line, line.terms)
     shares = scores.values / max(scores.ceiling, 1e-9)
     units = [scope.units(_best(shares * scope.eligible, pool))]
     searched = vector if ranking != "lexical" and scope.vectors is not None else None

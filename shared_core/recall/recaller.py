@@ -2,8 +2,7 @@
 
 import time
 import warnings
-from collections import OrderedDict
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,26 +11,23 @@ import numpy as np
 import numpy.typing as npt
 
 from shared_core.base import Embedder, Vectors
-from shared_core.errors import EmbedderError
-from shared_core.index.session_index import SessionIndex
+from shared_core.errors import EmbedderError, StoreError
 from shared_core.index.session_vectors import SessionVectors
 from shared_core.live import LiveSession
 from shared_core.recall.backfill import EmbedReply, EmbedRequest, backfill
-from shared_core.recall.dense import Dense, choose_embedder
+from shared_core.recall.dense import Dense
 from shared_core.recall.eligible import Eligible, eligible_places, speakers
 from shared_core.recall.query import Query, parse_query
 from shared_core.recall.ranking import POOL, Ranked, Scope, rank
 from shared_core.recall.rules import RecallRules
+from shared_core.recall.sessions import Sessions
 from shared_core.records import MAIN, SessionState
 from shared_core.tree import Path, walk
 
-__all__ = ["Eligible", "Found", "Recaller"]
+__all__ = ["Found", "Recaller"]
 
 POOL_TOKENS = 20
 """One candidate is looked at for so many tokens of room, and at least `POOL`."""
-
-OPEN_SESSIONS = 16
-"""Sessions whose index one object keeps in memory; with `scope="user"`, the least recently used goes first."""
 
 SMALL_BATCH = 32
 """Texts embedded at a time while a question waits."""
@@ -67,71 +63,31 @@ class Recaller:
     def __init__(self, live: LiveSession, lock: AbstractContextManager[object], rules: RecallRules) -> None:
         self.live = live
         self.rules = rules
-        self._force = False
+        self.sessions = Sessions(live, rules)
         self._warned = False
         self._lock = lock
-        self._open: OrderedDict[int, tuple[SessionIndex, SessionVectors | None]] = OrderedDict()
-        self._dense: Dense | None = None
-
-    def dense(self) -> Dense:
-        """Return what meaning is measured with; EmbedderMismatchError if that cannot be."""
-        session, rules = self.live.key, self.rules
-        if rules.ranking == "lexical" or session is None:
-            return Dense(None)
-        if self._dense is None:
-            self._dense = choose_embedder(
-                rules.embedder, self.live.store, session, rules.recall_unit, rules.text_of, force=self._force
-            )
-        return self._dense
 
     def accept(self) -> None:
         """Accept the embedder given although the session's vectors are another's: what has none is embedded anew."""
-        self._force = True
-        self._dense = None
-        self._open.clear()
+        self.sessions.accept()
 
-    def open(self, session: int, state: SessionState) -> tuple[SessionIndex, SessionVectors | None]:
-        """Return a session's index, caught up with the store."""
-        opened = self._open.pop(session, None)
-        # Who waits for vectors meanwhile goes on with the old rows, which new ones must not replace under his hands.
-        if opened is None or opened[0].epoch != state.epoch:
-            dense = self.dense()
-            index = SessionIndex(self.live.store, session)
-            vectors = None
-            if dense.embedder is not None:
-                vectors = SessionVectors(index, dense.space, dense.embedder.fingerprint.dimension)
-            opened = index, vectors
-        index, vectors = opened
-        index.refresh(state)
-        if vectors is not None:
-            vectors.refresh()
-        self._open[session] = opened
-        while len(self._open) > OPEN_SESSIONS:
-            self._open.popitem(last=False)
-        return opened
-
-    def opened(self) -> Iterable[tuple[SessionIndex, SessionVectors | None]]:
-        """Return the indexes in memory."""
-        return list(self._open.values())
-
-    def scopes(self, state: SessionState, wanted: Eligible) -> list[Scope]:
+    def scopes(self, state: SessionState, wanted: Eligible, dense: Dense) -> list[Scope]:
         """Return what may be searched: this branch up to the question, and with `scope="user"` the other sessions."""
-        session = self.live.key
-        if session is None:
-            return []
-        scopes = [self._scope(session, state, wanted.path or self.live.path, wanted)]
+        session, scopes = self.live.key, []
+        if session is not None:
+            scopes.append(self._scope(session, state, wanted.path or self.live.path, wanted, dense))
         if self.rules.scope == "user":
             for other in self.live.store.sessions(self.live.user_id).values():
                 other_state = self.live.store.state(other, MAIN)
                 if other != session and other_state.head is not None:
                     path = walk(other_state.head, partial(self.live.store.segment, other))
-                    scopes.append(
-                        self._scope(other, other_state, path, replace(wanted, path=None, before=None, without=()))
-                    )
+                    there = replace(wanted, path=None, before=None, without=())
+                    scopes.append(self._scope(other, other_state, path, there, dense))
+            self.sessions.let_go()
         return scopes
 
-    def _scope(self, session: int, state: SessionState, path: Path, wanted: Eligible) -> Scope:
-        index, vectors = self.open(session, state)
+    def _scope(self, session: int, state: SessionState, path: Path, wanted: Eligible, dense: Dense) -> Scope:
+        index, vectors = self.sessions.open(session, state, dense)
         line = index.line(path)
         if wanted.before is not None:
             place = int(line.places(index.rows_at([wanted.before]))[0])
@@ -145,7 +101,8 @@ class Recaller:
         if session is None:
             return []
         paths = [self.live.path_to(branch.head) for branch in self.live.store.branches(session)]
-        return [self._scope(session, state, path, Eligible()) for path in paths]
+        dense = self.sessions.dense()
+        return [self._scope(session, state, path, Eligible(), dense) for path in paths]
 
     # Vectors
 
@@ -175,19 +132,24 @@ class Recaller:
         return scope.vectors.missing(scope.findable())
 
     def embed_pending(
-        self, scopes: Sequence[Scope], *, batch: int, deadline: float, progress: Callable[[int], None] | None = None
-    ) -> Generator[EmbedRequest, EmbedReply, int]:
+        self, scopes: Sequence[Scope], embedder: Embedder, *, batch: int, deadline: float,
+        progress: Callable[[int], None] = lambda done: None, save: Callable[[SessionVectors], None],
+    ) -> Generator[EmbedRequest, EmbedReply, int]:  # fmt: skip
         """Embed what has no vector yet, this session's newest first; return how many messages are left."""
         left = 0
         for scope in scopes:
+            if scope.vectors is None:
+                continue
             with self._lock:
                 rows = self.pending(scope)
-            embedder = self.dense().embedder
-            if len(rows) and embedder is not None and scope.vectors is not None:
-                left += yield from backfill(
-                    scope.vectors, embedder, rows, partial(self.texts, scope), batch=batch,
-                    lock=self._lock, deadline=deadline, progress=progress or (lambda done: None),
-                )  # fmt: skip
+                if not len(rows):
+                    save(scope.vectors)  # what could not be stored before
+                if not len(rows) or self.sessions.is_another_s(scope.index.session, embedder):
+                    continue
+            left += yield from backfill(
+                scope.vectors, embedder, rows, partial(self.texts, scope), batch=batch, lock=self._lock,
+                deadline=deadline, progress=progress, save=save,
+            )  # fmt: skip
         return left
 
     # Search
@@ -202,15 +164,18 @@ class Recaller:
             room: for how many tokens, roughly, messages are wanted.
         """
         with self._lock:
-            scopes = self.scopes(state, wanted)
-            dense = self.dense()
+            dense = self.sessions.dense_or_words()
+            scopes = self.scopes(state, wanted, dense)
             query = parse_query(text, speakers(scopes))
-        notes = [dense.note] if dense.note else []
-        pending, vector = 0, None
+        notes = self._notes(dense, scopes)
+        # What has a vector cannot be told before the embedder says which are its own.
+        pending, vector = sum(int(scope.findable().sum()) for scope in scopes) if dense.failed else 0, None
         if dense.embedder is not None:
             try:
                 deadline = time.monotonic() + self.rules.embed_budget_ms / 1000
-                pending = yield from self.embed_pending(scopes, batch=SMALL_BATCH, deadline=deadline)
+                pending = yield from self.embed_pending(
+                    scopes, dense.embedder, batch=SMALL_BATCH, deadline=deadline, save=partial(_save_or_note, notes, [])
+                )
                 vector = yield from self._embed_query(dense.embedder, query, scopes)
             except EmbedderError as error:
                 with self._lock:
@@ -221,6 +186,16 @@ class Recaller:
             ranked = self._rank(query, scopes, vector, dense, room)
         name = dense.embedder.fingerprint.key if dense.embedder is not None and vector is not None else None
         return Found(scopes, ranked, pending, tuple(notes), name)
+
+    def _notes(self, dense: Dense, scopes: Sequence[Scope]) -> list[str]:
+        """Return what is known beforehand not to be done."""
+        notes = [dense.note] if dense.note else []
+        if dense.failed:
+            self._warn(dense.note)
+        others = sum(scope.vectors is None for scope in scopes) if dense.embedder is not None else 0
+        if others:
+            notes.append(f"other sessions not searched by meaning, as their vectors are another embedder's: {others}")
+        return notes
 
     def _warn(self, note: str) -> None:
         if not self._warned:
@@ -248,3 +223,13 @@ class Recaller:
             min_lexical=self.rules.least_words, weight=fingerprint.weight if fingerprint else 0.0,
             pool=max(POOL, room // POOL_TOKENS),
         )  # fmt: skip
+
+
+def _save_or_note(notes: list[str], failed: list[SessionVectors], vectors: SessionVectors) -> None:
+    """Store vectors if that is possible now; a question goes on without, and tries only once."""
+    if not failed:
+        try:
+            vectors.save()
+        except StoreError as error:
+            failed.append(vectors)
+            notes.append(f"new vectors are used and not stored yet: {error}")

@@ -5,7 +5,7 @@ from typing import Literal, get_args
 
 from shared_core.arguments import in_range, one_of
 from shared_core.base import Embedder
-from shared_core.recall.dense import EmbedText, message_text, turn_text
+from shared_core.recall.dense import EmbedText, message_text, name_of, turn_text
 from shared_core.recall.ranking import MIN_LEXICAL, Ranking, RecallUnit
 
 __all__ = ["RecallRules", "RecallScope", "RecallTools"]
@@ -37,6 +37,8 @@ class RecallRules:
         one_of("recall_unit", self.recall_unit, get_args(RecallUnit))
         one_of("recall_tools", self.recall_tools, get_args(RecallTools))
         one_of("scope", self.scope, get_args(RecallScope))
+        if self.embed_text is not None:
+            name_of(self.embed_text)
         in_range("embed_budget_ms", self.embed_budget_ms, 0, float("inf"))
         if self.min_score is not None:
             in_range("min_score", self.min_score, -1, 1)
