@@ -85,16 +85,20 @@ def everything(folder: Path) -> dict[str, bytes]:
 # Opening
 
 
-def test_open_store_takes_a_path_a_store_or_nothing(path: Path, store: SQLiteStore) -> None:
+def test_open_store_takes_a_path_a_store_or_nothing(
+    path: Path, store: SQLiteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert open_store(store) is store
-    for place in (path, str(path), None):
+    monkeypatch.setenv("HOME", str(path.parent))
+    monkeypatch.setenv("USERPROFILE", str(path.parent))
+    for place in (path, str(path), f"sqlite:///{path}", f"~/{path.name}", Path("~") / path.name, None):
         with closing(open_store(place, durability="process")) as opened:
             assert isinstance(opened, SQLiteStore)
             assert opened.session(None, "s") is None
             opened.create_session(None, f"{place}")
-    assert list(store.sessions(None)) == [str(path)]
-    for address in ("postgresql://host/db", "postgres://host/db", "postgresql+psycopg://host/db"):
-        with pytest.raises(ValueError, match="PostgreSQL is not available"):
+    assert list(store.sessions(None)) == [str(path), f"sqlite:///{path}", f"~/{path.name}"]
+    for address in ("postgresql://host/db", "postgresql+psycopg://host/db", "redis://host", "sqlite://host/chat.db"):
+        with pytest.raises(ValueError, match="SQLite only"):
             open_store(address)
 
 

@@ -12,7 +12,8 @@ def open_store(store: str | Path | Store | None = None, *, durability: str = "fu
     """Return the store that `store` names.
 
     Args:
-        store: a path (SQLite), a `Store` (returned as it is), or None for a store in memory.
+        store: a path or a `sqlite:///path` (a leading `~` is your home), a `Store` (returned as it is), or None for a
+            store in memory.
         durability: see `SQLiteStore`; a `Store` that is given has its own.
 
     Raises:
@@ -21,8 +22,12 @@ def open_store(store: str | Path | Store | None = None, *, durability: str = "fu
     """
     if isinstance(store, Store):
         return store
-    if isinstance(store, str) and store.startswith(("postgresql:", "postgresql+", "postgres:")):
-        raise ValueError(
-            "store='postgresql://…': PostgreSQL is not available in this version; give a path for SQLite, or a Store"
-        )
-    return SQLiteStore(":memory:" if store is None else store, durability=durability)
+    if isinstance(store, str):
+        store = store.removeprefix("sqlite:///")
+        scheme, separator, _ = store.partition("://")
+        if separator:
+            raise ValueError(
+                f"store='{scheme}://…': this version keeps conversations in SQLite only; give a path, sqlite:///path, or "
+                "a Store"
+            )
+    return SQLiteStore(":memory:" if store is None else Path(store).expanduser(), durability=durability)
