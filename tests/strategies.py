@@ -103,8 +103,12 @@ _step = st.integers(0, 5).flatmap(lambda kind: _others if kind == 5 else _says)
 # A list left to itself is short more often than long.
 steps = st.integers(0, 14).flatmap(lambda size: st.lists(_step, min_size=size, max_size=size)).map(tuple)
 
-# Half of the conversations end in a question that tools are at work on.
-_loop = st.lists(st.sampled_from(LOOPS + CROSSED + BROKEN + PINNED), max_size=5)
+# Half of the conversations end in a question that tools are at work on, often with a call that still waits.
+_loop = st.builds(
+    lambda said, last: said + last,
+    st.lists(st.sampled_from(LOOPS + CROSSED + BROKEN + PINNED), max_size=4),
+    st.sampled_from([[]] * 2 * len(BROKEN) + [[tools] for tools in BROKEN]),
+)
 _open = st.builds(lambda said, found: Say(QUESTIONS[0], tuple(said), grounding=found), _loop, groundings)
 _conversations = st.builds(lambda old, new: (*old, new) if new else old, steps, st.one_of(st.none(), _open))
 

@@ -110,7 +110,8 @@ class Assembler:
                 frame, known = self.framer.answered(asked, count, slack=self.slack), count
                 frame = replace(frame, spare=int(self.slack * frame.open))
                 selection = self.select(frame, turns, candidates, shown=shown)
-                room = frame.room - selection.tokens
+                # What is refused is never sent: there is nothing to append to.
+                room = -1 if self.framer.refuses_grounding_of(frame) else frame.room - selection.tokens
         return replace(frame, groups=(*frame.groups, *asked.answers[known:])), selection
 
     def select(self, frame: Frame, turns: Sequence[Turn], candidates: Sequence[Candidate], *, shown: bool) -> Selection:

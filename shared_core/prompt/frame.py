@@ -144,7 +144,7 @@ class Framer:
                 needed=needed,
                 available=frame.open,
             )
-        if frame.grounding.trimmed and self.grounding_overflow == "error":
+        if self.refuses_grounding_of(frame):
             assert frame.question is not None
             message = frame.question.message
             needed = self._sent(message, render_grounding(message.grounding))
@@ -155,6 +155,10 @@ class Framer:
                 needed=needed,
                 available=available,
             )
+
+    def refuses_grounding_of(self, frame: Frame) -> bool:
+        """Return whether a frame cannot be sent because its grounding must be whole."""
+        return frame.grounding.trimmed and self.grounding_overflow == "error"
 
     def _with_grounding(self, frame: Frame) -> Frame:
         assert frame.question is not None
