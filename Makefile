@@ -2,6 +2,7 @@
 # make test    all extras and tools, then the whole suite with branch coverage
 # make check   ruff, formatting, mypy
 # make soak    the long versions: 2,000 examples a property, 200 kills
+# make compat  the adapter with the oldest and the newest LangChain, each in an environment of its own
 # make clean   remove everything these made
 
 PYTHON ?= python3
@@ -23,7 +24,7 @@ TYPED = $(PACKAGES) $(sort $(dir $(wildcard tests/*.py examples/*.py benchmarks/
 export HF_HUB_OFFLINE = 1
 export PIP_NO_INPUT = 1
 
-.PHONY: demo test check soak clean
+.PHONY: demo test check soak compat clean
 .NOTPARALLEL:
 
 demo: $(VENV)/core.stamp
@@ -45,6 +46,9 @@ check: $(VENV)/dev.stamp
 soak: $(VENV)/dev.stamp
 	SOAK=1 $(BIN)/python -m pytest $(TOGETHER) --timeout=3600
 	$(BIN)/python tests/mutants.py
+
+compat:
+	PYTHON=$(PYTHON) tests/compat.sh
 
 clean:
 	rm -rf $(VENV) build dist .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache

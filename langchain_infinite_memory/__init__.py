@@ -61,7 +61,15 @@ __all__ = sorted(_HOME_OF)
 def __getattr__(name: str) -> Any:
     if name not in _HOME_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+    try:
+        return getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in ("langchain", "langgraph"):
+            raise
+        raise MissingExtraError(
+            f"{name} needs {package}, which is not installed: pip install 'infinite-memory[langchain]'", name=package
+        ) from error
 
 
 def __dir__() -> list[str]:

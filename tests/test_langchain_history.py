@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -31,7 +32,7 @@ from langchain_infinite_memory.settings import engine_settings
 from shared_core import DuplicateError, InfiniteMemory, Message, SessionPool, SQLiteStore, StaticEmbedder
 from shared_core.testing import HashingEmbedder
 
-SMALL: dict[str, Any] = {"max_tokens": 200, "reserve_tokens": 0}
+SMALL: dict[str, Any] = {"max_tokens": 200, "reserve_tokens": 0, "token_counter": "characters/4"}
 ONE: Any = {"configurable": {"session_id": "1"}}
 
 
@@ -305,7 +306,8 @@ def as_list(value: str | BaseMessage | Sequence[BaseMessage]) -> list[BaseMessag
 
 
 def remembering(chain: Runnable[Any, Any], get_history: Callable[..., BaseChatMessageHistory], **keys: Any) -> Any:
-    with pytest.warns(LangChainDeprecationWarning, match="RunnableWithMessageHistory"):
+    with warnings.catch_warnings():  # it is deprecated since LangChain 1.3
+        warnings.simplefilter("ignore", LangChainDeprecationWarning)
         return RunnableWithMessageHistory(chain, get_history, **keys)
 
 

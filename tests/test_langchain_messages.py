@@ -92,7 +92,7 @@ import sys
 from lc_messages import EVERY
 from langchain_infinite_memory import from_message
 from shared_core import InfiniteMemory
-with InfiniteMemory(sys.argv[1]) as memory:
+with InfiniteMemory(sys.argv[1], token_counter="characters/4") as memory:
     back = [from_message(message) for message in memory.messages()]
 assert back == EVERY, [pair for pair in zip(back, EVERY) if pair[0] != pair[1]]
 print(len(back))
@@ -380,6 +380,8 @@ def test_a_block_costs_its_figure_and_never_its_bytes(block: dict[str, Any], tok
 
 def test_a_third_of_the_bytes_is_enough_for_prose_in_any_script() -> None:
     count = TiktokenCounter("o200k_base")
+    if count.name != "tiktoken/o200k_base":
+        pytest.skip("tiktoken's table o200k_base is not on this machine")
     for text in (
         "The ferry to Porto leaves at 07:45 from pier nine, but not on Sundays.",
         "Der Zug nach Köln hält in Düren.",

@@ -15,6 +15,7 @@ from langchain_core.messages import (
 )
 from langchain_core.prompt_values import ChatPromptValue
 from lc_histories import accepted, ids, objections, sent_objections, sound_histories, wild_histories
+from needs import needs_providers
 
 from langchain_infinite_memory.repair import INTERRUPTED, repair_messages
 
@@ -161,11 +162,13 @@ class TestLaws:
         assert list(map(id, repaired)) == list(map(id, messages))
         assert repaired is not messages
 
+    @needs_providers
     @given(wild_histories(), st.sampled_from(OPTIONS))
     def test_openai_anthropic_and_google_accept_it(self, messages: list[BaseMessage], options: Any) -> None:
         assert sent_objections(repair_messages(messages, **options)) == []
 
 
+@needs_providers
 class TestChecker:
     """The checker of these tests finds what is wrong; LangChain's formatters alone do not."""
 

@@ -26,7 +26,9 @@ from shared_core import BudgetError, ContextReport, InfiniteMemory, Message, Ses
 from shared_core.testing import HashingEmbedder
 
 ONE: Any = {"configurable": {"session_id": "1"}}
-SMALL: dict[str, Any] = {"max_tokens": 200, "reserve_tokens": 0, "embedder": HashingEmbedder()}
+SMALL: dict[str, Any] = {
+    "max_tokens": 200, "reserve_tokens": 0, "embedder": HashingEmbedder(), "token_counter": "characters/4",
+}  # fmt: skip
 WAYS = ["invoke", "ainvoke", "stream", "astream", "batch", "abatch"]
 
 

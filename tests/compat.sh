@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# The LangChain adapter with the oldest and the newest LangChain that it allows, and the core without any: each in a new
+# environment, build/compat/NAME. PYTHON makes them, python3 by default.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+environment() { # NAME REQUIREMENT...
+    "${PYTHON:-python3}" -m venv --clear "build/compat/$1"
+    "build/compat/$1/bin/python" -m pip install --quiet --disable-pip-version-check "${@:2}"
+}
+
+adapter() { # NAME REQUIREMENT...
+    environment "$@" --editable '.[langchain,cli]' pytest pytest-timeout hypothesis blockbuster
+    printf '\n%s:' "$1"
+    "build/compat/$1/bin/python" -m pip freeze | grep -E '^lang(chain|graph)' | tr '\n' ' ' | sed 's/^/ /'
+    printf '\n'
+    # pytest-asyncio, which langchain-tests brings, makes event loops of its own and leaves them open.
+    "build/compat/$1/bin/python" -m pytest -q -W default -p no:asyncio -rs tests/test_langchain_*.py
+}
+
+mkdir -p build/compat
+
+environment core --editable .
+build/compat/core/bin/python - <<'PYTHON'
+from shared_core import InfiniteMemory, Message
+from shared_core.errors import MissingExtraError
+
+with InfiniteMemory(token_counter="characters/4") as memory:
+    memory.add(Message.user("hello"))
+try:
+    from langchain_infinite_memory import InfiniteMemoryMiddleware
+except MissingExtraError as error:
+    assert "pip install 'infinite-memory[langchain]'" in str(error)
+    print(f"core: works, and of LangChain it says: {error}")
+else:
+    raise SystemExit("core: LangChain is there, so that nothing can be shown without it")
+PYTHON
+
+adapter newest 'langchain>=1.2,<2' 'langgraph-checkpoint-sqlite>=3' 'langchain-tests>=1.1.9,<1.2'
+adapter oldest langchain==1.2.0 langchain-core==1.2.1 langgraph==1.0.2 langgraph-prebuilt==1.0.2 \
+    'langgraph-checkpoint-sqlite<4'
