@@ -1,11 +1,13 @@
 """InfiniteMemoryMiddleware: an agent that forgets nothing, and sends only what fits."""
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from langchain.agents.middleware.types import AgentMiddleware, ExtendedModelResponse, ModelRequest, ModelResponse
+from langchain.agents.middleware.types import AgentMiddleware, ModelRequest, ModelResponse
+from langchain.agents.structured_output import AutoStrategy, ToolStrategy
 from langchain_core.messages import AIMessage, BaseMessage
 from typing_extensions import override
 
@@ -14,7 +16,7 @@ from langchain_infinite_memory.threads import Threads
 from langchain_infinite_memory.view import HistoryView, View
 from shared_core.arguments import one_of
 from shared_core.base import Store
-from shared_core.errors import InfiniteMemoryError
+from shared_core.errors import BudgetError, EmbedderError, InfiniteMemoryError
 from shared_core.pool import SessionPool
 from shared_core.prompt.context import ContextReport
 
@@ -22,11 +24,20 @@ __all__ = ["InfiniteMemoryMiddleware"]
 
 logger = logging.getLogger("langchain_infinite_memory")
 
-Request = ModelRequest[Any]
-Answer = ModelResponse[Any] | AIMessage | ExtendedModelResponse[Any]
+FAILURES = (InfiniteMemoryError, ValueError)
+"""What a memory raises: ValueError where a run's names cannot be used, such as none of a user with `scope="user"`."""
+
+Answer = Any  # `ModelResponse`, `AIMessage`, or where LangChain has it, `ExtendedModelResponse`
+
+if TYPE_CHECKING:
+    Middleware = AgentMiddleware[Any, Any, Any]
+    Request = ModelRequest[Any]
+    Response = ModelResponse[Any]
+else:  # before LangChain 1.2.7 these have other parameters or none
+    Middleware, Request, Response = AgentMiddleware, ModelRequest, ModelResponse
 
 
-class InfiniteMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
+class InfiniteMemoryMiddleware(Middleware):
     """For `create_agent`: keeps every message of a thread, and sends the model the best prompt that fits.
 
     It only changes what the model is shown: system prompt, newest turns, and old messages that matter for the newest
@@ -77,35 +88,35 @@ class InfiniteMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         return self._name
 
     @override
-    def wrap_model_call(self, request: Request, handler: Callable[[Request], ModelResponse[Any]]) -> Answer:
-        thread = self._threads.of(request.runtime)
+    def wrap_model_call(self, request: Request, handler: Callable[[Request], Response]) -> Answer:
+        thread, failure = self._threads.of(request.runtime), None
         view: View | list[BaseMessage]
         try:
-            view = self._views.view(thread, request.messages, system=_system(request), tools=request.tools)
-        except InfiniteMemoryError as error:
-            view = self._window(request, error)
+            view = self._views.view(thread, request.messages, system=_system(request), tools=_schemas(request))
+        except FAILURES as error:
+            view, failure = self._window(request, error), error
         answer = handler(self._shown(request, view))
-        try:
-            self._views.record(thread, [*request.messages, *_said(answer)])
-        except InfiniteMemoryError as error:
-            self._failed(error)
+        if _can_record(failure):
+            try:
+                self._views.record(thread, [*request.messages, *_said(answer)])
+            except FAILURES as error:
+                self._failed(error)
         return answer
 
     @override
-    async def awrap_model_call(
-        self, request: Request, handler: Callable[[Request], Awaitable[ModelResponse[Any]]]
-    ) -> Answer:
-        thread = self._threads.of(request.runtime)
+    async def awrap_model_call(self, request: Request, handler: Callable[[Request], Awaitable[Response]]) -> Answer:
+        thread, failure = self._threads.of(request.runtime), None
         view: View | list[BaseMessage]
         try:
-            view = await self._views.aview(thread, request.messages, system=_system(request), tools=request.tools)
-        except InfiniteMemoryError as error:
-            view = self._window(request, error)
+            view = await self._views.aview(thread, request.messages, system=_system(request), tools=_schemas(request))
+        except FAILURES as error:
+            view, failure = await asyncio.to_thread(self._window, request, error), error
         answer = await handler(self._shown(request, view))
-        try:
-            await self._views.arecord(thread, [*request.messages, *_said(answer)])
-        except InfiniteMemoryError as error:
-            self._failed(error)
+        if _can_record(failure):
+            try:
+                await self._views.arecord(thread, [*request.messages, *_said(answer)])
+            except FAILURES as error:
+                self._failed(error)
         return answer
 
     def _shown(self, request: Request, view: View | list[BaseMessage]) -> Request:
@@ -115,11 +126,11 @@ class InfiniteMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             view = view.messages
         return request.override(messages=view)  # type: ignore[arg-type]
 
-    def _window(self, request: Request, error: InfiniteMemoryError) -> list[BaseMessage]:
+    def _window(self, request: Request, error: Exception) -> list[BaseMessage]:
         self._failed(error)
-        return self._views.window(request.messages, system=_system(request), tools=request.tools)
+        return self._views.window(request.messages, system=_system(request), tools=_schemas(request))
 
-    def _failed(self, error: InfiniteMemoryError) -> None:
+    def _failed(self, error: Exception) -> None:
         if self._on_error == "raise":
             raise error
         logger.warning("the memory failed, and the agent goes on without it: %s", error)
@@ -130,12 +141,26 @@ class InfiniteMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             self.pool.close()
 
 
+def _can_record(failure: Exception | None) -> bool:
+    """Return whether to try: a store that has just failed would be waited for again, and gets all with the next one."""
+    return failure is None or isinstance(failure, BudgetError | EmbedderError)
+
+
 def _system(request: Request) -> list[BaseMessage]:
     return [] if request.system_message is None else [request.system_message]
 
 
+def _schemas(request: Request) -> list[Any]:
+    """Return all schemas that are sent with a request: of tools, and of structured output."""
+    form = request.response_format
+    if isinstance(form, AutoStrategy):
+        form = ToolStrategy(form.schema)
+    specs = form.schema_specs if isinstance(form, ToolStrategy) else [form.schema_spec] if form is not None else []
+    return [*request.tools, *({"name": spec.name, "schema": spec.json_schema} for spec in specs)]
+
+
 def _said(answer: Answer) -> Sequence[BaseMessage]:
     """Return the messages of a model's answer."""
-    if isinstance(answer, ExtendedModelResponse):
-        answer = answer.model_response
-    return [answer] if isinstance(answer, AIMessage) else answer.result
+    answer = getattr(answer, "model_response", answer)
+    said: Sequence[BaseMessage] = [answer] if isinstance(answer, AIMessage) else answer.result
+    return said

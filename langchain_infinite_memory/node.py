@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from langchain_core.messages import BaseMessage, SystemMessage
+from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableLambda
 from langgraph.runtime import Runtime, get_runtime
 
@@ -44,24 +44,16 @@ def infinite_memory_node(
     pool = store if isinstance(store, SessionPool) else SessionPool(store, **engine_settings(**settings))
     views, threads = HistoryView(pool), Threads(session_id, user_key)
 
-    def parts(state: Mapping[str, Any]) -> tuple[list[BaseMessage], list[BaseMessage]]:
-        messages = list(state[messages_key])
-        first = next((n for n, message in enumerate(messages) if not isinstance(message, SystemMessage)), len(messages))
-        return messages[:first], messages[first:]
-
     def prompt(state: Mapping[str, Any]) -> dict[str, list[BaseMessage]]:
-        system, messages = parts(state)
-        view = views.view(threads.of(_runtime()), messages, system=system)
-        return shown(system, view)
+        return shown(views.view(threads.of(_runtime()), state[messages_key]))
 
     async def aprompt(state: Mapping[str, Any]) -> dict[str, list[BaseMessage]]:
-        system, messages = parts(state)
-        return shown(system, await views.aview(threads.of(_runtime()), messages, system=system))
+        return shown(await views.aview(threads.of(_runtime()), state[messages_key]))
 
-    def shown(system: list[BaseMessage], view: View) -> dict[str, list[BaseMessage]]:
+    def shown(view: View) -> dict[str, list[BaseMessage]]:
         if on_report is not None:
             on_report(view.report)
-        return {output_key: [*system, *view.messages]}
+        return {output_key: view.messages}
 
     return RunnableLambda(prompt, aprompt, name="infinite_memory")
 

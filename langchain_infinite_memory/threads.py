@@ -36,8 +36,9 @@ class Threads:
     def of(self, runtime: Runtime[Any] | None) -> Thread:
         """Return whose conversation the current run is."""
         configurable = _configurable()
-        session = self.session_id or configurable.get("thread_id") or _thread_id(runtime)
-        session = session or configurable.get("session_id") or self._anonymous()
+        named = (self.session_id, configurable.get("thread_id"), _thread_id(runtime), configurable.get("session_id"))
+        session = next((name for name in named if name is not None and name != ""), None)
+        session = self._anonymous() if session is None else session
         user = _entry(getattr(runtime, "context", None), self.user_key) or configurable.get(self.user_key)
         stable = configurable.get(CHECKPOINTER) is not None
         return Thread(str(session), None if user is None else str(user), stable)

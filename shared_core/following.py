@@ -9,11 +9,12 @@ from typing import Any
 from shared_core.live import LiveSession
 from shared_core.messages import Message
 from shared_core.records import Position, Record
+from shared_core.tree import Path
 
 __all__ = ["Followed", "Follower", "History"]
 
 CHECKED = 64
-"""Known messages before the new ones whose text is compared, where the history was not followed before."""
+"""Known messages whose text is compared, where the history was not followed before."""
 
 FIRST_LOOK = 8
 """Messages looked up at first, from the end of the history backwards; then twice as many, and so on."""
@@ -27,10 +28,13 @@ class History:
         ids: of each message, the id it is stored under; None: it is not, because it was forgotten, or put before what
             was stored earlier.
         chains: for each message, a digest of all that the history says up to it.
+        branch: on whose end it stood, if who followed it says so: the reply that ends its turn is stored there,
+            whatever others have said there since. Otherwise such a reply opens a branch.
     """
 
     ids: tuple[str | None, ...] = ()
     chains: tuple[str, ...] = ()
+    branch: str | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -39,7 +43,7 @@ class History:
         """Return the first `count` messages; ValueError if there are not so many."""
         if not 0 <= count <= len(self):
             raise ValueError(f"count={count!r}: this history has {len(self)} messages")
-        return History(self.ids[:count], self.chains[:count])
+        return self if count == len(self) else History(self.ids[:count], self.chains[:count])
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +98,15 @@ class Follower:
     def follow(self, messages: Sequence[Message], after: History) -> Followed:
         """Return where a history leads; `messages` are those that come `after` what was followed before."""
         sent = list(_chained(messages, after.chains[-1] if after else ""))
-        followed = self._place(sent, self._newest_of(after.ids))
+        if not after and self._is_said_once_more(sent):
+            path, tail = self._line_in_use()
+            # Its digests are taken, and those of a whole history up to here would look like one.
+            sent = list(_chained(messages, f"after {path.head}"))
+            followed = self._go_on(sent, path, tail)
+        else:
+            followed = self._place(sent, self._newest_of(after.ids))
+            if after.branch is not None and followed.turn is not None and _ends_turn(followed.new):
+                followed = replace(followed, at=self._end_of(after.branch) or followed.at)
         chains = after.chains + tuple(one.chain for one in sent)
         return replace(followed, history=History(after.ids + followed.history.ids, chains))
 
@@ -106,9 +118,7 @@ class Follower:
         for place in range(start, len(sent)):
             self._step(line, sent[place], known, place, inside=place < newest)
         if line.at is None and line.place is None:
-            overlap = self._overlap(sent)
-            line.ids[:overlap] = [entry.message.id for entry in self.live.last(overlap)]
-            line.new = [place for place in line.new if place >= overlap]
+            return self._go_on(sent, *self._line_in_use())
         new = tuple(sent[place].message.replace(id=line.ids[place], turn_id=None) for place in line.new)
         turn = line.at.message.turn_id if line.at is not None and line.place is None else None
         at = line.place or (line.at.position if line.at is not None else None)
@@ -175,15 +185,66 @@ class Follower:
     def _before(self, record: Record) -> Position:
         return self.live.path_to(record.position).at(record.position.depth - 1)
 
-    def _overlap(self, sent: Sequence[_Sent]) -> int:
-        """Return how many messages at the beginning of the history are the newest of the conversation.
+    def _end_of(self, branch: str) -> Position | None:
+        return self.live.store.state(self.live.key, branch).head if self.live.key is not None else None
 
-        So it is with a client that sends no ids and only the end of its history.
+    def _line_in_use(self) -> tuple[Path, list[Record]]:
+        """Return the line of what was stored last, and its newest messages; where this object stands, if it is there.
+
+        Where an object stands is of no meaning to a client that is served by one today and by another tomorrow.
         """
-        self.live.sync()
-        tail = [_says(entry.message) for entry in self.live.last(min(len(sent), CHECKED))]
-        said = [_says(one.message) for one in sent[: len(tail)]]
-        return next((count for count in range(len(tail), 0, -1) if tail[-count:] == said[:count]), 0)
+        state = self.live.sync()
+        path = self.live.path
+        newest = self.live.store.after(self.live.key, state.last_seq - 1, 1) if self.live.key is not None else []
+        if newest and not path.covers(newest[0].position):
+            path = self.live.path_to(newest[0].position)
+        return path, self._along(path, path.head.depth + 1 - CHECKED)
+
+    def _along(self, path: Path, depth: int) -> list[Record]:
+        """Return the messages of a line from a depth on, at most `CHECKED`."""
+        end = min(depth + CHECKED, path.head.depth + 1)
+        positions = [path.at(at) for at in range(max(0, depth), end)]
+        return self.live.records(self.live.key, positions) if self.live.key is not None else []
+
+    def _go_on(self, sent: Sequence[_Sent], path: Path, tail: Sequence[Record]) -> Followed:
+        """Return that a history goes on where the conversation is, from which it has the end at most.
+
+        So it is with a client that sends no ids and only what is new, or only the end of its history.
+        """
+        old, said = [_says(record.message) for record in tail], [_says(one.message) for one in sent]
+        most = min(len(old), len(said))
+        overlap = next((count for count in range(most, 0, -1) if old[-count:] == said[:count]), 0)
+        same = tail[len(tail) - overlap :]
+        new = tuple(one.message.replace(id=one.message.id or one.chain, turn_id=None) for one in sent[overlap:])
+        ids = (*(record.message.id for record in same), *(message.id for message in new))
+        stays = path is self.live.path and not same
+        turn = same[-1].message.turn_id if same else None
+        return Followed(None if stays else path.head, turn, new, History(ids))
+
+    def _is_said_once_more(self, sent: Sequence[_Sent]) -> bool:
+        """Return whether a client that sends only what is new says what it said before.
+
+        Such a list looks like one that goes back to an old question. Of a client that sends all of its history, the
+        question after that is known by a digest of both; of this one, it is not.
+        """
+        if not sent or sent[0].message.id is not None or [one.message.role for one in sent].count("user") != 1:
+            return False
+        chain = sent[0].chain
+        first = self._stored(sent[:1]).get(chain)
+        if first is None or first.message.role != "user":
+            return False
+        path, _ = self._line_in_use()
+        if not path.covers(first.position):
+            return False
+        for record in self._along(path, first.position.depth + 1):
+            chain = _chain(chain, record.message)
+            if record.message.role == "user":
+                return record.message.id != chain
+        return False
+
+
+def _ends_turn(messages: Sequence[Message]) -> bool:
+    return bool(messages) and all(message.role == "assistant" and not message.tool_calls for message in messages)
 
 
 def _says(message: Message) -> Mapping[str, Any]:
@@ -191,8 +252,12 @@ def _says(message: Message) -> Mapping[str, Any]:
     return message.model_dump(include={"role", "content", "tool_calls", "tool_call_id"})
 
 
+def _chain(chain: str, message: Message) -> str:
+    said = json.dumps([chain, _says(message)], sort_keys=True, ensure_ascii=True)
+    return hashlib.blake2b(said.encode(), digest_size=16).hexdigest()
+
+
 def _chained(messages: Sequence[Message], chain: str) -> Iterator[_Sent]:
     for message in messages:
-        said = json.dumps([chain, _says(message)], sort_keys=True, ensure_ascii=True)
-        chain = hashlib.blake2b(said.encode(), digest_size=16).hexdigest()
+        chain = _chain(chain, message)
         yield _Sent(message, chain)

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared_core import History, InfiniteMemory, Message, SQLiteStore
+from shared_core import History, InfiniteMemory, Message, SQLiteStore, ToolCall
 from shared_core.testing import HashingEmbedder
 
 ai, user = Message.assistant, Message.user
@@ -155,6 +156,33 @@ def test_a_reply_joins_the_turn_before_it_whatever_was_said_since(store: SQLiteS
     other.follow([*talk("q1", "a1"), user("qB", id="qB"), ai("aB", id="aB")])
     assert other.get("aB").turn_id == "qB"
     assert {"qA", "aA", "qB", "aB"} <= {m.id for o in (one, other) for m in o.messages()}
+
+
+def test_the_reply_that_ends_a_turn_may_come_after_other_questions(store: SQLiteStore) -> None:
+    asked = memory(store).follow([user("q1")])
+    memory(store).follow([user("q2")])
+    one = memory(store)
+    one.follow([ai("a1")], after=replace(asked, branch="main"))
+    assert (said(one), one.branch) == (["q1", "q2", "a1"], "main")
+    assert one.newest(1)[0].turn_id == asked.ids[0]
+    # Nobody has said where the history stood; more of it is known than its beginning; or more replies will come.
+    call = ai("", tool_calls=[ToolCall(id="c", name="f")])
+    for reply, after in (
+        (ai("other"), asked),
+        (ai("more"), replace(asked, branch="b").upto(0)),
+        (call, replace(asked, branch="main")),
+    ):
+        one = memory(store)
+        history = [reply] if len(after) else [user("q1"), reply]
+        one.follow(history, after=after)
+        assert (said(one), one.newest(1)[0].turn_id) == (["q1", reply.content], asked.ids[0])
+    assert [branch.name for branch in one.branches()] == ["main", "branch-1", "branch-2", "branch-3"]
+
+
+def test_part_of_a_history_has_no_branch() -> None:
+    history = History(("1", "2"), ("x", "y"), "main")
+    assert history.upto(2) == history
+    assert history.upto(1) == History(("1",), ("x",))
 
 
 def test_texts_that_repeat_are_messages_of_their_own(store: SQLiteStore) -> None:
