@@ -152,11 +152,13 @@ class Assembler:
     def _pick(self, frame: Frame, candidates: Sequence[Candidate], room: int, *, shown: bool) -> "_Chosen":
         """Fill the room greedily, best first; what does not fit is passed over."""
         fates: list[Candidate] = []
-        used, count = self._wording_tokens, 0
+        plain = self.placement == "messages"
+        used, count = 0 if plain else self._wording_tokens, 0
         days: set[date | None] = set()
         for candidate in candidates:
             new = {entry.message.created_at and entry.message.created_at.date() for entry in candidate.entries} - days
-            cost = sum(entry.tokens + LINE_TOKENS for entry in candidate.entries) + DAY_TOKENS * len(new)
+            cost = sum(entry.tokens for entry in candidate.entries)
+            cost += 0 if plain else LINE_TOKENS * len(candidate.entries) + DAY_TOKENS * len(new)
             if candidate.reason is not None:
                 fates.append(candidate)
             elif count == self.top_k:

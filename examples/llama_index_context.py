@@ -1,0 +1,43 @@
+"""Chat engines over documents: what is retrieved goes to the model and never into the memory.
+
+Run it from the repository: `python examples/llama_index_context.py`. It needs no network and no key. With a real
+model: `OpenAI("gpt-4o-mini")` in place of `EchoLLM()`, and your embeddings in place of `EngineEmbedding()`.
+"""
+
+from llama_index.core import Document, VectorStoreIndex
+from llama_index.core.chat_engine import CondensePlusContextChatEngine, ContextChatEngine
+
+from llama_index_infinite_memory import EchoLLM, EngineEmbedding, InfiniteChatMemoryBuffer
+
+HANDBOOK = [
+    "Refunds take five working days.",
+    "Vouchers expire after a year.",
+    "The shop is closed on Mondays.",
+]
+
+
+def main() -> None:
+    """Ask two engines, one after the other, about the handbook and about what was said sixty turns ago."""
+    model, embeddings = EchoLLM(), EngineEmbedding()  # static word vectors, offline
+    index = VectorStoreIndex.from_documents([Document(text=text) for text in HANDBOOK], embed_model=embeddings)
+    retriever = index.as_retriever(similarity_top_k=1)
+    buffer = InfiniteChatMemoryBuffer.from_defaults(embed_model=embeddings, token_limit=600)  # store=path keeps it
+
+    context = ContextChatEngine.from_defaults(retriever, llm=model, memory=buffer, system_prompt="Be brief.")
+    context.chat("My customer number is 4471.")
+    for day in range(30):
+        context.chat(f"It rained on day {day}, and nothing else happened.")
+    print(context.chat("How long do refunds take?"))
+    print(context.chat("What is my customer number?"))
+
+    condensing = CondensePlusContextChatEngine.from_defaults(retriever, llm=model, memory=buffer)
+    print(condensing.chat("And when do vouchers expire?"))
+    print(condensing.chat("What was my customer number again?"))
+
+    stored = " ".join(str(message.content) for message in buffer.get_all() if message.role == "user")
+    print(f"{len(buffer.get_all())} messages are stored, passages among the questions: {HANDBOOK[0] in stored}")
+    buffer.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,180 @@
+"""LlamaIndex's embeddings as embedders of the engine, and the engine's embedders as LlamaIndex's embeddings."""
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from llama_index.core.base.embeddings.base import BaseEmbedding
+from pydantic import PrivateAttr
+
+from shared_core.base import Embedder
+from shared_core.embedders import STATIC, CallableEmbedder
+from shared_core.embedders import as_embedder as as_own_embedder
+from shared_core.embedders.checks import require
+
+__all__ = ["EngineEmbedding", "as_embedder"]
+
+_T = TypeVar("_T")
+
+Rows = list[list[float]]
+Function = Callable[[list[str]], Rows] | Callable[[list[str]], Awaitable[Rows]]
+
+NO_MODEL = "unknown"
+"""What `BaseEmbedding.model_name` is by default."""
+
+LOCAL = "local:"
+"""How LlamaIndex marks the name of a model that runs here."""
+
+BATCH = 256
+"""Texts that go to one of the engine's embedders at once."""
+
+
+def as_embedder(
+    embed_model: Embedder | BaseEmbedding | Function | str | None, *, name: str | None = None
+) -> Embedder | None:
+    """Return the embedder meant, for `InfiniteMemory(embedder=...)`; `Settings.embed_model` is never used.
+
+    History goes through `get_text_embedding_batch`, questions through `get_query_embedding`, in async code through
+    their asynchronous twins, where the model has any. The dimension is learned from one short text, at first use.
+    Vectors of any length are normalised; whatever the model raises, and vectors that are not finite or of another
+    shape, are an `EmbedderError`.
+
+    Args:
+        embed_model: a `BaseEmbedding`; a function, sync or async, from a list of texts to as many vectors;
+            `"local:NAME"` or `"NAME"` for a sentence-transformers model; or what else the engine takes: an `Embedder`,
+            `"static"`, or None, which is returned.
+        name: identifies the vectors in the store. By default the class and the model that it names, or a function's
+            module and name: two models must not go by one name.
+
+    Raises:
+        TypeError: it is none of these.
+        ValueError: `"default"`, which LlamaIndex takes for a model behind a key; or a function without a name of its
+            own, such as a lambda, and no `name`.
+    """
+    if embed_model is None or isinstance(embed_model, Embedder):
+        return embed_model
+    if isinstance(embed_model, str):
+        if embed_model == "default":
+            raise ValueError('embed_model="default" is OpenAI\'s for LlamaIndex: pass the object, or "static"')
+        return as_own_embedder(embed_model.removeprefix(LOCAL))
+    if isinstance(embed_model, EngineEmbedding) and name is None:
+        return embed_model.embedder
+    if isinstance(embed_model, BaseEmbedding):
+        return _of_embedding(embed_model, name)
+    if isinstance(embed_model, type) or not callable(embed_model):
+        raise TypeError(f"embed_model must be a BaseEmbedding, a function, a name or None, not {embed_model!r}")
+    return _of_function(embed_model, name)
+
+
+def _of_embedding(model: BaseEmbedding, name: str | None) -> Embedder:
+    return CallableEmbedder(
+        model.get_text_embedding_batch,
+        name=_safe(name or _name_of_model(model)),
+        query=model.get_query_embedding,
+        adocuments=model.aget_text_embedding_batch if _is_asynchronous(type(model)) else None,
+        aquery=model.aget_query_embedding,
+    )
+
+
+def _is_asynchronous(model: type[BaseEmbedding]) -> bool:
+    """Return whether texts are embedded without holding up the event loop, as `BaseEmbedding`'s own methods do not."""
+    return (
+        model._aget_text_embedding is not BaseEmbedding._aget_text_embedding
+        or model._aget_text_embeddings is not BaseEmbedding._aget_text_embeddings
+    )
+
+
+def _name_of_model(model: BaseEmbedding) -> str:
+    own = model.class_name()
+    known = own if own != BaseEmbedding.class_name() else type(model).__qualname__  # a class that did not name itself
+    return f"{known}/{model.model_name}" if model.model_name not in ("", NO_MODEL) else known
+
+
+def _of_function(function: Callable[[list[str]], Any], name: str | None) -> Embedder:
+    known = _safe(name or _name_of_function(function))
+    if not (inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)):
+        return CallableEmbedder(function, name=known)
+    return CallableEmbedder(lambda texts: _to_its_end(function(texts)), name=known, adocuments=function)
+
+
+def _to_its_end(work: Coroutine[Any, Any, _T]) -> _T:
+    """Run a coroutine in a loop of its own, in a thread, since this one may have a loop that is running."""
+    with ThreadPoolExecutor(1, "embeddings") as pool:
+        return pool.submit(asyncio.run, work).result()
+
+
+def _name_of_function(function: object) -> str:
+    owner = getattr(function, "__self__", None)
+    if isinstance(owner, BaseEmbedding):
+        return f"{_name_of_model(owner)}.{getattr(function, '__name__', '')}"
+    own = getattr(function, "__qualname__", None)
+    if own is None and type(function).__module__ != "functools":
+        return type(function).__qualname__
+    if own is None or "<lambda>" in own or inspect.ismethod(function):
+        raise ValueError(
+            f"{function!r} has no name to tell its vectors by: use a function made by def, or "
+            "as_embedder(function, name='model and revision')"
+        )
+    return f"{getattr(function, '__module__', None)}.{own}"
+
+
+def _safe(name: str) -> str:
+    return name.replace("#", "-")
+
+
+class EngineEmbedding(BaseEmbedding):
+    """One of the engine's embedders for LlamaIndex's indexes and retrievers, the static one by default: offline.
+
+    Args:
+        embedder: an `Embedder`, `"static"`, or the name or folder of a sentence-transformers model; None: the model
+            that `model_name` names, else the static one.
+        fields: the arguments of `BaseEmbedding`; `embed_batch_size` is 256 by default.
+
+    Raises:
+        MissingExtraError: the package it needs is not installed.
+    """
+
+    _embedder: Embedder = PrivateAttr()
+
+    def __init__(self, embedder: Embedder | str | None = None, **fields: Any) -> None:
+        named = fields.pop("model_name", None)
+        chosen = as_own_embedder(embedder or (named if named != STATIC.name else None))
+        if chosen is None:
+            require("wordllama", "pip install wordllama, or, where it has no wheel, pass another embedder")
+        assert chosen is not None
+        super().__init__(model_name=chosen.fingerprint.name, **{"embed_batch_size": BATCH, **fields})
+        self._embedder = chosen
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Return the name under which LlamaIndex writes it down."""
+        return "EngineEmbedding"
+
+    @property
+    def embedder(self) -> Embedder:
+        """The engine's embedder."""
+        return self._embedder
+
+    def _get_query_embedding(self, query: str) -> list[float]:
+        return _numbers(self._embedder.embed_query(query))
+
+    async def _aget_query_embedding(self, query: str) -> list[float]:
+        return _numbers(await self._embedder.aembed_query(query))
+
+    def _get_text_embedding(self, text: str) -> list[float]:
+        return self._get_text_embeddings([text])[0]
+
+    async def _aget_text_embedding(self, text: str) -> list[float]:
+        return (await self._aget_text_embeddings([text]))[0]
+
+    def _get_text_embeddings(self, texts: list[str]) -> Rows:
+        return [_numbers(row) for row in self._embedder.embed_documents(texts)]
+
+    async def _aget_text_embeddings(self, texts: list[str]) -> Rows:
+        return [_numbers(row) for row in await self._embedder.aembed_documents(texts)]
+
+
+def _numbers(row: Any) -> list[float]:
+    return [float(number) for number in row]
