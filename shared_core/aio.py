@@ -7,15 +7,21 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from shared_core.asking import Progress
+from shared_core.base import Summarizer
+from shared_core.branching import Diff, Moved
 from shared_core.engine import InfiniteMemory
 from shared_core.following import History
 from shared_core.forgetting import ForgetResult
+from shared_core.lineage import LogEntry
+from shared_core.merging import How, MergeResult
 from shared_core.messages import Message, Role
+from shared_core.picking import Picked
 from shared_core.prompt.context import Context
 from shared_core.recall.backfill import EmbedReply, EmbedRequest
 from shared_core.recall.dense import aanswer
 from shared_core.recall.ranking import ScoredMessage
 from shared_core.records import Branch
+from shared_core.stashing import Stash
 
 __all__ = ["AsyncInfiniteMemory"]
 
@@ -133,6 +139,84 @@ class AsyncInfiniteMemory:
     async def checkout(self, reference: str) -> None:
         """Stand somewhere else; see `InfiniteMemory.checkout`."""
         await asyncio.to_thread(self._memory.checkout, reference)
+
+    async def rename(self, name: str, to: str) -> None:
+        """Give a branch another name; see `InfiniteMemory.rename`."""
+        await asyncio.to_thread(self._memory.rename, name, to)
+
+    async def delete_branch(self, name: str) -> None:
+        """Drop a branch; see `InfiniteMemory.delete_branch`."""
+        await asyncio.to_thread(self._memory.delete_branch, name)
+
+    async def tag(self, name: str, at: str | None = None) -> None:
+        """Name a place for good; see `InfiniteMemory.tag`."""
+        await asyncio.to_thread(self._memory.tag, name, at)
+
+    async def tags(self) -> list[Branch]:
+        """Return all tags; see `InfiniteMemory.tags`."""
+        return await asyncio.to_thread(self._memory.tags)
+
+    async def delete_tag(self, name: str) -> None:
+        """Drop a tag; see `InfiniteMemory.delete_tag`."""
+        await asyncio.to_thread(self._memory.delete_tag, name)
+
+    async def reset(self, to: str) -> None:
+        """Have the branch end at another place; see `InfiniteMemory.reset`."""
+        await asyncio.to_thread(self._memory.reset, to)
+
+    async def reflog(self, branch: str | None = None, limit: int = 100) -> list[Moved]:
+        """Return how branches were moved; see `InfiniteMemory.reflog`."""
+        return await asyncio.to_thread(self._memory.reflog, branch, limit)
+
+    async def log(self, limit: int = 50) -> list[LogEntry]:
+        """Return the newest messages as nodes; see `InfiniteMemory.log`."""
+        return await asyncio.to_thread(self._memory.log, limit)
+
+    async def diff(self, a: str, b: str | None = None) -> Diff:
+        """Return what two places do not share; see `InfiniteMemory.diff`."""
+        return await asyncio.to_thread(self._memory.diff, a, b)
+
+    async def newest_at(self, reference: str) -> Message | None:
+        """Return the newest message at a place; see `InfiniteMemory.newest_at`."""
+        return await asyncio.to_thread(self._memory.newest_at, reference)
+
+    async def merge(
+        self, source: str, how: How = "auto", *, prompt: str | None = None, summarizer: Summarizer | None = None
+    ) -> MergeResult:
+        """Bring what another branch has to this one; see `InfiniteMemory.merge`. The summarizer runs in a thread."""
+        return await asyncio.to_thread(self._memory.merge, source, how, prompt=prompt, summarizer=summarizer)
+
+    async def sources(self, id: str) -> list[str]:
+        """Return what a message was made from; see `InfiniteMemory.sources`."""
+        return await asyncio.to_thread(self._memory.sources, id)
+
+    async def cherry_pick(self, ids: str | Sequence[str]) -> Picked:
+        """Copy messages to the branch; see `InfiniteMemory.cherry_pick`."""
+        return await asyncio.to_thread(self._memory.cherry_pick, ids)
+
+    async def rebase(self, onto: str, since: str | None = None) -> Picked:
+        """Have the branch go on from another place; see `InfiniteMemory.rebase`."""
+        return await asyncio.to_thread(self._memory.rebase, onto, since)
+
+    async def stash(self, since: str | None = None, note: str = "") -> Stash | None:
+        """Take the end of the branch away and keep it; see `InfiniteMemory.stash`."""
+        return await asyncio.to_thread(self._memory.stash, since, note)
+
+    async def stashes(self) -> list[Stash]:
+        """Return what was put aside; see `InfiniteMemory.stashes`."""
+        return await asyncio.to_thread(self._memory.stashes)
+
+    async def stash_apply(self, number: int = 0) -> Picked:
+        """Add copies of what was put aside; see `InfiniteMemory.stash_apply`."""
+        return await asyncio.to_thread(self._memory.stash_apply, number)
+
+    async def stash_pop(self, number: int = 0) -> Picked:
+        """Add copies of what was put aside and drop the stash; see `InfiniteMemory.stash_pop`."""
+        return await asyncio.to_thread(self._memory.stash_pop, number)
+
+    async def stash_drop(self, number: int = 0) -> None:
+        """Drop a stash; see `InfiniteMemory.stash_drop`."""
+        await asyncio.to_thread(self._memory.stash_drop, number)
 
     async def close_turn(self) -> None:
         """Have the next reply join the newest turn; see `InfiniteMemory.close_turn`."""

@@ -112,7 +112,7 @@ class Asker:
                 if self.live.sync().epoch != plan.state.epoch:
                     continue  # something was forgotten meanwhile: nothing decided before may be used
                 candidates = read_candidates(
-                    self.live, self.recaller, found, question=question, room=room,
+                    self.live, self.recaller, found, path=plan.path, question=question, room=room,
                     placement=self.assembler.placement,
                 )  # fmt: skip
             return self._compose(ask, plan, found, candidates)

@@ -1,17 +1,30 @@
-"""Every plug-in point on one screen: TokenCounter, Embedder and Store."""
+"""Every plug-in point on one screen: TokenCounter, Summarizer, Embedder and Store."""
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
-from shared_core.records import Appended, Branch, Draft, Position, Record, Segment, SessionState
+from shared_core.messages import Message
+from shared_core.records import (
+    Appended,
+    Branch,
+    Change,
+    Draft,
+    Position,
+    Record,
+    Ref,
+    RefKind,
+    Segment,
+    SessionState,
+    Stretch,
+)
 
-__all__ = ["Embedder", "Fingerprint", "Store", "TokenCounter", "Vectors"]
+__all__ = ["Embedder", "Fingerprint", "Store", "Summarizer", "TokenCounter", "Vectors"]
 
 Vectors = npt.NDArray[np.float32]
 
@@ -28,6 +41,13 @@ class TokenCounter(Protocol):
 
     def __call__(self, text: str, /) -> int:
         """Return the number of tokens of `text`; special tokens in it count as text. Never raises."""
+
+
+Summarizer = Callable[[str | None, Sequence[Message]], str]
+"""Sums up messages, oldest first, given the summary of what came before them (None: nothing did).
+
+Where it is asked for something in particular, that is the last message, a user's.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +141,9 @@ class Store(ABC):
 
     @abstractmethod
     def append(
-        self, session: int, branch: str, drafts: Sequence[Draft], *, at: Position | None = None, turn: str | None = None
-    ) -> Appended:
+        self, session: int, branch: str, drafts: Sequence[Draft], *, at: Position | None = None,
+        turn: str | None = None, changes: Sequence[Change] = (),
+    ) -> Appended:  # fmt: skip
         """Store messages at the tip of a branch, in order, in one transaction; durable on return.
 
         A message whose id is stored already with the same content (`content_of`) is left as it is. One whose id has
@@ -140,6 +161,7 @@ class Store(ABC):
             at: where to create the new branch, as in `create_branch`, in the same transaction. If no draft is new, it
                 is created all the same.
             turn: the turn that the first replies join; it has a message on the branch. By default the newest one.
+            changes: what is to be changed before, as by `change`, in the same transaction.
 
         Raises:
             DuplicateError: an id is stored with other content or given twice, or the new branch's name is taken.
@@ -173,6 +195,23 @@ class Store(ABC):
         """
 
     @abstractmethod
+    def change(self, session: int, changes: Sequence[Change]) -> None:
+        """Move, merge, rename or delete branches, keep or drop tags and stashes; one after the other, or none at all.
+
+        Branches and tags share their names. Every change of a branch leaves a "move" in `refs`, under the branch's
+        name; a renamed branch takes its own along.
+
+        Raises:
+            DuplicateError: a name is taken.
+            StaleHeadError: a branch is not where `Move.expect` says.
+            UnknownReferenceError: no such branch, place or number.
+        """
+
+    @abstractmethod
+    def refs(self, session: int, kind: RefKind, name: str | None = None, limit: int = 1_000_000) -> list[Ref]:
+        """Return the newest tags, stashes or moves, the newest first; all, or only those of one name."""
+
+    @abstractmethod
     def get(self, session: int, ids: Sequence[str]) -> list[Record]:
         """Return the messages with these ids, in the order asked; unknown ids are left out."""
 
@@ -195,6 +234,21 @@ class Store(ABC):
     @abstractmethod
     def turn(self, session: int, turn_id: str) -> list[Record]:
         """Return the messages of one turn, of all branches, in order of storing."""
+
+    @abstractmethod
+    def made_from(self, session: int, positions: Sequence[Position]) -> list[Record]:
+        """Return the messages that are copies of some at these positions, or sum any of them up, in order of storing.
+
+        A copy is known by the id that it was picked from. Copies of copies are not looked for.
+        """
+
+    @abstractmethod
+    def covers(self, session: int, segments: Collection[int]) -> list[tuple[Position, Stretch]]:
+        """Return what is summed up of some segments, with the position of the message that does."""
+
+    @abstractmethod
+    def covered(self, session: int, position: Position) -> list[Stretch]:
+        """Return what the message at a position sums up, in order."""
 
     @abstractmethod
     def pinned(self, session: int) -> list[Record]:
@@ -244,8 +298,8 @@ class Store(ABC):
             session: the key.
             positions: what to erase; empty places are ignored.
             stale: messages that stay and lose their vectors, in all spaces: these may stand for what goes, too.
-            branches: also drop all branches and begin anew with an empty `main`, in a new segment without a parent, so
-                that no old place is used again. Ids stay forgotten.
+            branches: also drop all branches, tags, stashes and moves, and begin anew with an empty `main`, in a new
+                segment without a parent, so that no old place is used again. Ids stay forgotten.
         """
 
     @abstractmethod

@@ -1,36 +1,36 @@
-"""The `infinite-memory` command: import, ask, search, log, stats and forget; with --json, for programs.
+"""The `infinite-memory` command: import, ask, search, log, stats, forget, and branches; with --json, for programs.
 
 Other packages add commands by entry points of the group `infinite_memory.commands`.
 """
 
 import io
-import json
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
 from importlib.metadata import entry_points
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from shared_core.engine import InfiniteMemory
-from shared_core.errors import InfiniteMemoryError, MissingExtraError, StoreError
+from shared_core.errors import InfiniteMemoryError, MissingExtraError
 from shared_core.messages import Message, Role
-from shared_core.printing import SHOWN, count, doomed, imported, line, printable, record, table, wire
+from shared_core.printing import SHOWN, count, doomed, imported, line, record, table, wire
 from shared_core.transfer import read_messages
 
 try:
     import typer
 
+    from shared_core.cli_branches import GRAPH_LIMIT, answer_graph, branching
+    from shared_core.cli_options import AsJson, Named, Session, StorePath, Time, User, answer, opened, say, write_json
+    from shared_core.cli_stash import putting_aside
     from shared_core.terminal import progress, show_prompt
 except ModuleNotFoundError as error:
     if error.name not in {"typer", "rich"}:
         raise
     raise MissingExtraError('the command needs typer and rich: pip install "infinite-memory[cli]"') from error
 
-__all__ = ["app", "run"]
+__all__ = ["Session", "StorePath", "User", "app", "run"]
 
 BATCH = 500
 """Messages stored in one transaction."""
@@ -42,22 +42,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     epilog="With the extra langchain also: chat (infinite-memory chat --help).",
 )
-
-
-def _when(text: str) -> datetime:
-    try:
-        value = datetime.fromisoformat(text)
-    except ValueError:
-        raise typer.BadParameter(f"{text!r} is not a time; expected ISO 8601, as in 2025-03-01T10:00") from None
-    return value if value.tzinfo else value.replace(tzinfo=UTC)
-
-
-StorePath = Annotated[str, typer.Option("--store", envvar="INFINITE_MEMORY_STORE", help="The database.")]
-Session = Annotated[str, typer.Option("--session", metavar="ID", help="Which conversation.")]
-User = Annotated[str | None, typer.Option("--user", metavar="ID", help="Whose conversation.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Answer in JSON.")]
-Named = Annotated[str | None, typer.Option("--embedder", metavar="NAME", help="Instead of the one used so far.")]
-Time = typer.Option(parser=_when, metavar="TIME", help="ISO 8601; without a zone it is UTC.")
 
 
 @app.command("import")
@@ -93,7 +77,7 @@ def import_file(
         "embedder": next(iter(after.get("embedders", ())), None),
         "seconds": round(time.monotonic() - started, 3),
     }
-    _answer(taken, as_json, imported)
+    answer(taken, as_json, imported)
 
 
 @app.command()
@@ -113,10 +97,10 @@ def ask(
 ) -> None:
     """Show the prompt that would be sent, and why each message is in it; nothing is stored."""
     limits = {"max_tokens": max_tokens, "top_k": top_k}
-    with _opened(store, session, user, embedder=embedder, placement=placement, ranking=ranking, **limits) as memory:
+    with opened(store, session, user, embedder=embedder, placement=placement, ranking=ranking, **limits) as memory:
         context = memory.context(question)
     if as_json:
-        _write_json({"messages": [wire(message) for message in context.messages], "report": context.report.to_dict()})
+        write_json({"messages": [wire(message) for message in context.messages], "report": context.report.to_dict()})
         return
     show_prompt(context.messages)
     typer.echo(str(context.report))
@@ -135,10 +119,10 @@ def search(
     as_json: AsJson = False,
 ) -> None:
     """List the messages that match, best first."""
-    with _opened(store, session, user) as memory:
+    with opened(store, session, user) as memory:
         found = memory.search(query, top_k, since=since, until=until, role=role)
     if as_json:
-        _write_json([{"score": hit.score, "source": hit.source, **record(hit.message)} for hit in found])
+        write_json([{"score": hit.score, "source": hit.source, **record(hit.message)} for hit in found])
         return
     for hit in found:
         typer.echo(f"{hit.score:6.2f}  {line(hit.message)}")
@@ -151,15 +135,21 @@ def log(
     user: User = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the newest.")] = None,
     branch: Annotated[str | None, typer.Option(metavar="NAME", help="Another branch than main.")] = None,
+    graph: Annotated[bool, typer.Option("--graph", help="Draw all branches, newest first.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Print the conversation, newest last: time (UTC), role, id, text."""
-    with _opened(store, session, user) as memory:
+    if graph and branch is not None:
+        raise typer.BadParameter("--graph shows all branches: leave out --branch")
+    with opened(store, session, user) as memory:
+        if graph:
+            answer_graph(memory.log(GRAPH_LIMIT if limit is None else limit), as_json)
+            return
         if branch is not None:
             memory.checkout(branch)
         messages: Iterable[Message] = memory.messages() if limit is None else memory.newest(limit)
         if as_json:
-            _write_json({"branch": memory.branch, "messages": [record(message) for message in messages]})
+            write_json({"branch": memory.branch, "messages": [record(message) for message in messages]})
             return
         for message in messages:
             typer.echo(line(message))
@@ -170,8 +160,8 @@ def stats(
     store: StorePath = "chat.db", session: Session = "default", user: User = None, as_json: AsJson = False
 ) -> None:
     """Count what is stored."""
-    with _opened(store, session, user) as memory:
-        _answer(memory.stats(), as_json, table)
+    with opened(store, session, user) as memory:
+        answer(memory.stats(), as_json, table)
 
 
 @app.command()
@@ -190,7 +180,7 @@ def forget(
     if sum((bool(ids), before is not None, everything)) != 1:
         raise typer.BadParameter("say what to forget: one of --id, --before and --all")
     which: dict[str, Any] = {"ids": ids or None, "before": before, "session": everything}
-    with _opened(store, session, user) as memory:
+    with opened(store, session, user) as memory:
         result = memory.forget(**which, dry_run=True)
         shown = doomed([memory.get(id) for id in result.ids[:SHOWN]], len(result.ids))
         if result.ids and not dry_run:
@@ -198,11 +188,15 @@ def forget(
                 _confirm(f"{shown}\nForget for good?")
             result = memory.forget(**which)
     if as_json:
-        _write_json(result.to_dict())
+        write_json(result.to_dict())
         return
     typer.echo(shown if dry_run else f"forgot {count(len(result.ids))}")
     if result.reason:
         typer.echo(f"! {result.reason}")
+
+
+app.registered_commands += branching.registered_commands
+app.add_typer(putting_aside, name="stash")
 
 
 def run(args: Sequence[str] | None = None) -> int:
@@ -217,7 +211,7 @@ def run(args: Sequence[str] | None = None) -> int:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("default", RuntimeWarning)
-            warnings.showwarning = lambda message, *_, **__: _say(f"warning: {message}")
+            warnings.showwarning = lambda message, *_, **__: say(f"warning: {message}")
             _plug_in(sys.argv[1:] if args is None else args)
             return int(app(args=args, prog_name="infinite-memory", standalone_mode=False) or 0)
     except typer.Abort:
@@ -237,29 +231,14 @@ def _plug_in(args: Sequence[str]) -> None:
 
 
 def _complain(text: str, *, code: int = 2) -> int:
-    _say(text)
+    say(text)
     return code
-
-
-def _say(text: str) -> None:
-    typer.echo(f"infinite-memory: {printable(' '.join(text.split()))}", err=True)
 
 
 def _confirm(question: str) -> None:
     typer.echo(f"{question} [y/N] ", nl=False, err=True)  # on stderr: stdout is for the answer alone
     if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
         raise typer.Abort
-
-
-@contextmanager
-def _opened(store: str, session: str, user: str | None, **settings: Any) -> Iterator[InfiniteMemory]:
-    """Open a store that exists; one that does not is not made."""
-    if "://" not in store and not Path(store).exists():
-        raise StoreError(f"no store at {store!r}: import a conversation first (infinite-memory import FILE)")
-    with InfiniteMemory(store, session_id=session, user_id=user, **settings) as memory:
-        if not memory.newest(1):
-            _say(f"note: session {session!r} holds no messages")
-        yield memory
 
 
 def _add(memory: InfiniteMemory, messages: Sequence[Message], advance: Callable[[int, int], None]) -> list[Message]:
@@ -270,14 +249,3 @@ def _add(memory: InfiniteMemory, messages: Sequence[Message], advance: Callable[
         stored += memory.add(batch)
         advance(start + len(batch), len(messages))
     return stored
-
-
-def _answer(data: Mapping[str, Any], as_json: bool, as_text: Callable[[Mapping[str, Any]], str]) -> None:
-    if as_json:
-        _write_json(data)
-    else:
-        typer.echo(as_text(data))
-
-
-def _write_json(data: Any) -> None:
-    typer.echo(json.dumps(data, ensure_ascii=False, indent=2))

@@ -1,7 +1,7 @@
 """What a session holds and where in it one stands: read, branch, forget; needs no embedder."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from typing import Any
 
@@ -12,13 +12,10 @@ from shared_core.forgetting import ForgetResult, forget, select
 from shared_core.live import LiveSession
 from shared_core.messages import Message
 from shared_core.records import MAIN, Branch, Position
-from shared_core.tree import Head, resolve
+from shared_core.tree import EARLIER, Head, read, resolve
 from shared_core.writer import Writer
 
 __all__ = ["Conversation"]
-
-PAGE = 500
-"""Messages read at a time by `messages`."""
 
 NO_SESSION = -1
 """A key that no session has."""
@@ -67,13 +64,8 @@ class Conversation:
             session, path = self._live.key, self._live.path
         if session is None:
             return
-        depth = 0
-        for segment, upto in path.spans:
-            while depth <= upto:
-                last = min(upto, depth + PAGE - 1)
-                for record in self._store.at(session, [Position(segment, d) for d in range(depth, last + 1)]):
-                    yield record.message
-                depth = last + 1
+        for record in read(self._store, session, path.spans):
+            yield record.message
 
     def newest(self, limit: int) -> list[Message]:
         """Return the newest messages of the branch, oldest first, at most `limit`."""
@@ -106,23 +98,23 @@ class Conversation:
             at: the last message the branches share, by id or unique beginning of one, or a branch's name; None: here.
 
         Raises:
-            DuplicateError: the name is taken.
+            DuplicateError: a branch or a tag has the name.
             UnknownReferenceError: there is no such place.
         """
-        if not name.strip():
-            raise ValueError(f"name={name!r}: a branch needs a name")
+        self._check_name(name)
         with self._lock:
             session = self._live.create()
             place = self._place(self._live.head if at is None else resolve(self._store, session, at))
-            try:
+            with self._taken(name):
                 self._store.create_branch(session, name, place)
-            except DuplicateError as error:
-                taken = ", ".join(repr(branch.name) for branch in self.branches())
-                raise DuplicateError(f"there is already a branch {name!r}; choose a name other than {taken}") from error
             self._stand(Head(name))
 
     def checkout(self, reference: str) -> None:
-        """Stand on a branch, or at a message by id or unique beginning of one; what is added there opens a branch.
+        """Stand on a branch; or at a message, a tag, or where a branch was, and what is added there opens a branch.
+
+        Args:
+            reference: a name, a message's id or the unique beginning of one, or `main@{1}` for where `main` ended
+                before it was last moved.
 
         Raises:
             UnknownReferenceError: there is no such place; AmbiguousReferenceError: several messages begin so.
@@ -137,6 +129,24 @@ class Conversation:
         """Have the next reply join the newest turn of the branch, also where this object has opened another."""
         with self._lock:
             self._writer.open_turn = None
+
+    @staticmethod
+    def _check_name(name: str) -> None:
+        if not name.strip():
+            raise ValueError(f"name={name!r}: a branch or a tag needs a name")
+        if EARLIER.fullmatch(name):
+            raise ValueError(f"name={name!r}: this is how an earlier end of a branch is written; choose another name")
+
+    @contextmanager
+    def _taken(self, name: str) -> Iterator[None]:
+        """Say in an error which names are taken."""
+        try:
+            yield
+        except DuplicateError as error:
+            tags = [ref.name for ref in reversed(self._store.refs(self._live.create(), "tag"))]
+            taken = ", ".join(map(repr, [*(branch.name for branch in self.branches()), *tags]))
+            kind = "tag" if name in tags else "branch"
+            raise DuplicateError(f"there is already a {kind} {name!r}; choose a name other than {taken}") from error
 
     def _place(self, head: Head) -> Position:
         at = head.at or self._store.state(self._live.create(), head.branch).head

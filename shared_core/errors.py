@@ -6,6 +6,7 @@ InfiniteMemoryError
 ├── DuplicateError (ValueError)           an id or a branch name is taken
 ├── UnknownReferenceError (LookupError)   no such branch, message or turn
 │   └── AmbiguousReferenceError           an id prefix fits several messages
+├── StaleHeadError (RuntimeError)         another writer moved the branch meanwhile
 ├── EmbedderError (RuntimeError)          an embedder failed or returned unusable vectors
 │   └── EmbedderMismatchError             the stored vectors are another embedder's
 ├── StoreError (RuntimeError)             the store cannot be read or written
@@ -25,6 +26,7 @@ __all__ = [
     "InputFileError",
     "MessageTooLargeError",
     "MissingExtraError",
+    "StaleHeadError",
     "StoreError",
     "UnknownReferenceError",
 ]
@@ -70,6 +72,10 @@ class UnknownReferenceError(InfiniteMemoryError, LookupError):
 
 class AmbiguousReferenceError(UnknownReferenceError):
     """An id prefix fits more than one message."""
+
+
+class StaleHeadError(InfiniteMemoryError, RuntimeError):
+    """Another writer moved the branch meanwhile; nothing was changed, and the same may be tried again."""
 
 
 class EmbedderError(InfiniteMemoryError, RuntimeError):

@@ -12,7 +12,7 @@ from shared_core.prompt.turns import Entry, tool_groups
 from shared_core.records import Position, Record
 from shared_core.tree import walk
 
-__all__ = ["ForgetResult", "forget", "select"]
+__all__ = ["ForgetResult", "forget", "groups_of_turn", "select"]
 
 PAGE = 2_000
 """Messages read at a time."""
@@ -50,7 +50,7 @@ def every_record(store: Store, session: int) -> Iterator[Record]:
 def select(
     store: Store, session: int, *, ids: Sequence[str] | None = None, before: datetime | None = None, everything: bool
 ) -> list[Record]:
-    """Return what a selection erases: whole tool groups, on all branches.
+    """Return what a selection erases: whole tool groups, on all branches, with their copies and summaries.
 
     Args:
         store: where the session is.
@@ -76,27 +76,36 @@ def select(
             for record in every_record(store, session)
             if record.message.role != "system" and record.message.created_at and record.message.created_at < before
         ]
-    found = {record.position: record for record in chosen}
+    found: dict[Position, Record] = {}
+    while chosen := [record for record in chosen if record.position not in found]:
+        found |= {record.position: record for record in chosen}
+        _add_groups(store, session, chosen, found)
+        # What was made from it says it again: copies, summaries, and what was made from these.
+        chosen = store.made_from(session, list(found))
+    return sorted(found.values(), key=lambda record: record.seq)
+
+
+def _add_groups(store: Store, session: int, chosen: Sequence[Record], found: dict[Position, Record]) -> None:
+    """Add the tool groups that some messages belong to."""
     for turn_id in {record.message.turn_id for record in chosen if _in_group(record)}:
-        groups = list(_tool_groups(store, session, turn_id or ""))
+        groups = list(groups_of_turn(store, session, turn_id or ""))
         # Groups of two branches may share a call: what takes one of them takes the other.
         while touched := [group for group in groups if 0 < len(group.keys() & found.keys()) < len(group)]:
             for group in touched:
                 found |= group
-    return sorted(found.values(), key=lambda record: record.seq)
 
 
 def _in_group(record: Record) -> bool:
     return record.message.role == "tool" or bool(record.message.tool_calls)
 
 
-def _tool_groups(store: Store, session: int, turn_id: str) -> Iterator[dict[Position, Record]]:
+def groups_of_turn(store: Store, session: int, turn_id: str) -> Iterator[dict[Position, Record]]:
     """Yield the tool groups of a turn, branch by branch: the calls of two answers may bear the same ids."""
     records = store.turn(session, turn_id)
     for segment in {record.position.segment for record in records}:
         end = max(record.position for record in records if record.position.segment == segment)
         path = walk(end, partial(store.segment, session))
-        line = sorted((r for r in records if path.covers(r.position)), key=lambda record: record.position.depth)
+        line = sorted((r for r in records if path.covers(r.position)), key=lambda record: path.place(record.position))
         entries = [Entry(record.message, 0, record.turn_no, number) for number, record in enumerate(line)]
         for group in tool_groups(entries):
             yield {line[entry.order].position: line[entry.order] for entry in group}

@@ -1,6 +1,7 @@
 """One session as one object sees it: where it stands, what stays in every prompt, and the newest messages."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 from shared_core.base import Store, TokenCounter
@@ -70,17 +71,18 @@ class LiveSession:
         self.sizer = sizer
         self.head = Head(MAIN)
         self._key: int | None = None
+        self._segments: dict[int, Segment] = {}
         self._forget_cache()
 
     def _forget_cache(self) -> None:
         self.sizer.clear()
         self._epoch = -1
-        self._segments: dict[int, Segment] = {}
         self.path = Path((Span(*ROOT),))
         self._tail: list[Entry] = []
         self._cursor: list[Span] = []
         self._stays: list[Entry] = []
         self._recent: dict[Position, Record] = {}
+        self._openers: dict[str, Position | None] = {}
 
     @property
     def key(self) -> int | None:
@@ -118,7 +120,7 @@ class LiveSession:
             self._grow(at) if grows else self._move(at)
         return state
 
-    def _segment(self, segment: int) -> Segment:
+    def segment(self, segment: int) -> Segment:
         """Return a segment whose parent is right; its tip may be old."""
         assert self.key is not None
         if segment not in self._segments:
@@ -127,14 +129,14 @@ class LiveSession:
 
     def path_to(self, head: Position) -> Path:
         """Return the path that leads to a place of this session."""
-        return walk(head, self._segment)
+        return walk(head, self.segment)
 
     def _move(self, head: Position) -> None:
         assert self.key is not None
         self.path = self.path_to(head)
         self._tail = []
         self._cursor = list(self.path.spans)
-        self._stays = self._entries([record for record in self.store.pinned(self.key) if self._covers(record)])
+        self._stays = self.entries([record for record in self.store.pinned(self.key) if self._covers(record)])
 
     def _covers(self, record: Record) -> bool:
         return self.path.covers(record.position)
@@ -144,18 +146,38 @@ class LiveSession:
         assert self.key is not None
         new = self.store.newest(self.key, head, head.depth - self.path.head.depth)[::-1]
         new = [record for record in new if record.position.depth > self.path.head.depth]
-        self.path = Path((*self.path.spans[:-1], Span(*head)))
-        entries = self._entries(new)
+        self.path = Path((*self.path.spans[:-1], self.path.spans[-1]._replace(upto=head.depth)))
+        entries = self.entries(new)
         self._tail += entries
         self._stays += [entry for entry in entries if entry.message.stays]
         if len(self._tail) > 2 * TAIL_KEPT:
             self._tail = self._tail[-TAIL_KEPT:]
             oldest = self._tail[0].order
-            self._cursor = [Span(span.segment, min(span.upto, oldest - 1)) for span in self.path.spans]
+            older = [span for span in self.path.spans if span.start + span.shift < oldest]
+            self._cursor = [span._replace(upto=min(span.upto, oldest - 1 - span.shift)) for span in older]
 
-    def _entries(self, records: Sequence[Record]) -> list[Entry]:
-        # Along a path depth grows with every message, whatever its segment: it is the place on the path.
-        return [self.sizer.entry(record, record.position.depth) for record in records]
+    def entries(self, records: Sequence[Record], path: Path | None = None) -> list[Entry]:
+        """Return messages of a path, by default the one this object stands on, with their places and turns there."""
+        path = self.path if path is None else path
+        if path.plain:
+            return [self.sizer.entry(record, record.position.depth) for record in records]
+        self._find_openers(records)
+        return [self._merged_entry(record, path) for record in records]
+
+    def _merged_entry(self, record: Record, path: Path) -> Entry:
+        """Return a message of a path with merges; its turn has the number there that its first message has."""
+        opener = self._openers.get(record.message.turn_id or "") or record.position
+        turns = path.span_of(opener if path.covers(opener) else record.position).turn_shift
+        entry = self.sizer.entry(record, path.place(record.position))
+        return replace(entry, turn_no=entry.turn_no + turns) if turns else entry
+
+    def _find_openers(self, records: Sequence[Record]) -> None:
+        """Note where the turns of some messages begin; None where that has been forgotten."""
+        self._openers |= {r.message.id or "": r.position for r in records if r.message.id == r.message.turn_id}
+        turns = {record.message.turn_id or "" for record in records} - self._openers.keys()
+        if turns and self.key is not None:
+            self._openers |= dict.fromkeys(turns)
+            self._openers |= {r.message.id or "": r.position for r in self.store.get(self.key, sorted(turns))}
 
     @property
     def stays(self) -> list[Entry]:
@@ -178,10 +200,13 @@ class LiveSession:
     def _read_page(self) -> list[Entry]:
         assert self.key is not None
         span = self._cursor.pop()
-        records = self.store.newest(self.key, Position(*span), PAGE) if span.upto >= 0 else []
-        if len(records) == PAGE:
-            self._cursor.append(Span(span.segment, records[-1].position.depth - 1))
-        return self._entries(records[::-1])
+        limit = min(PAGE, span.upto - span.start + 1)
+        records = self.store.newest(self.key, Position(span.segment, span.upto), limit) if limit > 0 else []
+        # Where some have been forgotten, older ones come than the span has: these are on another span, or on none.
+        records = [record for record in records if record.position.depth >= span.start]
+        if len(records) == limit and limit and records[-1].position.depth > span.start:
+            self._cursor.append(span._replace(upto=records[-1].position.depth - 1))
+        return self.entries(records[::-1])
 
     def last(self, count: int) -> list[Entry]:
         """Return the newest messages of the path, oldest first, at most `count`."""
@@ -212,4 +237,5 @@ class LiveSession:
         """Return one turn as far as it is on the path."""
         assert self.key is not None
         records = [record for record in self.store.turn(self.key, turn_id) if self._covers(record)]
-        return next(iter(group_turns(self._entries(records))), None)
+        entries = sorted(self.entries(records), key=lambda entry: entry.order)
+        return next(iter(group_turns(entries)), None)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from shared_core.messages import Message
 
@@ -12,12 +12,22 @@ __all__ = [
     "ROOT",
     "Appended",
     "Branch",
+    "Change",
+    "Delete",
     "Draft",
+    "Drop",
+    "Merge",
+    "Move",
     "Newest",
     "Position",
+    "Put",
     "Record",
+    "Ref",
+    "RefKind",
+    "Rename",
     "Segment",
     "SessionState",
+    "Stretch",
     "assign_turns",
 ]
 
@@ -41,11 +51,33 @@ class Segment(NamedTuple):
 
     `parent` is the position it grows out of (None for the first). `tip` is the depth of its last message, also when
     that message has been forgotten since, so that a depth is never used twice.
+
+    A merge is a segment of its own, with a second parent, `merged`. It begins with an empty place, the merge, so that
+    no message has to be there for it: at depth `base`, with room before it for what only the second parent's path has.
+    `turn_shift` is added to the numbers of the turns there, so that they come after those of the first parent's path.
     """
 
     segment: int
     parent: Position | None
     tip: int
+    merged: Position | None = None
+    base: int | None = None
+    turn_shift: int = 0
+
+    @property
+    def start(self) -> int:
+        """The depth of its first place."""
+        if self.base is not None:
+            return self.base
+        return self.parent.depth + 1 if self.parent is not None else 0
+
+
+class Stretch(NamedTuple):
+    """The messages of one segment between two depths, both included."""
+
+    segment: int
+    start: int
+    upto: int
 
 
 class Branch(NamedTuple):
@@ -69,11 +101,16 @@ class SessionState(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A message about to be stored: id and time set, counted by the counter named (None: not counted)."""
+    """A message about to be stored: id and time set, counted by the counter named (None: not counted).
+
+    `picked_from` is the id of the message it is a copy of, `covers` what it sums up.
+    """
 
     message: Message
     counter: str | None = None
     tokens: int | None = None
+    picked_from: str | None = None
+    covers: tuple[Stretch, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +124,7 @@ class Record:
         turn_no: the number of its turn along the branch, from 0; -1 before the first user message.
         counter: the name of the token counter that counted it.
         tokens: its size without grounding and framing, by that counter.
+        picked_from: the id of the message it was copied from.
     """
 
     message: Message
@@ -95,6 +133,83 @@ class Record:
     turn_no: int
     counter: str | None = None
     tokens: int | None = None
+    picked_from: str | None = None
+
+
+RefKind = Literal["tag", "stash", "move"]
+"""A tag stands still, a stash is what was put aside, and a move is a line of the reflog."""
+
+
+class Ref(NamedTuple):
+    """A named place.
+
+    Attributes:
+        number: unique in the database; a newer one has a larger number.
+        kind: what it is.
+        name: of the tag; of the branch that was put aside or moved.
+        place: where it is; None for a branch that was deleted.
+        base: where the branch was before; for a stash, the place before what was put aside.
+        note: why, in words.
+        created_at: when, in UTC, ISO 8601.
+    """
+
+    number: int
+    kind: RefKind
+    name: str
+    place: Position | None
+    base: Position | None
+    note: str
+    created_at: str
+
+
+class Move(NamedTuple):
+    """Have a branch end elsewhere; `expect`: where it ends now, or else nothing is changed."""
+
+    branch: str
+    to: Position
+    note: str
+    expect: Position | None = None
+
+
+class Merge(NamedTuple):
+    """Have a branch go on from a merge with another place; nothing, if that place is on its path already."""
+
+    branch: str
+    source: Position
+    note: str
+
+
+class Rename(NamedTuple):
+    """Give a branch another name."""
+
+    branch: str
+    name: str
+
+
+class Delete(NamedTuple):
+    """Drop a branch; what was said on it stays."""
+
+    branch: str
+
+
+class Put(NamedTuple):
+    """Keep a tag or a stash."""
+
+    kind: RefKind
+    name: str
+    place: Position
+    base: Position | None = None
+    note: str = ""
+
+
+class Drop(NamedTuple):
+    """Drop a tag or a stash, by its number."""
+
+    number: int
+
+
+Change = Move | Merge | Rename | Delete | Put | Drop
+"""What can become of branches and other names; one transaction may do several."""
 
 
 class Newest(NamedTuple):

@@ -9,11 +9,17 @@ from shared_core.base import TokenCounter
 from shared_core.errors import DuplicateError, UnknownReferenceError
 from shared_core.live import LiveSession
 from shared_core.messages import Message
-from shared_core.records import Draft, Record
+from shared_core.records import Appended, Change, Draft, Record
 from shared_core.tokens import body_tokens
 from shared_core.tree import Head, unused_branch_name
 
-__all__ = ["Writer"]
+__all__ = ["Changes", "Writer"]
+
+Changes = Callable[[str], Sequence[Change]]
+
+
+def _no_changes(branch: str) -> Sequence[Change]:
+    return ()
 
 
 class Writer:
@@ -46,8 +52,8 @@ class Writer:
             return []
         if turn is not None and self.live.key is None:
             raise UnknownReferenceError(f"there is no turn {turn!r} on this branch; nothing is stored yet")
-        drafts = [self._draft(message) for message in messages]
-        records = self._append(drafts, turn) if turn is not None else self._append_to_open_turn(drafts)
+        drafts = [self.draft(message) for message in messages]
+        records = self.write(drafts, turn=turn).records if turn is not None else self._append_to_open_turn(drafts)
         for record in records:
             if record.message.role == "user":
                 self.open_turn = record.message.turn_id
@@ -55,14 +61,15 @@ class Writer:
 
     def _append_to_open_turn(self, drafts: Sequence[Draft]) -> Sequence[Record]:
         try:
-            return self._append(drafts, self.open_turn)
+            return self.write(drafts, turn=self.open_turn).records
         except UnknownReferenceError:
             if self.open_turn is None:
                 raise
             self.open_turn = None  # nothing of it is left on this branch: it has been forgotten since
-            return self._append(drafts, None)
+            return self.write(drafts).records
 
-    def _draft(self, message: Message) -> Draft:
+    def draft(self, message: Message) -> Draft:
+        """Return a message with an id, a time and its size."""
         changes: dict[str, Any] = {}
         if message.id is None:
             changes["id"] = self.new_id()
@@ -73,19 +80,26 @@ class Writer:
             return Draft(complete)
         return Draft(complete, self.counter.name, body_tokens(complete, self.counter))
 
-    def _append(self, drafts: Sequence[Draft], turn: str | None) -> Sequence[Record]:
+    def write(self, drafts: Sequence[Draft], *, turn: str | None = None, changes: Changes = _no_changes) -> Appended:
+        """Store drafts where the object stands; on a detached head this opens a branch.
+
+        Args:
+            drafts: what to store.
+            turn: as in `Store.append`.
+            changes: returns what to change in the same transaction, given the branch.
+        """
         session = self.live.create()
         store = self.live.store
         branch, at = self.live.head
         if branch is not None:
-            return store.append(session, branch, drafts, turn=turn).records
+            return store.append(session, branch, drafts, turn=turn, changes=changes(branch))
         while True:
             name = unused_branch_name(store, session)
             try:
-                appended = store.append(session, name, drafts, at=at, turn=turn)
+                appended = store.append(session, name, drafts, at=at, turn=turn, changes=changes(name))
             except DuplicateError:
                 if name not in {other.name for other in store.branches(session)}:
                     raise
                 continue  # another writer took the name first
             self.live.go(Head(name))
-            return appended.records
+            return appended

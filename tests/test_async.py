@@ -6,6 +6,7 @@ import inspect
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import closing
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,16 @@ async def tour(memory: Any) -> list[Any]:
     await do(memory.checkout("main"))
     await do(memory.get("aside"))
     await do(memory.branches())
+    for verb, *arguments in (
+        ("tag", "v1", "m7"), ("tags",), ("diff", "side"), ("newest_at", "side"), ("fork", "other", "m9"),
+        ("rename", "other", "another"), ("reset", "m8"), ("checkout", "main"), ("delete_branch", "another"),
+        ("merge", "side"), ("log", 9), ("sources", "aside"), ("cherry_pick", "aside"), ("rebase", "m7"),
+        ("stash", "m58"), ("stash_apply",), ("stash_drop",), ("stash", "m57"), ("stash_pop",), ("delete_tag", "v1"),
+    ):  # fmt: skip
+        result = getattr(memory, verb)(*arguments)
+        found = await result if inspect.isawaitable(result) else result
+        seen.append(getattr(found, "ids", getattr(found, "sources", found)))
+    seen += [len(await told if inspect.isawaitable(told) else told) for told in (memory.reflog(), memory.stashes())]
     await do(memory.newest(3))
     await do(memory.forget(ids=["m3"], dry_run=True))
     await do(memory.forget(before=NOON.replace(minute=5)))
@@ -103,8 +114,10 @@ async def tour(memory: Any) -> list[Any]:
 
 def test_both_faces_return_the_same(tmp_path: Path) -> None:
     async def both() -> tuple[list[Any], list[Any]]:
-        at_once = InfiniteMemory(tmp_path / "a.db", embedder=HashingEmbedder(), **SETTINGS)
-        later = await AsyncInfiniteMemory.open(tmp_path / "b.db", embedder=HashingEmbedder(), **SETTINGS)
+        numbers = [map("new {}".format, count()).__next__ for _ in range(2)]
+        settings = {"embedder": HashingEmbedder(), **SETTINGS}
+        at_once = InfiniteMemory(tmp_path / "a.db", new_id=numbers[0], **settings)
+        later = await AsyncInfiniteMemory.open(tmp_path / "b.db", new_id=numbers[1], **settings)
         return await tour(at_once), await tour(later)
 
     expected, found = asyncio.run(both())

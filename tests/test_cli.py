@@ -476,3 +476,89 @@ def test_a_record_is_read_as_the_same_message(here: Path) -> None:
     (here / "two.json").write_text(json.dumps(record(first)))
     assert read_messages("two.json") == [first]
     assert first.payload is not None
+
+
+# Branches
+
+
+@pytest.fixture
+def parted(here: Path) -> None:
+    """A store in which main says a b c, and side a b d."""
+    with InfiniteMemory("chat.db", ranking="lexical") as memory:
+        memory.add([Message.user("one", id="aaaa"), Message.assistant("two", id="bbbb")])
+        memory.fork("side")
+        memory.add(Message.user("four", id="dddd"))
+        memory.checkout("main")
+        memory.add(Message.user("three", id="cccc"))
+
+
+@pytest.mark.usefixtures("parted")
+@pytest.mark.parametrize(
+    ("args", "text", "data"),
+    [
+        (["branches"], "side  ", [{"name": "main", "newest": "cccc"}, {"name": "side", "newest": "dddd"}]),
+        (["fork", "new", "--at", "bbbb"], "opened 'new' at bbbb", {"branches": ["main", "side", "new"], "tags": []}),
+        (["rename", "side", "aside"], "'side' is 'aside' now", {"branches": ["main", "aside"], "tags": []}),
+        (["delete-branch", "side"], "fork side --at side@{1}", {"branches": ["main"], "tags": []}),
+        (["tag", "v1"], "tagged main as 'v1'", {"branches": ["main", "side"], "tags": ["v1"]}),
+        (["tags"], "", []),
+        (["reset", "bbbb"], "to undo it: reset main@{1}", {"branches": ["main", "side"], "tags": []}),
+        (["reflog"], "", []),
+        (["diff", "side"], "both: up to bbbb\nonly side: 1 message\n<", {
+            "base": "bbbb", "only_a": ["dddd"], "only_b": ["cccc"]
+        }),
+        (["stash", "push"], "put aside 1 message", None),
+        (["stash", "list"], "", []),
+        (["merge", "side"], "merged side (full)", {
+            "how": "full", "source": "side", "base": "bbbb", "added": [], "ours": [], "theirs": [], "conflicts": []
+        }),
+        (["merge", "bbbb"], "nothing to merge: all of bbbb is here", None),
+        (["merge", "side", "--how", "squash"], "From the branch 'side':\nuser: four", None),
+        (["cherry-pick", "dddd", "aaaa"], "copied 1 message; here already: aaaa", None),
+        (["rebase", "main", "--branch", "side"], "copied 1 message", None),
+    ],
+)  # fmt: skip
+def test_a_command_for_branches_answers_in_words_and_in_json(
+    call: Call, tmp_path: Path, args: list[str], text: str, data: Any
+) -> None:
+    (tmp_path / "copy.db").write_bytes((tmp_path / "chat.db").read_bytes())
+    code, out, _ = call(*args)
+    assert code == 0
+    assert text in out
+    code, out, _ = call(*args, "--json", "--store", "copy.db")
+    assert code == 0
+    assert json.loads(out) == data if data is not None else json.loads(out)
+
+
+@pytest.mark.usefixtures("parted")
+def test_a_stash_goes_and_comes_back(call: Call) -> None:
+    assert call("stash", "push", "--note", "for later")[1] == "put aside 1 message\n"
+    assert "main  1 message  for later" in call("stash", "list")[1]
+    assert call("stash", "apply")[1] == "copied 1 message\n"
+    assert call("stash", "pop", "--branch", "side")[1] == "copied 1 message\n"
+    assert call("stash", "pop")[0] == 2
+    call("stash", "push")
+    assert call("stash", "drop")[1] == "dropped stash 0\n"
+    assert "main@{1}" in call("reflog")[1]
+    assert call("reset", "main@{9}")[0] == 2
+    call("tag", "v1")
+    assert call("delete-tag", "v1")[1] == "deleted 'v1'\n"
+
+
+@pytest.mark.usefixtures("parted")
+def test_the_tree_is_drawn(call: Call) -> None:
+    call("merge", "side")
+    call("tag", "v1", "--at", "bbbb")
+    lines = [re.sub(r" 20..-..-.. ..:..", "", line) for line in call("log", "--graph")[1].splitlines()]
+    assert lines == [
+        "o (main) merge",
+        "|\\",
+        "* |  user       cccc  three",
+        "| * (side)  user       dddd  four",
+        "|/",
+        "* (tag v1)  assistant  bbbb  two",
+        "*  user       aaaa  one",
+    ]
+    nodes = json.loads(call("log", "--graph", "--json")[1])
+    assert [node["message"] and node["message"]["id"] for node in nodes] == [None, "cccc", "dddd", "bbbb", "aaaa"]
+    assert call("log", "--graph", "--branch", "side")[0] == 2

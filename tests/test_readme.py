@@ -15,6 +15,7 @@ EXPECTED = [
     "4471",
     "Refunds take five working days.",
     "'Noted.', 'What is my locker code?'",
+    "The tokenizer never gets past a tab.",
     "I was shown 2",
 ]
 

@@ -387,7 +387,7 @@ def make_version(path: Path, version: int, *, fill: bool) -> None:
         if not (fill and version):
             return
         writer.execute("INSERT INTO sessions (ident, session_id) VALUES ('[null, \"s\"]', 's')")
-        writer.execute("INSERT INTO segments VALUES (1, 0, NULL, NULL, 1)")
+        writer.execute("INSERT INTO segments (session, segment, least_tip) VALUES (1, 0, 1)")
         writer.execute("INSERT INTO branches (session, name, segment, depth, ordinal) VALUES (1, 'main', 0, 1, 1)")
         for number, id_ in enumerate(("u1", "a1")):
             role = "user" if id_ == "u1" else "assistant"

@@ -252,7 +252,7 @@ def test_a_line_of_1200_messages_forked_at_each(store: CountingStore) -> None:
 def test_a_path_is_walked_segment_by_segment() -> None:
     segments = [Segment(number, Position(number - 1, number - 1) if number else None, 10**6) for number in range(5_000)]
     line = walk(Position(4_999, 5_010), segments.__getitem__)
-    assert line == Path((*(Span(number, number) for number in range(4_999)), Span(4_999, 5_010)))
+    assert line == Path((*(Span(number, number, number) for number in range(4_999)), Span(4_999, 5_010, 4_999)))
     assert line.covers(Position(17, 17))
     assert not line.covers(Position(17, 18))
     assert not line.covers(Position(5_000, 0))
@@ -357,7 +357,7 @@ def test_every_view_is_the_path_from_the_head_to_the_root(steps: list[tuple[str,
     with closing(SQLiteStore(":memory:")) as store, pytest.MonkeyPatch.context() as patch:
         patch.setattr("shared_core.live.PAGE", 3)
         patch.setattr("shared_core.live.TAIL_KEPT", 2)
-        patch.setattr("shared_core.conversation.PAGE", 3)
+        patch.setattr("shared_core.tree.PAGE", 3)
         oracle, places, embedder = Oracle(), (Place(), Place()), HashingEmbedder(16)
         memories = [
             # Everything on the branch is close enough to be found.

@@ -36,6 +36,7 @@ class PathLine:
         self._of_turn: dict[int, list[int]] = {}
         self._first_said: dict[int, int] = {}
         self._last_time = -np.inf
+        self._parted = False
 
     @property
     def rows(self) -> Ints:
@@ -82,6 +83,10 @@ class PathLine:
             self._first_said.setdefault(speaker, place)
         self._terms.extend(self.terms(start) + np.cumsum(lengths, dtype=np.int64))
 
+    def part(self) -> None:
+        """Begin a new sitting with the next row: what a merge brought in follows what it did not answer."""
+        self._parted = True
+
     def extend(self, rows: Ints, times: npt.NDArray[np.float64], turns: npt.NDArray[np.int64], total: int) -> None:
         """Append rows with their times (seconds) and turns; `total` is how many rows the session has."""
         self._places.extend(np.full(total - len(self._places), -1, dtype=np.int32))
@@ -91,6 +96,8 @@ class PathLine:
         self.plain = self.plain and bool(np.array_equal(rows, np.arange(start, start + len(rows))))
         self._places.values[rows] = np.arange(start, start + len(rows))
         gaps = np.diff(times, prepend=self._last_time) > SITTING_GAP
+        gaps[0] |= self._parted
+        self._parted = False
         self._sittings.extend((self.sittings[-1] if start else -1) + np.cumsum(gaps))
         self._last_time = float(times[-1])
         self._rows.extend(rows)

@@ -15,7 +15,7 @@ from shared_core.index.lines import LinePrefix, PathLine
 from shared_core.index.snapshot import pack, unpack
 from shared_core.index.terms import terms
 from shared_core.records import Position, Record, SessionState
-from shared_core.tree import Path
+from shared_core.tree import Path, Span
 
 __all__ = ["ROLES", "SessionIndex"]
 
@@ -65,7 +65,7 @@ class SessionIndex:
         self._columns: dict[str, Growing[Any]] = {name: Growing(dtype) for name, dtype in COLUMNS.items()}
         self._rows_of: dict[int, Growing[np.int32]] = {}
         self._depths_of: dict[int, Growing[np.int32]] = {}
-        self._lines: OrderedDict[tuple[tuple[int, int], ...], PathLine] = OrderedDict()
+        self._lines: OrderedDict[tuple[Span, ...], PathLine] = OrderedDict()
         self.saved = 0
 
     def __len__(self) -> int:
@@ -123,12 +123,13 @@ class SessionIndex:
             self._rows_of.setdefault(segment, Growing(np.int32)).extend(start + new)
             self._depths_of.setdefault(segment, Growing(np.int32)).extend(depths[new])
 
-    def _down_to(self, segment: int, depth: int) -> Ints:
-        """Return the rows of a segment with at most this depth."""
+    def _between(self, segment: int, start: int, upto: int) -> Ints:
+        """Return the rows of a segment between two depths, both included."""
         if segment not in self._rows_of:
             return np.empty(0, np.int32)
-        count = np.searchsorted(self._depths_of[segment].values, depth, side="right")
-        return self._rows_of[segment].values[:count]
+        depths = self._depths_of[segment].values
+        first, end = np.searchsorted(depths, start), np.searchsorted(depths, upto, side="right")
+        return self._rows_of[segment].values[first:end]
 
     def rows_at(self, positions: Sequence[Position]) -> Ints:
         """Return the row at each position, -1 where nothing stands."""
@@ -150,19 +151,23 @@ class SessionIndex:
     def line(self, path: Path) -> LinePrefix:
         """Return the rows along a path, in order."""
         *before, last = path.spans
-        key = (*before, (last.segment, -1))
+        key = (*before, last._replace(upto=-1))
         line = self._lines.pop(key, None)
         if line is None:
             line = PathLine()
-            for span in before:
-                self._extend(line, self._down_to(span.segment, span.upto))
-        rows = self._down_to(last.segment, np.iinfo(np.int32).max)
+            for number, span in enumerate(before):
+                if number and span.shift != before[number - 1].shift:
+                    line.part()
+                self._extend(line, self._between(*span.stretch))
+            if before and before[-1].shift:
+                line.part()
+        rows = self._between(last.segment, last.start, np.iinfo(np.int32).max)
         self._extend(line, rows[line.taken :])
         line.taken = len(rows)
         self._lines[key] = line
         while len(self._lines) > CACHED_LINES:
             self._lines.popitem(last=False)
-        beyond = len(rows) - len(self._down_to(*last))
+        beyond = len(rows) - len(self._between(*last.stretch))
         return LinePrefix(line, len(line.rows) - beyond)
 
     def _extend(self, line: PathLine, rows: Ints) -> None:

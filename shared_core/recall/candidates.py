@@ -13,6 +13,7 @@ from shared_core.prompt.turns import Entry, Turn
 from shared_core.recall.ranking import Ranked, ScoredMessage, Source
 from shared_core.recall.recaller import Found, Recaller
 from shared_core.records import Record
+from shared_core.tree import Path
 
 __all__ = ["read_candidates", "read_hits"]
 
@@ -27,7 +28,7 @@ FRAME_TOKENS = 8
 
 
 def read_candidates(
-    live: LiveSession, recaller: Recaller, found: Found, *, question: str, room: int, placement: Placement
+    live: LiveSession, recaller: Recaller, found: Found, *, path: Path, question: str, room: int, placement: Placement
 ) -> list[Candidate]:
     """Return candidates, best first.
 
@@ -35,11 +36,12 @@ def read_candidates(
         live: the session that asks.
         recaller: how units and tools are treated.
         found: the search.
+        path: where in this session it looked.
         question: its text: the same question asked before is not an answer.
         room: tokens that recalled messages may take.
         placement: real messages (`"messages"`) come back in whole turns.
     """
-    reader = _Reader(live, recaller, found, whole_turns=placement == "messages")
+    reader = _Reader(live, recaller, found, path, whole_turns=placement == "messages")
     candidates = list(reader.read(_shortlist(found, room)))
     return _without_repeats(candidates, near_duplicate_key(question))
 
@@ -74,10 +76,12 @@ def _shortlist(found: Found, room: int) -> Iterator[Ranked]:
 
 
 class _Reader:
-    def __init__(self, live: LiveSession, recaller: Recaller, found: Found, *, whole_turns: bool) -> None:
+    def __init__(self, live: LiveSession, recaller: Recaller, found: Found, path: Path, *, whole_turns: bool) -> None:
         self.live = live
         self.recaller = recaller
         self.found = found
+        self.path = path
+        self.own: dict[str | None, Entry] = {}
         self.whole_turns = whole_turns
         self.by_turn = whole_turns or recaller.rules.recall_unit == "turn"
 
@@ -86,6 +90,8 @@ class _Reader:
         places = [(ranked, self._members(ranked)) for ranked in shortlist]
         records = self._records(places)
         orders = self._orders(places, records)
+        own = [record for key, record in records.items() if key not in orders]
+        self.own = {entry.message.id: entry for entry in self.live.entries(own, self.path)}
         turns: set[tuple[int, str]] = set()
         for ranked, members in places:
             keys = [(ranked.scope, place) for place in members if (ranked.scope, place) in records]
@@ -136,8 +142,9 @@ class _Reader:
 
     def _entry(self, record: Record, order: int | None) -> Entry:
         """Return a message; `order` is its place among those of other sessions, None: it is of this one."""
-        entry = self.live.sizer.entry(record, record.position.depth)
-        return entry if order is None else replace(entry, turn_no=ELSEWHERE, order=order)
+        if order is None:
+            return self.own[record.message.id]
+        return replace(self.live.sizer.entry(record, order), turn_no=ELSEWHERE)
 
     def _candidate(self, ranked: Ranked, entries: Sequence[Entry]) -> Candidate | None:
         if not entries:

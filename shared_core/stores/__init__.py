@@ -27,7 +27,7 @@ def open_store(store: str | Path | Store | None = None, *, durability: str = "fu
         scheme, separator, _ = store.partition("://")
         if separator:
             raise ValueError(
-                f"store='{scheme}://…': this version keeps conversations in SQLite only; give a path, sqlite:///path, or "
-                "a Store"
+                f"store='{scheme}://…': this version keeps conversations in SQLite only; give a path, sqlite:///path, "
+                "or a Store"
             )
     return SQLiteStore(":memory:" if store is None else Path(store).expanduser(), durability=durability)

@@ -50,6 +50,7 @@ def forget(
     connection.execute("DELETE FROM snapshots WHERE session = ?", (session,))
     if branches:
         connection.execute("DELETE FROM branches WHERE session = ?", (session,))
+        connection.execute("DELETE FROM refs WHERE session = ?", (session,))
         begin(connection, session)
 
 

@@ -122,6 +122,42 @@ MIGRATIONS: list[Migration] = [
                 PRIMARY KEY (session, id)) WITHOUT ROWID""",
         ),
     ),
+    Migration(
+        "merges",
+        (
+            # A merge is a place of its own, not a message: forgetting a message cannot undo it.
+            "ALTER TABLE segments ADD COLUMN merged_segment INTEGER",
+            "ALTER TABLE segments ADD COLUMN merged_depth INTEGER",
+            "ALTER TABLE segments ADD COLUMN base INTEGER",
+            "ALTER TABLE segments ADD COLUMN turn_shift INTEGER NOT NULL DEFAULT 0",
+            "DROP TABLE parents",
+            "CREATE INDEX messages_picked ON messages (session, picked_from) WHERE picked_from IS NOT NULL",
+            # A summary covers whole stretches of a segment: of a long branch a few rows are written, not one a message.
+            """CREATE TABLE covers (
+                session INTEGER NOT NULL,
+                segment INTEGER NOT NULL,
+                depth INTEGER NOT NULL,
+                ordinal INTEGER NOT NULL,
+                source_segment INTEGER NOT NULL,
+                start INTEGER NOT NULL,
+                upto INTEGER NOT NULL,
+                PRIMARY KEY (session, segment, depth, ordinal),
+                FOREIGN KEY (session, segment, depth) REFERENCES messages ON DELETE CASCADE) WITHOUT ROWID""",
+            "CREATE INDEX covers_source ON covers (session, source_segment, start)",
+            """CREATE TABLE refs (
+                ref INTEGER PRIMARY KEY AUTOINCREMENT,
+                session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
+                kind TEXT NOT NULL,
+                name TEXT NOT NULL,
+                segment INTEGER,
+                depth INTEGER,
+                base_segment INTEGER,
+                base_depth INTEGER,
+                note TEXT NOT NULL,
+                created_at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP)""",
+            "CREATE INDEX refs_kind ON refs (session, kind, name, ref)",
+        ),
+    ),
 ]
 """Append to it; the position of a step, from 1, is the version it leads to."""
 

@@ -2,21 +2,26 @@
 
 import sqlite3
 from collections.abc import Collection, Iterator
+from functools import partial
 from typing import Any
 
 from shared_core.errors import DuplicateError, UnknownReferenceError
-from shared_core.records import MAIN, Newest, Position
+from shared_core.records import MAIN, Newest, Position, Segment
 from shared_core.stores.rows import plain, text
+from shared_core.tree import Span, walk
 
 __all__ = [
     "begin",
+    "check_name",
+    "check_place",
     "create_branch",
     "create_session",
     "named_turn",
+    "newest_on",
     "newest_turn",
     "on_path",
     "open_segment",
-    "segment_row",
+    "segment_at",
 ]
 
 
@@ -39,12 +44,24 @@ def begin(connection: sqlite3.Connection, session: int) -> None:
     create_branch(connection, session, MAIN, Position(segment, -1))
 
 
-def open_segment(connection: sqlite3.Connection, session: int, parent: Position | None) -> int:
-    """Insert a segment that grows out of `parent` and has no message yet; return its number."""
+def open_segment(
+    connection: sqlite3.Connection,
+    session: int,
+    parent: Position | None,
+    *,
+    merged: Position | None = None,
+    base: int | None = None,
+    turn_shift: int = 0,
+) -> int:
+    """Insert a segment that grows out of `parent` and has no message yet; return its number; see `Segment`."""
     sql = "SELECT coalesce(max(segment), -1) + 1 FROM segments WHERE session = ?"
     segment: int = connection.execute(sql, (session,)).fetchone()[0]
-    values = (session, segment, *(parent or (None, None)), parent.depth if parent else -1)
-    connection.execute("INSERT INTO segments VALUES (?, ?, ?, ?, ?)", values)
+    tip = base if base is not None else parent.depth if parent else -1
+    connection.execute(
+        "INSERT INTO segments (session, segment, parent_segment, parent_depth, least_tip, merged_segment, "
+        "merged_depth, base, turn_shift) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (session, segment, *(parent or (None, None)), tip, *(merged or (None, None)), base, turn_shift),
+    )
     return segment
 
 
@@ -55,12 +72,8 @@ def create_branch(connection: sqlite3.Connection, session: int, name: str, at: P
         DuplicateError: the name is taken.
         UnknownReferenceError: `at` is not a place of this session.
     """
-    taken = connection.execute("SELECT 1 FROM branches WHERE session = ? AND name = ?", (session, text(name)))
-    if taken.fetchone():
-        raise DuplicateError(f"there is already a branch {name!r}; choose another name")
-    _, parent_depth, tip = segment_row(connection, session, at.segment)
-    if not (-1 if parent_depth is None else parent_depth) <= at.depth <= tip:
-        raise UnknownReferenceError(f"there is no place {tuple(at)}; depths of segment {at.segment} end at {tip}")
+    check_name(connection, session, name)
+    check_place(connection, session, at)
     connection.execute(
         "INSERT INTO branches (session, name, segment, depth, ordinal) "
         "SELECT ?1, ?2, ?3, ?4, coalesce(max(ordinal), 0) + 1 FROM branches WHERE session = ?1",
@@ -68,14 +81,36 @@ def create_branch(connection: sqlite3.Connection, session: int, name: str, at: P
     )
 
 
-def segment_row(connection: sqlite3.Connection, session: int, segment: int) -> tuple[int | None, int | None, int]:
-    """Return (parent segment, parent depth, tip); UnknownReferenceError if there is no such segment."""
-    row: tuple[int | None, int | None, int] | None = connection.execute(
-        "SELECT parent_segment, parent_depth, tip FROM tips WHERE session = ? AND segment = ?", (session, segment)
+def check_name(connection: sqlite3.Connection, session: int, name: str) -> None:
+    """Raise DuplicateError if a branch or a tag has this name."""
+    for kind, sql in (
+        ("branch", "SELECT 1 FROM branches WHERE session = ? AND name = ?"),
+        ("tag", "SELECT 1 FROM refs WHERE session = ? AND kind = 'tag' AND name = ?"),
+    ):
+        if connection.execute(sql, (session, text(name))).fetchone():
+            raise DuplicateError(f"there is already a {kind} {name!r}; choose another name")
+
+
+def check_place(connection: sqlite3.Connection, session: int, at: Position) -> None:
+    """Raise UnknownReferenceError if the session has no such place."""
+    segment = segment_at(connection, session, at.segment)
+    first = segment.base if segment.base is not None else segment.start - 1
+    if not first <= at.depth <= segment.tip:
+        raise UnknownReferenceError(f"there is no place {tuple(at)}; segment {at.segment} ends at {segment.tip}")
+
+
+def segment_at(connection: sqlite3.Connection, session: int, segment: int) -> Segment:
+    """Return a segment; UnknownReferenceError if there is none of this number."""
+    row = connection.execute(
+        "SELECT g.parent_segment, g.parent_depth, t.tip, g.merged_segment, g.merged_depth, g.base, g.turn_shift "
+        "FROM segments AS g JOIN tips AS t ON t.session = g.session AND t.segment = g.segment "
+        "WHERE g.session = ? AND g.segment = ?",
+        (session, segment),
     ).fetchone()
     if row is None:
         raise UnknownReferenceError(f"there is no segment {segment!r} in session {session!r}")
-    return row
+    parent = None if row[0] is None else Position(*row[:2])
+    return Segment(segment, parent, row[2], None if row[3] is None else Position(*row[3:5]), *row[5:])
 
 
 def named_turn(connection: sqlite3.Connection, session: int, turn: str, head: Position) -> Newest:
@@ -85,24 +120,29 @@ def named_turn(connection: sqlite3.Connection, session: int, turn: str, head: Po
         "SELECT turn_no FROM messages WHERE session = ? AND turn_id = ? AND +segment = ? AND +depth <= ? "
         "ORDER BY seq LIMIT 1"
     )
-    for segment, depth in _spans(connection, session, head):
-        row = connection.execute(sql, (session, text(turn), segment, depth)).fetchone()
+    for place in _ancestry(connection, session, head):
+        row = connection.execute(sql, (session, text(turn), *place)).fetchone()
         if row is not None:
             return Newest(turn, row[0])
     raise UnknownReferenceError(f"there is no turn {turn!r} on this branch; give the id of its user message")
 
 
-def newest_turn(connection: sqlite3.Connection, session: int, head: Position) -> Newest:
-    """Return the turn of the newest user message on the first-parent path that ends at `head`."""
+def newest_turn(connection: sqlite3.Connection, session: int, head: Position) -> tuple[Newest, int]:
+    """Return the turn of the newest user message on the path that ends at `head`, and its number on that path."""
+    return newest_on(connection, session, _spans_back(connection, session, head))
+
+
+def newest_on(connection: sqlite3.Connection, session: int, spans_back: Iterator[Span]) -> tuple[Newest, int]:
+    """Return the turn of the newest user message of some spans, newest span first, and its number on their path."""
     sql = (
-        "SELECT turn_id, turn_no FROM messages WHERE session = ? AND segment = ? AND depth <= ? AND role = 'user' "
-        "ORDER BY depth DESC LIMIT 1"
+        "SELECT turn_id, turn_no FROM messages WHERE session = ? AND segment = ? AND depth BETWEEN ? AND ? "
+        "AND role = 'user' ORDER BY depth DESC LIMIT 1"
     )
-    for segment, depth in _spans(connection, session, head):
-        row = connection.execute(sql, (session, segment, depth)).fetchone()
+    for span in spans_back:
+        row = connection.execute(sql, (session, *span.stretch)).fetchone()
         if row is not None:
-            return Newest(plain(row[0]), row[1])
-    return Newest(None, -1)
+            return Newest(plain(row[0]), row[1]), row[1] + span.turn_shift
+    return Newest(None, -1), -1
 
 
 def on_path(
@@ -110,17 +150,42 @@ def on_path(
 ) -> Iterator[Position]:
     """Yield those of some places that lie on the path that ends at `head`."""
     left = set(places)
-    spans = _spans(connection, session, head)
+    spans = _ancestry(connection, session, head)
     while left and (span := next(spans, None)):
-        inside = {place for place in left if place.segment == span.segment}
-        yield from (place for place in inside if place.depth <= span.depth)
-        left -= inside
+        found = {place for place in left if place.segment == span.segment and place.depth <= span.depth}
+        yield from found
+        left -= found
 
 
-def _spans(connection: sqlite3.Connection, session: int, head: Position) -> Iterator[Position]:
-    """Yield the newest place of each segment on the first-parent path that ends at `head`, newest segment first."""
-    segment: int | None = head.segment
-    depth: int | None = head.depth
-    while segment is not None and depth is not None:
-        yield Position(segment, depth)
-        segment, depth, _ = segment_row(connection, session, segment)
+def _ancestry(connection: sqlite3.Connection, session: int, head: Position) -> Iterator[Position]:
+    """Yield the newest place of each segment on the path that ends at `head`, second parents last.
+
+    A segment that two lines of it share may be yielded again, deeper.
+    """
+    seen: dict[int, int] = {}
+    place: Position | None = head
+    later: list[Position] = []
+    while place is not None or later:
+        place = later.pop() if place is None else place
+        known = seen.get(place.segment)
+        if known is None or known < place.depth:
+            seen[place.segment] = place.depth
+            yield place
+        if known is not None:
+            place = None
+            continue
+        segment = segment_at(connection, session, place.segment)
+        later += [segment.merged] if segment.merged is not None else []
+        place = segment.parent
+
+
+def _spans_back(connection: sqlite3.Connection, session: int, head: Position) -> Iterator[Span]:
+    """Yield the spans of the path that ends at `head`, newest first, reading no more segments than are asked for."""
+    place: Position | None = head
+    while place is not None:
+        segment = segment_at(connection, session, place.segment)
+        yield Span(place.segment, place.depth, segment.start)
+        if segment.merged is not None:
+            yield from reversed(walk(place, partial(segment_at, connection, session)).spans[:-1])
+            return
+        place = segment.parent

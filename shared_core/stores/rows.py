@@ -13,7 +13,7 @@ __all__ = ["COLUMNS", "canonical", "message_row", "plain", "record_of", "text", 
 
 COLUMNS = (
     "m.segment, m.depth, m.seq, m.id, m.turn_id, m.turn_no, m.role, m.created_at, m.counter, m.tokens, "
-    "t.name, t.content, t.extra"
+    "m.picked_from, t.name, t.content, t.extra"
 )
 """What `record_of` reads, of `messages AS m` joined with `texts AS t`."""
 
@@ -73,6 +73,7 @@ def message_row(session: int, record: Record, key: int) -> tuple[Any, ...]:
         int(message.stays),
         None if record.counter is None else text(record.counter),
         record.tokens,
+        None if record.picked_from is None else text(record.picked_from),
         key,
     )
 
@@ -83,7 +84,8 @@ def record_of(row: tuple[Any, ...]) -> Record:
     Raises:
         StoreError: the row does not hold what this package writes.
     """
-    segment, depth, seq, id_, turn_id, turn_no, role, created_at, counter, tokens, name, content, extra = row
+    segment, depth, seq, id_, turn_id, turn_no, role, created_at, counter, tokens, picked_from, *said = row
+    name, content, extra = said
     try:
         fields = {
             "role": role,
@@ -105,6 +107,7 @@ def record_of(row: tuple[Any, ...]) -> Record:
         turn_no=turn_no,
         counter=None if counter is None else plain(counter),
         tokens=tokens,
+        picked_from=None if picked_from is None else plain(picked_from),
     )
 
 

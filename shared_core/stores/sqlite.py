@@ -5,10 +5,24 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from shared_core.base import Store
-from shared_core.records import Appended, Branch, Draft, Position, Record, Segment, SessionState
+from shared_core.records import (
+    Appended,
+    Branch,
+    Change,
+    Draft,
+    Position,
+    Record,
+    Ref,
+    RefKind,
+    Segment,
+    SessionState,
+    Stretch,
+)
+from shared_core.stores.changing import REFS, change, ref_of
 from shared_core.stores.connection import Database
 from shared_core.stores.erasing import forget
-from shared_core.stores.places import create_branch, create_session, segment_row
+from shared_core.stores.places import create_branch, create_session, segment_at
+from shared_core.stores.provenance import covered, covers, made_from
 from shared_core.stores.rows import plain, record_of, text
 from shared_core.stores.writes import SELECT, append
 
@@ -67,19 +81,17 @@ class SQLiteStore(Store):
         return SessionState(None if segment is None else Position(segment, depth), last_seq, epoch)
 
     def append(
-        self, session: int, branch: str, drafts: Sequence[Draft], *, at: Position | None = None, turn: str | None = None
-    ) -> Appended:
+        self, session: int, branch: str, drafts: Sequence[Draft], *, at: Position | None = None,
+        turn: str | None = None, changes: Sequence[Change] = (),
+    ) -> Appended:  # fmt: skip
         """See `Store`."""
         with self._db.writing() as connection:
-            return append(connection, session, branch, drafts, at, turn)
+            return append(connection, session, branch, drafts, at, turn, changes)
 
     def segment(self, session: int, segment: int) -> Segment:
         """See `Store`."""
         with self._db.reading() as connection:
-            parent_segment, parent_depth, tip = segment_row(connection, session, segment)
-        if parent_segment is None or parent_depth is None:
-            return Segment(segment, None, tip)
-        return Segment(segment, Position(parent_segment, parent_depth), tip)
+            return segment_at(connection, session, segment)
 
     def branches(self, session: int) -> list[Branch]:
         """See `Store`."""
@@ -90,6 +102,17 @@ class SQLiteStore(Store):
         """See `Store`."""
         with self._db.writing() as connection:
             create_branch(connection, session, name, at)
+
+    def change(self, session: int, changes: Sequence[Change]) -> None:
+        """See `Store`."""
+        with self._db.writing() as connection:
+            change(connection, session, changes)
+
+    def refs(self, session: int, kind: RefKind, name: str | None = None, limit: int = 1_000_000) -> list[Ref]:
+        """See `Store`."""
+        wanted = "AND kind = ? " if name is None else "AND kind = ? AND name = ? "
+        values = (session, kind, *(() if name is None else (text(name),)), max(limit, 0))
+        return [ref_of(row) for row in self._db.query(REFS + wanted + "ORDER BY ref DESC LIMIT ?", values)]
 
     def get(self, session: int, ids: Sequence[str]) -> list[Record]:
         """See `Store`."""
@@ -131,6 +154,21 @@ class SQLiteStore(Store):
         """See `Store`."""
         sql = SELECT + "AND m.turn_id = ? ORDER BY m.seq"
         return [record_of(row) for row in self._db.query(sql, (session, text(turn_id)))]
+
+    def made_from(self, session: int, positions: Sequence[Position]) -> list[Record]:
+        """See `Store`."""
+        with self._db.reading() as connection:
+            return made_from(connection, session, positions)
+
+    def covers(self, session: int, segments: Collection[int]) -> list[tuple[Position, Stretch]]:
+        """See `Store`."""
+        with self._db.reading() as connection:
+            return covers(connection, session, segments)
+
+    def covered(self, session: int, position: Position) -> list[Stretch]:
+        """See `Store`."""
+        with self._db.reading() as connection:
+            return covered(connection, session, position)
 
     def pinned(self, session: int) -> list[Record]:
         """See `Store`."""

@@ -5,7 +5,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from shared_core.errors import DuplicateError, UnknownReferenceError
-from shared_core.records import Appended, Draft, Newest, Position, Record, assign_turns
+from shared_core.records import Appended, Change, Draft, Newest, Position, Record, assign_turns
+from shared_core.stores.changing import change
 from shared_core.stores.places import create_branch, named_turn, newest_turn, on_path, open_segment
 from shared_core.stores.rows import COLUMNS, canonical, message_row, plain, record_of, text, text_row
 
@@ -16,7 +17,7 @@ SELECT = f"SELECT {COLUMNS} FROM messages AS m JOIN texts AS t USING (text) WHER
 
 _INSERT_MESSAGE = (
     "INSERT INTO messages (session, segment, depth, seq, id, turn_id, turn_no, role, created_at, stays, counter, "
-    "tokens, text) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "tokens, picked_from, text) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 
 _END = (
@@ -48,11 +49,13 @@ def append(
     drafts: Sequence[Draft],
     at: Position | None,
     turn: str | None,
+    changes: Sequence[Change],
 ) -> Appended:
     """Do what `Store.append` says, inside the caller's transaction."""
     _check_ids(drafts)
     if at is not None:
         create_branch(connection, session, branch, at)
+    change(connection, session, changes)
     end = _end(connection, session, branch)
     head = end.head
     named = None if turn is None else named_turn(connection, session, turn, head)
@@ -125,7 +128,9 @@ def _turns(
     before = [places[place] for place in on_path(connection, session, head, places)]
     known = {str(record.message.id): Newest(record.message.turn_id, record.turn_no) for record in before}
     listed = [d.message for d in drafts if d.message.id in known or d.message.id not in skipped]
-    turns = assign_turns(listed, newest_turn(connection, session, head), named, known)
+    newest, turn_no = newest_turn(connection, session, head)
+    # A turn's number is the same in all its messages; where it comes from a merge, it has another on this path.
+    turns = assign_turns(listed, Newest(newest.turn_id, turn_no), named or newest, known)
     return {message.id: turn for message, turn in zip(listed, turns, strict=True)}
 
 
@@ -159,6 +164,7 @@ def _insert(
             turn_no=turns[draft.message.id].turn_no,
             counter=draft.counter,
             tokens=draft.tokens,
+            picked_from=draft.picked_from,
         )
         for number, draft in enumerate(drafts, 1)
     }
@@ -166,4 +172,10 @@ def _insert(
     connection.executemany("INSERT INTO texts VALUES (?, ?, ?, ?)", texts)
     rows = [message_row(session, record, key) for key, record in enumerate(records.values(), end.key)]
     connection.executemany(_INSERT_MESSAGE, rows)
+    covered = [
+        (session, *records[draft.message.id].position, ordinal, *stretch)
+        for draft in drafts
+        for ordinal, stretch in enumerate(draft.covers)
+    ]
+    connection.executemany("INSERT INTO covers VALUES (?, ?, ?, ?, ?, ?, ?)", covered)
     return records

@@ -1,7 +1,9 @@
 """The oracle of the store contract: a session as plain lists, and every question a store must answer like it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta, timezone
+from functools import partial
+from itertools import takewhile
 
 from shared_core.base import Store
 from shared_core.messages import Message, Role
@@ -11,6 +13,8 @@ from shared_core.records import (
     Appended,
     Branch,
     Draft,
+    Merge,
+    Move,
     Newest,
     Position,
     Record,
@@ -18,6 +22,7 @@ from shared_core.records import (
     SessionState,
     assign_turns,
 )
+from shared_core.tree import walk
 
 __all__ = ["ALL", "NOON", "Session", "Tree", "check", "draft", "drafts"]
 
@@ -52,18 +57,48 @@ class Tree:
 
     def path(self, head: Position) -> list[Record]:
         """Return the messages that a branch with this head sees, oldest first."""
-        upto: dict[int, int] = {}
-        place: Position | None = head
-        while place is not None:
-            upto[place.segment] = place.depth
-            place = self.segments[place.segment].parent
-        found = [r for r in self.records if r.position.depth <= upto.get(r.position.segment, -2)]
-        return sorted(found, key=lambda record: record.position.depth)
+        placed = {record.position: record for record in self.records}
+        return [placed[place] for place in self.line(head) if place in placed]
+
+    def line(self, head: Position) -> dict[Position, int]:
+        """Return the places that a branch with this head has, oldest first, and what is added to their turns' numbers.
+
+        They are the first parent's; then what only the second parent has; then the segment's own.
+        """
+        segment = self.segments[head.segment]
+        line = self.line(segment.parent) if segment.parent is not None else {}
+        if segment.merged is not None:
+            there = self.line(segment.merged).items()
+            line |= {place: turns + segment.turn_shift for place, turns in there if place not in line}
+        return line | {Position(head.segment, depth): 0 for depth in range(segment.start, head.depth + 1)}
+
+    def newest_turn(self, places: Mapping[Position, int]) -> tuple[Newest, int]:
+        """Return the turn of the newest user message at some places, and its number there."""
+        placed = {record.position: record for record in self.records}
+        for place, turns in reversed(list(places.items())):
+            if place in placed and placed[place].message.role == "user":
+                turn_no = placed[place].turn_no
+                return Newest(placed[place].message.id, turn_no), turn_no + turns
+        return Newest(None, -1), -1
 
     def places(self) -> list[Position]:
         """Every place where a branch may be created."""
-        first = {number: s.parent.depth if s.parent else -1 for number, s in self.segments.items()}
+        first = {n: s.start if s.merged is not None else s.start - 1 for n, s in self.segments.items()}
         return [Position(n, depth) for n, s in self.segments.items() for depth in range(first[n], s.tip + 1)]
+
+    def merge(self, branch: str, source: Position, opened: int) -> None:
+        """Do what `Merge` does."""
+        head = self.branches[branch]
+        ours, theirs = self.line(head), self.line(source)
+        new = [place for place in theirs if place not in ours]
+        if not new:
+            return
+        assert opened not in self.segments, "a merge is a segment of its own"
+        before = dict(takewhile(lambda item: item[0] != new[0], theirs.items()))
+        shift = self.newest_turn(ours)[1] - self.newest_turn(before)[1]
+        base = head.depth + len(new) + 1
+        self.segments[opened] = Segment(opened, head, base, source, base, shift)
+        self.branches[branch] = Position(opened, base)
 
     def append(
         self, branch: str, given: Sequence[Draft], opened: int, at: Position | None = None, turn: str | None = None
@@ -75,11 +110,11 @@ class Tree:
         new = [d for d in given if d.message.id not in known and d.message.id not in self.forgotten]
         path = self.path(head)
         named = next((Newest(turn, r.turn_no) for r in path if r.message.turn_id == turn), None)
-        users = [Newest(r.message.id, r.turn_no) for r in path if r.message.role == "user"]
+        newest, turn_no = self.newest_turn(self.line(head))
         before = {str(r.message.id): Newest(r.message.turn_id, r.turn_no) for r in path}
         added = {str(d.message.id) for d in new}
         listed = [d.message for d in given if d.message.id in added or d.message.id in before]
-        turns = assign_turns(listed, [Newest(None, -1), *users][-1], named, before)
+        turns = assign_turns(listed, Newest(newest.turn_id, turn_no), named or newest, before)
         turn_of = {message.id: turn for message, turn in zip(listed, turns, strict=True)}
         if new and self.segments[head.segment].tip != head.depth:
             assert opened not in self.segments, "a new segment has a number of its own"
@@ -90,7 +125,8 @@ class Tree:
             self.last_seq += 1
             head = Position(head.segment, head.depth + 1)
             message = new_draft.message.replace(turn_id=turn_id)
-            self.records.append(Record(message, head, self.last_seq, turn_no, new_draft.counter, new_draft.tokens))
+            counted = new_draft.counter, new_draft.tokens, new_draft.picked_from
+            self.records.append(Record(message, head, self.last_seq, turn_no, *counted))
             self.segments[head.segment] = self.segments[head.segment]._replace(tip=head.depth)
         self.branches[branch] = head
         known = {record.message.id: record for record in self.records}
@@ -118,7 +154,13 @@ def check(store: Store, key: int, tree: Tree) -> None:
     assert store.branches(key) == [Branch(name, head) for name, head in tree.branches.items()]
     for name, head in tree.branches.items():
         assert store.state(key, name) == SessionState(head, tree.last_seq, tree.epoch)
-        assert _walk(store, key, head) == tree.path(head)
+        path = walk(head, partial(store.segment, key))
+        places = [Position(span.segment, depth) for span in path.spans for depth in range(span.start, span.upto + 1)]
+        assert places == list(tree.line(head))
+        assert [path.span_of(place).turn_shift for place in places] == list(tree.line(head).values())
+        assert [path.place(place) for place in places] == list(range(len(places)))
+        assert [path.at(number) for number in range(len(places))] == places
+        assert store.at(key, places) == tree.path(head)
     assert [store.segment(key, number) for number in tree.segments] == list(tree.segments.values())
     ids = [str(record.message.id) for record in reversed(everything)]
     assert store.get(key, [*ids, "unknown", *map(str, tree.forgotten)]) == everything[::-1]
@@ -138,15 +180,6 @@ def check(store: Store, key: int, tree: Tree) -> None:
     assert store.stats(key).items() >= counts.items()
 
 
-def _walk(store: Store, key: int, head: Position) -> list[Record]:
-    spans: list[list[Record]] = []
-    place: Position | None = head
-    while place is not None:
-        spans.append(store.newest(key, place, ALL)[::-1])
-        place = store.segment(key, place.segment).parent
-    return [record for span in reversed(spans) for record in span]
-
-
 class Session:
     """A session of a store and its oracle, changed together."""
 
@@ -162,6 +195,16 @@ class Session:
         result = self.store.append(self.key, branch, given, at=at, turn=turn)
         assert result == self.tree.append(branch, given, result.head.segment, at, turn)
         return result
+
+    def merge(self, branch: str, source: Position) -> None:
+        """Merge in both."""
+        self.store.change(self.key, [Merge(branch, source, "merge")])
+        self.tree.merge(branch, source, self.store.state(self.key, branch).head.segment)  # type: ignore[union-attr]
+
+    def move(self, branch: str, to: Position) -> None:
+        """Move a branch in both."""
+        self.store.change(self.key, [Move(branch, to, "move")])
+        self.tree.branches[branch] = to
 
     def fork(self, name: str, at: Position) -> None:
         """Create a branch in both."""

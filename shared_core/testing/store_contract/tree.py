@@ -1,5 +1,7 @@
 """The store contract on branches and turns: where a message stands, whatever was done before."""
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -12,14 +14,8 @@ from shared_core.testing.store_contract.samples import NASTY
 
 __all__ = ["TreeContract"]
 
-_STEPS = st.lists(
-    st.tuples(
-        st.sampled_from(["append", "append", "late", "again", "resend", "fork", "branch", "forget", "restart"]),
-        st.integers(0, 999),
-        st.integers(0, 999),
-    ),
-    max_size=20,
-)
+_SAYING = ("append", "append", "late", "again", "resend", "resend", "resend", "fork", "branch", "forget", "restart")
+_MERGING = ("append", "append", "append", "late", "resend", "fork", "branch", "merge", "merge", "move", "forget")
 
 
 class TreeContract:
@@ -109,19 +105,27 @@ class TreeContract:
 
     def test_any_history_reads_like_the_oracle(self, store: Store) -> None:
         """Random appending, late replies, re-sending, forking and forgetting."""
-        count = iter(range(ALL))
+        _run(store, _SAYING)
 
-        @settings(
-            deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow], report_multiple_bugs=False
-        )
-        @given(_STEPS)
-        def run(steps: list[tuple[str, int, int]]) -> None:
-            session = Session(store, f"random {next(count)}")
-            for number, (kind, first, second) in enumerate(steps):
-                _step(session, kind, first, second, number)
-            session.check()
+    def test_any_tree_with_merges_reads_like_the_oracle(self, store: Store) -> None:
+        """Random merging, too, nested, crossed and repeated, and moving of branches."""
+        _run(store, _MERGING)
 
-        run()
+
+def _run(store: Store, kinds: Sequence[str]) -> None:
+    """Do random things, each of which must return what the oracle does, and compare all that can be read."""
+    count = iter(range(ALL))
+    steps_of_kinds = st.lists(st.tuples(st.sampled_from(kinds), st.integers(0, 999), st.integers(0, 999)), max_size=20)
+
+    @settings(deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow], report_multiple_bugs=False)
+    @given(steps_of_kinds)
+    def run(steps: list[tuple[str, int, int]]) -> None:
+        session = Session(store, f"random {next(count)}")
+        for number, (kind, first, second) in enumerate(steps):
+            _step(session, kind, first, second, number)
+        session.check()
+
+    run()
 
 
 def _step(session: Session, kind: str, first: int, second: int, number: int) -> None:
@@ -135,6 +139,10 @@ def _step(session: Session, kind: str, first: int, second: int, number: int) -> 
         session.fork(f"b{number}", place)
     elif kind == "branch":
         session.append(f"b{number}", fresh, at=place)
+    elif kind == "merge":
+        session.merge(branch, list(tree.branches.values())[second % len(tree.branches)] if second % 2 else place)
+    elif kind == "move":
+        session.move(branch, tree.places()[second % len(tree.places())])
     elif kind == "restart" and second < 300:
         session.forget([record.position for record in tree.records], branches=True)
     elif kind == "forget" and picked:

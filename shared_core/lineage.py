@@ -1,0 +1,153 @@
+"""What a place in the tree is next to: the newest message or merge there, and the log as nodes with their parents."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from shared_core.base import Store
+from shared_core.messages import Message
+from shared_core.records import Position, Record, Segment
+
+__all__ = ["Lineage", "LogEntry"]
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """A message or a merge, as a node of the tree.
+
+    Attributes:
+        place: where it is.
+        message: what was said; None: a merge.
+        parents: the places before it, the first parent first; two for a merge.
+        branches: those that end here.
+        tags: those that stand here.
+    """
+
+    place: Position
+    message: Message | None
+    parents: tuple[Position, ...]
+    branches: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON data."""
+        said = self.message.model_dump(mode="json", exclude_defaults=True) if self.message is not None else None
+        return {
+            "place": list(self.place),
+            "message": said,
+            "parents": [list(parent) for parent in self.parents],
+            "branches": list(self.branches),
+            "tags": list(self.tags),
+        }
+
+
+class Lineage:
+    """Looks up what stands at and before places of a session.
+
+    Args:
+        store: where the session is.
+        session: which session.
+        segment_of: looks a segment up.
+    """
+
+    def __init__(self, store: Store, session: int, segment_of: Callable[[int], Segment]) -> None:
+        self.store = store
+        self.session = session
+        self.segment_of = segment_of
+
+    def message_at(self, place: Position | None) -> Record | None:
+        """Return the newest message at a place or before it on its line; before a merge, what was merged in."""
+        waiting = [place]
+        while waiting:
+            at = waiting.pop()
+            if at is None:
+                continue
+            found = self._in_segment(at)
+            if found is not None:
+                return found
+            segment = self.segment_of(at.segment)
+            waiting += [segment.parent, segment.merged]
+        return None
+
+    def _in_segment(self, place: Position) -> Record | None:
+        return next(iter(self.store.newest(self.session, place, 1)), None)
+
+    def node_at(self, place: Position | None) -> Position | None:
+        """Return the newest message or merge at a place or before it on its line."""
+        while place is not None:
+            found = self._in_segment(place)
+            if found is not None:
+                return found.position
+            segment = self.segment_of(place.segment)
+            if segment.base is not None:
+                return Position(segment.segment, segment.base)
+            place = segment.parent
+        return None
+
+    def log(
+        self, records: Sequence[Record], branches: Mapping[str, Position], tags: Mapping[str, Position]
+    ) -> list[LogEntry]:
+        """Return messages, and the merges among them, as nodes, newest first.
+
+        Args:
+            records: the newest of the session, in order of storing.
+            branches: where each ends.
+            tags: where each stands.
+        """
+        stored = {record.position: record for record in records}
+        parents = dict(self._parents(records))
+        ends = self._names(branches, stored), self._names(tags, stored)
+        waiting = [*(one for line in parents.values() for one in line), *ends[0], *ends[1]]
+        while waiting:
+            place = waiting.pop()
+            segment = self.segment_of(place.segment)
+            if place not in parents and place.depth == segment.base:
+                nodes = map(self.node_at, (segment.parent, segment.merged))
+                parents[place] = tuple(node for node in nodes if node is not None)
+                waiting += parents[place]
+        ranks: dict[Position, tuple[int, int]] = {place: (record.seq, 0) for place, record in stored.items()}
+        for place in _parents_first([place for place in parents if place not in stored], parents):
+            known = [ranks.get(parent, (0, 0)) for parent in parents[place]]
+            seq, after = max(known, default=(0, 0))
+            ranks[place] = (seq, after + 1)
+        return [
+            LogEntry(
+                place,
+                stored[place].message if place in stored else None,
+                parents[place],
+                tuple(ends[0].get(place, ())),
+                tuple(ends[1].get(place, ())),
+            )
+            for place in sorted(ranks, key=lambda place: ranks[place], reverse=True)
+        ]
+
+    def _parents(self, records: Iterable[Record]) -> Iterable[tuple[Position, tuple[Position, ...]]]:
+        newest: dict[int, Position] = {}
+        for record in records:
+            segment, depth = record.position
+            before = newest.get(segment) or self.node_at(Position(segment, depth - 1))
+            newest[segment] = record.position
+            yield record.position, (before,) if before is not None else ()
+
+    def _names(self, places: Mapping[str, Position], stored: Mapping[Position, Record]) -> dict[Position, list[str]]:
+        names: dict[Position, list[str]] = {}
+        for name, place in places.items():
+            node = place if place in stored else self.node_at(place)
+            if node is not None:
+                names.setdefault(node, []).append(name)
+        return names
+
+
+def _parents_first(merges: Sequence[Position], parents: Mapping[Position, Sequence[Position]]) -> list[Position]:
+    """Return merges so that each comes after those that it merges."""
+    done: dict[Position, None] = {}
+    wanted = set(merges)
+    waiting = list(merges)
+    while waiting:
+        place = waiting[-1]
+        missing = [parent for parent in parents[place] if parent in wanted and parent not in done]
+        if missing and place not in done:
+            waiting += missing
+            continue
+        done[waiting.pop()] = None
+    return list(done)

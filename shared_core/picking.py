@@ -1,0 +1,216 @@
+"""Copies of messages: picked one by one, or all of a branch set on another place."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+from shared_core.branching import Branching
+from shared_core.errors import StaleHeadError, UnknownReferenceError
+from shared_core.forgetting import groups_of_turn
+from shared_core.messages import Message
+from shared_core.records import Appended, Draft, Move, Position, Record
+from shared_core.tree import Head, Path, Span, read, resolve
+from shared_core.writer import Changes
+
+__all__ = ["Picked", "Picking"]
+
+
+@dataclass(frozen=True, slots=True)
+class Picked:
+    """What was copied.
+
+    Attributes:
+        messages: the copies, as stored.
+        sources: the id of what each is a copy of.
+        skipped: ids that are on the branch already, themselves or as a copy.
+        halves: ids that were copied without the question they answer, or without any answer that was given.
+    """
+
+    messages: tuple[Message, ...] = ()
+    sources: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
+    halves: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON data."""
+        copies = {source: message.id for source, message in zip(self.sources, self.messages, strict=True)}
+        return {"copies": copies, "skipped": list(self.skipped), "halves": list(self.halves)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    drafts: tuple[Draft, ...]
+    skipped: tuple[str, ...]
+    halves: tuple[str, ...]
+
+
+class Picking(Branching):
+    """The verbs that copy messages; what is copied stays where it is."""
+
+    def cherry_pick(self, ids: str | Sequence[str]) -> Picked:
+        """Copy messages to the branch, turn by turn in the order of storing, under new ids; all of them or none.
+
+        A tool result brings its call, and a call all its results. An answer without its question joins the question's
+        turn if that is on the branch, else the newest. What is on the branch already is not copied again.
+
+        Args:
+            ids: of messages of this session, or unique beginnings of them.
+
+        Raises:
+            UnknownReferenceError: an id is not stored.
+        """
+        with self._lock:
+            session = self._existing()
+            places = [self._message(session, id_) for id_ in ([ids] if isinstance(ids, str) else ids)]
+            return self._copy(self._store.at(session, places), self._live.path)
+
+    def rebase(self, onto: str, since: str | None = None) -> Picked:
+        """Have the branch end at another place, followed by copies of what only the branch has.
+
+        `reset("name@{1}")` undoes it. A branch that stands behind that place is moved there.
+
+        Args:
+            onto: where to: a branch, message or other place.
+            since: copy only what comes after this place; None: all.
+
+        Raises:
+            UnknownReferenceError: there is no such place.
+            ValueError: this object stands on no branch.
+        """
+        with self._lock:
+            while True:
+                try:
+                    return self._rebase(onto, since)
+                except StaleHeadError:
+                    continue
+
+    def _rebase(self, onto: str, since: str | None) -> Picked:
+        session = self._existing()
+        branch, path = self._live.head.branch, self._live.path
+        if branch is None:
+            raise ValueError("this memory is detached; check out the branch to rebase")
+        place = self._placed(onto)
+        after = self._live.path_to(place if since is None else self._placed(since))
+        if path.covers(place) and after.head == place:
+            return Picked()
+        target = self._live.path_to(place)
+        only = Path(tuple(path.without(target)))
+        records = self._read(session, only.without(after) if only.spans else [])
+        move = Move(branch, place, f"rebase onto {onto}", path.head)
+        picked = self._copy(records, target, lambda _: [move])
+        self._stand(Head(branch))
+        return picked
+
+    # Copies
+
+    def _message(self, session: int, reference: str) -> Position:
+        records = self._store.get(session, [reference])
+        place = records[0].position if records else resolve(self._store, session, reference).at
+        if place is None or not self._store.at(session, [place]):
+            raise UnknownReferenceError(f"{reference!r} is not a message; give a message's id")
+        return place
+
+    def _read(self, session: int, spans: Sequence[Span]) -> list[Record]:
+        return list(read(self._store, session, spans))
+
+    def _copy(self, records: Sequence[Record], path: Path, changes: Changes = lambda branch: ()) -> Picked:
+        """Copy messages to where the object stands, which is, or will be by `changes`, at the end of `path`."""
+        plan = self._plan(records, path)
+        if not plan.drafts:
+            self._store.change(self._existing(), changes(self._live.head.branch or ""))
+            return Picked(skipped=plan.skipped)
+        appended = self._writer.write(plan.drafts, changes=changes)
+        self._writer.open_turn = None
+        return _picked(appended, plan)
+
+    def _plan(self, records: Sequence[Record], path: Path) -> _Plan:
+        assert self._live.key is not None
+        wanted = self._whole_groups(records)
+        there = self._present(wanted, path)
+        new = [record for record in wanted if record.position not in there]
+        turns: dict[str, list[Record]] = {}
+        for record in new:
+            turns.setdefault(record.message.turn_id or "", []).append(record)
+        homeless: list[Draft] = []
+        blocks: dict[str, list[Draft]] = {}
+        halves: list[str] = []
+        for turn_id, members in turns.items():
+            all_of_turn = self._store.turn(self._live.key, turn_id)
+            home = self._home(all_of_turn, turn_id, path)
+            copies = [self._draft_of(record) for record in members]
+            if members[0].message.role in ("user", "system"):
+                blocks[turn_id] = copies
+            elif home is not None:
+                # A message known to the store lends its turn to what follows; two turns may have one home.
+                blocks.setdefault(home.message.id or "", [Draft(home.message)]).extend(copies)
+            else:
+                homeless += copies
+            if _is_half(members, all_of_turn, home):
+                halves += [record.message.id or "" for record in members]
+        drafts = chain(homeless, *blocks.values())
+        skipped = tuple(record.message.id or "" for record in wanted if record.position in there)
+        return _Plan(tuple(drafts), skipped, tuple(halves))
+
+    def _draft_of(self, record: Record) -> Draft:
+        copy = record.message.replace(id=self._writer.new_id(), turn_id=None)
+        return Draft(copy, record.counter, record.tokens, picked_from=record.message.id)
+
+    def _whole_groups(self, records: Sequence[Record]) -> list[Record]:
+        """Return messages with all of their tool groups, in the order of storing."""
+        assert self._live.key is not None
+        found = {record.position: record for record in records}
+        for record in records:
+            if record.message.role == "tool" or record.message.tool_calls:
+                groups = groups_of_turn(self._store, self._live.key, record.message.turn_id or "")
+                # Two branches may answer one call: the fuller answer is taken, not both.
+                fullest = max((group for group in groups if record.position in group), key=len)
+                found |= fullest
+        return sorted(found.values(), key=lambda record: record.seq)
+
+    def _present(self, records: Sequence[Record], path: Path) -> set[Position]:
+        """Return where those stand that are on a path already, themselves or as another copy of the same."""
+        return {record.position for record in records if self._on(path, self._family(record))}
+
+    @staticmethod
+    def _on(path: Path, records: Iterable[Record]) -> Record | None:
+        return next((record for record in records if path.covers(record.position)), None)
+
+    def _family(self, record: Record) -> list[Record]:
+        """Return a message, what it was copied from, and all other copies of that, in the order of storing."""
+        assert self._live.key is not None
+        first = record
+        while first.picked_from is not None:
+            origin = self._store.get(self._live.key, [first.picked_from])
+            if not origin:
+                break
+            first = origin[0]
+        family = {first.message.id: first}
+        newest = [first]
+        while newest:
+            made = self._store.made_from(self._live.key, [one.position for one in newest])
+            newest = [one for one in made if one.picked_from in family and one.message.id not in family]
+            family |= {one.message.id: one for one in newest}
+        return sorted(family.values(), key=lambda one: one.seq)
+
+    def _home(self, all_of_turn: Iterable[Record], turn_id: str, path: Path) -> Record | None:
+        """Return a turn's user message if it is on a path, or else the first copy of it there."""
+        opener = next((record for record in all_of_turn if record.message.id == turn_id), None)
+        if opener is None or opener.message.role != "user":
+            return None
+        return self._on(path, [opener, *self._family(opener)])
+
+
+def _is_half(members: Sequence[Record], all_of_turn: Sequence[Record], home: Record | None) -> bool:
+    """Return whether a turn is copied without its question, or a question without any of its answers."""
+    first = members[0].message
+    if first.role != "user":
+        return first.id != first.turn_id and home is None
+    return len(members) == 1 and len(all_of_turn) > 1
+
+
+def _picked(appended: Appended, plan: _Plan) -> Picked:
+    copies = [record for record in appended.records if record.message.id in appended.added]
+    messages = tuple(record.message for record in copies)
+    sources = tuple(record.picked_from or "" for record in copies)
+    return Picked(messages, sources, plan.skipped, plan.halves)
