@@ -1,0 +1,156 @@
+"""How much of the evidence reaches the prompt: `python benchmarks/recall.py FILE …`.
+
+Each file holds conversations with questions and the messages that answer them, as gzipped JSON lines (see
+`recall_talks.read_talks`). The data is not part of this package. Its originals are public:
+
+- LoCoMo, two people over months (Maharana et al. 2024): snap-research/locomo on GitHub
+- BEAM, user and assistant with long replies (Tavakoli et al. 2025)
+- QMSum, meetings (Zhong et al. 2021): Yale-LILY/QMSum on GitHub
+
+Of ours is measured: `search`, its messages taken best first until a budget of tokens (o200k_base, `speaker: text`) is
+full, what does not fit skipped; and `context` with all its default shares, where the budget is the whole prompt. Beside
+them, in the same run, with the same tokens and the same embedder, what others do (`recall_rankers.peers`). "Excerpts":
+a long message costs no more than a passage of it, and counts as kept; the labels do not tell whether the passage is the
+right one.
+
+Prints Markdown tables. Intervals are 95 %, of 10,000 resamples of whole conversations. `--json FILE` writes a row for
+each question, `--ablate` switches off our ingredients one by one.
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+
+from recall_ablations import ABLATIONS, Ablation
+from recall_measures import BUDGETS, Piece, Score, filled, score
+from recall_rankers import Ours, Ranker, Remembering, peers
+from recall_tables import Row, ablation_table, as_json, category_table, lead_table, method_table
+from recall_talks import Question, Talk, read_talks
+
+from shared_core.base import TokenCounter
+from shared_core.embedders import as_embedder
+from shared_core.tokens import as_counter
+
+EMBEDDERS = {"static": "static", "minilm": "all-MiniLM-L6-v2"}
+
+EXCERPT_TOKENS = 150
+"""What a message costs at most where long ones are carried as a passage."""
+
+EXCERPTED = ("search", "dense", "RRF")
+
+OURS = ("search", "search, excerpts", "context")
+
+RIVALS = (
+    "BM25", "BM25, named", "dense", "dense, named", "RRF", "RRF, named", "LangChain VectorStoreRetrieverMemory",
+    "LlamaIndex VectorMemory",
+)  # fmt: skip
+
+
+def score_ranking(talk: Talk, question: Question, ranking: Sequence[Piece]) -> Score:
+    """Return the score of a ranking that is filled into each budget."""
+    order = [place for piece in ranking[:10] for place in piece.places]
+    return _score(talk, question, [filled(ranking, budget) for budget in BUDGETS], order)
+
+
+def _score(talk: Talk, question: Question, kept: Sequence[Collection[int]], order: Sequence[int] | None) -> Score:
+    said = {place for place in question.evidence if talk.messages[place].role == "assistant"}
+    return score(kept, question.evidence, said, order)
+
+
+def _rankings(ranking: Sequence[Piece], name: str) -> dict[str, Sequence[Piece]]:
+    """Return a ranking, and for some also with long messages carried as excerpts."""
+    if name not in EXCERPTED:
+        return {name: ranking}
+    excerpts = [piece._replace(tokens=min(piece.tokens, EXCERPT_TOKENS)) for piece in ranking]
+    return {name: ranking, f"{name}, excerpts": excerpts}
+
+
+def score_ours(talk: Talk, question: Question, ours: Ours) -> dict[str, Score]:
+    """Return the scores of what our memory finds and puts into the prompt."""
+    rankings = _rankings(ours.rank(question.text), "search")
+    prompts = [ours.prompt(question.text, budget) for budget in BUDGETS]
+    scores = {name: score_ranking(talk, question, ranking) for name, ranking in rankings.items()}
+    return scores | {"context": _score(talk, question, prompts, None)}
+
+
+def score_peers(talk: Talk, question: Question, rankers: dict[str, Ranker]) -> dict[str, Score]:
+    """Return the scores of the others."""
+    return {
+        variant: score_ranking(talk, question, ranking)
+        for name, ranker in rankers.items()
+        for variant, ranking in _rankings(ranker.rank(question.text), name).items()
+    }
+
+
+def measure(
+    talk: Talk, embedder: Remembering | None, count: TokenCounter, ablations: Sequence[Ablation]
+) -> Iterator[Row]:
+    """Yield a row for each question about a conversation."""
+    rankers = peers(talk, embedder, count)
+    with Ours(talk, embedder) as ours:
+        scores = [score_ours(talk, asked, ours) | score_peers(talk, asked, rankers) for asked in talk.questions]
+    for ablation in ablations:
+        weighed = embedder.weighing(ablation.weight) if embedder and ablation.weight is not None else embedder
+        with ablation.applied(), Ours(talk, weighed, **ablation.arguments) as ours:
+            for found, asked in zip(scores, talk.questions, strict=True):
+                without = score_ours(talk, asked, ours)
+                found |= {f"{method} without {ablation.name}": value for method, value in without.items()}
+    for number, (found, asked) in enumerate(zip(scores, talk.questions, strict=True)):
+        yield Row(talk.dataset, talk.name, number, asked.category, len(asked.evidence), found)
+
+
+def print_tables(talks: Sequence[Talk], rows: Sequence[Row], ablations: Sequence[Ablation]) -> None:
+    """Print what was found for one file."""
+    methods = [method for method in rows[0].scores if " without " not in method]
+    rivals = [method for method in RIVALS if method in methods]
+    pairs = [(ours, rival) for ours in ("search", "context") for rival in rivals]
+    pairs += [("search, excerpts", f"{rival}, excerpts") for rival in rivals if rival in EXCERPTED]
+    pairs += [("context", "search"), ("context", "search, excerpts")]
+    messages = sum(len(talk.messages) for talk in talks)
+    about = f"{len(rows):,} questions over {len(talks):,} conversations of {messages:,} messages"
+    print(f"\n## {talks[0].dataset}: {about}\n", *method_table(rows, methods), sep="\n")
+    print("\nFraction within 1,000 / 4,000 tokens, by category:\n")
+    print(*category_table(rows, [*OURS, *rivals]), sep="\n")
+    print("\nLead in points, fraction, with its 95 % interval:\n", *lead_table(rows, pairs), sep="\n")
+    if ablations:
+        names = [ablation.name for ablation in ablations]
+        print("\nGained by switching off, in points:\n", *ablation_table(rows, OURS, names), sep="\n")
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files", nargs="+", type=Path)
+    parser.add_argument("--embedder", choices=[*EMBEDDERS, "none"], default="static")
+    parser.add_argument("--first", type=int, metavar="N", help="only the first N conversations of each file")
+    parser.add_argument("--ablate", action="store_true", help="also switch off each ingredient of our ranking")
+    parser.add_argument("--json", type=Path, help="write a row for each question")
+    parser.add_argument("--vectors", type=Path, help="a file .npz that keeps the vectors for the next run")
+    arguments = parser.parse_args(argv)
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    inner = as_embedder(EMBEDDERS[arguments.embedder]) if arguments.embedder in EMBEDDERS else None
+    embedder = Remembering(inner, arguments.vectors) if inner is not None else None
+    count = as_counter("o200k_base")
+    ablations = [one for one in ABLATIONS if embedder or one.weight is None] if arguments.ablate else []
+    every: list[Row] = []
+    for path in arguments.files:
+        talks, rows = read_talks(path, count, arguments.first), list[Row]()
+        for number, talk in enumerate(talks, start=1):
+            rows += measure(talk, embedder, count, ablations)
+            seconds = f"{time.process_time():.0f} s of processor time"
+            print(f"{path.name}: {number} of {len(talks)}, {seconds}", file=sys.stderr)
+        print_tables(talks, rows, ablations)
+        every += rows
+        if embedder is not None:
+            embedder.save()
+    if arguments.json:
+        found = {"embedder": arguments.embedder, "budgets": BUDGETS, "rows": as_json(every)}
+        arguments.json.write_text(json.dumps(found) + "\n")
+
+
+if __name__ == "__main__":
+    main()

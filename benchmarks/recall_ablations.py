@@ -1,0 +1,60 @@
+"""Our ranking with one ingredient switched off."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any
+
+__all__ = ["ABLATIONS", "Ablation"]
+
+
+@dataclass(frozen=True, slots=True)
+class Ablation:
+    """One ingredient.
+
+    Attributes:
+        name: what is switched off.
+        constants: module and name of each constant that is replaced, and by what.
+        arguments: for the memory.
+        weight: how much meaning counts against words, instead of the embedder's own; None: the embedder's.
+    """
+
+    name: str
+    constants: Mapping[tuple[str, str], Any] = field(default_factory=lambda: MappingProxyType({}))
+    arguments: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    weight: float | None = None
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """Replace the constants for a while.
+
+        Raises:
+            AttributeError: there is no such constant any more.
+        """
+        before: list[tuple[Any, str, Any]] = []
+        try:
+            for (module, name), value in self.constants.items():
+                owner = import_module(module)
+                before.append((owner, name, getattr(owner, name)))
+                setattr(owner, name, value)
+            yield
+        finally:
+            for owner, name, value in before:
+                setattr(owner, name, value)
+
+
+RANKING, LIFTING = "shared_core.recall.ranking", "shared_core.recall.lifting"
+
+ABLATIONS = (
+    Ablation("speaker boost", {(RANKING, "SPEAKER_BOOST"): 0.0}),
+    Ablation("date boost", {(RANKING, "DATE_BOOST"): 0.0}),
+    Ablation("standing instructions", {(RANKING, "INSTRUCTION_BOOST"): 0.0}),
+    Ablation("lifting", {(LIFTING, "LIFT"): 0.0}),
+    Ablation("neighbours' words", {("shared_core.index.lexical_index", "NEIGHBOURS"): {1: 0.0}}),
+    # The words are parsed once; who asks for them gets none.
+    Ablation("words about the talk", {("shared_core.recall.query", "_about_talk"): frozenset}),
+    Ablation("meaning", weight=0.0),
+)
+"""Every ingredient by itself."""

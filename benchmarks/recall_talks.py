@@ -1,0 +1,97 @@
+"""Conversations with labelled evidence, as read from a file."""
+
+import gzip
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from shared_core import Message
+from shared_core.base import TokenCounter
+
+__all__ = ["Question", "Talk", "read_talks"]
+
+ROLES = ("user", "assistant")
+
+NO_TIME = datetime(2024, 1, 1, tzinfo=UTC)
+"""When everything was said of which the file does not tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked after the end of a conversation.
+
+    Attributes:
+        text: as asked.
+        evidence: places of the messages that answer it, from 0.
+        category: what kind of question it is, as the file calls it.
+    """
+
+    text: str
+    evidence: frozenset[int]
+    category: str
+
+
+@dataclass(frozen=True, slots=True)
+class Talk:
+    """A conversation.
+
+    Attributes:
+        dataset: what it belongs to.
+        name: its name there.
+        messages: as they are given to a memory.
+        sessions: the session of each.
+        tokens: what `speaker: text` costs, of each.
+        questions: those with any evidence.
+    """
+
+    dataset: str
+    name: str
+    messages: tuple[Message, ...]
+    sessions: tuple[Any, ...]
+    tokens: tuple[int, ...]
+    questions: tuple[Question, ...]
+
+    @property
+    def has_assistant(self) -> bool:
+        """Whether an assistant takes part."""
+        return any(message.role == "assistant" for message in self.messages)
+
+
+def read_talks(path: Path, count: TokenCounter, first: int | None = None) -> list[Talk]:
+    """Return the conversations of a gzipped file of JSON lines, or only the first so many.
+
+    A line is `{"dataset", "conversation", "messages": [{"id", "session", "speaker", "text", "time"}], "questions":
+    [{"text", "evidence": [ids], "category"}]}`; the time is ISO 8601 or null.
+    """
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        return [_talk(json.loads(line), count) for line in islice(file, first)]
+
+
+def _talk(found: dict[str, Any], count: TokenCounter) -> Talk:
+    said: Sequence[dict[str, Any]] = found["messages"]
+    places = {line["id"]: place for place, line in enumerate(said)}
+    questions = [
+        Question(asked["text"], frozenset(places[id_] for id_ in asked["evidence"]), asked["category"])
+        for asked in found["questions"]
+        if asked["evidence"]
+    ]
+    return Talk(
+        dataset=found["dataset"],
+        name=found["conversation"],
+        messages=tuple(map(_message, said)),
+        sessions=tuple(line["session"] for line in said),
+        tokens=tuple(count(f"{line['speaker']}: {line['text']}") for line in said),
+        questions=tuple(questions),
+    )
+
+
+def _message(line: dict[str, Any]) -> Message:
+    moment = datetime.fromisoformat(line["time"]) if line["time"] else NO_TIME
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    if line["speaker"] in ROLES:
+        return Message(role=line["speaker"], content=line["text"], id=line["id"], created_at=moment)
+    return Message.user(line["text"], name=line["speaker"], id=line["id"], created_at=moment)
