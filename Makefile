@@ -2,7 +2,7 @@
 # make test    all extras and tools, then the whole suite with branch coverage
 # make check   ruff, formatting, mypy
 # make soak    the long versions: 2,000 examples a property, 200 kills
-# make compat  the adapter with the oldest and the newest LangChain, each in an environment of its own
+# make compat  the adapters with the oldest and the newest LangChain and LlamaIndex, each in an environment of its own
 # make clean   remove everything these made
 
 PYTHON ?= python3

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The LangChain adapter with the oldest and the newest LangChain that it allows, and the core without any: each in a new
-# environment, build/compat/NAME. PYTHON makes them, python3 by default.
+# Each adapter with the oldest and the newest release of its framework that it allows, and the core without any: each in a
+# new environment, build/compat/NAME. PYTHON makes them, python3 by default.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -9,13 +9,14 @@ environment() { # NAME REQUIREMENT...
     "build/compat/$1/bin/python" -m pip install --quiet --disable-pip-version-check "${@:2}"
 }
 
-adapter() { # NAME REQUIREMENT...
-    environment "$@" --editable '.[langchain,cli]' pytest pytest-timeout hypothesis blockbuster
-    printf '\n%s:' "$1"
-    "build/compat/$1/bin/python" -m pip freeze | grep -E '^lang(chain|graph)' | tr '\n' ' ' | sed 's/^/ /'
+adapter() { # EXTRA NAME REQUIREMENT...
+    local extra=$1 name=$2
+    environment "${@:2}" --editable ".[$extra,cli]" pytest pytest-timeout hypothesis blockbuster
+    printf '\n%s:' "$name"
+    "build/compat/$name/bin/python" -m pip freeze | grep -E '^(lang(chain|graph)|llama-index|pydantic=)' | tr '\n' ' ' | sed 's/^/ /'
     printf '\n'
     # pytest-asyncio, which langchain-tests brings, makes event loops of its own and leaves them open.
-    "build/compat/$1/bin/python" -m pytest -q -W default -p no:asyncio -rs tests/test_langchain_*.py
+    "build/compat/$name/bin/python" -m pytest -q -W default -p no:asyncio -rs "tests/test_${extra//-/_}"_*.py
 }
 
 mkdir -p build/compat
@@ -36,6 +37,8 @@ else:
     raise SystemExit("core: LangChain is there, so that nothing can be shown without it")
 PYTHON
 
-adapter newest 'langchain>=1.2,<2' 'langgraph-checkpoint-sqlite>=3' 'langchain-tests>=1.1.9,<1.2'
-adapter oldest langchain==1.2.0 langchain-core==1.2.1 langgraph==1.0.2 langgraph-prebuilt==1.0.2 \
+adapter langchain langchain-newest 'langchain>=1.2,<2' 'langgraph-checkpoint-sqlite>=3' 'langchain-tests>=1.1.9,<1.2'
+adapter langchain langchain-oldest langchain==1.2.0 langchain-core==1.2.1 langgraph==1.0.2 langgraph-prebuilt==1.0.2 \
     'langgraph-checkpoint-sqlite<4'
+adapter llama-index llama-index-newest 'llama-index-core>=0.14,<0.15' 'pydantic>=2.14'
+adapter llama-index llama-index-oldest llama-index-core==0.14.0 'pydantic<2.14'
