@@ -99,7 +99,7 @@ class Asker:
         while True:
             with self._lock:
                 plan = self._plan(ask)
-            room = self.assembler.room_for_recall(plan.asked)
+            room = self.assembler.room_for_recall(plan.asked, plan.turns)
             question = plan.asked.question.message.content if plan.asked.question is not None else ""
             if plan.base is None:
                 with self._lock:
@@ -219,7 +219,7 @@ class Asker:
         older = tuple(turn.whole() for turn in past if turn.asks)
         base = None
         if self.recaller.rules.scope == "user" or not self.assembler.window(asked, older).reaches_all:
-            base = self.assembler.window(asked, older, recall=self.assembler.room_for_recall(asked))
+            base = self.assembler.window(asked, older, recall=self.assembler.room_for_recall(asked, older))
         before = self.live.path.at(stored.entries[0].order) if stored is not None else None
         alone = [entry for turn in past if whole and not turn.asks for entry in turn.entries]
         return _Plan(state, self.live.path, asked, older, base, before, tuple(alone))

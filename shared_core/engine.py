@@ -26,9 +26,11 @@ from shared_core.prompt.window import Fill
 from shared_core.recall.backfill import EmbedReply, EmbedRequest
 from shared_core.recall.dense import EmbedText, answer
 from shared_core.recall.eligible import Eligible
-from shared_core.recall.ranking import Ranking, RecallUnit, ScoredMessage
+from shared_core.recall.ranking import ScoredMessage
 from shared_core.recall.recaller import Recaller
 from shared_core.recall.rules import RecallRules, RecallScope, RecallTools
+from shared_core.recall.scope import RecallUnit
+from shared_core.recall.signals import Ranking
 from shared_core.stores import open_store
 from shared_core.tokens import as_counter, message_tokens
 from shared_core.writer import Writer
@@ -66,9 +68,13 @@ class InfiniteMemory(Merging):
         recall_unit: bring back single messages or whole turns.
         embed_text: what is embedded for a unit, given its messages.
         top_k: at most this many recalled units; None: as many as fit.
-        recall_tokens: what recalled messages may take, in tokens, or as a float the share of what pinned text leaves.
-        min_score: cosine a unit must reach, unless its words match; None: the embedder's own floor.
+        recall_tokens: what recalled messages may take, in tokens, or as a float the share of what pinned text leaves;
+            of a share, the newest turn takes what it needs, up to three quarters.
+        min_score: cosine a unit must reach, unless its words match; None: the embedder's own floor, which what is said
+            around strong matches need not reach.
         min_lexical: share of the question's informative words it must match, unless its cosine is high enough.
+        excerpt_tokens: a recalled message that is longer by half comes back as an excerpt of at most so many tokens,
+            marked with its id; None: whole.
         recall_tools: of turns that used tools recall the `"replies"`, nothing (`"none"`), or `"all"`, results too.
         placement: recalled text goes beside the question (`"grounding"`), before the window as real `"messages"`, or
             into a `"system"` message.
@@ -93,8 +99,8 @@ class InfiniteMemory(Merging):
         token_counter: TokenCounter | Callable[[str], int] | str | None = None, message_overhead: int = 4,
         window_slack: float = 0.25, embedder: Embedder | str | None = None, ranking: Ranking = "hybrid",
         recall_unit: RecallUnit = "message", embed_text: EmbedText | None = None, top_k: int | None = None,
-        recall_tokens: float | int = 0.5, min_score: float | None = None, min_lexical: float | None = None,
-        recall_tools: RecallTools = "replies", placement: Placement = "grounding",
+        recall_tokens: float | int = 0.75, min_score: float | None = None, min_lexical: float | None = None,
+        excerpt_tokens: int | None = 100, recall_tools: RecallTools = "replies", placement: Placement = "grounding",
         recall_template: RecallTemplate | None = None, keep_grounding: KeepGrounding = "newest",
         grounding_overflow: GroundingOverflow = "trim", on_overflow: OnOverflow = "raise", fill: Fill = "stop",
         embed_budget_ms: float = 200, durability: Literal["full", "process"] = "full",
@@ -115,8 +121,8 @@ class InfiniteMemory(Merging):
         )  # fmt: skip
         rules = RecallRules(
             embedder=None if embedder is None else as_embedder(embedder), ranking=ranking, recall_unit=recall_unit,
-            embed_text=embed_text, min_score=min_score, min_lexical=min_lexical, recall_tools=recall_tools, scope=scope,
-            embed_budget_ms=embed_budget_ms,
+            embed_text=embed_text, min_score=min_score, min_lexical=min_lexical, excerpt_tokens=excerpt_tokens,
+            recall_tools=recall_tools, scope=scope, embed_budget_ms=embed_budget_ms,
         )  # fmt: skip
         lock = fork_safe_lock()
         # The store comes last: an argument that is refused leaves no file behind and none open.

@@ -128,6 +128,7 @@ _arguments = st.fixed_dictionaries(
         "top_k": st.sampled_from((None,) * 6 + (0, 1, 2)),
         "min_score": st.sampled_from((None, -1.0)),
         "min_lexical": st.sampled_from((None, 0.0)),
+        "excerpt_tokens": st.just(None),
     }
 )
 _tool_schemas = st.lists(

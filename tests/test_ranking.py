@@ -16,16 +16,9 @@ from shared_core.index.session_index import SessionIndex
 from shared_core.index.session_vectors import SessionVectors
 from shared_core.messages import Message, Role
 from shared_core.recall.query import parse_query
-from shared_core.recall.ranking import (
-    DATE_BOOST,
-    GROUP,
-    SPEAKER_BOOST,
-    Ranked,
-    Ranking,
-    RecallUnit,
-    Scope,
-    rank,
-)
+from shared_core.recall.ranking import DATE_BOOST, SPEAKER_BOOST, Ranked, rank
+from shared_core.recall.scope import RecallUnit, Scope
+from shared_core.recall.signals import GROUP, Ranking
 from shared_core.records import MAIN, Draft
 from shared_core.stores import SQLiteStore
 from shared_core.tree import walk
@@ -78,10 +71,10 @@ def upto(scope: Scope, places: int) -> Scope:
 
 
 def ranked(question: str, *scopes: Scope, ranking: Ranking = "hybrid", floor: float = 0.0, min_lexical: float = 0.0,
-           weight: float = 0.5, pool: int = 100) -> list[Ranked]:  # fmt: skip
+           weight: float = 0.5, pool: int = 100, strict: bool = False) -> list[Ranked]:  # fmt: skip
     names = [name for scope in scopes for name in scope.index.names]
     return rank(parse_query(question, names), scopes, QUESTION, ranking=ranking, floor=floor, min_lexical=min_lexical,
-                weight=weight, pool=pool)  # fmt: skip
+                weight=weight, pool=pool, strict=strict)  # fmt: skip
 
 
 def places(found: Sequence[Ranked], *, weak: bool | None = None) -> list[int]:
@@ -137,7 +130,11 @@ def test_scores_are_fused_over_the_union_of_both_lists(
     if ranking == "dense":
         scores = {place: cosines[place] for place in order}
     near = {place for place in order if cosines.get(place, -1) >= floor / 16}
-    matching = {place for place in order if shares[place] >= np.float32(min_lexical)}
+    idf = {term: math.log1p((len(said) - n + 0.5) / (n + 0.5)) for term in ("boat", "tower")
+           if (n := sum(term in one.text.split() for one in said)) or True}  # fmt: skip
+    present = {place: sum(idf[term] for term in set(said[place].text.split()) & set(idf)) / sum(idf.values())
+               for place in order} if ranking != "dense" else dict.fromkeys(order, 0.0)  # fmt: skip
+    matching = {place for place in order if max(shares[place], present[place] / 3) >= np.float32(min_lexical)}
     strong = {"hybrid": near | matching, "lexical": matching, "dense": near}[ranking]
     if ranking == "dense" and not any(cosine > floor / 16 for place, cosine in cosines.items() if place in union):
         strong = set()

@@ -17,6 +17,7 @@ EXPECTED = [
     "'Noted.', 'What is my locker code?'",
     "The tokenizer never gets past a tab.",
     "I was shown 2",
+    "My locker code is 4471.",
 ]
 
 

@@ -22,7 +22,7 @@ from shared_core.errors import EmbedderError, EmbedderMismatchError, StoreError
 from shared_core.index.session_vectors import SessionVectors, decode_vector, encode_vector, text_hash
 from shared_core.recall.backfill import EmbedReply, backfill
 from shared_core.recall.dense import EmbedText, answer, message_text, name_of, turn_text
-from shared_core.recall.ranking import RecallUnit
+from shared_core.recall.scope import RecallUnit
 from shared_core.records import MAIN, Position
 from shared_core.testing.hashing_embedder import HashingEmbedder
 from shared_core.testing.oracle import Session, drafts

@@ -65,10 +65,12 @@ class LexicalScores:
 
     Attributes:
         values: shape (line.upto,), 0 where nothing matches.
+        present: the sum of the idf of the terms that occur there, however long the message is.
         ceiling: the sum of the terms' idf; `values / ceiling` is about the share of the question that a place matches.
     """
 
     values: Floats
+    present: Floats
     ceiling: float
 
 
@@ -137,7 +139,10 @@ class LexicalIndex:
         together = max(1, CELLS // max(line.upto, 1))
         for first in range(0, len(matching), together):
             _spread(scores, matching[first : first + together], line.sittings, fades)
-        return LexicalScores(scores, sum((term.idf for term in found), 0.0))
+        present = np.zeros(line.upto, dtype=np.float32)
+        for term in matching:
+            present[term.places] += np.float32(term.idf)
+        return LexicalScores(scores, present, sum((term.idf for term in found), 0.0))
 
     def _on_line(self, term: str, line: Line, lengths: Ints, mean: float) -> _Term:
         posting = self._postings.get(term)

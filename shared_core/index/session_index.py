@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from shared_core.base import Store
 from shared_core.index.arrays import Growing
+from shared_core.index.instructions import is_standing_instruction
 from shared_core.index.lexical_index import LexicalIndex
 from shared_core.index.lines import LinePrefix, PathLine
 from shared_core.index.snapshot import pack, unpack
@@ -35,6 +36,7 @@ COLUMNS = {
     "depths": np.int32,
     "roles": np.int8,
     "speaks": np.bool_,
+    "instructs": np.bool_,
     "characters": np.int32,
     "speakers": np.int32,
     "times": np.float64,
@@ -95,6 +97,7 @@ class SessionIndex:
             "depths": [record.position.depth for record in records],
             "roles": [ROLES.index(message.role) for message in messages],
             "speaks": [bool(message.content.strip()) and message.role != "system" for message in messages],
+            "instructs": [message.role == "user" and is_standing_instruction(message.content) for message in messages],
             "characters": [len(message.content.strip()) for message in messages],
             "speakers": [self._speaker(message.name) for message in messages],
             "times": [message.created_at.timestamp() if message.created_at else 0.0 for message in messages],

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 __all__ = ["Arrays", "pack", "unpack"]
 
-MAGIC = b"IMSNAP01"
+MAGIC = b"IMSNAP02"
 """Counts up whenever arrays come to mean something else, terms included: older snapshots are then rebuilt."""
 
 DIGEST_SIZE = 16

@@ -81,7 +81,7 @@ def _put_recall(ledger: _Ledger, selection: Selection) -> None:
     for candidate in selection.candidates:
         included = candidate.reason is Reason.RECALLED
         for entry in candidate.entries:
-            reason = candidate.reason or Reason.IN_WINDOW
+            reason = Reason.EXCERPT if included and candidate.cut else candidate.reason or Reason.IN_WINDOW
             ledger.put(entry, Kind.RECALLED, reason, entry.tokens, included=included, scores=candidate)
             wording -= entry.tokens if included else 0
     if wording:

@@ -24,8 +24,11 @@ __all__ = ["Assembler", "Placement"]
 
 Placement = Literal["grounding", "messages", "system"]
 
-LINE_TOKENS = 4
-"""What a recalled line costs beyond a message's framing, about: speaker and bullet."""
+LINE_TOKENS = 5
+"""What a recalled line costs beside its text, about: bullet, speaker and the end of the line."""
+
+NEWEST_LEAVES = 0.25
+"""The newest turn goes before what is recalled if it leaves this share of the room."""
 
 DAY_TOKENS = 8
 """What the line before the messages of one day costs, about."""
@@ -46,7 +49,7 @@ class Assembler:
     fill: Fill = "stop"
     placement: Placement = "grounding"
     template: RecallTemplate = field(default_factory=RecallTemplate)
-    recall_tokens: float | int = 0.5
+    recall_tokens: float | int = 0.75
     top_k: int | None = None
 
     def __post_init__(self) -> None:
@@ -60,11 +63,15 @@ class Assembler:
         if self.top_k is not None:
             whole_number("top_k", self.top_k, least=0)
 
-    def room_for_recall(self, frame: Frame) -> int:
-        """Return how many tokens recalled messages may take at most."""
-        share = isinstance(self.recall_tokens, float)
-        cap = int(self.recall_tokens * frame.open) if share else int(self.recall_tokens)
-        return max(0, min(cap, frame.rest))
+    def room_for_recall(self, frame: Frame, turns: Sequence[Turn]) -> int:
+        """Return how many tokens recalled messages may take at most; `turns` are newest first.
+
+        Of a share, the newest turn takes what it needs unless that is nearly all: a question is most often about it.
+        """
+        if not isinstance(self.recall_tokens, float):
+            return min(self.recall_tokens, frame.rest)
+        left = frame.rest - (turns[0].tokens if turns else 0)
+        return min(int(self.recall_tokens * frame.open), left if left >= NEWEST_LEAVES * frame.rest else frame.rest)
 
     def window(self, frame: Frame, turns: Iterable[Turn], *, recall: int = 0) -> Window:
         """Return the window that fits beside `recall` tokens of recalled messages; `turns` are newest first."""
@@ -127,7 +134,7 @@ class Assembler:
         beyond = any(candidate.elsewhere and candidate.reason is None for candidate in candidates)
         if not candidates or (everything.reaches_all and not beyond):
             return Selection(everything, tuple(candidates))
-        room = self.room_for_recall(frame)
+        room = self.room_for_recall(frame, turns)
         base = self.window(frame, turns, recall=room)
         chosen = self._pick(frame, self._outside(candidates, base), room, shown=shown)
         while True:
@@ -157,8 +164,7 @@ class Assembler:
         days: set[date | None] = set()
         for candidate in candidates:
             new = {entry.message.created_at and entry.message.created_at.date() for entry in candidate.entries} - days
-            cost = sum(entry.tokens for entry in candidate.entries)
-            cost += 0 if plain else LINE_TOKENS * len(candidate.entries) + DAY_TOKENS * len(new)
+            cost = self._about(candidate) + (0 if plain else DAY_TOKENS * len(new))
             if candidate.reason is not None:
                 fates.append(candidate)
             elif count == self.top_k:
@@ -178,8 +184,18 @@ class Assembler:
             tokens, text = self._cost(frame, _recalled(fates), shown=shown)
             if tokens <= room:
                 return _Chosen(fates, tokens, text)
-            index = max(i for i, candidate in enumerate(fates) if candidate.reason is Reason.RECALLED)
-            fates[index] = fates[index].because(Reason.OVER_BUDGET)
+            over = tokens - room
+            for index in reversed([i for i, fate in enumerate(fates) if fate.reason is Reason.RECALLED]):
+                over -= self._about(fates[index])
+                fates[index] = fates[index].because(Reason.OVER_BUDGET)
+                if over <= 0:
+                    break
+
+    def _about(self, candidate: Candidate) -> int:
+        """Return what a candidate adds to the prompt, about; exactly, where it comes back as messages."""
+        tokens = sum(entry.tokens for entry in candidate.entries)
+        plain = self.placement == "messages"
+        return tokens + (0 if plain else (LINE_TOKENS - self.framer.overhead) * len(candidate.entries))
 
     @cached_property
     def _wording_tokens(self) -> int:

@@ -43,6 +43,7 @@ class Reason(StrEnum):
     TOOL_SCHEMAS = "tool schemas"
     NEWEST = "among the newest turns"
     RECALLED = "recalled: matches the question"
+    EXCERPT = "recalled in part: matches the question"
     OVER_BUDGET = "does not fit"
     STABLE_START = "left out to keep the window's start"
     OLDER_GROUP = "older tool group of this turn: does not fit"

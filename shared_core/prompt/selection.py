@@ -1,6 +1,6 @@
 """What was chosen for a prompt: the window, and the fate of everything old that might be brought back; values."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from shared_core.prompt.context import Reason
 from shared_core.prompt.turns import Entry
@@ -22,6 +22,7 @@ class Candidate:
         lexical: share of the question's informative words it matches.
         dense: cosine with the question, None without a vector.
         reason: why it is out already; None: it may be chosen.
+        cut: whether an excerpt stands for a long message.
     """
 
     entries: tuple[Entry, ...]
@@ -29,6 +30,7 @@ class Candidate:
     lexical: float | None = None
     dense: float | None = None
     reason: Reason | None = None
+    cut: bool = False
 
     @property
     def elsewhere(self) -> bool:
@@ -37,7 +39,7 @@ class Candidate:
 
     def because(self, reason: Reason) -> "Candidate":
         """Return the candidate with its fate decided."""
-        return Candidate(self.entries, self.score, self.lexical, self.dense, reason)
+        return replace(self, reason=reason)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import inf
 
 from shared_core.base import Store
 from shared_core.index.terms import near_duplicate_key
@@ -10,9 +11,11 @@ from shared_core.prompt.assembly import Placement
 from shared_core.prompt.context import Reason
 from shared_core.prompt.selection import ELSEWHERE, Candidate
 from shared_core.prompt.turns import Entry, Turn
+from shared_core.recall.excerpts import EXCERPT_MARK, WHOLE, excerpt
 from shared_core.recall.ranking import Ranked, ScoredMessage, Source
 from shared_core.recall.recaller import Found, Recaller
 from shared_core.records import Record
+from shared_core.tokens import message_tokens
 from shared_core.tree import Path
 
 __all__ = ["read_candidates", "read_hits"]
@@ -42,8 +45,10 @@ def read_candidates(
         placement: real messages (`"messages"`) come back in whole turns.
     """
     reader = _Reader(live, recaller, found, path, whole_turns=placement == "messages")
-    candidates = list(reader.read(_shortlist(found, room)))
-    return _without_repeats(candidates, near_duplicate_key(question))
+    most = recaller.rules.excerpt_tokens if placement != "messages" else None
+    shortlist = _shortlist(found, room, inf if most is None else WHOLE * most)
+    candidates = _without_repeats(list(reader.read(shortlist)), near_duplicate_key(question))
+    return candidates if placement == "messages" else [reader.cut(candidate) for candidate in candidates]
 
 
 def read_hits(store: Store, found: Found, best: Sequence[Ranked]) -> list[ScoredMessage]:
@@ -60,8 +65,11 @@ def read_hits(store: Store, found: Found, best: Sequence[Ranked]) -> list[Scored
     return hits
 
 
-def _shortlist(found: Found, room: int) -> Iterator[Ranked]:
-    """Yield what is worth reading: enough to fill the room, some to spare, and some of the weak."""
+def _shortlist(found: Found, room: int, most: float) -> Iterator[Ranked]:
+    """Yield what is worth reading: enough to fill the room, some to spare, and some of the weak.
+
+    A message takes `most` tokens at most.
+    """
     weak, tokens = 0, 0.0
     for ranked in found.ranked:
         if ranked.weak:
@@ -71,7 +79,7 @@ def _shortlist(found: Found, room: int) -> Iterator[Ranked]:
         elif tokens <= SPARE * room:
             scope = found.scopes[ranked.scope]
             characters = int(scope.index.column("characters")[scope.line.rows[ranked.place]])
-            tokens += characters / CHARACTERS_PER_TOKEN + FRAME_TOKENS
+            tokens += min(characters / CHARACTERS_PER_TOKEN, most) + FRAME_TOKENS
             yield ranked
 
 
@@ -159,6 +167,23 @@ class _Reader:
             elif self.whole_turns and kept[0].message.role != "user":
                 reason = reason or Reason.NO_QUESTION
         return Candidate(tuple(map(_bare, kept or entries)), ranked.score, ranked.lexical, ranked.dense, reason)
+
+    def cut(self, candidate: Candidate) -> Candidate:
+        """Return a candidate with excerpts of its long messages."""
+        if candidate.reason is not None or self.recaller.rules.excerpt_tokens is None:
+            return candidate
+        entries = tuple(map(self._cut, candidate.entries))
+        return candidate if entries == candidate.entries else replace(candidate, entries=entries, cut=True)
+
+    def _cut(self, entry: Entry) -> Entry:
+        message, sizer, size = entry.message, self.live.sizer, self.recaller.rules.excerpt_tokens
+        assert size is not None
+        passage = excerpt(message.content, self.found.words, size, sizer.counter, entry.tokens - message.media_tokens)
+        if passage is None:
+            return entry
+        marked = EXCERPT_MARK.replace("{id}", message.id or "").replace("{text}", passage)
+        part = message.replace(content=marked)
+        return replace(entry, message=part, tokens=message_tokens(part, sizer.counter, sizer.overhead))
 
     def _returns(self, entry: Entry) -> bool:
         message = entry.message

@@ -13,7 +13,7 @@ from shared_core.embedders import as_embedder, embedder_named
 from shared_core.errors import EmbedderError, EmbedderMismatchError
 from shared_core.messages import Message
 from shared_core.recall.backfill import EmbedReply, EmbedRequest
-from shared_core.recall.ranking import RecallUnit
+from shared_core.recall.scope import RecallUnit
 
 __all__ = [
     "Dense", "EmbedText", "aanswer", "answer", "choose_embedder", "is_another_s", "message_text", "name_of",

@@ -9,8 +9,8 @@ import numpy.typing as npt
 from shared_core.index.lines import LinePrefix
 from shared_core.index.session_index import ROLES, SessionIndex, turn_code
 from shared_core.messages import Role
-from shared_core.recall.ranking import Scope
 from shared_core.recall.rules import RecallTools
+from shared_core.recall.scope import Scope
 from shared_core.records import Position
 from shared_core.tree import Path
 

@@ -18,15 +18,16 @@ from shared_core.recall.backfill import EmbedReply, EmbedRequest, backfill
 from shared_core.recall.dense import Dense
 from shared_core.recall.eligible import Eligible, eligible_places, speakers
 from shared_core.recall.query import Query, parse_query
-from shared_core.recall.ranking import POOL, Ranked, Scope, rank
+from shared_core.recall.ranking import POOL, Ranked, rank
 from shared_core.recall.rules import RecallRules
+from shared_core.recall.scope import Scope
 from shared_core.recall.sessions import Sessions
 from shared_core.records import MAIN, SessionState
 from shared_core.tree import Path, walk
 
 __all__ = ["Found", "Recaller"]
 
-POOL_TOKENS = 20
+POOL_TOKENS = 10
 """One candidate is looked at for so many tokens of room, and at least `POOL`."""
 
 SMALL_BATCH = 32
@@ -45,6 +46,7 @@ class Found:
         pending: how many messages have no vector yet.
         notes: what could not be done.
         embedder: whose vectors were used, None for words alone.
+        words: the words that were looked for, stemmed.
     """
 
     scopes: Sequence[Scope]
@@ -52,6 +54,7 @@ class Found:
     pending: int = 0
     notes: tuple[str, ...] = ()
     embedder: str | None = None
+    words: tuple[str, ...] = ()
 
 
 FindSteps = Generator[EmbedRequest, EmbedReply, Found]
@@ -185,7 +188,7 @@ class Recaller:
         with self._lock:
             ranked = self._rank(query, scopes, vector, dense, room)
         name = dense.embedder.fingerprint.key if dense.embedder is not None and vector is not None else None
-        return Found(scopes, ranked, pending, tuple(notes), name)
+        return Found(scopes, ranked, pending, tuple(notes), name, query.terms)
 
     def _notes(self, dense: Dense, scopes: Sequence[Scope]) -> list[str]:
         """Return what is known beforehand not to be done."""
@@ -221,7 +224,7 @@ class Recaller:
         return rank(
             query, scopes, vector, ranking=self.rules.ranking if vector is not None else "lexical", floor=floor,
             min_lexical=self.rules.least_words, weight=fingerprint.weight if fingerprint else 0.0,
-            pool=max(POOL, room // POOL_TOKENS),
+            pool=max(POOL, room // POOL_TOKENS), strict=self.rules.min_score is not None,
         )  # fmt: skip
 
 

@@ -3,10 +3,12 @@
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from shared_core.arguments import in_range, one_of
+from shared_core.arguments import in_range, one_of, whole_number
 from shared_core.base import Embedder
 from shared_core.recall.dense import EmbedText, message_text, name_of, turn_text
-from shared_core.recall.ranking import MIN_LEXICAL, Ranking, RecallUnit
+from shared_core.recall.ranking import MIN_LEXICAL
+from shared_core.recall.scope import RecallUnit
+from shared_core.recall.signals import Ranking
 
 __all__ = ["RecallRules", "RecallScope", "RecallTools"]
 
@@ -28,6 +30,7 @@ class RecallRules:
     embed_text: EmbedText | None = None
     min_score: float | None = None
     min_lexical: float | None = None
+    excerpt_tokens: int | None = 100
     recall_tools: RecallTools = "replies"
     scope: RecallScope = "session"
     embed_budget_ms: float = 200
@@ -44,6 +47,8 @@ class RecallRules:
             in_range("min_score", self.min_score, -1, 1)
         if self.min_lexical is not None:
             in_range("min_lexical", self.min_lexical, 0, 100)
+        if self.excerpt_tokens is not None:
+            whole_number("excerpt_tokens", self.excerpt_tokens, least=1)
 
     @property
     def text_of(self) -> EmbedText:

@@ -1,0 +1,78 @@
+"""One session's part of what a question may find."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from shared_core.index.lines import LinePrefix
+from shared_core.index.session_index import SessionIndex
+from shared_core.index.session_vectors import SessionVectors
+
+__all__ = ["RecallUnit", "Scope"]
+
+RecallUnit = Literal["message", "turn"]
+
+Mask = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Scope:
+    """One session's part of what may be recalled.
+
+    Attributes:
+        index: its rows.
+        vectors: its vectors, None for words alone.
+        line: the path searched, up to the question.
+        eligible: which places of the line may be found, shape (line.upto,).
+        unit: whether single messages or whole turns are found.
+    """
+
+    index: SessionIndex
+    vectors: SessionVectors | None
+    line: LinePrefix
+    eligible: Mask
+    unit: RecallUnit = "message"
+
+    def findable(self) -> Mask:
+        """Return which rows of the index have the vector of a unit that may be found."""
+        mask = self._findable
+        later = len(self.index) - len(mask)  # rows that another caller has added since
+        return np.pad(mask, (0, later)) if later else mask
+
+    @cached_property
+    def _findable(self) -> Mask:
+        places = self.eligible
+        if self.unit == "turn":
+            places = np.zeros(self.line.upto, dtype=np.bool_)
+            places[self.units(np.flatnonzero(self.eligible))] = True
+        return self.line.across(places, len(self.index))
+
+    def units(self, places: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
+        """Return the place whose vector stands for each place's unit: itself, or the last of its turn."""
+        if self.unit == "message":
+            return places.astype(np.int64)
+        ends: npt.NDArray[np.int64] = self.line.line.turn_ends[places].astype(np.int64)
+        # A reply that came after the question is not part of what the question can find.
+        late = np.flatnonzero(ends >= self.line.upto)
+        turns = self._turns(places[late])
+        for turn in np.unique(turns).tolist():
+            ends[late[turns == turn]] = self._members(turn)[-1]
+        return ends
+
+    def best(self, units: npt.NDArray[np.int64], scores: Floats) -> npt.NDArray[np.int64]:
+        """Return the eligible place with the highest score of each unit, of equals the newest."""
+        if self.unit == "message":
+            return units
+        eligible = [[p for p in self._members(turn) if self.eligible[p]] for turn in self._turns(units).tolist()]
+        return np.array([max(places, key=lambda place: (scores[place], place)) for places in eligible], dtype=np.int64)
+
+    def _turns(self, places: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
+        turns: npt.NDArray[np.int64] = self.index.column("turns")[self.line.rows[places]]
+        return turns
+
+    def _members(self, turn: int) -> list[int]:
+        return [place for place in self.line.line.of_turn(turn) if place < self.line.upto]
