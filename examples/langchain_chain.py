@@ -30,6 +30,7 @@ def main() -> None:
         store = Path(folder) / "chat.db"
         with InfiniteMemory(store, session_id="tilda") as memory:  # or: infinite-memory import
             memory.add(read_messages(CONVERSATION))
+            memory.index()  # embed all of it now; else questions do so bit by bit
 
         chain = with_infinite_memory(
             prompt | model | StrOutputParser(),

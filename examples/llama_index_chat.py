@@ -22,6 +22,7 @@ def main() -> None:
         store = Path(folder) / "chat.db"
         with InfiniteMemory(store, session_id="tilda") as memory:  # or: infinite-memory import
             memory.add(read_messages(CONVERSATION))
+            memory.index()  # embed all of it now; else questions do so bit by bit
 
         with InfiniteChatMemoryBuffer.from_defaults(store=store, session_id="tilda", token_limit=1300) as buffer:
             engine = SimpleChatEngine.from_defaults(llm=EchoLLM(), memory=buffer)
