@@ -3,7 +3,7 @@
 import asyncio
 import threading
 import warnings
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from itertools import takewhile
@@ -123,11 +123,13 @@ class Exchanges:
         """Store what was said before the question; and it, too, if it is answered in part already."""
         given = begun.given
         begun.question = None if given.after else given.question
-        if given.after or given.question is None:
-            stored = memory.add(_given(given))
+        said = _given(given)
+        new = said[_known(memory, said) :]
+        if begun.question is None:
+            stored = memory.add(new) if new else memory.newest(1)
             begun.stored, begun.turn = True, stored[-1].turn_id if stored else None
-        elif given.earlier:
-            memory.add(given.earlier)
+        elif earlier := new[:-1]:
+            memory.add(earlier)
 
     def _store_question(self, memory: InfiniteMemory, begun: "_Begun") -> None:
         """Store the question, unless it is the newest message and nobody is about to answer it."""
@@ -240,6 +242,17 @@ class _Begun:
 
 def _given(given: Given) -> list[Message]:
     return [*given.earlier, *([given.question] if given.question else []), *given.after]
+
+
+def _known(memory: InfiniteMemory, said: Sequence[Message]) -> int:
+    """Return how many messages at the beginning the session ends with: a client may send its history again."""
+    stored = [_says(message) for message in memory.newest(len(said))] if len(said) > 1 else []
+    sent = [_says(message) for message in said]
+    return next((count for count in range(len(stored), 0, -1) if stored[-count:] == sent[:count]), 0)
+
+
+def _says(message: Message) -> Mapping[str, Any]:
+    return message.model_dump(include={"role", "content", "tool_calls", "tool_call_id"})
 
 
 def _add(memory: InfiniteMemory, messages: Sequence[Message], turn: str | None) -> None:

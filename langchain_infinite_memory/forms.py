@@ -77,6 +77,7 @@ class Given:
 
     def input(self, prompt: Sequence[Message]) -> tuple[Any, list[BaseMessage]]:
         """Return the input for the chain with a prompt put in, and all messages in it."""
+        prompt = sorted(prompt, key=lambda message: message.role != "system")  # in between, Anthropic refuses them
         sent = [*self.system, *map(from_message, prompt)]
         if self.keys.input is None:
             return sent, sent

@@ -9,13 +9,13 @@ from typing import Any
 from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.messages import BaseMessage
 
-from langchain_infinite_memory.messages import from_message, to_message
+from langchain_infinite_memory.messages import FORMAT, from_message, to_message
 from langchain_infinite_memory.sessions import MemoryLike, Sessions
 from shared_core.aio import AsyncInfiniteMemory
 from shared_core.arguments import a_name, whole_number
 from shared_core.engine import InfiniteMemory
 from shared_core.errors import UnknownReferenceError
-from shared_core.messages import Message
+from shared_core.messages import Message, Payload
 from shared_core.pool import SessionPool
 from shared_core.prompt.context import Context, ContextReport
 
@@ -56,6 +56,7 @@ class InfiniteChatMessageHistory(BaseChatMessageHistory):
         self._sessions = Sessions(memory, **settings)
         self._sessions.check(session_id, user_id)
         self._turn: str | None = None
+        self._cleared = False
 
     # All of it
 
@@ -85,6 +86,8 @@ class InfiniteChatMessageHistory(BaseChatMessageHistory):
         self._turn = opened[-1] if opened else self._turn
 
     def _add(self, memory: InfiniteMemory, messages: Sequence[Message]) -> list[Message]:
+        if self._cleared:
+            messages = [message if _is_known(memory, message.id) else _anew(message) for message in messages]
         if self._turn is not None and all(message.role != "user" for message in messages):
             try:
                 return memory.add(messages, turn=self._turn)
@@ -97,9 +100,13 @@ class InfiniteChatMessageHistory(BaseChatMessageHistory):
         await asyncio.to_thread(self.add_messages, messages)
 
     def clear(self) -> None:
-        """Erase the session, with all its branches; ids that were forgotten are not stored again."""
+        """Erase the session, with all its branches.
+
+        What this object adds again after that is stored; of other objects, ids that were forgotten are not.
+        """
         with self._sessions.use(self.session_id, self.user_id) as memory:
             memory.forget(session=True)
+        self._cleared = True
 
     async def aclear(self) -> None:
         """Do what `clear` does without blocking the event loop."""
@@ -174,16 +181,31 @@ def _question(query: Query) -> str | Message | None:
 
 
 def _messages(context: Context) -> list[BaseMessage]:
-    return [from_message(message) for message in context.messages]
+    # System messages come first: in between, Anthropic's models refuse them.
+    return [from_message(message) for message in sorted(context.messages, key=lambda one: one.role != "system")]
+
+
+def _is_known(memory: InfiniteMemory, id_: str | None) -> bool:
+    try:
+        return id_ is None or memory.get(id_).id == id_
+    except UnknownReferenceError:
+        return False
+
+
+def _anew(message: Message) -> Message:
+    """Return a message that is stored though its id was forgotten, since it was added on purpose; it keeps its id."""
+    own = message.payload.data if message.payload is not None and message.payload.format == FORMAT else {}
+    return message.replace(id=None, payload=Payload(format=FORMAT, data={**own, "id": message.id}))
 
 
 def _without_repetitions(messages: Iterable[Message]) -> list[Message]:
     """Drop messages with an id that are given twice alike; the store refuses those that differ."""
-    kept: list[Message] = []
-    for message in messages:
-        if message.id is None or message not in kept:
-            kept.append(message)
-    return kept
+    first: dict[str, Message] = {}
+    return [
+        message
+        for message in messages
+        if message.id is None or (known := first.setdefault(message.id, message)) is message or known != message
+    ]
 
 
 class SessionHistories:

@@ -16,7 +16,7 @@ from langchain_infinite_memory.threads import Threads
 from langchain_infinite_memory.view import HistoryView, View
 from shared_core.arguments import one_of
 from shared_core.base import Store
-from shared_core.errors import BudgetError, EmbedderError, InfiniteMemoryError
+from shared_core.errors import BudgetError, EmbedderError
 from shared_core.pool import SessionPool
 from shared_core.prompt.context import ContextReport
 
@@ -24,8 +24,8 @@ __all__ = ["InfiniteMemoryMiddleware"]
 
 logger = logging.getLogger("langchain_infinite_memory")
 
-FAILURES = (InfiniteMemoryError, ValueError)
-"""What a memory raises: ValueError where a run's names cannot be used, such as none of a user with `scope="user"`."""
+FAILURES = (Exception,)
+"""What a memory raises: a store, a counter and a clock may be the caller's, and what they raise is not known."""
 
 Answer = Any  # `ModelResponse`, `AIMessage`, or where LangChain has it, `ExtendedModelResponse`
 
@@ -128,7 +128,11 @@ class InfiniteMemoryMiddleware(Middleware):
 
     def _window(self, request: Request, error: Exception) -> list[BaseMessage]:
         self._failed(error)
-        return self._views.window(request.messages, system=_system(request), tools=_schemas(request))
+        try:
+            return self._views.window(request.messages, system=_system(request), tools=_schemas(request))
+        except FAILURES as again:  # such as a counter that raises
+            logger.warning("nor can its window be counted, and everything is sent: %s", again)
+            return list(request.messages)
 
     def _failed(self, error: Exception) -> None:
         if self._on_error == "raise":

@@ -65,8 +65,10 @@ def recall_tool(
     def whose(config: RunnableConfig) -> Whose:
         if sessions.only is not None:
             return sessions.only.session_id, sessions.only.user_id
-        entries = dict(config.get("configurable") or {})
-        user = user_id or _entry_of_context(user_key) or entries.get(user_key)
+        given = (config.get("configurable") or {}).items()
+        entries = {key: str(value) for key, value in given if value is not None and value != ""}
+        users = (user_id, _entry_of_context(user_key), entries.get(user_key))
+        user = next((str(name) for name in users if name is not None and name != ""), None)
         if session_id is not None:
             return session_id, user
         return sessions.whose(entries, session_keys, None)[0], user

@@ -80,8 +80,9 @@ class Sessions:
         user = only.user_id if only else None
         if user_key is not None:
             user = entries.get(user_key, user)
+        session, user = (None if name is None else str(name) for name in (session, user))
         for key, value in ((session_keys[0], session), (user_key, user)):
-            if key is not None and not isinstance(value, str):
+            if key is not None and value is None:
                 raise ValueError(
                     f"config names no {key!r}: call with config={{'configurable': {{{key!r}: '...'}}}}, or bind it by "
                     ".with_config(configurable=...)"

@@ -39,7 +39,8 @@ class Threads:
         named = (self.session_id, configurable.get("thread_id"), _thread_id(runtime), configurable.get("session_id"))
         session = next((name for name in named if name is not None and name != ""), None)
         session = self._anonymous() if session is None else session
-        user = _entry(getattr(runtime, "context", None), self.user_key) or configurable.get(self.user_key)
+        users = (_entry(getattr(runtime, "context", None), self.user_key), configurable.get(self.user_key))
+        user = next((name for name in users if name is not None and name != ""), None)
         stable = configurable.get(CHECKPOINTER) is not None
         return Thread(str(session), None if user is None else str(user), stable)
 

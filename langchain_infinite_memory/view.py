@@ -194,9 +194,17 @@ def _ends_here(memory: InfiniteMemory, seen: _Seen) -> bool:
 def _common(old: Sequence[BaseMessage], new: Sequence[BaseMessage]) -> int:
     """Return how many messages at the beginning are the same."""
     for place, (before, now) in enumerate(zip(old, new, strict=False)):
-        if before is not now and before != now:
+        if before is not now and not _same(before, now):
             return place
     return min(len(old), len(new))
+
+
+def _same(one: BaseMessage, other: BaseMessage) -> bool:
+    """Return whether two messages are equal; where that cannot be said, as of arrays, whether they are stored alike."""
+    try:
+        return bool(one == other)
+    except (TypeError, ValueError):
+        return read_message(one) == read_message(other)
 
 
 def _neutral(message: BaseMessage, *, stable_id: bool) -> Message:

@@ -104,6 +104,8 @@ def everything(attached: Attached, asked: Question) -> list[ChatMessage] | None:
 
     They fit if `ChatMemoryBuffer` says so, which counts their texts as one, with tool calls and media beside.
     """
+    if attached.settings.engine.get("scope") == "user":
+        return None  # what was said in other sessions may matter, too
     room, growth = asked.room, 0
     if asked.message is not None:
         room -= _tokens(attached, _with_all(asked.message))

@@ -60,7 +60,7 @@ class Attached:
         self, store: StoreLike, *, session_id: str, user_id: str | None, settings: Settings, key: str | None = None
     ) -> None:
         self.key = key or uuid.uuid4().hex
-        self.path = None if store is None or isinstance(store, Store) else str(Path(store).expanduser().absolute())
+        self.path = _file(store)
         self.settings = settings
         self.counter = settings.counter
         self.lock = fork_safe_lock()
@@ -233,6 +233,14 @@ class Attached:
     def _close_store(self) -> None:
         if self._release is not None:
             self._release()
+
+
+def _file(store: StoreLike) -> str | None:
+    """Return the absolute path of the file that is named; None if no file is, or by an address of another kind."""
+    if store is None or isinstance(store, Store):
+        return None
+    name = str(store).removeprefix("sqlite:///") if isinstance(store, str) else str(store)
+    return None if name == ":memory:" or "://" in name else str(Path(name).expanduser().absolute())
 
 
 def copied(message: ChatMessage) -> ChatMessage:

@@ -8,10 +8,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
-from lc_agents import Model, Words, agent, ask, calls, memory, size, stored
+from lc_agents import Model, Words, agent, ask, calls, config, memory, size, stored
 from lc_histories import objections
 
 from langchain_infinite_memory import InfiniteMemoryMiddleware
@@ -209,3 +210,36 @@ class TestBudgets:
             agent(model, InfiniteMemoryMiddleware(pool), tools=[]).invoke({"messages": history})
         assert [m.type for m in model.last[1:]] == ["human", "human", "ai", "human", "ai"]
         assert size(model.sent[-1]) <= 60
+
+    def test_whatever_a_caller_s_part_raises_the_agent_goes_on(self, caplog: pytest.LogCaptureFixture) -> None:
+        class Full(SQLiteStore):
+            def append(self, *given: Any, **named: Any) -> Any:
+                raise OSError("the disk is full")
+
+        def broken(text: str) -> int:
+            raise RuntimeError("no table")
+
+        for middleware in (InfiniteMemoryMiddleware(Full(":memory:")), InfiniteMemoryMiddleware(token_counter=broken)):
+            caplog.clear()
+            assert ask(agent(Model(), middleware), "hello")[-1].text == "fine: hello"
+            assert "the memory failed" in caplog.text
+            middleware.close()
+
+    def test_an_array_among_a_tool_s_results_is_compared_as_it_is_stored(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        picture = ToolMessage("a picture", tool_call_id="c", artifact=np.arange(3))
+        middleware = memory()
+        one = agent(Model(), middleware, checkpointer=InMemorySaver())  # which gives a new array every time
+        one.invoke({"messages": [HumanMessage("draw"), calls("c"), picture, HumanMessage("well?")]}, config())
+        for text in ("and?", "so?"):
+            ask(one, text)
+        assert [text for text in stored(middleware) if "fine" not in text] == [
+            "draw",
+            "c",
+            "[a picture]",
+            "well?",
+            "and?",
+            "so?",
+        ]
+        assert "failed" not in caplog.text

@@ -453,3 +453,15 @@ def test_it_reads_what_others_wrote() -> None:
     history = InfiniteChatMessageHistory("1", memory=store)
     assert history.messages == [HumanMessage("hello", id="q"), AIMessage("hi", id="a", name="bot")]
     store.close()
+
+
+def test_what_is_added_again_after_clearing_is_stored(tmp_path: Path) -> None:
+    """The usual way of trimming: keep the newest messages, clear, and add them again."""
+    history = InfiniteChatMessageHistory("s", memory=tmp_path / "chat.db")
+    history.add_messages([HumanMessage("one", id="h1"), AIMessage("two", id="a1"), HumanMessage("three", id="h2")])
+    kept = history.messages[1:]
+    history.clear()
+    for message in kept:
+        history.add_message(message)
+    assert history.messages == kept
+    history.close()

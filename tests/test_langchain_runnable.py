@@ -328,7 +328,7 @@ def test_sessions_come_from_the_config(tmp_path: Path) -> None:
     with closing(with_infinite_memory(Chain(), memory=path, user_key="user_id")) as chain:
         for session, user in (("1", "ann"), ("2", "ann"), ("1", "bob")):
             chain.invoke(f"{user} in {session}", {"configurable": {"session_id": session, "user_id": user}})
-        for missing in ({}, {"session_id": "1"}, {"user_id": "ann"}, {"session_id": 1, "user_id": "ann"}):
+        for missing in ({}, {"session_id": "1"}, {"user_id": "ann"}):
             with pytest.raises(ValueError, match=r"config names no '(session|user)_id'"):
                 chain.invoke("x", {"configurable": missing})
         assert [spec.id for spec in chain.config_specs] == ["session_id", "user_id"]
@@ -825,3 +825,35 @@ def test_events_show_the_model_in_it() -> None:
     assert events[-1] == ("on_chain_end", 0)
     assert ("on_chat_model_stream", 1) in events
     assert stored(chain)[1].text == "ok"
+
+
+def test_a_history_that_is_sent_again_is_stored_and_sent_once() -> None:
+    """As in the usual loop over tool calls: the list grows, and all of it is given each time."""
+    call = AIMessage("", tool_calls=[{"name": "f", "args": {}, "id": "x1"}])
+    answers: Iterator[BaseMessage] = iter([call, AIMessage("fine")])
+    sent: list[Any] = []
+
+    def model(messages: list[BaseMessage]) -> BaseMessage:
+        sent.append([message.type for message in messages])
+        return next(answers)
+
+    chain: InfiniteMemoryRunnable = with_infinite_memory(RunnableLambda(model))
+    messages: list[BaseMessage] = [HumanMessage("do it")]
+    messages += [chain.invoke(messages, ONE), ToolMessage("done", tool_call_id="x1")]
+    assert chain.invoke(messages, ONE).text == "fine"
+    assert sent == [["human"], ["human", "ai", "tool"]]
+    assert [message.type for message in chain.history("1").messages] == ["human", "ai", "tool", "ai"]
+    chain.close()
+
+
+def test_system_messages_come_first_whenever_they_were_said() -> None:
+    sent: list[Any] = []
+
+    def model(messages: list[BaseMessage]) -> BaseMessage:
+        sent.append([message.type for message in messages])
+        return AIMessage("fine")
+
+    with InfiniteMemory() as memory:
+        memory.add([Message.user("hello"), Message.assistant("hi"), Message.system("be brief")])
+        with_infinite_memory(RunnableLambda(model), memory=memory).invoke([HumanMessage("well?")])
+    assert sent == [["system", "human", "ai", "human"]]

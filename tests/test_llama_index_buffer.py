@@ -626,3 +626,25 @@ def test_a_session_of_langchain_is_read_and_the_other_way_round(tmp_path: Path) 
     assert back[6].tool_calls == [{"name": "f", "args": {}, "id": "d", "type": "tool_call"}]
     assert back[7].tool_call_id == "d"
     history.close()
+
+
+def test_other_sessions_are_searched_although_this_one_fits(tmp_path: Path) -> None:
+    with closing(SQLiteStore(tmp_path / "chat.db")) as store:
+        given: dict[str, Any] = {"store": store, "user_id": "u", "scope": "user"}
+        ours([user("my locker code is 4471"), assistant("noted")], session_id="one", **given)
+        asking = ours([user("what is my locker code?")], session_id="two", **given)
+        assert "my locker code is 4471" in "".join(texts(asking.get()))
+
+
+def test_addresses_name_the_same_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    for address in (tmp_path / "chat.db", f"sqlite:///{tmp_path}/chat.db", "sqlite:///chat.db", "~/chat.db"):
+        with ours([user(f"{address}")], store=address) as memory:
+            assert memory.get_all()
+    with ours(store=tmp_path / "chat.db") as memory:
+        assert len(memory.get_all()) == 4
+    with ours([user("x")], store=":memory:"):
+        assert not Path(":memory:").exists()
+    with pytest.raises(ValueError, match="SQLite only"):
+        ours(store="postgresql://host/db")
