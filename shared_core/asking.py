@@ -137,10 +137,13 @@ class Asker:
             EmbedderError: the embedder failed; what was done before is kept.
         """
         with self._lock:
-            scopes = self.recaller.every_branch(self.live.sync())
-            embedder = self.recaller.sessions.dense().embedder
-            # Branches share messages: each is embedded once.
-            total = len({row for scope in scopes for row in self.recaller.pending(scope).tolist()})
+            scopes, rows = [], set[int]()
+            # Branches share messages: each is embedded once, and a branch that adds none is not held in memory.
+            for scope in self.recaller.every_branch(self.live.sync()):
+                new = set(self.recaller.pending(scope).tolist()) - rows
+                scopes += [scope] if new else []
+                rows |= new
+            embedder, total = self.recaller.sessions.dense().embedder, len(rows)
         done = 0
         for scope in scopes:
             before = done

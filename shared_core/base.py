@@ -203,7 +203,7 @@ class Store(ABC):
 
         Raises:
             DuplicateError: a name is taken.
-            StaleHeadError: a branch is not where `Move.expect` says.
+            StaleHeadError: a branch is not where `Move.expect` says, or something was forgotten since `Expect.epoch`.
             UnknownReferenceError: no such branch, place or number.
         """
 

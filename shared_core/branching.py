@@ -1,19 +1,21 @@
 """Branches by name: rename, delete, tag, move and compare them, and see the tree."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from shared_core.arguments import whole_number
 from shared_core.conversation import Conversation
-from shared_core.errors import UnknownReferenceError
+from shared_core.errors import StaleHeadError, UnknownReferenceError
 from shared_core.lineage import Lineage, LogEntry
 from shared_core.messages import Message
 from shared_core.records import MAIN, Branch, Delete, Drop, Move, Position, Put, Record, Rename
 from shared_core.tree import Head, Path, Span, read, resolve
 
 __all__ = ["Branching", "Diff", "Moved"]
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,8 +191,7 @@ class Branching(Conversation):
             session = self._live.key
             if session is None:
                 return []
-            newest = self._store.state(session).last_seq
-            records = self._store.after(session, newest - limit, limit)
+            records = self._newest_stored(session, limit)
             branches = {branch.name: branch.head for branch in self._store.branches(session)}
             return self._lineage().log(records, branches, dict(self.tags()))
 
@@ -226,6 +227,15 @@ class Branching(Conversation):
 
     # What the verbs share
 
+    def _until_fresh(self, verb: Callable[[], Result]) -> Result:
+        """Do something again until nobody has moved the branch, or forgotten something, between reading and writing."""
+        with self._lock:
+            while True:
+                try:
+                    return verb()
+                except StaleHeadError:
+                    continue
+
     def _existing(self) -> int:
         """Return the session's key; UnknownReferenceError if nothing is stored."""
         session = self._live.key
@@ -247,6 +257,15 @@ class Branching(Conversation):
             records = self._store.newest(self._live.key, Position(span.segment, span.upto), wanted) if wanted else ()
             found += [record for record in records if record.position.depth >= span.start]
         return found[::-1]
+
+    def _newest_stored(self, session: int, limit: int) -> list[Record]:
+        """Return the newest messages of all branches, in order of storing, at most `limit`."""
+        newest, back = self._store.state(session).last_seq, limit
+        while True:
+            records = self._store.after(session, newest - back, back)
+            if len(records) >= limit or back >= newest:
+                return records[max(0, len(records) - limit) :]
+            back *= 2  # some numbers are those of forgotten messages
 
     def _lineage(self) -> Lineage:
         return Lineage(self._store, self._live.key if self._live.key is not None else -1, self._live.segment)

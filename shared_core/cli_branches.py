@@ -127,7 +127,7 @@ def reset(
     with opened(store, session, user) as memory:
         memory.checkout(branch)
         memory.reset(to)
-        done(memory, f"{branch!r} ends at {to} now; to undo it: reset {branch}@{{1}}", as_json)
+        done(memory, f"{branch!r} ends at {to} now; to undo it: reset {branch}@{{1}} --branch {branch}", as_json)
 
 
 @branching.command()

@@ -57,10 +57,11 @@ def say(text: str) -> None:
 @contextmanager
 def opened(store: str, session: str, user: str | None, **settings: Any) -> Iterator[InfiniteMemory]:
     """Open a store that exists; one that does not is not made."""
-    if "://" not in store and not Path(store).exists():
+    path = store.removeprefix("sqlite:///")
+    if "://" not in path and not Path(path).expanduser().exists():
         raise StoreError(f"no store at {store!r}: import a conversation first (infinite-memory import FILE)")
     with InfiniteMemory(store, session_id=session, user_id=user, **settings) as memory:
-        if not memory.newest(1):
+        if not memory.newest(1) and not memory.log(1):
             say(f"note: session {session!r} holds no messages")
         yield memory
 

@@ -58,10 +58,12 @@ class Lineage:
     def message_at(self, place: Position | None) -> Record | None:
         """Return the newest message at a place or before it on its line; before a merge, what was merged in."""
         waiting = [place]
+        seen: set[Position] = set()  # branches that merged each other lead to one place in very many ways
         while waiting:
             at = waiting.pop()
-            if at is None:
+            if at is None or at in seen:
                 continue
+            seen.add(at)
             found = self._in_segment(at)
             if found is not None:
                 return found

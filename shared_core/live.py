@@ -91,6 +91,11 @@ class LiveSession:
             self._key = self.store.session(self.user_id, self.session_id)
         return self._key
 
+    @property
+    def epoch(self) -> int:
+        """The session's epoch at the last `sync`."""
+        return self._epoch
+
     def create(self) -> int:
         """Return the session's key, creating the session if need be."""
         if self._key is None:
@@ -109,7 +114,10 @@ class LiveSession:
         state = self.store.state(self.key, self.head.branch)
         at = state.head if self.head.branch is not None else self.head.at
         if at is None:
-            raise UnknownReferenceError(f"the branch {self.head.branch!r} does not exist any more")
+            names = [branch.name for branch in self.store.branches(self.key)]
+            raise UnknownReferenceError(
+                f"the branch {self.head.branch!r} does not exist any more; check out one of {names}", candidates=names
+            )
         if state.epoch != self._epoch:
             self._forget_cache()
             self._epoch = state.epoch

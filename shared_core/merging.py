@@ -9,7 +9,7 @@ from shared_core.base import Summarizer
 from shared_core.comparing import LISTED, Conflict, conflicts, digest, report
 from shared_core.errors import StaleHeadError, UnknownReferenceError
 from shared_core.messages import Message
-from shared_core.records import Draft, Merge, Move, Position, Stretch
+from shared_core.records import Change, Draft, Expect, Merge, Move, Position, Stretch
 from shared_core.stashing import Stashing
 from shared_core.tree import Head, Path, Span
 
@@ -61,6 +61,8 @@ class _Sides:
     """Two places to be merged; `new` is what only the second has."""
 
     session: int
+    epoch: int
+    head: Head
     branch: str
     ours: Path
     theirs: Path
@@ -108,9 +110,12 @@ class Merging(Stashing):
                         return self._bring(source, how, sides)
                     except StaleHeadError:
                         continue
-            if how == "squash":
-                return self._squash(source, sides, new, prompt, summarizer)
-            return self._three_way(source, sides, prompt, summarizer)
+            try:
+                if how == "squash":
+                    return self._squash(source, sides, new, prompt, summarizer)
+                return self._three_way(source, sides, prompt, summarizer)
+            except StaleHeadError:
+                continue  # something was forgotten meanwhile, and the answer may tell of it
 
     def sources(self, id: str) -> list[str]:
         """Return the ids of what a message was made from: one for a copy, what a merge's answer sums up; else none.
@@ -135,7 +140,8 @@ class Merging(Stashing):
         ours, theirs = self._live.path, self._live.path_to(place)
         base = self._base(ours, theirs)
         branch = self._live.head.branch or "here"
-        return _Sides(session, branch, ours, theirs, place, base, tuple(theirs.without(ours)))
+        head, new = self._live.head, tuple(theirs.without(ours))
+        return _Sides(session, self._live.epoch, head, branch, ours, theirs, place, base, new)
 
     def _not_summed_up(self, sides: _Sides) -> tuple[Span, ...]:
         """Return what of the source no summary on our path stands for."""
@@ -174,7 +180,7 @@ class Merging(Stashing):
             text = _summed_up(summarizer, self._said(sides.session, new), question)
         answer = f"From the branch {source!r}:\n{text}"
         with self._lock:
-            messages = self._exchange(question, answer, new, own=prompt is None)
+            messages = self._exchange(sides, question, answer, new, own=prompt is None)
         return MergeResult("squash", source, sides.base, messages)
 
     def _three_way(self, source: str, sides: _Sides, prompt: str | None, summarizer: Summarizer | None) -> MergeResult:
@@ -194,7 +200,7 @@ class Merging(Stashing):
         merge = f"merge {source}"
         with self._lock:
             messages = self._exchange(
-                question, answer, (*only_ours, *sides.new), own=prompt is None, merged=(sides.place, merge)
+                sides, question, answer, (*only_ours, *sides.new), own=prompt is None, merged=(sides.place, merge)
             )
         our_ids, their_ids = (tuple(message.id or "" for message in side) for side in (ours, theirs))
         return MergeResult("three-way", source, sides.base, messages, our_ids, their_ids, found)
@@ -204,15 +210,23 @@ class Merging(Stashing):
         return [record.message for record in records if record.message.role != "system"]
 
     def _exchange(
-        self, question: str, answer: str, covered: Sequence[Span], *, own: bool,
+        self, sides: _Sides, question: str, answer: str, covered: Sequence[Span], *, own: bool,
         merged: tuple[Position, str] | None = None,
     ) -> tuple[Message, ...]:  # fmt: skip
         """Store a question and its answer, which sums up what it covers; `own`: the question says what it is, too."""
+        if self._live.head != sides.head:
+            raise ValueError(
+                f"this memory left {sides.branch!r} while the summarizer wrote, and nothing was changed: "
+                "check it out and merge again"
+            )
         covers = tuple(span.stretch for span in covered)
         asked = replace(self._writer.draft(Message.user(question)), covers=covers if own else ())
         answered = replace(self._writer.draft(Message.assistant(answer)), covers=covers)
         drafts: list[Draft] = [asked, answered]
-        appended = self._writer.write(drafts, changes=lambda name: [Merge(name, *merged)] if merged is not None else [])
+        expect: list[Change] = [Expect(sides.epoch)]
+        appended = self._writer.write(
+            drafts, changes=lambda name: [*expect, Merge(name, *merged)] if merged is not None else expect
+        )
         self._stand(self._live.head)
         return tuple(record.message for record in appended.records)
 

@@ -6,10 +6,10 @@ from itertools import chain
 from typing import Any
 
 from shared_core.branching import Branching
-from shared_core.errors import StaleHeadError, UnknownReferenceError
+from shared_core.errors import UnknownReferenceError
 from shared_core.forgetting import groups_of_turn
 from shared_core.messages import Message
-from shared_core.records import Appended, Draft, Move, Position, Record
+from shared_core.records import Appended, Draft, Expect, Move, Position, Record
 from shared_core.tree import Head, Path, Span, read, resolve
 from shared_core.writer import Changes
 
@@ -60,10 +60,12 @@ class Picking(Branching):
         Raises:
             UnknownReferenceError: an id is not stored.
         """
-        with self._lock:
-            session = self._existing()
-            places = [self._message(session, id_) for id_ in ([ids] if isinstance(ids, str) else ids)]
-            return self._copy(self._store.at(session, places), self._live.path)
+        return self._until_fresh(lambda: self._cherry_pick([ids] if isinstance(ids, str) else ids))
+
+    def _cherry_pick(self, ids: Sequence[str]) -> Picked:
+        session = self._existing()
+        places = [self._message(session, id_) for id_ in ids]
+        return self._copy(self._store.at(session, places), self._live.path)
 
     def rebase(self, onto: str, since: str | None = None) -> Picked:
         """Have the branch end at another place, followed by copies of what only the branch has.
@@ -78,12 +80,7 @@ class Picking(Branching):
             UnknownReferenceError: there is no such place.
             ValueError: this object stands on no branch.
         """
-        with self._lock:
-            while True:
-                try:
-                    return self._rebase(onto, since)
-                except StaleHeadError:
-                    continue
+        return self._until_fresh(lambda: self._rebase(onto, since))
 
     def _rebase(self, onto: str, since: str | None) -> Picked:
         session = self._existing()
@@ -116,11 +113,12 @@ class Picking(Branching):
 
     def _copy(self, records: Sequence[Record], path: Path, changes: Changes = lambda branch: ()) -> Picked:
         """Copy messages to where the object stands, which is, or will be by `changes`, at the end of `path`."""
+        epoch = self._live.epoch  # as it was before the records were read
         plan = self._plan(records, path)
         if not plan.drafts:
             self._store.change(self._existing(), changes(self._live.head.branch or ""))
             return Picked(skipped=plan.skipped)
-        appended = self._writer.write(plan.drafts, changes=changes)
+        appended = self._writer.write(plan.drafts, changes=lambda name: [Expect(epoch), *changes(name)])
         self._writer.open_turn = None
         return _picked(appended, plan)
 
@@ -159,13 +157,18 @@ class Picking(Branching):
     def _whole_groups(self, records: Sequence[Record]) -> list[Record]:
         """Return messages with all of their tool groups, in the order of storing."""
         assert self._live.key is not None
-        found = {record.position: record for record in records}
+        asked = {record.position: record for record in records}
+        found = dict(asked)
+        groups_of: dict[str, list[dict[Position, Record]]] = {}
         for record in records:
             if record.message.role == "tool" or record.message.tool_calls:
-                groups = groups_of_turn(self._store, self._live.key, record.message.turn_id or "")
-                # Two branches may answer one call: the fuller answer is taken, not both.
-                fullest = max((group for group in groups if record.position in group), key=len)
-                found |= fullest
+                turn = record.message.turn_id or ""
+                if turn not in groups_of:
+                    groups_of[turn] = list(groups_of_turn(self._store, self._live.key, turn))
+                # Two branches may answer one call: the answer that is asked for is taken, else the fuller, not both.
+                groups = [group for group in groups_of[turn] if record.position in group]
+                chosen: dict[Position, Record] = max(groups, key=lambda one: (len(one.keys() & asked.keys()), len(one)))
+                found |= chosen
         return sorted(found.values(), key=lambda record: record.seq)
 
     def _present(self, records: Sequence[Record], path: Path) -> set[Position]:

@@ -16,6 +16,7 @@ __all__ = [
     "Delete",
     "Draft",
     "Drop",
+    "Expect",
     "Merge",
     "Move",
     "Newest",
@@ -208,7 +209,13 @@ class Drop(NamedTuple):
     number: int
 
 
-Change = Move | Merge | Rename | Delete | Put | Drop
+class Expect(NamedTuple):
+    """Go on only if nothing has been forgotten since the session's epoch was this; what was read may else come back."""
+
+    epoch: int
+
+
+Change = Move | Merge | Rename | Delete | Put | Drop | Expect
 """What can become of branches and other names; one transaction may do several."""
 
 

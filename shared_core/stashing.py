@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from shared_core.arguments import whole_number
-from shared_core.errors import StaleHeadError, UnknownReferenceError
+from shared_core.errors import UnknownReferenceError
 from shared_core.picking import Picked, Picking
 from shared_core.records import Change, Drop, Move, Position, Put, Record, Ref
 from shared_core.tree import Head
@@ -52,13 +52,9 @@ class Stashing(Picking):
 
         Raises:
             UnknownReferenceError: there is no such place on this branch.
+            ValueError: a merge brought it in.
         """
-        with self._lock:
-            while True:
-                try:
-                    return self._stash(since, note)
-                except StaleHeadError:
-                    continue
+        return self._until_fresh(lambda: self._stash(since, note))
 
     def _stash(self, since: str | None, note: str) -> Stash | None:
         session = self._live.key
@@ -71,6 +67,11 @@ class Stashing(Picking):
             return None
         if not path.covers(base):
             raise UnknownReferenceError(f"{since!r} is not on this branch; give a message that is")
+        if path.span_of(base).shift:
+            raise ValueError(
+                f"{since!r} came in by a merge, and what was said here before the merge would go, too: "
+                "give a message that was said on this branch"
+            )
         gone = path.without(self._live.path_to(base))
         if not self._newest_of(gone, 1):
             return None
@@ -79,7 +80,9 @@ class Stashing(Picking):
             changes.insert(0, Move(branch, base, "stash", path.head))
         self._store.change(session, changes)
         self._stand(Head(branch, None if branch is not None else base))
-        return self.stashes()[0]
+        refs = enumerate(self._store.refs(session, "stash"))
+        # Another process may have put something aside since.
+        return next((self._told(number, ref) for number, ref in refs if ref.place == path.head), None)
 
     def _before_newest(self) -> Position | None:
         """Return the place before the newest user message; None if a merge brought both in."""
@@ -107,8 +110,7 @@ class Stashing(Picking):
         Raises:
             UnknownReferenceError: there is no stash of this number.
         """
-        with self._lock:
-            return self._copy(self._put_aside(self._stash_ref(number)), self._live.path)
+        return self._until_fresh(lambda: self._copy(self._put_aside(self._stash_ref(number)), self._live.path))
 
     def stash_pop(self, number: int = 0) -> Picked:
         """Add copies of what was put aside to the branch and drop the stash; both or neither.
@@ -116,9 +118,11 @@ class Stashing(Picking):
         Raises:
             UnknownReferenceError: there is no stash of this number.
         """
-        with self._lock:
-            ref = self._stash_ref(number)
-            return self._copy(self._put_aside(ref), self._live.path, lambda branch: [Drop(ref.number)])
+        return self._until_fresh(lambda: self._stash_pop(number))
+
+    def _stash_pop(self, number: int) -> Picked:
+        ref = self._stash_ref(number)
+        return self._copy(self._put_aside(ref), self._live.path, lambda branch: [Drop(ref.number)])
 
     def stash_drop(self, number: int = 0) -> None:
         """Drop a stash; what was said stays until it is forgotten.

@@ -40,6 +40,8 @@ def test_an_excerpt_is_a_part_of_the_text_and_no_longer_than_asked(text: str, wo
         ("the plan\n" + FILLER * 9, ["nothing"], "the plan\n"),
         ("the plan\n" + FILLER * 9, [], "the plan\n"),
         ("木の話。" * 60 + "東京の旅行は四月です。" + "木の話。" * 60, ["東京", "旅行"], "東京の旅行は四月です。"),
+        (FILLER * 9 + "The battery is flat. " + FILLER * 9, ["batteri"], "battery"),
+        (FILLER * 9 + "We are moving house. " + FILLER * 9, ["move", "hous"], "moving"),
         (FILLER * 9 + "relocker " + FILLER * 9 + "lockers! " + FILLER * 3, ["locker"], "lockers!"),
     ],
 )

@@ -103,3 +103,13 @@ def test_a_floor_that_somebody_sets_holds_for_all() -> None:
     assert [one.place for one in strict] == [one.place for one in loose]
     assert [one.place for one in strict if not one.weak] == [40]
     assert {39, 40, 41} < {one.place for one in loose if not one.weak}
+
+
+def test_whole_turns_are_lifted_once_each() -> None:
+    said = [Said("sand", -4, role="assistant" if place % 2 else "user") for place in range(240)]
+    for place in (80, 86):
+        said[place] = Said("boat tower", 8)
+    found = ranked(QUESTION, scope_of(said, unit="turn"), min_lexical=0.3, floor=0.2)
+    turns = [one.place // 2 for one in found]
+    assert len(set(turns)) == len(turns)
+    assert {39, 40, 41, 42, 43, 44} <= {one.place // 2 for one in found if not one.weak}

@@ -101,11 +101,14 @@ class PathLine:
         self._sittings.extend((self.sittings[-1] if start else -1) + np.cumsum(gaps))
         self._last_time = float(times[-1])
         self._rows.extend(rows)
-        self._turn_ends.extend(np.arange(start, start + len(rows)))
         for place, turn in enumerate(turns.tolist(), start=start):
-            members = self._of_turn.setdefault(turn, [])
-            members.append(place)
-            self._turn_ends.values[members] = place
+            self._of_turn.setdefault(turn, []).append(place)
+        codes, which = np.unique(turns, return_inverse=True)
+        self._turn_ends.extend(np.array([self._of_turn[code][-1] for code in codes.tolist()])[which])
+        for code in codes.tolist():
+            members = self._of_turn[code]
+            if members[0] < start:
+                self._turn_ends.values[members] = members[-1]
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ def excerpt(text: str, words: Sequence[str], size: int, counter: Callable[[str],
 
     Args:
         text: the message.
-        words: beginnings of words, in lower case.
+        words: stems, as `terms` has them.
         size: tokens it may take.
         counter: counts them.
         tokens: what the text takes, roughly.
@@ -52,9 +52,16 @@ def _hits(text: str, words: Sequence[str]) -> list[tuple[int, str]]:
     if not words:
         return []
     # Scripts without spaces have no beginnings of words.
-    parts = [rf"(?<!\w){re.escape(word)}" if word.isascii() else re.escape(word) for word in words]
-    pattern = re.compile("|".join(sorted(parts, key=len, reverse=True)), re.IGNORECASE)
-    return [(match.start(), match.group().lower()) for match in islice(pattern.finditer(text), MOST_HITS)]
+    words = sorted(words, key=len, reverse=True)
+    parts = [rf"((?<!\w){_beginning(word)})" if word.isascii() else f"({re.escape(word)})" for word in words]
+    found = re.compile("|".join(parts), re.IGNORECASE).finditer(text)
+    return [(match.start(), words[(match.lastindex or 1) - 1]) for match in islice(found, MOST_HITS)]
+
+
+def _beginning(stem: str) -> str:
+    """Return the pattern of how the words of a stem begin: Snowball has "batteri" for battery, "move" for moving."""
+    ends = {"i": "[iy]", "e": "(?:e|ing)"}
+    return re.escape(stem[:-1]) + ends[stem[-1]] if stem[-1] in ends else re.escape(stem)
 
 
 def _passage(text: str, hits: Sequence[tuple[int, str]], room: int) -> str:

@@ -55,17 +55,27 @@ def lifted(
     for search in searches:
         own = np.flatnonzero(found.scopes == search.number)
         strong = own[excess[own] > 0]
-        places, lift = _around(search.scope, found.places[strong], excess[strong])
-        # What was found of one scope stands in the order of its places.
-        at = np.searchsorted(found.places[own], places)
+        units, lift = _in_units(search.scope, *_around(search.scope, found.places[strong], excess[strong]))
+        ours = search.scope.units(found.places[own])
+        order = np.argsort(ours, kind="stable")
+        own, ours = own[order], ours[order]
+        at = np.searchsorted(ours, units)
         at[at == len(own)] = 0
-        there = found.places[own][at] == places if len(own) else np.zeros(len(places), dtype=np.bool_)
+        there = ours[at] == units if len(own) else np.zeros(len(units), dtype=np.bool_)
         known[own[at[there]]] = lift[there]
         new = np.flatnonzero(~there)
         new = np.sort(new[np.argsort(-lift[new], kind="stable")[:most]])
-        others.append(search.signals(places[new]))
+        others.append(search.signals(units[new]))
         by.append(lift[new])
     return known, Signals.joined(others), np.concatenate(by)
+
+
+def _in_units(scope: Scope, places: Places, lift: Floats) -> tuple[Places, Floats]:
+    """Return the units that places belong to, each once, in order, lifted as the place that is lifted most."""
+    units, which = np.unique(scope.units(places), return_inverse=True)
+    most = np.zeros(len(units), dtype=np.float32)
+    np.maximum.at(most, which, lift)
+    return units, most
 
 
 def _around(scope: Scope, strong: Places, excess: Floats) -> tuple[Places, Floats]:

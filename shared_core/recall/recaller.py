@@ -2,7 +2,7 @@
 
 import time
 import warnings
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -98,14 +98,14 @@ class Recaller:
         eligible = eligible_places(index, line, wanted, self.rules.recall_tools)
         return Scope(index, vectors, line, eligible, self.rules.recall_unit)
 
-    def every_branch(self, state: SessionState) -> list[Scope]:
-        """Return all that could ever be found in this session, a scope for each branch."""
+    def every_branch(self, state: SessionState) -> Iterator[Scope]:
+        """Yield all that could ever be found in this session, a scope for each branch."""
         session = self.live.key
         if session is None:
-            return []
-        paths = [self.live.path_to(branch.head) for branch in self.live.store.branches(session)]
+            return
         dense = self.sessions.dense()
-        return [self._scope(session, state, path, Eligible(), dense) for path in paths]
+        for branch in self.live.store.branches(session):
+            yield self._scope(session, state, self.live.path_to(branch.head), Eligible(), dense)
 
     # Vectors
 

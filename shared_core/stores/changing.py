@@ -6,7 +6,7 @@ from functools import partial
 from typing import assert_never
 
 from shared_core.errors import StaleHeadError, UnknownReferenceError
-from shared_core.records import Change, Delete, Drop, Merge, Move, Position, Put, Ref, Rename
+from shared_core.records import Change, Delete, Drop, Expect, Merge, Move, Position, Put, Ref, Rename
 from shared_core.stores.places import check_name, check_place, newest_on, newest_turn, open_segment, segment_at
 from shared_core.stores.rows import plain, text
 from shared_core.tree import walk
@@ -47,9 +47,9 @@ def change(connection: sqlite3.Connection, session: int, changes: Sequence[Chang
             case Put():
                 _put(connection, session, one)
             case Drop():
-                gone = connection.execute("DELETE FROM refs WHERE session = ? AND ref = ?", (session, one.number))
-                if not gone.rowcount:
-                    raise UnknownReferenceError(f"there is no tag or stash of number {one.number!r}")
+                _drop(connection, session, one)
+            case Expect():
+                _expect(connection, session, one)
             case _:
                 assert_never(one)
 
@@ -123,3 +123,15 @@ def _put(connection: sqlite3.Connection, session: int, put: Put) -> None:
             check_place(connection, session, place)
     values = (session, put.kind, text(put.name), *put.place, *(put.base or (None, None)), text(put.note))
     connection.execute(_PUT, values)
+
+
+def _drop(connection: sqlite3.Connection, session: int, drop: Drop) -> None:
+    gone = connection.execute("DELETE FROM refs WHERE session = ? AND ref = ?", (session, drop.number))
+    if not gone.rowcount:
+        raise UnknownReferenceError(f"there is no tag or stash of number {drop.number!r}")
+
+
+def _expect(connection: sqlite3.Connection, session: int, expect: Expect) -> None:
+    row = connection.execute("SELECT epoch FROM sessions WHERE session = ?", (session,)).fetchone()
+    if row is not None and row[0] != expect.epoch:
+        raise StaleHeadError("something was forgotten meanwhile; try again")
