@@ -222,7 +222,7 @@ class Assembler:
     def _write(self, recalled: Sequence[Candidate]) -> str:
         """Return the text that brings candidates back, in the template's order."""
         if self.template.order == "score":
-            entries = list(chain.from_iterable(candidate.entries for candidate in reversed(recalled)))
+            entries = list(chain.from_iterable(chronological(one.entries) for one in reversed(recalled)))
         else:
             entries = chronological(chain.from_iterable(candidate.entries for candidate in recalled))
         return self.template.render([entry.message for entry in entries])
