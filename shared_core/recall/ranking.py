@@ -107,17 +107,19 @@ def rank(
     searches = [Search(number, query, scope, vector, ranking) for number, scope in enumerate(scopes)]
     if not searches:
         return []
-    # How many are wanted must not decide which come first: what is normal is what is usual among the best.
-    usual = Signals.joined([search.nearest(min(pool, POOL)) for search in searches])
-    found = usual if pool <= POOL else Signals.joined([search.nearest(pool) for search in searches])
+    parts = [search.nearest(pool, POOL) for search in searches]
+    found = Signals.joined([part for part, _ in parts])
     if not len(found.places):
         return []
     weak = _weak(found, ranking, floor, min_lexical)
     if ranking == "dense":
         return _in_order(found, np.nan_to_num(found.dense, nan=-1.0), weak)
     weight = 0.0 if ranking == "lexical" else weight
+    # How many are wanted must not decide which come first: what is normal is what is usual among the best.
+    among = np.concatenate([mask for _, mask in parts])
+    usual = found.only(among)
     score = _fused(found, usual, weight)
-    lift, others, by = lifted(searches, found, score, weak, bar=strength(_fused(usual, usual, weight)), most=pool)
+    lift, others, by = lifted(searches, found, score, weak, bar=strength(score[among]), most=pool)
     if not lift.any():
         return _in_order(found, score, weak)
     own = np.concatenate([score, _fused(others, usual, weight)])

@@ -47,6 +47,10 @@ class Signals:
     dated: Floats
     instructs: Floats
 
+    def only(self, mask: npt.NDArray[np.bool_]) -> "Signals":
+        """Return some of the places."""
+        return Signals(*(getattr(self, field.name)[mask] for field in fields(self)))
+
     @classmethod
     def joined(cls, parts: Sequence["Signals"]) -> "Signals":
         """Return the columns one below the other."""
@@ -80,15 +84,16 @@ class Search:
         ceiling = np.float32(max(scores.ceiling, 1e-9))
         return scores.values / ceiling, scores.present / ceiling
 
-    def nearest(self, count: int) -> Signals:
-        """Return the union of the best `count` by words and the best `count` by meaning."""
+    def nearest(self, count: int, usual: int) -> tuple[Signals, npt.NDArray[np.bool_]]:
+        """Return the union of the best `count` by words and by meaning, and which are among the best `usual` of one."""
         scope = self.scope
         shares, _ = self._words_found
-        units = [scope.units(_best(shares * scope.eligible, count))]
+        lists = [scope.units(_best(shares * scope.eligible, count))]
         if self._vector is not None and scope.vectors is not None:
             rows, _ = scope.vectors.vectors.search(self._vector, count, scope.findable())
-            units.append(scope.line.places(rows).astype(np.int64))
-        return self.signals(np.unique(np.concatenate(units)))
+            lists.append(scope.line.places(rows).astype(np.int64))
+        units = np.unique(np.concatenate(lists))
+        return self.signals(units), np.isin(units, np.concatenate([best[:usual] for best in lists]))
 
     def signals(self, units: Places) -> Signals:
         """Return what speaks for some units, each given by the place whose vector stands for it."""
