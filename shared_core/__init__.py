@@ -13,9 +13,13 @@ if TYPE_CHECKING:
     from shared_core.base import Store as Store
     from shared_core.base import Summarizer as Summarizer
     from shared_core.base import TokenCounter as TokenCounter
-    from shared_core.branching import Diff as Diff
-    from shared_core.branching import Moved as Moved
-    from shared_core.comparing import Conflict as Conflict
+    from shared_core.branches.branching import Diff as Diff
+    from shared_core.branches.branching import Moved as Moved
+    from shared_core.branches.comparing import Conflict as Conflict
+    from shared_core.branches.lineage import LogEntry as LogEntry
+    from shared_core.branches.merging import MergeResult as MergeResult
+    from shared_core.branches.picking import Picked as Picked
+    from shared_core.branches.stashing import Stash as Stash
     from shared_core.embedders import CallableEmbedder as CallableEmbedder
     from shared_core.embedders import SentenceTransformerEmbedder as SentenceTransformerEmbedder
     from shared_core.embedders import StaticEmbedder as StaticEmbedder
@@ -34,14 +38,11 @@ if TYPE_CHECKING:
     from shared_core.errors import UnknownReferenceError as UnknownReferenceError
     from shared_core.following import History as History
     from shared_core.forgetting import ForgetResult as ForgetResult
-    from shared_core.lineage import LogEntry as LogEntry
-    from shared_core.merging import MergeResult as MergeResult
     from shared_core.messages import Grounding as Grounding
     from shared_core.messages import GroundingItem as GroundingItem
     from shared_core.messages import Message as Message
     from shared_core.messages import Payload as Payload
     from shared_core.messages import ToolCall as ToolCall
-    from shared_core.picking import Picked as Picked
     from shared_core.pool import SessionPool as SessionPool
     from shared_core.prompt.context import Context as Context
     from shared_core.prompt.context import ContextReport as ContextReport
@@ -53,7 +54,6 @@ if TYPE_CHECKING:
     from shared_core.recall.pruning import prune as prune
     from shared_core.recall.ranking import ScoredMessage as ScoredMessage
     from shared_core.records import Branch as Branch
-    from shared_core.stashing import Stash as Stash
     from shared_core.stores import SQLiteStore as SQLiteStore
     from shared_core.tokens import CallableCounter as CallableCounter
     from shared_core.tokens import CharacterCounter as CharacterCounter
@@ -63,8 +63,8 @@ if TYPE_CHECKING:
 _HOMES = {
     "aio": ["AsyncInfiniteMemory"],
     "base": ["Embedder", "Fingerprint", "Store", "Summarizer", "TokenCounter"],
-    "branching": ["Diff", "Moved"],
-    "comparing": ["Conflict"],
+    "branches.branching": ["Diff", "Moved"],
+    "branches.comparing": ["Conflict"],
     "prompt.context": ["Context", "ContextReport", "Kind", "Reason", "ReportLine"],
     "embedders": ["CallableEmbedder", "SentenceTransformerEmbedder", "StaticEmbedder"],
     "engine": ["InfiniteMemory"],
@@ -84,16 +84,16 @@ _HOMES = {
     ],
     "following": ["History"],
     "forgetting": ["ForgetResult"],
-    "lineage": ["LogEntry"],
-    "merging": ["MergeResult"],
+    "branches.lineage": ["LogEntry"],
+    "branches.merging": ["MergeResult"],
     "messages": ["Grounding", "GroundingItem", "Message", "Payload", "ToolCall"],
-    "picking": ["Picked"],
+    "branches.picking": ["Picked"],
     "pool": ["SessionPool"],
     "recall.pruning": ["prune"],
     "recall.ranking": ["ScoredMessage"],
     "records": ["Branch"],
     "prompt.sliding": ["sliding_window"],
-    "stashing": ["Stash"],
+    "branches.stashing": ["Stash"],
     "stores": ["SQLiteStore"],
     "prompt.template": ["RecallTemplate"],
     "tokens": ["CallableCounter", "CharacterCounter", "ConservativeCounter", "TiktokenCounter"],

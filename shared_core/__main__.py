@@ -10,7 +10,7 @@ __all__ = ["main"]
 def main() -> int:
     """Run the command and return its exit code; without the `cli` extra, say how to install it."""
     try:
-        from shared_core.cli import run
+        from shared_core.cli.app import run
     except MissingExtraError as error:
         sys.stderr.write(f"infinite-memory: {error}\n")
         return 2

@@ -8,20 +8,20 @@ from typing import Any, TypeVar
 
 from shared_core.asking import Progress
 from shared_core.base import Summarizer
-from shared_core.branching import Diff, Moved
+from shared_core.branches.branching import Diff, Moved
+from shared_core.branches.lineage import LogEntry
+from shared_core.branches.merging import How, MergeResult
+from shared_core.branches.picking import Picked
+from shared_core.branches.stashing import Stash
 from shared_core.engine import InfiniteMemory
 from shared_core.following import History
 from shared_core.forgetting import ForgetResult
-from shared_core.lineage import LogEntry
-from shared_core.merging import How, MergeResult
 from shared_core.messages import Message, Role
-from shared_core.picking import Picked
 from shared_core.prompt.context import Context
 from shared_core.recall.backfill import EmbedReply, EmbedRequest
 from shared_core.recall.dense import aanswer
 from shared_core.recall.ranking import ScoredMessage
 from shared_core.records import Branch
-from shared_core.stashing import Stash
 
 __all__ = ["AsyncInfiniteMemory"]
 

@@ -11,11 +11,11 @@ from typing import Any, Literal, TypeVar, get_args
 from shared_core.arguments import a_name, given_messages, in_utc, one_of, whole_number
 from shared_core.asking import Ask, Asker, AskSteps, IndexSteps, Progress, SearchSteps
 from shared_core.base import Embedder, Store, TokenCounter
+from shared_core.branches.merging import Merging
 from shared_core.embedders import as_embedder
 from shared_core.following import Follower, History
 from shared_core.live import LiveSession, Sizer
 from shared_core.locks import fork_safe_lock
-from shared_core.merging import Merging
 from shared_core.messages import Message, Role
 from shared_core.prompt.assembly import Assembler, Placement
 from shared_core.prompt.context import Context

@@ -17,7 +17,7 @@ from shared_core import (
     StaleHeadError,
     UnknownReferenceError,
 )
-from shared_core.graph import draw
+from shared_core.branches.graph import draw
 from shared_core.records import MAIN, Move, Position
 from shared_core.stores import SQLiteStore
 

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from shared_core.__main__ import main
-from shared_core.cli import run
+from shared_core.cli.app import run
+from shared_core.cli.printing import SHOWN, line, printable, record, said
+from shared_core.cli.terminal import LONG
 from shared_core.engine import InfiniteMemory
 from shared_core.messages import Message, ToolCall
-from shared_core.printing import SHOWN, line, printable, record, said
-from shared_core.terminal import LONG
 from shared_core.transfer import read_messages
 
 ROOT = Path(__file__).parent.parent
@@ -144,7 +144,7 @@ def test_without_the_extra_the_command_says_how_to_install_it() -> None:
 def test_the_entry_point_answers_for_both(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["infinite-memory", "--help"])
     assert main() == 0
-    monkeypatch.delitem(sys.modules, "shared_core.cli")
+    monkeypatch.delitem(sys.modules, "shared_core.cli.app")
     monkeypatch.setitem(sys.modules, "typer", None)
     assert main() == 2
     assert is_one_line(capsys.readouterr().err)

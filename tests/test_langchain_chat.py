@@ -8,7 +8,7 @@ import pytest
 from needs import needs_providers
 
 from shared_core import InfiniteMemory, Message
-from shared_core.cli import run
+from shared_core.cli.app import run
 
 SETTINGS = ["--session", "s", "--max-tokens", "900"]
 

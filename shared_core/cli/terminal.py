@@ -8,8 +8,8 @@ from rich.panel import Panel
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.text import Text
 
+from shared_core.cli.printing import printable, said
 from shared_core.messages import Message, Role
-from shared_core.printing import printable, said
 
 __all__ = ["progress", "show_prompt"]
 

@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from shared_core.arguments import whole_number
+from shared_core.branches.picking import Picked, Picking
 from shared_core.errors import UnknownReferenceError
-from shared_core.picking import Picked, Picking
 from shared_core.records import Change, Drop, Move, Position, Put, Record, Ref
 from shared_core.tree import Head
 

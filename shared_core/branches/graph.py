@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from shared_core.lineage import LogEntry
+from shared_core.branches.lineage import LogEntry
 from shared_core.records import Position
 
 __all__ = ["draw"]

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from shared_core.arguments import whole_number
+from shared_core.branches.lineage import Lineage, LogEntry
 from shared_core.conversation import Conversation
 from shared_core.errors import StaleHeadError, UnknownReferenceError
-from shared_core.lineage import Lineage, LogEntry
 from shared_core.messages import Message
 from shared_core.records import MAIN, Branch, Delete, Drop, Move, Position, Put, Record, Rename
 from shared_core.tree import Head, Path, Span, read, resolve

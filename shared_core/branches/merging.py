@@ -6,11 +6,11 @@ from typing import Any, Literal, get_args
 
 from shared_core.arguments import one_of
 from shared_core.base import Summarizer
-from shared_core.comparing import LISTED, Conflict, conflicts, digest, report
+from shared_core.branches.comparing import LISTED, Conflict, conflicts, digest, report
+from shared_core.branches.stashing import Stashing
 from shared_core.errors import StaleHeadError, UnknownReferenceError
 from shared_core.messages import Message
 from shared_core.records import Change, Draft, Expect, Merge, Move, Position, Stretch
-from shared_core.stashing import Stashing
 from shared_core.tree import Head, Path, Span
 
 __all__ = ["How", "MergeResult", "Merging"]

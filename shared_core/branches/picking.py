@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from shared_core.branching import Branching
+from shared_core.branches.branching import Branching
 from shared_core.errors import UnknownReferenceError
 from shared_core.forgetting import groups_of_turn
 from shared_core.messages import Message

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from shared_core.cli_options import AsJson, On, Session, StorePath, User, change, done, opened, picked, write_json
-from shared_core.printing import count, printable
+from shared_core.cli.options import AsJson, On, Session, StorePath, User, change, done, opened, picked, write_json
+from shared_core.cli.printing import count, printable
 from shared_core.records import MAIN
 
 __all__ = ["putting_aside"]

@@ -12,19 +12,19 @@ from datetime import datetime
 from importlib.metadata import entry_points
 from typing import Annotated, Any, Literal
 
+from shared_core.cli.printing import SHOWN, count, doomed, imported, line, record, table, wire
 from shared_core.engine import InfiniteMemory
 from shared_core.errors import InfiniteMemoryError, MissingExtraError
 from shared_core.messages import Message, Role
-from shared_core.printing import SHOWN, count, doomed, imported, line, record, table, wire
 from shared_core.transfer import read_messages
 
 try:
     import typer
 
-    from shared_core.cli_branches import GRAPH_LIMIT, answer_graph, branching
-    from shared_core.cli_options import AsJson, Named, Session, StorePath, Time, User, answer, opened, say, write_json
-    from shared_core.cli_stash import putting_aside
-    from shared_core.terminal import progress, show_prompt
+    from shared_core.cli.branches import GRAPH_LIMIT, answer_graph, branching
+    from shared_core.cli.options import AsJson, Named, Session, StorePath, Time, User, answer, opened, say, write_json
+    from shared_core.cli.stash import putting_aside
+    from shared_core.cli.terminal import progress, show_prompt
 except ModuleNotFoundError as error:
     if error.name not in {"typer", "rich"}:
         raise

@@ -5,12 +5,12 @@ from typing import Annotated
 
 import typer
 
-from shared_core.cli_options import AsJson, On, Session, StorePath, User, change, done, opened, picked, write_json
+from shared_core.branches.graph import draw
+from shared_core.branches.lineage import LogEntry
+from shared_core.branches.merging import How, MergeResult
+from shared_core.cli.options import AsJson, On, Session, StorePath, User, change, done, opened, picked, write_json
+from shared_core.cli.printing import count, line, printable
 from shared_core.engine import InfiniteMemory
-from shared_core.graph import draw
-from shared_core.lineage import LogEntry
-from shared_core.merging import How, MergeResult
-from shared_core.printing import count, line, printable
 from shared_core.records import MAIN, Branch
 
 __all__ = ["GRAPH_LIMIT", "answer_graph", "branching"]

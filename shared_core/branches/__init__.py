@@ -1,0 +1,1 @@
+"""The verbs of the tree: fork and move, merge, cherry-pick, stash, compare, and draw."""

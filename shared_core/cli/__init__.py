@@ -1,0 +1,1 @@
+"""The `infinite-memory` command; needs the extra `cli`."""
