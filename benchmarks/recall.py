@@ -10,8 +10,8 @@ Each file holds conversations with questions and the messages that answer them, 
 Of ours is measured: `search`, its messages taken best first until a budget of tokens (o200k_base, `speaker: text`) is
 full, what does not fit skipped; and `context` with all its default shares, where the budget is the whole prompt. Beside
 them, in the same run, with the same tokens and the same embedder, what others do (`recall_rankers.peers`). "Excerpts":
-a long message costs no more than a passage of it, and counts as kept; the labels do not tell whether the passage is the
-right one.
+a message that `context` would cut costs what the passage of it costs there, and counts as kept; the labels do not tell
+whether the passage is the right one.
 
 Prints Markdown tables. Intervals are 95 %, of 10,000 resamples of whole conversations. `--json FILE` writes a row for
 each question, `--ablate` switches off our ingredients one by one.
@@ -37,8 +37,8 @@ from shared_core.tokens import as_counter
 
 EMBEDDERS = {"static": "static", "minilm": "all-MiniLM-L6-v2"}
 
-EXCERPT_TOKENS = 150
-"""What a message costs at most where long ones are carried as a passage."""
+WHOLE_TOKENS, EXCERPT_TOKENS = 150, 110
+"""What a message costs at most that is carried whole, and as a passage with its mark, speaker and all, by default."""
 
 EXCERPTED = ("search", "dense", "RRF")
 
@@ -65,7 +65,7 @@ def _rankings(ranking: Sequence[Piece], name: str) -> dict[str, Sequence[Piece]]
     """Return a ranking, and for some also with long messages carried as excerpts."""
     if name not in EXCERPTED:
         return {name: ranking}
-    excerpts = [piece._replace(tokens=min(piece.tokens, EXCERPT_TOKENS)) for piece in ranking]
+    excerpts = [piece._replace(tokens=EXCERPT_TOKENS) if piece.tokens > WHOLE_TOKENS else piece for piece in ranking]
     return {name: ranking, f"{name}, excerpts": excerpts}
 
 

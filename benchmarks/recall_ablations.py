@@ -55,6 +55,8 @@ ABLATIONS = (
     Ablation("neighbours' words", {("shared_core.index.lexical_index", "NEIGHBOURS"): {1: 0.0}}),
     # The words are parsed once; who asks for them gets none.
     Ablation("words about the talk", {("shared_core.recall.query", "_about_talk"): frozenset}),
+    Ablation("excerpts", arguments={"excerpt_tokens": None}),
+    Ablation("relaxed floor", {("shared_core.recall.rules", "RELAXED"): 1.0}),
     Ablation("meaning", weight=0.0),
 )
 """Every ingredient by itself."""

@@ -99,7 +99,7 @@ class InfiniteMemory(Merging):
         token_counter: TokenCounter | Callable[[str], int] | str | None = None, message_overhead: int = 4,
         window_slack: float = 0.25, embedder: Embedder | str | None = None, ranking: Ranking = "hybrid",
         recall_unit: RecallUnit = "message", embed_text: EmbedText | None = None, top_k: int | None = None,
-        recall_tokens: float | int = 0.75, min_score: float | None = None, min_lexical: float | None = None,
+        recall_tokens: float | int = 0.8, min_score: float | None = None, min_lexical: float | None = None,
         excerpt_tokens: int | None = 100, recall_tools: RecallTools = "replies", placement: Placement = "grounding",
         recall_template: RecallTemplate | None = None, keep_grounding: KeepGrounding = "newest",
         grounding_overflow: GroundingOverflow = "trim", on_overflow: OnOverflow = "raise", fill: Fill = "stop",

@@ -504,7 +504,7 @@ DEFAULTS: dict[str, Any] = {
     "recall_unit": "message",
     "embed_text": None,
     "top_k": None,
-    "recall_tokens": 0.75,
+    "recall_tokens": 0.8,
     "min_score": None,
     "min_lexical": None,
     "excerpt_tokens": 100,

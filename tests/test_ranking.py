@@ -16,7 +16,7 @@ from shared_core.index.session_index import SessionIndex
 from shared_core.index.session_vectors import SessionVectors
 from shared_core.messages import Message, Role
 from shared_core.recall.query import parse_query
-from shared_core.recall.ranking import DATE_BOOST, SPEAKER_BOOST, Ranked, rank
+from shared_core.recall.ranking import DATE_BOOST, SPEAKER_BOOST, Opening, Ranked, rank
 from shared_core.recall.scope import RecallUnit, Scope
 from shared_core.recall.signals import GROUP, Ranking
 from shared_core.records import MAIN, Draft
@@ -71,10 +71,11 @@ def upto(scope: Scope, places: int) -> Scope:
 
 
 def ranked(question: str, *scopes: Scope, ranking: Ranking = "hybrid", floor: float = 0.0, min_lexical: float = 0.0,
-           weight: float = 0.5, pool: int = 100, strict: bool = False) -> list[Ranked]:  # fmt: skip
+           weight: float = 0.5, pool: int = 100, strict: bool = False,
+           opening: Opening | None = None) -> list[Ranked]:  # fmt: skip
     names = [name for scope in scopes for name in scope.index.names]
     return rank(parse_query(question, names), scopes, QUESTION, ranking=ranking, floor=floor, min_lexical=min_lexical,
-                weight=weight, pool=pool, strict=strict)  # fmt: skip
+                weight=weight, pool=pool, strict=strict, opening=opening)  # fmt: skip
 
 
 def places(found: Sequence[Ranked], *, weak: bool | None = None) -> list[int]:
@@ -173,6 +174,22 @@ def test_nothing_relevant_is_an_answer() -> None:
     assert places(ranked("tower river", scope, ranking="lexical", floor=-1, min_lexical=9), weak=False) == []
     assert places(ranked("tower river", scope, ranking="dense", floor=0.3), weak=False) == []
     assert ranked("hello", scope_of([Said("tower")]), floor=0.5, min_lexical=0.5) == []
+
+
+@pytest.mark.parametrize(
+    ("opening", "strong"),
+    [
+        (None, {0, 5, 6}),
+        (Opening(0.25, 9.0), {0, 5, 6}),
+        (Opening(0.26, 9.0), set()),
+        (Opening(0.26, 0.7), {0, 5, 6}),
+    ],
+)
+def test_one_place_must_match_well_then_others_may_match_less(opening: Opening | None, strong: set[int]) -> None:
+    said = [Said("tower and river", -8), Said(), Said(), Said(), Said(), Said("boat", 4), Said("cat", 3), Said("dog")]
+    found = ranked("tower river", scope_of(said), floor=0.1875, min_lexical=0.7, opening=opening)
+    assert set(places(found, weak=False)) == strong
+    assert {0, 5, 6} <= set(places(found))
 
 
 @pytest.mark.parametrize(

@@ -147,6 +147,16 @@ class TestC3Threshold:
         with memory_of([LAKE, POOLS], embedder, min_score=None) as memory:
             assert recalled(memory) == both(LAKE)
 
+    @pytest.mark.parametrize(
+        ("best", "second", "found"), [(0.3125, 0.1875, [LAKE, POOLS]), (0.1875, 0.1875, []), (0.3125, 0.0625, [LAKE])]
+    )
+    def test_with_words_beside_it_one_must_reach_it_and_others_come_along(
+        self, best: float, second: float, found: list[Pair]
+    ) -> None:
+        embedder = scripted({LAKE: best, POOLS: second})
+        with memory_of([LAKE, POOLS], embedder, min_score=None, ranking="hybrid") as memory:
+            assert recalled(memory) == both(*found)
+
 
 class TestC4NothingRelevant:
     def test_an_empty_memory_leaves_the_question_as_it_is_and_embeds_nothing(self) -> None:
@@ -384,6 +394,12 @@ class TestC17EqualScores:
         assert [line.id for line in lines(context)] == stored[4:6]
         assert [line.id for line in context.report.lines if line.reason is Reason.DUPLICATE] == stored[0:2]
 
+    def test_a_word_or_two_said_again_is_another_answer(self) -> None:
+        yes: Pair = ("yes", "Noted then.")
+        again: Pair = ("Yes!", "It is done.")
+        with memory_of([yes, again], ScriptedEmbedder({"yes": 0.75, "Yes!": 0.75}), recall_unit="message") as memory:
+            assert {"yes", "Yes!"} <= set(recalled(memory))
+
 
 class TestC18Caps:
     cosines: Mapping[Pair, float] = {LAKE: 0.625, POOLS: 0.875, PRAGUE: 0.75}
@@ -399,13 +415,13 @@ class TestC18Caps:
         # What is better and does not fit is passed over for what does: the lake is shorter than Prague.
         expected = {
             0: [],
-            74: [LAKE],
-            77: [POOLS],
-            99: [POOLS, LAKE],
-            102: [POOLS, PRAGUE],
-            124: [POOLS, PRAGUE, LAKE],
+            70: [LAKE],
+            73: [POOLS],
+            91: [POOLS, LAKE],
+            94: [POOLS, PRAGUE],
+            112: [POOLS, PRAGUE, LAKE],
         }
-        costs = {0: 0, 74: 65, 77: 68, 99: 86, 102: 89, 124: 108}
+        costs = {0: 0, 70: 65, 73: 68, 91: 86, 94: 89, 112: 108}
         step = 0
         for tokens in range(160):
             step = tokens if tokens in expected else step

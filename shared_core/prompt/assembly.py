@@ -24,7 +24,7 @@ __all__ = ["Assembler", "Placement"]
 
 Placement = Literal["grounding", "messages", "system"]
 
-LINE_TOKENS = 5
+LINE_TOKENS = 3
 """What a recalled line costs beside its text, about: bullet, speaker and the end of the line."""
 
 NEWEST_LEAVES = 0.25
@@ -49,7 +49,7 @@ class Assembler:
     fill: Fill = "stop"
     placement: Placement = "grounding"
     template: RecallTemplate = field(default_factory=RecallTemplate)
-    recall_tokens: float | int = 0.75
+    recall_tokens: float | int = 0.8
     top_k: int | None = None
 
     def __post_init__(self) -> None:

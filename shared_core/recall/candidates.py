@@ -26,6 +26,9 @@ WEAK_SHOWN = 8
 SPARE = 1.5
 """Candidates are read until, by a guess of their size, they fill the room this many times."""
 
+STATEMENT_WORDS = 3
+"""Texts of fewer words are not the same statement said again: the second "yes" answers another question."""
+
 CHARACTERS_PER_TOKEN = 4
 FRAME_TOKENS = 8
 
@@ -202,7 +205,7 @@ def _without_repeats(candidates: Sequence[Candidate], question: str) -> list[Can
     texts = [near_duplicate_key(" ".join(entry.message.content for entry in c.entries)) for c in candidates]
     newest: dict[str, int] = {}
     for number, (text, candidate) in enumerate(zip(texts, candidates, strict=True)):
-        if candidate.reason is None:
+        if candidate.reason is None and _is_statement(text):
             best = newest.setdefault(text, number)
             if _age(candidate) > _age(candidates[best]):
                 newest[text] = number
@@ -210,10 +213,15 @@ def _without_repeats(candidates: Sequence[Candidate], question: str) -> list[Can
     for number, (text, candidate) in enumerate(zip(texts, candidates, strict=True)):
         if candidate.reason is None and candidate.entries[0].message.role == "user" and text == question:
             candidate = candidate.because(Reason.REPEATS_QUESTION)
-        elif candidate.reason is None and newest[text] != number:
+        elif candidate.reason is None and newest.get(text, number) != number:
             candidate = candidate.because(Reason.DUPLICATE)
         result.append(candidate)
     return result
+
+
+def _is_statement(key: str) -> bool:
+    # Scripts without spaces have no words to count.
+    return not key.isascii() or key.count(" ") >= STATEMENT_WORDS - 1
 
 
 def _age(candidate: Candidate) -> tuple[int, int]:

@@ -220,10 +220,11 @@ class Recaller:
         self, query: Query, scopes: Sequence[Scope], vector: Vectors | None, dense: Dense, room: int
     ) -> list[Ranked]:
         fingerprint = dense.embedder.fingerprint if dense.embedder is not None else None
-        floor = self.rules.min_score if self.rules.min_score is not None else fingerprint.floor if fingerprint else 0.0
+        ranking = self.rules.ranking if vector is not None else "lexical"
+        floor, words, opening = self.rules.floors(fingerprint, ranking)
         return rank(
-            query, scopes, vector, ranking=self.rules.ranking if vector is not None else "lexical", floor=floor,
-            min_lexical=self.rules.least_words, weight=fingerprint.weight if fingerprint else 0.0,
+            query, scopes, vector, ranking=ranking, floor=floor, min_lexical=words, opening=opening,
+            weight=fingerprint.weight if fingerprint else 0.0,
             pool=max(POOL, room // POOL_TOKENS), strict=self.rules.min_score is not None,
         )  # fmt: skip
 

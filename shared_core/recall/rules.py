@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from shared_core.arguments import in_range, one_of, whole_number
-from shared_core.base import Embedder
+from shared_core.base import Embedder, Fingerprint
 from shared_core.recall.dense import EmbedText, message_text, name_of, turn_text
-from shared_core.recall.ranking import MIN_LEXICAL
+from shared_core.recall.ranking import MIN_LEXICAL, OPENING_LEXICAL, RELAXED, Opening
 from shared_core.recall.scope import RecallUnit
 from shared_core.recall.signals import Ranking
 
@@ -55,7 +55,14 @@ class RecallRules:
         """What is embedded for a unit, given its messages."""
         return self.embed_text or (turn_text if self.recall_unit == "turn" else message_text)
 
-    @property
-    def least_words(self) -> float:
-        """The share of a question's informative words that lets a message pass whose vector does not."""
-        return MIN_LEXICAL if self.min_lexical is None else self.min_lexical
+    def floors(self, fingerprint: Fingerprint | None, ranking: Ranking) -> tuple[float, float, Opening]:
+        """Return the cosine and the share of the words at which a message passes, and what one at least must reach.
+
+        What the caller says holds for all. The embedder's own floor is for the best, and for all in `"dense"` ranking.
+        """
+        own = fingerprint.floor if fingerprint is not None else 0.0
+        floor = own if self.min_score is None else self.min_score
+        relaxed = self.min_score is None and ranking != "dense" and own > 0
+        words = MIN_LEXICAL if self.min_lexical is None else self.min_lexical
+        opening = Opening(floor, OPENING_LEXICAL if self.min_lexical is None else self.min_lexical)
+        return RELAXED * floor if relaxed else floor, words, opening
