@@ -131,7 +131,7 @@ class TestStatic:
     def test_identity(self) -> None:
         assert StaticEmbedder().fingerprint is STATIC
         assert STATIC.key == "wordllama/l2_supercat/256"
-        assert (STATIC.floor, STATIC.threshold, STATIC.weight) == (0.25, 0.40, 0.5)
+        assert (STATIC.floor, STATIC.threshold, STATIC.weight) == (0.20, 0.40, 0.5)
 
     def test_a_text_without_tokens_is_zeros(self) -> None:
         assert not StaticEmbedder().embed_documents([""]).any()

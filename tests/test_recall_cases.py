@@ -148,7 +148,13 @@ class TestC3Threshold:
             assert recalled(memory) == both(LAKE)
 
     @pytest.mark.parametrize(
-        ("best", "second", "found"), [(0.3125, 0.1875, [LAKE, POOLS]), (0.1875, 0.1875, []), (0.3125, 0.0625, [LAKE])]
+        ("best", "second", "found"),
+        [
+            (0.3125, 0.1875, [LAKE, POOLS]),
+            (0.1875, 0.1875, []),
+            (0.3125, 0.0625, [LAKE]),
+            (0.3125, 0.125, [LAKE, POOLS]),
+        ],
     )
     def test_with_words_beside_it_one_must_reach_it_and_others_come_along(
         self, best: float, second: float, found: list[Pair]
