@@ -1,21 +1,17 @@
 """Whatever LangChain takes for embeddings, as an embedder of the engine."""
 
-import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable
 
 from langchain_core.embeddings import Embeddings
 
 from shared_core.base import Embedder
 from shared_core.embedders import CallableEmbedder
 from shared_core.embedders import as_embedder as as_own_embedder
+from shared_core.embedders.function import without_marks
 from shared_core.errors import MissingExtraError
 
 __all__ = ["as_embedder"]
-
-_T = TypeVar("_T")
 
 Rows = list[list[float]]
 Function = Callable[[list[str]], Rows] | Callable[[list[str]], Awaitable[Rows]]
@@ -54,7 +50,7 @@ def as_embedder(embed: Embedder | Embeddings | Function | str | None, *, name: s
         return _of_embeddings(embed, name)
     if isinstance(embed, type) or not callable(embed):
         raise TypeError(f"embeddings must be Embeddings, a function, 'provider:model' or None, not {embed!r}")
-    return _of_function(embed, name)
+    return CallableEmbedder.of(embed, name or _name_of_callable(embed))
 
 
 def _initialised(model: str) -> Embeddings:
@@ -73,24 +69,11 @@ def _initialised(model: str) -> Embeddings:
 def _of_embeddings(embeddings: Embeddings, name: str | None) -> Embedder:
     return CallableEmbedder(
         embeddings.embed_documents,
-        name=_safe(name or _name_of_object(embeddings)),
+        name=without_marks(name or _name_of_object(embeddings)),
         query=embeddings.embed_query,
         adocuments=embeddings.aembed_documents,
         aquery=embeddings.aembed_query,
     )
-
-
-def _of_function(function: Callable[[list[str]], Any], name: str | None) -> Embedder:
-    known = _safe(name or _name_of_function(function))
-    if not (inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)):
-        return CallableEmbedder(function, name=known)
-    return CallableEmbedder(lambda texts: _to_its_end(function(texts)), name=known, adocuments=function)
-
-
-def _to_its_end(work: Coroutine[Any, Any, _T]) -> _T:
-    """Run a coroutine in a loop of its own, in a thread, since this one may have a loop that is running."""
-    with ThreadPoolExecutor(1, "embeddings") as pool:
-        return pool.submit(asyncio.run, work).result()
 
 
 def _name_of_object(embedder: object) -> str:
@@ -106,19 +89,8 @@ def _model_of(embedder: object) -> str | None:
     return next((value for value in named if isinstance(value, str) and value), None)
 
 
-def _name_of_function(function: object) -> str:
+def _name_of_callable(function: object) -> str | None:
+    """Return the name that the embeddings behind a callable give it; None if it is a function like any other."""
     if inspect.ismethod(function) and _model_of(function.__self__):
         return f"{_name_of_object(function.__self__)}.{function.__name__}"
-    own = getattr(function, "__qualname__", None)
-    if own is None and type(function).__module__ != "functools":
-        return _name_of_object(function)
-    if own is None or "<lambda>" in own or inspect.ismethod(function):
-        raise ValueError(
-            f"{function!r} has no name to tell its vectors by: use a function made by def, or "
-            "CallableEmbedder(function, name='model and revision')"
-        )
-    return f"{getattr(function, '__module__', None)}.{own}"
-
-
-def _safe(name: str) -> str:
-    return name.replace("#", "-")
+    return _name_of_object(function) if _model_of(function) and not inspect.isroutine(function) else None

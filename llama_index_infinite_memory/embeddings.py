@@ -1,10 +1,7 @@
 """LlamaIndex's embeddings as embedders of the engine, and the engine's embedders as LlamaIndex's embeddings."""
 
-import asyncio
-import inspect
-from collections.abc import Awaitable, Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from pydantic import PrivateAttr
@@ -13,10 +10,9 @@ from shared_core.base import Embedder
 from shared_core.embedders import STATIC, CallableEmbedder
 from shared_core.embedders import as_embedder as as_own_embedder
 from shared_core.embedders.checks import require
+from shared_core.embedders.function import without_marks
 
 __all__ = ["EngineEmbedding", "as_embedder"]
-
-_T = TypeVar("_T")
 
 Rows = list[list[float]]
 Function = Callable[[list[str]], Rows] | Callable[[list[str]], Awaitable[Rows]]
@@ -65,13 +61,13 @@ def as_embedder(
         return _of_embedding(embed_model, name)
     if isinstance(embed_model, type) or not callable(embed_model):
         raise TypeError(f"embed_model must be a BaseEmbedding, a function, a name or None, not {embed_model!r}")
-    return _of_function(embed_model, name)
+    return CallableEmbedder.of(embed_model, name or _name_of_method(embed_model))
 
 
 def _of_embedding(model: BaseEmbedding, name: str | None) -> Embedder:
     return CallableEmbedder(
         model.get_text_embedding_batch,
-        name=_safe(name or _name_of_model(model)),
+        name=without_marks(name or _name_of_model(model)),
         query=model.get_query_embedding,
         adocuments=model.aget_text_embedding_batch if _is_asynchronous(type(model)) else None,
         aquery=model.aget_query_embedding,
@@ -92,36 +88,10 @@ def _name_of_model(model: BaseEmbedding) -> str:
     return f"{known}/{model.model_name}" if model.model_name not in ("", NO_MODEL) else known
 
 
-def _of_function(function: Callable[[list[str]], Any], name: str | None) -> Embedder:
-    known = _safe(name or _name_of_function(function))
-    if not (inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)):
-        return CallableEmbedder(function, name=known)
-    return CallableEmbedder(lambda texts: _to_its_end(function(texts)), name=known, adocuments=function)
-
-
-def _to_its_end(work: Coroutine[Any, Any, _T]) -> _T:
-    """Run a coroutine in a loop of its own, in a thread, since this one may have a loop that is running."""
-    with ThreadPoolExecutor(1, "embeddings") as pool:
-        return pool.submit(asyncio.run, work).result()
-
-
-def _name_of_function(function: object) -> str:
+def _name_of_method(function: object) -> str | None:
+    """Return the name of a model's method; None for what is none."""
     owner = getattr(function, "__self__", None)
-    if isinstance(owner, BaseEmbedding):
-        return f"{_name_of_model(owner)}.{getattr(function, '__name__', '')}"
-    own = getattr(function, "__qualname__", None)
-    if own is None and type(function).__module__ != "functools":
-        return type(function).__qualname__
-    if own is None or "<lambda>" in own or inspect.ismethod(function):
-        raise ValueError(
-            f"{function!r} has no name to tell its vectors by: use a function made by def, or "
-            "as_embedder(function, name='model and revision')"
-        )
-    return f"{getattr(function, '__module__', None)}.{own}"
-
-
-def _safe(name: str) -> str:
-    return name.replace("#", "-")
+    return f"{_name_of_model(owner)}.{getattr(function, '__name__', '')}" if isinstance(owner, BaseEmbedding) else None
 
 
 class EngineEmbedding(BaseEmbedding):

