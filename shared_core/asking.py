@@ -1,96 +1,60 @@
 """Prompts, searches and indexing as steps that ask for vectors and never wait for a model themselves."""
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+
+import numpy as np
 
 from shared_core.errors import StoreError
 from shared_core.index.session_vectors import SessionVectors
 from shared_core.live import LiveSession
-from shared_core.messages import Message
+from shared_core.plan import Ask, Plan
 from shared_core.prompt.assembly import Assembler
 from shared_core.prompt.context import Context
 from shared_core.prompt.frame import Frame
 from shared_core.prompt.selection import Candidate
 from shared_core.prompt.turns import Entry, Turn, group_turns
 from shared_core.prompt.window import SKIP_LIMIT, Window
-from shared_core.recall.backfill import EmbedReply, EmbedRequest
 from shared_core.recall.candidates import read_candidates, read_hits
 from shared_core.recall.dense import Dense
 from shared_core.recall.eligible import Eligible
 from shared_core.recall.ranking import ScoredMessage
 from shared_core.recall.recaller import POOL_TOKENS, Found, Recaller
-from shared_core.records import Position, SessionState
+from shared_core.records import SessionState
+from shared_core.requests import Steps
+from shared_core.summaries.kept import Summary
+from shared_core.summaries.rolling import LEFT_OUT, Rolling
+from shared_core.summaries.scene import Summed
 from shared_core.tokens import message_tokens, tools_tokens
-from shared_core.tree import Path
 
-__all__ = ["Ask", "AskSteps", "Asker", "IndexSteps", "Progress", "SearchSteps"]
+__all__ = ["AskSteps", "Asker", "IndexSteps", "Progress", "SearchSteps", "SummarySteps"]
 
 LARGE_BATCH = 256
 """Texts embedded at a time while nobody waits."""
 
 Progress = Callable[[int, int], None]
-AskSteps = Generator[EmbedRequest, EmbedReply, Context]
-IndexSteps = Generator[EmbedRequest, EmbedReply, None]
-SearchSteps = Generator[EmbedRequest, EmbedReply, list[ScoredMessage]]
-
-
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """One call of `context`.
-
-    Attributes:
-        question: what is asked; None: the newest user message.
-        max_tokens: the model's limit.
-        reserve: tokens kept free for the reply.
-        tools: schemas to charge.
-        shown: whether the question, and what answers it so far, is part of the prompt.
-    """
-
-    question: Message | None
-    max_tokens: int
-    reserve: int
-    tools: Sequence[Any] = ()
-    shown: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    """What is decided before anything is recalled.
-
-    Attributes:
-        state: of the session, when this was decided.
-        path: the line of conversation then; another thread may move on meanwhile.
-        asked: `Framer.frame`.
-        turns: past turns, newest first, more than fit or all there are.
-        base: the window beside recalled messages; None if everything fits and nothing is to be found elsewhere.
-        before: the question's place, None if it is not stored.
-        alone: replies without their user message.
-    """
-
-    state: SessionState
-    path: Path
-    asked: Frame
-    turns: tuple[Turn, ...]
-    base: Window | None
-    before: Position | None
-    alone: tuple[Entry, ...]
+AskSteps = Steps[Context]
+IndexSteps = Steps[None]
+SearchSteps = Steps[list[ScoredMessage]]
+SummarySteps = Steps[Summary | None]
 
 
 class Asker:
     """Builds prompts for one memory; its arguments are the memory's collaborators."""
 
     def __init__(
-        self, live: LiveSession, assembler: Assembler, recaller: Recaller, lock: AbstractContextManager[object]
-    ) -> None:
+        self, live: LiveSession, assembler: Assembler, recaller: Recaller, rolling: Rolling,
+        lock: AbstractContextManager[object],
+    ) -> None:  # fmt: skip
         self.live = live
         self.assembler = assembler
         self.recaller = recaller
+        self.rolling = rolling
         self._lock = lock
 
     def steps(self, ask: Ask) -> AskSteps:
-        """Yield requests for vectors and return the prompt.
+        """Yield requests for vectors and summaries and return the prompt.
 
         Raises:
             BudgetError, MessageTooLargeError: what must be sent does not fit.
@@ -99,23 +63,43 @@ class Asker:
         while True:
             with self._lock:
                 plan = self._plan(ask)
-            room = self.assembler.room_for_recall(plan.asked, plan.turns)
             question = plan.asked.question.message.content if plan.asked.question is not None else ""
+            room = self.assembler.room_for_recall(plan.asked, plan.turns) if question.strip() else 0
+            found: Found | None = None
+            candidates: list[Candidate] = []
             if plan.base is None:
                 with self._lock:
                     self.recaller.sessions.check()
-            if plan.base is None or not question.strip() or not room:
-                return self._compose(ask, plan, None, [])
-            wanted = Eligible(plan.path, plan.before, self._in_prompt(plan.base, plan.asked))
-            found = yield from self.recaller.find(question, plan.state, wanted, room)
+            elif room:
+                wanted = Eligible(plan.path, plan.before, self._in_prompt(plan.base, plan.asked))
+                found = yield from self.recaller.find(question, plan.state, wanted, room)
+                with self._lock:
+                    if self.live.sync().epoch != plan.state.epoch:
+                        continue  # something was forgotten meanwhile: nothing decided before may be used
+                    candidates = read_candidates(
+                        self.live, self.recaller, found, path=plan.path, question=question, room=room,
+                        placement=self.assembler.placement,
+                    )  # fmt: skip
+            summed: Summed | None = Summed(plan.asked, candidates)
+            if self.rolling.rules.summarizer is not None and not plan.fits:
+                summed = yield from self.rolling.steps(plan.scene(ask, candidates), plan.summaries)
+            if summed is not None:  # else as above
+                return self._compose(ask, plan, found, summed)
+
+    def summary_steps(self, ask: Ask) -> SummarySteps:
+        """Yield requests for summaries until all is summed up that has left the window, and return the newest.
+
+        What the summarizer raises is passed on.
+        """
+        while True:
             with self._lock:
-                if self.live.sync().epoch != plan.state.epoch:
-                    continue  # something was forgotten meanwhile: nothing decided before may be used
-                candidates = read_candidates(
-                    self.live, self.recaller, found, path=plan.path, question=question, room=room,
-                    placement=self.assembler.placement,
-                )  # fmt: skip
-            return self._compose(ask, plan, found, candidates)
+                plan = self._plan(ask)
+            if not plan.fits:
+                summed = yield from self.rolling.steps(plan.scene(ask, []), plan.summaries, urgent=True)
+                if summed is None:
+                    continue
+            with self._lock:
+                return self.rolling.newest(plan.path)
 
     def search_steps(self, query: str, top_k: int, wanted: Eligible) -> SearchSteps:
         """Yield requests for vectors and return the best messages; a blank query finds none."""
@@ -137,12 +121,12 @@ class Asker:
             EmbedderError: the embedder failed; what was done before is kept.
         """
         with self._lock:
-            scopes, rows = [], set[int]()
+            scopes, rows = [], np.empty(0, dtype=np.int64)
             # Branches share messages: each is embedded once, and a branch that adds none is not held in memory.
             for scope in self.recaller.every_branch(self.live.sync()):
-                new = set(self.recaller.pending(scope).tolist()) - rows
-                scopes += [scope] if new else []
-                rows |= new
+                new = np.setdiff1d(self.recaller.pending(scope), rows)
+                scopes += [scope] if len(new) else []
+                rows = np.concatenate([rows, new])
             embedder, total = self.recaller.sessions.dense().embedder, len(rows)
         done = 0
         for scope in scopes:
@@ -159,8 +143,18 @@ class Asker:
                     [scope], embedder, batch=LARGE_BATCH, deadline=float("inf"), progress=report,
                     save=SessionVectors.save,
                 )  # fmt: skip
+        for _, vectors in self.recaller.sessions.opened():
+            if vectors is not None:
+                vectors.vectors.settle()
         with self._lock:
             self.save_snapshots(least=1)
+
+    def close(self, *, least: int) -> None:
+        """Keep snapshots, and leave nothing running."""
+        try:
+            self.save_snapshots(least=least)
+        finally:
+            self.recaller.sessions.close()
 
     def refresh_and_save(self, *, least: int) -> None:
         """Keep snapshots of the session's index, if it is in memory, with what was added since."""
@@ -171,30 +165,31 @@ class Asker:
         self.save_snapshots(least=least)
 
     def save_snapshots(self, *, least: int) -> None:
-        """Keep the indexes in memory in the store, if they have grown by `least` rows and by a twentieth."""
+        """Keep the indexes in memory in the store, if they have grown by `least` rows, or were damaged."""
         for index, vectors in self.recaller.sessions.opened():
             if vectors is not None:
                 # The report of the question that made them says so; who needs them next makes them again.
                 with suppress(StoreError):
                     vectors.save()
-            if len(index) - index.saved >= max(least, len(index) // 20):
+            if index.due(least):
                 index.save_snapshot()
-            if vectors is not None and len(vectors.vectors) - vectors.saved >= max(least, len(vectors.vectors) // 20):
+            if vectors is not None and vectors.due(least):
                 vectors.save_snapshot()
 
     def _in_prompt(self, window: Window, frame: Frame) -> tuple[str, ...]:
         stays = {entry.message.turn_id for entry in frame.stays}
         return tuple({turn.turn_id for turn in window.kept} | {turn for turn in stays if turn})
 
-    def _compose(self, ask: Ask, plan: _Plan, found: Found | None, candidates: Sequence[Candidate]) -> Context:
-        frame, selection = self.assembler.settle(plan.asked, plan.turns, candidates, shown=ask.shown)
+    def _compose(self, ask: Ask, plan: Plan, found: Found | None, summed: Summed) -> Context:
+        frame, selection = self.assembler.settle(summed.frame, plan.turns, summed.candidates, shown=ask.shown)
+        dropped = (LEFT_OUT,) if summed.frame.summary is not None and frame.summary is None else ()
         return self.assembler.compose(
             frame, selection, reserve=ask.reserve, shown=ask.shown, alone=plan.alone,
-            notes=found.notes if found else (), pending=found.pending if found else 0,
+            notes=(*(found.notes if found else ()), *summed.notes, *dropped), pending=found.pending if found else 0,
             embedder=found.embedder if found else None,
         )  # fmt: skip
 
-    def _plan(self, ask: Ask) -> _Plan:
+    def _plan(self, ask: Ask) -> Plan:
         state = self.live.sync()
         budget = ask.max_tokens - ask.reserve
         needed = budget if self.assembler.fill == "stop" else SKIP_LIMIT * budget
@@ -211,7 +206,7 @@ class Asker:
                     return plan
             needed = 2 * sum(entry.tokens for entry in entries) + 1
 
-    def _plan_over(self, ask: Ask, budget: int, state: SessionState, turns: Sequence[Turn], *, whole: bool) -> _Plan:
+    def _plan_over(self, ask: Ask, budget: int, state: SessionState, turns: Sequence[Turn], *, whole: bool) -> Plan:
         current, stored = self._current(ask, turns)
         stays = self._stays(current)
         pinned = {entry.message.turn_id for entry in stays}
@@ -220,12 +215,15 @@ class Asker:
         asked = framer.frame(budget=budget, tools=tools, stays=stays, current=current)
         past = [turn for turn in reversed(turns) if turn is not stored and turn.turn_id not in pinned]
         older = tuple(turn.whole() for turn in past if turn.asks)
-        base = None
-        if self.recaller.rules.scope == "user" or not self.assembler.window(asked, older).reaches_all:
+        base, fits = None, self.assembler.window(asked, older).reaches_all
+        if self.recaller.rules.scope == "user" or not fits:
             base = self.assembler.window(asked, older, recall=self.assembler.room_for_recall(asked, older))
         before = self.live.path.at(stored.entries[0].order) if stored is not None else None
         alone = [entry for turn in past if whole and not turn.asks for entry in turn.entries]
-        return _Plan(state, self.live.path, asked, older, base, before, tuple(alone))
+        plan = Plan(state, self.live.path, asked, older, base, before, tuple(alone), fits, ())
+        if fits or self.rolling.rules.summarizer is None:
+            return plan
+        return replace(plan, summaries=self.rolling.versions(plan.path, plan.end))
 
     def _current(self, ask: Ask, turns: Sequence[Turn]) -> tuple[Turn | None, Turn | None]:
         """Return the turn being answered, and the same as stored (None if the question is not stored)."""

@@ -32,6 +32,7 @@ from shared_core import (
     UnknownReferenceError,
 )
 from shared_core.base import Embedder, Fingerprint, Vectors
+from shared_core.recall.recaller import DAMAGED
 from shared_core.tokens import TiktokenCounter
 
 SMALL: dict[str, Any] = {"max_tokens": 300, "reserve_tokens": 50, "embed_budget_ms": 1e6}
@@ -332,7 +333,10 @@ def test_a_damaged_snapshot_is_built_again(path: Path, what: str) -> None:
             connection.execute("UPDATE snapshots SET data = ? WHERE rowid = ?", (damaged[what], row))
     with closing(CountingStore(path)) as store:
         memory = InfiniteMemory(store, embedder=embedder, **SMALL)
-        assert (memory.context("what of item3?"), memory.search("item3", 50)) == expected
+        context, again = memory.context("what of item3?"), memory.context("what of item3?")
+        assert context.report.degraded == (DAMAGED,), "said once"
+        assert context.messages == again.messages
+        assert (again, memory.search("item3", 50)) == expected
         assert store.rows["after"] == 200
         assert embedder.documents == [], "vectors are read from the store, not made again"
         memory.index()

@@ -11,16 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared_core.index.lexical_index import (
+    BLOCK,
     CELLS,
     FADE_TERMS,
     K1,
-    MAX_FREQUENCY,
-    MAX_ROWS,
     NEIGHBOURS,
     B,
     LexicalIndex,
 )
 from shared_core.index.lines import SITTING_GAP, LinePrefix, PathLine
+from shared_core.index.postings import MAX_FREQUENCY, MAX_ROWS
 from shared_core.index.terms import terms
 
 VOCABULARY = ("boat", "tower", "river", "東京")
@@ -137,6 +137,50 @@ def test_a_snapshot_scores_alike_and_goes_on_alike(case: Case) -> None:
     np.testing.assert_array_equal(index.score(case.query, line).values, score(case)[0])
 
 
+def expected_best(values: Sequence[float], count: int, allowed: Sequence[bool]) -> list[int]:
+    found = [place for place, value in enumerate(values) if value > 0 and allowed[place]]
+    return sorted(found, key=lambda place: (-values[place], -place))[:count]
+
+
+@given(cases(), st.integers(1, 12), st.sampled_from([3, 4, 16]), st.data())
+def test_the_best_are_those_of_all_places(case: Case, count: int, block: int, data: st.DataObject) -> None:
+    """To the last bit, whatever else is worked out before, in blocks of any size."""
+    values, _ = score(case)
+    allowed = data.draw(st.lists(st.booleans(), min_size=case.upto, max_size=case.upto))
+    places = data.draw(st.lists(st.integers(0, case.upto - 1), max_size=3)) if case.upto else []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("shared_core.index.lexical_index.BLOCK", block)
+        patch.setattr("shared_core.index.lexical_index.SHORT", 0)
+        line = line_of(case.rows, case.times, len(case.documents), case.upto)
+        scores = index_of(case.documents).score(case.query, line)
+        assert scores.at(np.array(places, dtype=np.int64))[0].tolist() == [values[place] for place in places]
+        found = scores.best(count, np.array(allowed, dtype=np.bool_))
+        assert found.tolist() == expected_best(values, count, allowed)
+        assert scores.values.tolist() == values
+
+
+@pytest.mark.parametrize("count", [1, 20])
+def test_the_best_of_a_long_line_are_those_of_all_places(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shared_core.index.lexical_index.SHORT", 0)
+    chance, size = np.random.default_rng(7), 20 * BLOCK * count
+    words = np.minimum(chance.zipf(1.3, (size, 6)), 1000)
+    index = index_of([Counter(f"w{word}" for word in said) for said in words.tolist()])
+    times = np.cumsum(chance.exponential(SITTING_GAP / 20, size)).tolist()
+    line = line_of(range(size), times, size, size - 5)
+    allowed = chance.random(line.upto) < 0.8
+    for query in (["w1"], ["w3", "w4", "w500", "w900"], ["w990", "w1"], ["unsaid"], []):
+        values = index.score(query, line).values.tolist()
+        assert index.score(query, line).best(count, allowed).tolist() == expected_best(values, count, allowed.tolist())
+
+
+def test_how_much_of_a_question_occurs_at_a_place() -> None:
+    index = index_of([{"boat": 3, "tower": 1}, {"tower": 1}, {}])
+    scores = index.score(["boat", "tower", "unsaid"], one_sitting(3))
+    boat, tower = (math.log(1 + (3 - df + 0.5) / (df + 0.5)) for df in (1, 2))
+    assert scores.at(np.arange(3))[1].tolist() == pytest.approx([boat + tower, tower, 0.0])
+    assert scores.ceiling == pytest.approx(boat + tower + math.log(8))
+
+
 @given(st.lists(st.text(), max_size=5))
 def test_any_text_survives_a_snapshot(texts: list[str]) -> None:
     """The vocabulary is kept line by line: no term has a line break, or is empty."""
@@ -209,3 +253,21 @@ def test_a_long_message_takes_less_from_its_neighbours() -> None:
         for first, second in ((short, long), (long, short), (padding, short))
     ]
     assert lent[0][1] > lent[1][1] == lent[2][1] > 0
+
+
+said = st.lists(st.dictionaries(st.sampled_from(VOCABULARY), st.integers(1, 300)), max_size=5)
+
+
+@given(said, said)
+def test_an_index_that_grows_on_from_a_snapshot_is_the_same(
+    before: list[dict[str, int]], after: list[dict[str, int]]
+) -> None:
+    grown = LexicalIndex.from_arrays(index_of(before).arrays())
+    grown.add(after)
+    whole = index_of([*before, *after])
+    again = LexicalIndex.from_arrays(grown.arrays())
+    for index in (grown, again):
+        arrays, expected = index.arrays(), whole.arrays()
+        assert {name: values.tolist() for name, values in arrays.items()} == {
+            name: values.tolist() for name, values in expected.items()
+        }

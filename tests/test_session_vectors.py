@@ -19,7 +19,8 @@ from indexing import Steps, drive, fill, refreshed, texts_of, vectors_of
 from shared_core import InfiniteMemory, Message
 from shared_core.base import Embedder
 from shared_core.errors import EmbedderError, EmbedderMismatchError, StoreError
-from shared_core.index.session_vectors import SessionVectors, decode_vector, encode_vector, text_hash
+from shared_core.index import session_vectors
+from shared_core.index.session_vectors import SessionVectors, decode_vectors, encode_vector, text_hash
 from shared_core.recall.backfill import EmbedReply, backfill
 from shared_core.recall.dense import EmbedText, answer, message_text, name_of, turn_text
 from shared_core.recall.scope import RecallUnit
@@ -39,11 +40,12 @@ def session(store: CountingStore) -> Session:
     return Session(store)
 
 
-class TestVectors:
-    @pytest.fixture
-    def embedder(self) -> HashingEmbedder:
-        return HashingEmbedder(8)
+@pytest.fixture
+def embedder() -> HashingEmbedder:
+    return HashingEmbedder(8)
 
+
+class TestVectors:
     def test_equal_texts_are_embedded_once(self, session: Session, embedder: HashingEmbedder) -> None:
         """In one batch, in a later one, and by an object that begins anew."""
         session.append(MAIN, drafts("ux", "ax", "uy", "ay", "sx", "uz"))
@@ -185,15 +187,129 @@ class TestVectors:
         assert vectors.vectors.owners.tolist() == [0]
 
 
+class TestParts:
+    """A snapshot is kept in parts, of which only the last changes."""
+
+    @pytest.fixture(autouse=True)
+    def small(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(session_vectors, "PART", 4)
+
+    def say(self, session: Session, start: int, stop: int) -> None:
+        session.append(MAIN, drafts(*(f"u{number}" for number in range(start, stop))))
+
+    def parts(self, session: Session) -> list[bytes | None]:
+        names = ("vectors/space", *(f"vectors/space/{number}" for number in range(1, 5)))
+        return [session.store.snapshot(session.key, name) for name in names]
+
+    def test_what_is_kept_already_is_not_written_again(
+        self, store: CountingStore, session: Session, embedder: HashingEmbedder
+    ) -> None:
+        vectors, before = vectors_of(session), self.parts(session)
+        for size, written in ((10, 3), (11, 1), (12, 1), (13, 1), (20, 2)):
+            self.say(session, len(vectors.index), size)
+            refreshed(session, vectors.index)
+            fill(vectors, embedder, range(len(vectors.vectors), size))
+            assert vectors.due(1)
+            store.reset()
+            vectors.save_snapshot()
+            assert (store.calls["put_snapshot"], vectors.saved, vectors.due(1)) == (written, size, False)
+            store.reset()
+            again = vectors_of(session)
+            assert (store.rows["all_vectors"], store.rows["vectors"], again.saved) == (0, 0, size)
+            np.testing.assert_array_equal(again.vectors.owners, vectors.vectors.owners)
+            np.testing.assert_array_equal(again.vectors.matrix(), vectors.vectors.matrix())
+            now = self.parts(session)
+            full = [part for part in now if part and part in before]
+            assert len(full) == sum(part is not None for part in now) - written
+            before = now
+
+    def test_one_that_was_read_is_continued(self, store: CountingStore, session: Session) -> None:
+        for size in (3, 6, 9, 17):
+            self.say(session, len(refreshed(session)), size)
+            vectors, embedder = vectors_of(session), HashingEmbedder(8)
+            fill(vectors, embedder, vectors.missing(np.full(size, True)).tolist())
+            vectors.save_snapshot()
+            store.reset()
+            again = vectors_of(session)
+            assert (store.rows["all_vectors"], again.vectors.owners.tolist()) == (0, vectors.vectors.owners.tolist())
+
+    @pytest.mark.parametrize("lost", range(4))
+    def test_parts_that_do_not_follow_one_another_are_not_mixed(
+        self, store: CountingStore, session: Session, embedder: HashingEmbedder, lost: int
+    ) -> None:
+        """Another process had other vectors first, and wrote some of its parts over these."""
+        self.say(session, 0, 14)
+        ours, theirs = vectors_of(session), vectors_of(session)
+        fill(ours, embedder)
+        fill(theirs, embedder, list(range(13, -1, -1)))
+        theirs.save_snapshot()
+        name = f"vectors/space/{lost}" if lost else "vectors/space"
+        part = store.snapshot(session.key, name)
+        ours.save_snapshot()
+        assert part is not None
+        store.put_snapshot(session.key, name, 0, part)
+        again = vectors_of(session)
+        fill(again, embedder, again.missing(np.full(14, True)).tolist())
+        assert sorted(again.vectors.owners.tolist()) == list(range(14))
+        assert not again.damaged
+        for row in range(14):
+            question = embedder.embed_query(str(row))
+            for found, right in zip(again.vectors.search(question, 14), ours.vectors.search(question, 14), strict=True):
+                np.testing.assert_array_equal(found, right)
+        again.save_snapshot()
+        assert vectors_of(session).vectors.owners.tolist() == again.vectors.owners.tolist()
+
+    def test_what_came_after_the_snapshot_is_read_at_once(
+        self, store: CountingStore, session: Session, embedder: HashingEmbedder
+    ) -> None:
+        self.say(session, 0, 9)
+        vectors = vectors_of(session)
+        fill(vectors, embedder)
+        vectors.save_snapshot()
+        self.say(session, 9, 30)
+        refreshed(session, vectors.index)
+        fill(vectors, embedder, range(9, 28))
+        store.reset()
+        again = vectors_of(session)
+        assert (store.rows["all_vectors"], store.rows["vectors"]) == (0, 19)
+        assert again.missing(np.full(30, True)).tolist() == [29, 28]
+
+    @pytest.mark.parametrize("number", range(3))
+    def test_a_damaged_part_is_no_reason_to_trust_the_others(
+        self, store: CountingStore, session: Session, embedder: HashingEmbedder, number: int
+    ) -> None:
+        self.say(session, 0, 10)
+        vectors = vectors_of(session)
+        fill(vectors, embedder)
+        vectors.save_snapshot()
+        name = f"vectors/space/{number}" if number else "vectors/space"
+        part = store.snapshot(session.key, name)
+        assert part is not None
+        store.put_snapshot(session.key, name, 0, part[:-1])
+        store.reset()
+        again = vectors_of(session)
+        assert (again.damaged, store.rows["all_vectors"], again.due(1_000)) == (True, 10, True)
+        again.save_snapshot()
+        assert (self.parts(session)[number], again.due(1_000), vectors_of(session).damaged) == (part, False, False)
+
+    def test_nothing_is_kept_of_what_was_forgotten_meanwhile(self, session: Session, embedder: HashingEmbedder) -> None:
+        self.say(session, 0, 10)
+        vectors = vectors_of(session)
+        fill(vectors, embedder)
+        session.forget([Position(0, 1)])
+        vectors.save_snapshot()
+        assert (vectors.saved, self.parts(session)) == (0, [None] * 5)
+
+
 @given(st.integers(1, 5), st.integers(0, 3))
 def test_pieces_are_kept_in_half_precision(dimension: int, pieces: int) -> None:
     vectors = np.random.default_rng(dimension).standard_normal((pieces, dimension)).astype(np.float32)
     data = encode_vector(vectors)
     assert len(data) == 2 * dimension * pieces
-    decoded = decode_vector(data, dimension)
+    decoded = decode_vectors(data, dimension)
     np.testing.assert_array_equal(decoded, vectors.astype(np.float16))
-    assert decoded.dtype == np.float32
-    assert encode_vector(decoded) == data
+    assert decoded.dtype == np.float16
+    assert encode_vector(decoded.astype(np.float32)) == data
 
 
 class TestBackfill:

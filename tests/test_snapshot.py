@@ -1,5 +1,7 @@
 """Arrays come back from a snapshot as they were, or not at all."""
 
+import json
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -9,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as nps
 
-from shared_core.index.snapshot import DIGEST_SIZE, MAGIC, pack, unpack
+from shared_core.index.snapshot import DIGEST_SIZE, MAGIC, _checksum, digest_of, pack, stored_snapshot, unpack
+from shared_core.stores import SQLiteStore
 
 DTYPES = ("<i4", "<i8", "<f2", "<f4", "<f8", "?", "|u1", ">u4", "|i1")
 
@@ -74,3 +77,50 @@ def test_other_bytes_are_no_snapshot(foreign: bytes) -> None:
 
 def test_a_snapshot_of_another_version_is_no_snapshot() -> None:
     assert unpack(b"IMSNAP00" + SAMPLE[len(MAGIC) :]) is None
+
+
+@given(st.data())
+def test_no_bytes_make_it_raise(data: st.DataObject) -> None:
+    damaged = bytearray(SAMPLE)
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(0, len(damaged)))
+        end = data.draw(st.integers(at, len(damaged)))
+        damaged[at : data.draw(st.sampled_from([at, at + 1, end]))] = data.draw(st.binary(max_size=5))
+    unpacked = unpack(bytes(damaged))
+    assert (unpacked is None) == (damaged != SAMPLE)
+
+
+@given(st.one_of(st.binary(max_size=80), st.dictionaries(st.text(max_size=5), st.none() | st.integers() | st.text())))
+def test_right_checksums_over_anything_else_are_no_snapshot(content: bytes | dict[str, Any]) -> None:
+    if isinstance(content, dict):
+        header = json.dumps({"about": {}, "arrays": content}).encode()
+        content = len(header).to_bytes(8, "little") + header
+        if not json.loads(header)["arrays"]:
+            return
+    assert unpack(MAGIC + _checksum(MAGIC, content) + content) is None
+
+
+@pytest.mark.parametrize("shape", [[-1], [10**12], [2, "x"], "ab", [1.5], None])
+@pytest.mark.parametrize("dtype", ["<i4", "|O", "nonsense", 7])
+def test_headers_that_promise_what_is_not_there(dtype: object, shape: object) -> None:
+    header = json.dumps({"about": {}, "arrays": {"x": [dtype, shape]}}).encode()
+    body = len(header).to_bytes(8, "little") + header + bytes(8)
+    unpacked = unpack(MAGIC + _checksum(MAGIC, body) + body)
+    assert unpacked is None or shape == [-1]
+
+
+def test_a_store_s_snapshot_is_there_absent_of_another_version_or_damaged() -> None:
+    with closing(SQLiteStore(":memory:")) as store:
+        session = store.create_session(None, "s")
+
+        def kept(data: bytes) -> tuple[bool, str, bool]:
+            store.put_snapshot(session, "rows", 0, data)
+            found = stored_snapshot(store, session, "rows")
+            return found.about is not None, found.digest, found.damaged
+
+        assert not stored_snapshot(store, session, "rows").damaged
+        assert kept(SAMPLE) == (True, digest_of(SAMPLE), False)
+        older, body = b"IMSNAP00", SAMPLE[len(MAGIC) + DIGEST_SIZE :]
+        assert kept(older + _checksum(older, body) + body) == (False, "", False)
+        for damaged in (older + SAMPLE[len(MAGIC) :], SAMPLE[:-1], b"", b"?"):
+            assert kept(damaged) == (False, "", True)

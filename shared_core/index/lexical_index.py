@@ -1,16 +1,17 @@
 """A BM25 index in which a message is also found by what its neighbours say."""
 
-from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from math import log1p
 
 import numpy as np
 import numpy.typing as npt
 
 from shared_core.index.arrays import Growing
+from shared_core.index.lines import LinePrefix
+from shared_core.index.postings import Postings
 
-__all__ = ["LexicalIndex", "LexicalScores", "Line"]
+__all__ = ["LexicalIndex", "LexicalScores"]
 
 K1 = 0.9
 """BM25's saturation of the term frequency (spec of BM25: Robertson and Zaragoza 2009); measured on three data sets."""
@@ -24,73 +25,182 @@ NEIGHBOURS = {1: 0.7, 2: 0.4, 3: 0.2, -1: 0.4, -2: 0.2}
 FADE_TERMS = 20
 """A message with more terms than this takes less from its neighbours: it says what it is about by itself."""
 
-MAX_ROWS = 1 << 24
-MAX_FREQUENCY = 255
+CELLS = 1 << 16
+"""Terms are scored together as long as terms times places are no more than this: NumPy's calls cost more than the work
+at a few places, and at many what stays in the processor's cache is faster."""
 
-CELLS = 1 << 19
-"""Terms are spread together as long as terms times places are no more than this: NumPy's calls cost more than the work
-in a short history, and memory counts in a long one."""
+BLOCK = 16
+"""Places worked out together, as many as `NEIGHBOURS` reach or more; larger blocks promise more than they have."""
+
+SHORT = 1_024
+"""Blocks of a line that is worked out whole, which takes no longer than to choose among them."""
+
+ROUNDING = 1e-4
+"""What a sum may be off by, as a share of itself."""
 
 Ints = npt.NDArray[np.int32]
 Places = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
-Scalar = TypeVar("Scalar", bound=np.generic)
-
-
-class Line(Protocol):
-    """An ordered run of rows: a path through the tree, of which the first `upto` places count."""
-
-    @property
-    def upto(self) -> int:
-        """How many places count."""
-
-    @property
-    def rows(self) -> Ints:
-        """The row at each place."""
-
-    @property
-    def sittings(self) -> Ints:
-        """The sitting each place belongs to; neighbours lend terms within one sitting only."""
-
-    def places(self, rows: Ints) -> Ints:
-        """Return the place of each row, -1 where it is not on the line."""
-
-    def along(self, column: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
-        """Return the values at the first `upto` places, given one for each row."""
+Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
-class LexicalScores:
-    """BM25 of every place of a line.
-
-    Attributes:
-        values: shape (line.upto,), 0 where nothing matches.
-        present: the sum of the idf of the terms that occur there, however long the message is.
-        ceiling: the sum of the terms' idf; `values / ceiling` is about the share of the question that a place matches.
-    """
-
-    values: Floats
-    present: Floats
-    ceiling: float
-
-
-@dataclass(frozen=True, slots=True)
-class _Term:
-    """Where a term occurs on a line, its frequency there over the length norm, and its idf."""
+class _Hits:
+    """Where terms occur on a line, one term after the other: place, frequency over the length norm, term's number."""
 
     places: Places
     weights: Floats
-    idf: float
+    terms: Places
+
+
+class LexicalScores:
+    """BM25 of the places of a line, worked out block by block as they are asked for.
+
+    Attributes:
+        ceiling: the sum of the terms' idf; a value over it is about the share of the question that a place matches.
+    """
+
+    def __init__(self, hits: _Hits, idf: Sequence[float], line: LinePrefix, fades: Floats) -> None:
+        self.ceiling = sum(idf, 0.0)
+        self._hits = hits
+        self._idf = np.array(idf, dtype=np.float32)
+        self._ends = np.searchsorted(hits.terms, np.arange(len(idf) + 1))
+        self._blocks = hits.places // BLOCK
+        self._line = line
+        self._fades = fades
+        self._first = np.full(-(-line.upto // BLOCK), -1, dtype=np.int64)  # each block's first cell, -1: it has none
+        self._places: Growing[np.int64] = Growing(np.int64)
+        self._values: Growing[np.float32] = Growing(np.float32)
+        self._present: Growing[np.float32] = Growing(np.float32)
+
+    @property
+    def values(self) -> Floats:
+        """BM25 of every place, shape (line.upto,), 0 where nothing matches."""
+        return self.at(np.arange(self._line.upto))[0]
+
+    def at(self, places: Places) -> tuple[Floats, Floats]:
+        """Return BM25 at some places, and the sum of the idf of the terms that occur there, however long it is."""
+        blocks = places // BLOCK
+        self._work_out(blocks)
+        cells = self._first[blocks] + places % BLOCK
+        return self._values.values[cells], self._present.values[cells]
+
+    def best(self, count: int, allowed: Mask) -> Places:
+        """Return the places with the largest positive values, at most `count`, largest first; of equals the last first.
+
+        Args:
+            count: how many, at least 1.
+            allowed: which places may be returned, shape (line.upto,).
+        """
+        least, blocks = np.float32(0), np.arange(len(self._first))
+        if len(blocks) > max(count, SHORT):
+            # What is in the most promising blocks shows in which others there may be something as good.
+            bounds = self._bounds()
+            self._work_out(np.flatnonzero((bounds > 0) & (bounds >= np.partition(bounds, -count)[-count])))
+            values = self._known(least, allowed)[1]
+            least = np.partition(values, -count)[-count] if len(values) >= count else least
+            blocks = np.flatnonzero((bounds > 0) & (bounds >= least))
+        self._work_out(blocks)
+        places, values = self._known(least, allowed)
+        return places[np.lexsort((-places, -values))][:count]
+
+    def _known(self, least: np.float32, allowed: Mask) -> tuple[Places, Floats]:
+        """Return the places worked out that may be returned and whose value is positive and not below another."""
+        values = self._values.values
+        cells = np.flatnonzero((values > 0) & (values >= least))
+        cells = cells[allowed[self._places.values[cells]]]
+        return self._places.values[cells], values[cells]
+
+    def _bounds(self) -> Floats:
+        """Return what no value in a block exceeds."""
+        ahead = np.float32(max((share for offset, share in NEIGHBOURS.items() if offset > 0), default=0))
+        behind = np.float32(max((share for offset, share in NEIGHBOURS.items() if offset < 0), default=0))
+        bounds = np.zeros(len(self._first), dtype=np.float32)
+        for idf, start, end in zip(self._idf, self._ends, self._ends[1:], strict=False):
+            blocks, weights = self._blocks[start:end], self._hits.weights[start:end]
+            said = np.bincount(blocks, weights, len(bounds)).astype(np.float32)
+            # No place has more than all of its block, and what the blocks beside it may lend.
+            most = said.copy()
+            most[1:] += ahead * said[:-1]
+            most[:-1] += behind * said[1:]
+            bounds += _saturated(most, idf)
+        bounds *= np.float32(1 + ROUNDING)
+        return bounds
+
+    def _work_out(self, blocks: Places) -> None:
+        """Work out the blocks that are not yet."""
+        new = np.zeros(len(self._first), dtype=np.bool_)
+        new[blocks] = True
+        new &= self._first < 0
+        if not new.any():
+            return
+        # Together with the blocks beside them they are a shorter line. Where its pieces meet terms are lent that should
+        # not be, but only to the blocks beside, which are not kept.
+        near = new.copy()
+        near[1:] |= new[:-1]
+        near[:-1] |= new[1:]
+        places = (np.flatnonzero(near)[:, np.newaxis] * BLOCK + np.arange(BLOCK)).ravel()
+        places = places[: np.searchsorted(places, self._line.upto)]
+        values, present = self._score(near, places)
+        kept = np.flatnonzero(new[places // BLOCK])
+        self._first[new] = len(self._values) + BLOCK * np.arange(np.count_nonzero(new))
+        self._places.extend(places[kept])
+        self._values.extend(values[kept])
+        self._present.extend(present[kept])
+
+    def _score(self, chosen: Mask, places: Places) -> tuple[Floats, Floats]:
+        """Return what `at` does for the places of some blocks, taken as a line of their own."""
+        inside = np.flatnonzero(chosen[self._blocks])
+        cells = ((np.cumsum(chosen) - 1) * BLOCK)[self._blocks[inside]] + self._hits.places[inside] % BLOCK
+        terms, weights = self._hits.terms[inside], self._hits.weights[inside]
+        lending = _lending(self._line.sittings[places], self._fades[self._line.rows[places]])
+        values = np.zeros(len(places), dtype=np.float32)
+        together = max(1, CELLS // len(places))
+        for first in range(0, len(self._idf), together):
+            idf = self._idf[first : first + together]
+            start, end = np.searchsorted(terms, (first, first + together))
+            own = np.zeros((len(idf), len(places)), dtype=np.float32)
+            own[terms[start:end] - first, cells[start:end]] = weights[start:end]
+            for score in _saturated(_with_neighbours(own, lending), idf[:, np.newaxis]):
+                values += score
+        present = np.bincount(cells, self._idf[terms], len(places))
+        return values, present.astype(np.float32)
+
+
+def _lending(sittings: Ints, fades: Floats) -> list[tuple[slice, slice, Floats]]:
+    """Return for each of `NEIGHBOURS` which places lend, to which, and which share of a term's weight."""
+    size, lending = len(sittings), []
+    for offset, share in NEIGHBOURS.items():
+        lenders = slice(max(0, -offset), max(0, size - max(0, offset)))
+        takers = slice(max(0, offset), max(0, size - max(0, -offset)))
+        near = sittings[lenders] == sittings[takers]
+        lending.append((lenders, takers, np.float32(share) * fades[takers] * near))
+    return lending
+
+
+def _with_neighbours(own: Floats, lending: Sequence[tuple[slice, slice, Floats]]) -> Floats:
+    """Return the weights of terms, shape (terms, places), with what neighbours lend."""
+    weights, lent = own.copy(), np.empty_like(own)
+    for lenders, takers, shares in lending:
+        # In place: fresh memory costs more than the sums.
+        weights[:, takers] += np.multiply(own[:, lenders], shares, out=lent[:, takers])
+    return weights
+
+
+def _saturated(weights: Floats, idf: Floats | np.float32) -> Floats:
+    """Return what terms add to a score, given their weights, which are overwritten."""
+    weights /= weights + np.float32(K1)
+    weights *= idf * np.float32(K1 + 1)
+    return weights
 
 
 class LexicalIndex:
     """Postings of rows that are numbered from 0 in the order they are added; at most 2**24 rows."""
 
     def __init__(self) -> None:
-        # One posting is 32 bits: the row in the upper 24, the frequency in the lower 8.
-        self._postings: dict[str, array[int]] = {}
+        self._postings = Postings()
         self._lengths: Growing[np.int32] = Growing(np.int32)
-        self._fades: Growing[np.float64] = Growing(np.float64)
+        self._fades: Growing[np.float32] = Growing(np.float32)
 
     def __len__(self) -> int:
         return len(self._lengths)
@@ -104,11 +214,7 @@ class LexicalIndex:
         """Append rows, each given as its terms with their frequency."""
         lengths: list[int] = []
         for row, document in enumerate(documents, start=len(self)):
-            if row >= MAX_ROWS:
-                raise OverflowError(f"a session holds at most {MAX_ROWS:,} messages")
-            for term, frequency in document.items():
-                posting = row << 8 | min(frequency, MAX_FREQUENCY)
-                self._postings.setdefault(term, array("I")).append(posting)
+            self._postings.add(row, document)
             lengths.append(sum(document.values()))
         self._measure(lengths)
 
@@ -118,7 +224,7 @@ class LexicalIndex:
         self._lengths.extend(lengths)
         self._fades.extend(np.minimum(np.float32(1), np.float32(FADE_TERMS) / np.maximum(self.lengths[start:], 1)))
 
-    def score(self, query: Iterable[str], line: Line, total: int | None = None) -> LexicalScores:
+    def score(self, query: Iterable[str], line: LinePrefix, total: int | None = None) -> LexicalScores:
         """Return context-weighted BM25 along a line.
 
         The term frequency of a message is its own, divided by its own length norm, plus `NEIGHBOURS` of those around it
@@ -130,79 +236,37 @@ class LexicalIndex:
             line: the messages in question.
             total: how many terms they have together; None: they are counted.
         """
-        lengths = line.along(self.lengths)
-        mean = max(int(lengths.sum() if total is None else total) / line.upto, 1.0) if line.upto else 1.0
-        found = [self._on_line(term, line, lengths, mean) for term in sorted(set(query))]
-        scores = np.zeros(line.upto, dtype=np.float32)
-        fades = line.along(self._fades.values)
-        matching = [term for term in found if len(term.places)]
-        together = max(1, CELLS // max(line.upto, 1))
-        for first in range(0, len(matching), together):
-            _spread(scores, matching[first : first + together], line.sittings, fades)
-        present = np.zeros(line.upto, dtype=np.float32)
-        for term in matching:
-            present[term.places] += np.float32(term.idf)
-        return LexicalScores(scores, present, sum((term.idf for term in found), 0.0))
+        if total is None:
+            total = int(self.lengths[line.rows[: line.upto]].sum())
+        mean = max(total / line.upto, 1.0) if line.upto else 1.0
+        found = [self._on_line(term, line, mean) for term in sorted(set(query))]
+        sizes = [len(places) for places, _ in found]
+        hits = _Hits(
+            np.concatenate([np.empty(0, np.int64), *(places for places, _ in found)]),
+            np.concatenate([np.empty(0, np.float32), *(weights for _, weights in found)]),
+            np.repeat(np.arange(len(found)), sizes),
+        )
+        idf = [log1p((line.upto - size + 0.5) / (size + 0.5)) if line.upto else 0.0 for size in sizes]
+        return LexicalScores(hits, idf, line, self._fades.values)
 
-    def _on_line(self, term: str, line: Line, lengths: Ints, mean: float) -> _Term:
-        posting = self._postings.get(term)
-        packed = np.array(posting if posting is not None else (), dtype=np.uint32)
-        place = line.places((packed >> 8).astype(np.int32))
-        on_line = (place >= 0) & (place < line.upto)
+    def _on_line(self, term: str, line: LinePrefix, mean: float) -> tuple[Places, Floats]:
+        """Return where a term occurs on a line, and how often, over the length norm."""
+        rows, frequency = self._postings.of(term)
+        places = line.places(rows)
+        on_line = np.flatnonzero((places >= 0) & (places < line.upto))
+        weights = frequency[on_line].astype(np.float32)
+        weights /= np.float32(1 - B) + np.float32(B / mean) * self.lengths[rows[on_line]].astype(np.float32)
         # NumPy indexes with 64 bits twice as fast as with 32.
-        places = place[on_line].astype(np.int64)
-        frequency = (packed & MAX_FREQUENCY).astype(np.int32)[on_line]
-        norm = 1 - B + B * lengths[places] / mean
-        idf = float(np.log1p((line.upto - len(places) + 0.5) / (len(places) + 0.5))) if line.upto else 0.0
-        return _Term(places, (frequency / norm).astype(np.float32), idf)
+        return places[on_line].astype(np.int64), weights
 
     def arrays(self) -> dict[str, npt.NDArray[np.generic]]:
         """Return the index as plain arrays, for a snapshot."""
-        vocabulary = "\n".join(self._postings).encode("utf-8", "surrogatepass")
-        sizes = [len(posting) for posting in self._postings.values()]
-        joined: array[int] = array("I")
-        for posting in self._postings.values():
-            joined.extend(posting)
-        return {
-            "lengths": self.lengths,
-            "vocabulary": np.frombuffer(vocabulary, dtype=np.uint8),
-            "sizes": np.array(sizes, dtype=np.int64),
-            "postings": np.array(joined, dtype=np.uint32),
-        }
+        return {"lengths": self.lengths, **self._postings.arrays()}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, npt.NDArray[np.generic]]) -> "LexicalIndex":
         """Return the index that `arrays` came from."""
         index = cls()
         index._measure(arrays["lengths"])
-        text = arrays["vocabulary"].tobytes().decode("utf-8", "surrogatepass")
-        if text:  # rows without a term, such as one "ok", leave no vocabulary
-            parts = np.split(arrays["postings"], np.cumsum(arrays["sizes"])[:-1])
-            for term, part in zip(text.split("\n"), parts, strict=True):
-                index._postings[term] = array("I", part.astype(np.uint32).tobytes())
+        index._postings = Postings.from_arrays(arrays)
         return index
-
-
-def _spread(total: Floats, terms: Sequence[_Term], sittings: Ints, fades: npt.NDArray[np.float64]) -> None:
-    """Add the saturated scores of terms to `total`, at their places and at the neighbours of these."""
-    upto, reach = len(total), max(map(abs, NEIGHBOURS))
-    places = np.concatenate([term.places for term in terms])
-    weights = np.concatenate([term.weights for term in terms])
-    # One row of cells for each term, and room on both sides, so that no neighbour is out of bounds.
-    starts = reach + upto * np.arange(len(terms) + 1)
-    cells = np.concatenate([start + term.places for start, term in zip(starts.tolist(), terms, strict=False)])
-    frequency = np.zeros(upto * len(terms) + 2 * reach, dtype=np.float32)
-    frequency[cells] = weights
-    sitting = sittings[places]
-    for offset, share in NEIGHBOURS.items():
-        target = places + offset
-        near = sittings.take(target, mode="clip") == sitting
-        near &= (target < upto) if offset > 0 else (target >= 0)
-        # Within one offset every cell occurs once, so plain indexing adds correctly; who is not near lends nothing.
-        frequency[cells + offset] += np.float32(share) * weights * fades.take(target, mode="clip") * near
-    touched = np.flatnonzero(frequency != 0)
-    ends = np.searchsorted(touched, starts).tolist()
-    for start, term, first, end in zip(starts.tolist(), terms, ends, ends[1:], strict=False):
-        reached = touched[first:end]
-        own = frequency[reached]
-        total[reached - start] += term.idf * (K1 + 1) * own / (own + K1)

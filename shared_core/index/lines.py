@@ -13,6 +13,9 @@ __all__ = ["LinePrefix", "PathLine"]
 SITTING_GAP = 6 * 3600.0
 """Seconds without a message after which a new sitting begins."""
 
+LAYERS = 16
+"""Lines that a line may share its beginning with before it keeps a copy of its own."""
+
 Ints = npt.NDArray[np.int32]
 Scalar = TypeVar("Scalar", bound=np.generic)
 
@@ -34,6 +37,7 @@ class PathLine:
         self._turn_ends: Growing[np.int32] = Growing(np.int32)
         self._terms: Growing[np.int64] = Growing(np.int64)
         self._of_turn: dict[int, list[int]] = {}
+        self._begun: list[tuple[dict[int, list[int]], int]] = []
         self._first_said: dict[int, int] = {}
         self._last_time = -np.inf
         self._parted = False
@@ -65,7 +69,29 @@ class PathLine:
 
     def of_turn(self, turn: int) -> list[int]:
         """Return the places of a turn's messages, by its code."""
-        return self._of_turn.get(turn, [])
+        own = self._of_turn.get(turn, [])
+        begun = [place for places, upto in self._begun for place in places.get(turn, ()) if place < upto]
+        return begun + own if begun else own
+
+    def beginning(self, count: int, times: npt.NDArray[np.float64], turns: npt.NDArray[np.int64]) -> "PathLine":
+        """Return a line of the first `count` places, which goes on by itself; `times` and `turns` are all rows'."""
+        line = PathLine()
+        line.plain = self.plain or bool(np.array_equal(self.rows[:count], np.arange(count)))
+        line._rows = Growing(np.int32, self.rows[:count])
+        line._sittings = Growing(np.int32, self.sittings[:count])
+        line._terms = Growing(np.int64, self._terms.values[:count])
+        line._turn_ends = Growing(np.int32, self.turn_ends[:count])
+        line._places = Growing(np.int32, self._places.values)
+        line._places.values[self.rows[count:]] = -1
+        line._first_said = {speaker: place for speaker, place in self._first_said.items() if place < count}
+        line._last_time = float(times[self.rows[count - 1]]) if count else -np.inf
+        line._begun = [*((places, min(upto, count)) for places, upto in self._begun), (self._of_turn, count)]
+        if len(line._begun) > LAYERS:
+            line._of_turn = {turn: line.of_turn(turn) for places, _ in line._begun for turn in places}
+            line._begun = []
+        for place in np.flatnonzero(line.turn_ends >= count).tolist():
+            line.turn_ends[place] = line.of_turn(int(turns[line.rows[place]]))[-1]
+        return line
 
     def terms(self, upto: int) -> int:
         """Return how many terms the messages before a place have together."""
@@ -106,7 +132,7 @@ class PathLine:
         codes, which = np.unique(turns, return_inverse=True)
         self._turn_ends.extend(np.array([self._of_turn[code][-1] for code in codes.tolist()])[which])
         for code in codes.tolist():
-            members = self._of_turn[code]
+            members = self.of_turn(code)
             if members[0] < start:
                 self._turn_ends.values[members] = members[-1]
 

@@ -13,7 +13,7 @@ from shared_core.index.arrays import Growing
 from shared_core.index.instructions import is_standing_instruction
 from shared_core.index.lexical_index import LexicalIndex
 from shared_core.index.lines import LinePrefix, PathLine
-from shared_core.index.snapshot import pack, unpack
+from shared_core.index.snapshot import pack, stored_snapshot
 from shared_core.index.terms import terms
 from shared_core.records import Position, Record, SessionState
 from shared_core.tree import Path, Span
@@ -49,6 +49,8 @@ Ints = npt.NDArray[np.int32]
 class SessionIndex:
     """What recall needs to know of every message of a session, in arrays; a row is a message, in order of storing.
 
+    `damaged` says that its snapshot could not be read, and that it was made from the messages.
+
     Args:
         store: where the messages are.
         session: which session.
@@ -57,6 +59,7 @@ class SessionIndex:
     def __init__(self, store: Store, session: int) -> None:
         self.store = store
         self.session = session
+        self.damaged = False
         self._clear(epoch=-1)
 
     def _clear(self, epoch: int) -> None:
@@ -69,6 +72,7 @@ class SessionIndex:
         self._depths_of: dict[int, Growing[np.int32]] = {}
         self._lines: OrderedDict[tuple[Span, ...], PathLine] = OrderedDict()
         self.saved = 0
+        self._mend = False
 
     def __len__(self) -> int:
         return len(self._columns["depths"])
@@ -157,13 +161,7 @@ class SessionIndex:
         key = (*before, last._replace(upto=-1))
         line = self._lines.pop(key, None)
         if line is None:
-            line = PathLine()
-            for number, span in enumerate(before):
-                if number and span.shift != before[number - 1].shift:
-                    line.part()
-                self._extend(line, self._between(*span.stretch))
-            if before and before[-1].shift:
-                line.part()
+            line = self._build(path)
         rows = self._between(last.segment, last.start, np.iinfo(np.int32).max)
         self._extend(line, rows[line.taken :])
         line.taken = len(rows)
@@ -173,23 +171,75 @@ class SessionIndex:
         beyond = len(rows) - len(self._between(*last.stretch))
         return LinePrefix(line, len(line.rows) - beyond)
 
+    def _build(self, path: Path) -> PathLine:
+        """Return the line of all spans of a path but the last; it begins as a line at hand does, as far as it can."""
+        before = path.spans[:-1]
+        line, whole, upto = self._begun(path)
+        parts = [number > 0 and span.shift != before[number - 1].shift for number, span in enumerate(before)]
+        parts.append(bool(before) and before[-1].shift != 0)
+        begun = len(self._between(path.spans[whole].segment, path.spans[whole].start, upto))
+        # A part that no row has come after yet is still to be made.
+        number = whole
+        while not begun and number and not len(self._between(*path.spans[number - 1].stretch)):
+            number -= 1
+            if parts[number]:
+                line.part()
+        for number, span in enumerate(before[whole:], whole):
+            if parts[number] and not begun:
+                line.part()
+            start = max(span.start, upto + 1) if begun else span.start
+            self._extend(line, self._between(span.segment, start, span.upto))
+            begun = 0
+        if parts[-1] and not begun:
+            line.part()
+        line.taken = begun
+        return line
+
+    def _begun(self, path: Path) -> tuple[PathLine, int, int]:
+        """Return a line that begins as a path does, of the lines at hand the longest.
+
+        Returns:
+            The line; how many whole spans of the path it has; and the depth down to which it has the next one.
+        """
+        best, found = (0, 0, -1), PathLine()
+        for (*before, last), line in self._lines.items():
+            taken = self._between(last.segment, last.start, np.iinfo(np.int32).max)[: line.taken]
+            upto = int(self.column("depths")[taken[-1]]) if len(taken) else last.start - 1
+            there = [*before, last._replace(upto=upto)]
+            pairs = list(zip(path.spans[:-1], there, strict=False))
+            whole = next((number for number, (ours, theirs) in enumerate(pairs) if ours != theirs), len(pairs))
+            rows, upto = sum(len(self._between(*span.stretch)) for span in path.spans[:whole]), -1
+            if whole < len(there):
+                ours, theirs = path.spans[whole], there[whole]
+                if ours[::2] == theirs[::2] and ours.shift == theirs.shift:  # one segment and start
+                    upto = min(ours.upto, theirs.upto)
+                    rows += len(self._between(ours.segment, ours.start, upto))
+            if rows > best[0]:
+                best, found = (rows, whole, upto), line
+        return (found.beginning(best[0], self.column("times"), self.column("turns")) if best[0] else found), *best[1:]
+
     def _extend(self, line: PathLine, rows: Ints) -> None:
         line.note(self.column("speakers")[rows], self.lexical.lengths[rows])
         line.extend(rows, self.column("times")[rows], self.column("turns")[rows], len(self))
+
+    def due(self, least: int) -> bool:
+        """Return whether it is worth a snapshot, which is written whole: with so many new rows, and a twentieth."""
+        return self._mend or len(self) - self.saved >= max(least, len(self) // 20)
 
     def save_snapshot(self) -> None:
         """Keep the index in the store, so that the next process reads it instead of all messages."""
         about = {"names": self.names, "last_seq": self.last_seq, "epoch": self.epoch}
         arrays = {name: self.column(name) for name in COLUMNS} | self.lexical.arrays()
         if self.store.put_snapshot(self.session, SNAPSHOT, self.epoch, pack(about, arrays)):
-            self.saved = len(self)
+            self.saved, self._mend = len(self), False
 
     def _load_snapshot(self) -> None:
-        data = self.store.snapshot(self.session, SNAPSHOT)
-        unpacked = unpack(data) if data else None
-        if unpacked is None or unpacked[0]["epoch"] != self.epoch:
+        found = stored_snapshot(self.store, self.session, SNAPSHOT)
+        self._mend = found.damaged
+        self.damaged |= found.damaged
+        about, arrays = found.about, found.arrays
+        if about is None or about["epoch"] != self.epoch:
             return
-        about, arrays = unpacked
         self.names = about["names"]
         self._columns = {name: Growing(dtype, arrays[name]) for name, dtype in COLUMNS.items()}
         self.lexical = LexicalIndex.from_arrays(arrays)

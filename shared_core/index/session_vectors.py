@@ -1,24 +1,34 @@
 """The vectors of one session in memory, in one vector space: read from the store, never computed twice."""
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
 
 from shared_core.base import Store, Vectors
+from shared_core.index.faiss_index import FaissVectorIndex
 from shared_core.index.session_index import SessionIndex
-from shared_core.index.snapshot import Arrays, pack, unpack
-from shared_core.index.vector_index import FaissVectorIndex, VectorIndex
+from shared_core.index.snapshot import Arrays, digest_of, pack, stored_snapshot
 from shared_core.records import Position
 
 __all__ = ["SessionVectors"]
+
+PART = 65_536
+"""Vectors in one part of a snapshot. Only the last part is written again when some are added, so that saving takes as
+long as what is new; and no part is as large as a store may refuse."""
+
+PAGE = 5_000
+"""Vectors read from the store at a time."""
 
 Mask = npt.NDArray[np.bool_]
 
 
 class SessionVectors:
     """The dense half of a session's index.
+
+    `damaged` says that its snapshot could not be read, and that it was made from the stored vectors.
 
     Args:
         index: the session's rows.
@@ -32,10 +42,13 @@ class SessionVectors:
         self.dimension = dimension
         self._epoch = -1
         self.saved = 0
+        self.damaged = False
+        self._mend = False
+        self._parts: list[str] = []
         self._new: list[tuple[Position, str, bytes]] = []
         self._unsaved: list[tuple[Position, str, bytes]] = []
         self._claimed: set[int] = set()
-        self.vectors: VectorIndex = FaissVectorIndex(dimension)
+        self.vectors = FaissVectorIndex(dimension)
 
     @property
     def _store(self) -> Store:
@@ -45,11 +58,21 @@ class SessionVectors:
         """Load what the store holds, once for each epoch; call it after the rows have been refreshed."""
         if self._epoch == self.index.epoch:
             return
-        self.vectors = FaissVectorIndex(self.dimension)
+        self._begin_anew()
         self._epoch = self.index.epoch
-        if not self._load_snapshot():
-            stored = self._store.all_vectors(self.index.session, self.space)
-            self._take((position, data) for position, _, data in stored)
+        self._mend = False
+        self._load_snapshot()
+        if not self._parts:
+            every = iter(self._store.all_vectors(self.index.session, self.space))
+            while page := list(islice(every, PAGE)):
+                self._take([(position, data) for position, _, data in page])
+            return
+        # What came after the snapshot is read now; who asks first would adopt it in small batches.
+        newer = np.arange(int(self.vectors.owners.max(initial=-1)) + 1, len(self.index))
+        for start in range(0, len(newer), PAGE):
+            positions = self.index.positions(newer[start : start + PAGE])
+            stored = self._store.vectors(self.index.session, self.space, positions)
+            self._take([(position, data) for position, (_, data) in stored.items()])
 
     def missing(self, wanted: Mask) -> npt.NDArray[np.int64]:
         """Return which of the rows wanted have no vector here, newest first."""
@@ -99,7 +122,7 @@ class SessionVectors:
         encoded = [(position, text, encode_vector(pieces)) for position, text, pieces in rows]
         self._new += encoded
         # The vectors searched are always those read back from half precision, so that a reopened store ranks alike.
-        self._take((position, data) for position, _, data in encoded)
+        self._take([(position, data) for position, _, data in encoded])
 
     def save(self) -> None:
         """Store what is kept only here; it stays here if that raises StoreError.
@@ -114,40 +137,63 @@ class SessionVectors:
             self._store.put_vectors(self.index.session, self.space, self._unsaved)
             self._unsaved = []
 
-    def _take(self, found: Iterable[tuple[Position, bytes]]) -> None:
-        found = list(found)
+    def _take(self, found: Sequence[tuple[Position, bytes]]) -> None:
         rows = self.index.rows_at([position for position, _ in found])
-        parts = [decode_vector(data, self.dimension) for _, data in found]
         # Who asks at the same moment may have embedded the same rows: the first vector stays, a row has only one.
         there = self.vectors.has(len(self.index))
-        known = [(row, part) for row, part in zip(rows.tolist(), parts, strict=True) if row >= 0 and not there[row]]
-        if known:
-            owners = np.repeat([row for row, _ in known], [len(part) for _, part in known])
-            self.vectors.add(owners, np.concatenate([part for _, part in known]))
+        new = [(row, data) for row, (_, data) in zip(rows.tolist(), found, strict=True) if row >= 0 and not there[row]]
+        if new:
+            pieces = [len(data) // (2 * self.dimension) for _, data in new]
+            vectors = decode_vectors(b"".join(data for _, data in new), self.dimension)
+            self.vectors.add(np.repeat([row for row, _ in new], pieces), vectors)
+
+    def due(self, least: int) -> bool:
+        """Return whether it is worth a snapshot: with so many new vectors."""
+        return self._mend or len(self.vectors) - self.saved >= least
 
     def save_snapshot(self) -> None:
         """Keep the vectors in the store in the form they are searched in."""
         self.save()
-        arrays: Arrays = {"owners": self.vectors.owners, "matrix": self.vectors.matrix()}
-        data = pack({"epoch": self._epoch, "dimension": self.dimension}, arrays)
-        if self._store.put_snapshot(self.index.session, self._snapshot, self._epoch, data):
-            self.saved = len(self.vectors)
+        del self._parts[self.saved // PART :]
+        while len(self._parts) * PART < len(self.vectors):
+            number, start = len(self._parts), len(self._parts) * PART
+            owners = self.vectors.owners[start : start + PART]
+            arrays: Arrays = {"owners": owners, "matrix": self.vectors.matrix(start, start + PART)}
+            data = pack(self._about(number), arrays)
+            if not self._store.put_snapshot(self.index.session, self._name(number), self._epoch, data):
+                return
+            self._parts.append(digest_of(data))
+            self.saved = start + len(owners)
+        self._mend = False
 
-    def _load_snapshot(self) -> bool:
-        data = self._store.snapshot(self.index.session, self._snapshot)
-        unpacked = unpack(data) if data else None
-        if unpacked is None or unpacked[0] != {"epoch": self._epoch, "dimension": self.dimension}:
-            return False
-        owners, matrix = unpacked[1]["owners"], unpacked[1]["matrix"]
-        if owners.max(initial=-1) >= len(self.index):
-            return False  # another process knows rows that have not been read here
-        self.vectors.add(owners, matrix.astype(np.float32))
-        self.saved = len(self.vectors)
-        return True
+    def _load_snapshot(self) -> None:
+        """Take the parts that follow one another; another process may have written others over some."""
+        while self.saved == len(self._parts) * PART:
+            number = len(self._parts)
+            found = stored_snapshot(self._store, self.index.session, self._name(number))
+            if found.damaged:
+                self._begin_anew()
+                self.damaged = self._mend = True
+                return
+            if found.about != self._about(number):
+                return
+            owners, matrix = found.arrays["owners"], found.arrays["matrix"]
+            if owners.max(initial=-1) >= len(self.index):
+                return  # another process knows rows that have not been read here
+            self.vectors.add(owners, matrix)
+            self._parts.append(found.digest)
+            self.saved += len(owners)
 
-    @property
-    def _snapshot(self) -> str:
-        return f"vectors/{self.space}"
+    def _begin_anew(self) -> None:
+        self.vectors = FaissVectorIndex(self.dimension)
+        self._parts, self.saved = [], 0
+
+    def _about(self, number: int) -> dict[str, object]:
+        after = self._parts[number - 1] if number else ""
+        return {"epoch": self._epoch, "dimension": self.dimension, "part": number, "after": after}
+
+    def _name(self, number: int) -> str:
+        return f"vectors/{self.space}" + (f"/{number}" if number else "")
 
 
 def text_hash(text: str) -> str:
@@ -160,7 +206,6 @@ def encode_vector(pieces: Vectors) -> bytes:
     return pieces.astype("<f2").tobytes()
 
 
-def decode_vector(data: bytes, dimension: int) -> Vectors:
-    """Return what `encode_vector` was given, up to its precision; shape (pieces, dimension)."""
-    pieces: Vectors = np.frombuffer(data, dtype="<f2").reshape(-1, dimension).astype(np.float32)
-    return pieces
+def decode_vectors(data: bytes, dimension: int) -> npt.NDArray[np.float16]:
+    """Return what `encode_vector` was given, in its precision, of one or more texts; shape (pieces, dimension)."""
+    return np.frombuffer(data, dtype="<f2").reshape(-1, dimension)

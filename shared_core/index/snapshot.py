@@ -3,17 +3,23 @@
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Arrays", "pack", "unpack"]
+from shared_core.base import Store
+from shared_core.errors import StoreError
 
-MAGIC = b"IMSNAP02"
+__all__ = ["Arrays", "Stored", "digest_of", "pack", "stored_snapshot", "unpack"]
+
+MAGIC = b"IMSNAP03"
 """Counts up whenever arrays come to mean something else, terms included: older snapshots are then rebuilt."""
 
 DIGEST_SIZE = 16
+
+START = len(MAGIC) + DIGEST_SIZE
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
@@ -23,18 +29,20 @@ def pack(about: Mapping[str, Any], arrays: Arrays) -> bytes:
     shapes = {name: [values.dtype.str, list(values.shape)] for name, values in arrays.items()}
     header = json.dumps({"about": dict(about), "arrays": shapes}).encode()
     body = b"".join([len(header).to_bytes(8, "little"), header, *(values.tobytes() for values in arrays.values())])
-    return MAGIC + hashlib.blake2b(body, digest_size=DIGEST_SIZE).digest() + body
+    return MAGIC + _checksum(MAGIC, body) + body
 
 
 def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]] | None:
     """Return what was packed; None if the bytes are damaged or of another kind."""
-    start = len(MAGIC) + DIGEST_SIZE
-    body = memoryview(data)[start:]
-    if (
-        data[: len(MAGIC)] != MAGIC
-        or hashlib.blake2b(body, digest_size=DIGEST_SIZE).digest() != data[len(MAGIC) : start]
-    ):
+    if data[: len(MAGIC)] != MAGIC or not _whole(data):
         return None
+    try:
+        return _parsed(memoryview(data)[START:])
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None  # right bytes that `pack` has not made
+
+
+def _parsed(body: memoryview) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
     size = int.from_bytes(body[:8], "little")
     header = json.loads(bytes(body[8 : 8 + size]))
     arrays: dict[str, npt.NDArray[Any]] = {}
@@ -43,4 +51,52 @@ def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]] | 
         count = int(np.prod(shape, dtype=np.int64))
         arrays[name] = np.frombuffer(body, dtype=dtype, count=count, offset=offset).reshape(shape)
         offset += arrays[name].nbytes
-    return header["about"], arrays
+    return dict(header["about"]), arrays
+
+
+def _checksum(magic: bytes, body: bytes | memoryview) -> bytes:
+    digest = hashlib.blake2b(magic, digest_size=DIGEST_SIZE)
+    digest.update(body)
+    return digest.digest()
+
+
+def _whole(data: bytes) -> bool:
+    """Return whether bytes are as they were packed, perhaps by another version."""
+    magic, body = data[: len(MAGIC)], memoryview(data)[START:]
+    return data[len(MAGIC) : START] == _checksum(magic, body)
+
+
+def digest_of(data: bytes) -> str:
+    """Return the checksum that packed bytes bear, in hex."""
+    return data[len(MAGIC) : START].hex()
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A snapshot as a store holds it.
+
+    Attributes:
+        about: what was packed; None if there is none that can be read.
+        arrays: what was packed.
+        digest: its checksum.
+        damaged: whether there is one that is not as it was packed.
+    """
+
+    about: dict[str, Any] | None = None
+    arrays: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
+    digest: str = ""
+    damaged: bool = False
+
+
+def stored_snapshot(store: Store, session: int, name: str) -> Stored:
+    """Read a snapshot; one that the store itself cannot read is damaged too."""
+    try:
+        data = store.snapshot(session, name)
+    except StoreError:
+        return Stored(damaged=True)
+    if data is None:
+        return Stored()
+    unpacked = unpack(data)
+    if unpacked is None:
+        return Stored(damaged=not _whole(data))
+    return Stored(*unpacked, digest_of(data))

@@ -1,7 +1,6 @@
-"""Nearest vectors by cosine: FAISS over the history, and the exact oracle that tests compare it with."""
+"""Nearest vectors by cosine: what an index of them does, and the exact oracle that tests compare it with."""
 
 from abc import ABC, abstractmethod
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,15 +9,12 @@ from typing_extensions import override
 from shared_core.base import Vectors
 from shared_core.index.arrays import Growing
 
-__all__ = ["ExactVectorIndex", "FaissVectorIndex", "VectorIndex"]
-
-OVERFETCH = 512
-"""Up to this many vectors that may not be returned it is faster to fetch as many more, and drop them, than to test each
-vector of the index."""
+__all__ = ["ExactVectorIndex", "VectorIndex", "dot"]
 
 SPARE = 16
 """Vectors fetched beyond those asked for: enough to see, most times, that no equal one was left out."""
 
+Half = npt.NDArray[np.float16]
 Ints = npt.NDArray[np.int32]
 Mask = npt.NDArray[np.bool_]
 
@@ -35,6 +31,8 @@ class VectorIndex(ABC):
         self._owners: Growing[np.int32] = Growing(np.int32)
         self._first: Growing[np.int32] = Growing(np.int32)
         self._pieces: Growing[np.int32] = Growing(np.int32)
+        self._has: Growing[np.bool_] = Growing(np.bool_)
+        self._several: Growing[np.int32] = Growing(np.int32)
 
     def __len__(self) -> int:
         """Return how many vectors there are."""
@@ -45,27 +43,30 @@ class VectorIndex(ABC):
         """The row of each vector."""
         return self._owners.values
 
-    def add(self, rows: npt.ArrayLike, vectors: Vectors) -> None:
+    def add(self, rows: npt.ArrayLike, vectors: Vectors | Half) -> None:
         """Add unit vectors, shape (n, dimension), and the rows they belong to, shape (n,).
 
         All vectors of one row come in one call, one after the other.
         """
         start = len(self)
-        self._keep(np.ascontiguousarray(vectors, dtype=np.float32))
+        self._keep(np.ascontiguousarray(vectors, dtype=np.float16))
         self._owners.extend(rows)
         owners, first, pieces = np.unique(self.owners[start:], return_index=True, return_counts=True)
         if len(owners):
             unknown = max(0, int(owners[-1]) + 1 - len(self._first))
             self._first.extend(np.zeros(unknown, dtype=np.int32))
             self._pieces.extend(np.zeros(unknown, dtype=np.int32))
+            self._has.extend(np.zeros(unknown, dtype=np.bool_))
             self._first.values[owners] = start + first
             self._pieces.values[owners] = pieces
+            self._has.values[owners] = True
+            self._several.extend(owners[pieces > 1])
 
     def has(self, count: int) -> Mask:
         """Return which of the rows 0 to count - 1 have a vector, shape (count,)."""
         mask = np.zeros(count, dtype=np.bool_)
-        known = min(count, len(self._pieces))
-        mask[:known] = self._pieces.values[:known] > 0
+        known = min(count, len(self._has))
+        mask[:known] = self._has.values[:known]
         return mask
 
     def search(self, query: Vectors, top_k: int, allowed: Mask | None = None) -> tuple[Ints, Vectors]:
@@ -90,8 +91,10 @@ class VectorIndex(ABC):
         """Return how many vectors belong to rows that may not be returned."""
         if allowed is None:
             return 0
-        pieces = self._pieces.values[: len(allowed)]
-        return int(pieces[~allowed[: len(pieces)]].sum())
+        has = self._has.values
+        rows = np.count_nonzero(has & ~allowed[: len(has)])
+        several = self._several.values[~allowed[self._several.values]]
+        return int(rows + (self._pieces.values[several] - 1).sum())
 
     def _best_per_row(self, query: Vectors, ask: int, allowed: Mask | None) -> tuple[Ints, Vectors]:
         numbers, cosines = self._nearest(query, ask, allowed) if ask else (np.empty(0, np.int64), np.empty(0))
@@ -111,11 +114,11 @@ class VectorIndex(ABC):
             # The vectors of a row stand one after the other: its first, and so many more.
             numbers = np.repeat(self._first.values[rows[known]] - np.cumsum(pieces) + pieces, pieces)
             numbers = numbers + np.arange(len(numbers))
-            np.fmax.at(result, slots, _dot(self._vectors(numbers.astype(np.int64)), query))
+            np.fmax.at(result, slots, dot(self._vectors(numbers.astype(np.int64)), query))
         return result
 
     @abstractmethod
-    def _keep(self, vectors: Vectors) -> None:
+    def _keep(self, vectors: Half) -> None:
         """Append vectors."""
 
     @abstractmethod
@@ -127,11 +130,11 @@ class VectorIndex(ABC):
         """Return some vectors, shape (len(numbers), dimension)."""
 
     @abstractmethod
-    def matrix(self) -> npt.NDArray[np.float16]:
-        """Return all vectors, shape (n, dimension), for a snapshot."""
+    def matrix(self, start: int = 0, stop: int | None = None) -> Half:
+        """Return vectors by their numbers, all by default, shape (n, dimension), for a snapshot."""
 
 
-def _dot(vectors: Vectors, query: Vectors) -> Vectors:
+def dot(vectors: Vectors, query: Vectors) -> Vectors:
     """Return the dot product of each row; unlike with `@`, equal rows have equal products, to the last bit."""
     products: Vectors = np.einsum("ij,j->i", vectors, query)
     return products
@@ -145,12 +148,12 @@ class ExactVectorIndex(VectorIndex):
         self._flat: Growing[np.float16] = Growing(np.float16)
 
     @override
-    def _keep(self, vectors: Vectors) -> None:
-        self._flat.extend(vectors.astype(np.float16).ravel())
+    def _keep(self, vectors: Half) -> None:
+        self._flat.extend(vectors.ravel())
 
     @override
-    def matrix(self) -> npt.NDArray[np.float16]:
-        return self._flat.values.reshape(-1, self.dimension)
+    def matrix(self, start: int = 0, stop: int | None = None) -> Half:
+        return self._flat.values.reshape(-1, self.dimension)[start:stop]
 
     @override
     def _vectors(self, numbers: npt.NDArray[np.int64]) -> Vectors:
@@ -159,58 +162,6 @@ class ExactVectorIndex(VectorIndex):
     @override
     def _nearest(self, query: Vectors, top_k: int, allowed: Mask | None) -> tuple[npt.NDArray[np.int64], Vectors]:
         numbers = np.arange(len(self)) if allowed is None else np.flatnonzero(allowed[self.owners])
-        cosines = _dot(self._vectors(numbers), query)
+        cosines = dot(self._vectors(numbers), query)
         best = np.argsort(-cosines, kind="stable")[:top_k]
         return numbers[best], cosines[best]
-
-
-class FaissVectorIndex(VectorIndex):
-    """FAISS's exact search over half-precision vectors: half the memory, and no loss that recall could show."""
-
-    def __init__(self, dimension: int) -> None:
-        import faiss
-
-        super().__init__(dimension)
-        self._faiss: Any = faiss
-        kind = faiss.ScalarQuantizer.QT_fp16
-        self._index: Any = faiss.IndexScalarQuantizer(dimension, kind, faiss.METRIC_INNER_PRODUCT)
-
-    @override
-    def _keep(self, vectors: Vectors) -> None:
-        if len(vectors):
-            self._index.add(vectors)
-
-    @override
-    def _vectors(self, numbers: npt.NDArray[np.int64]) -> Vectors:
-        # A view of what the index holds, valid until vectors are added; `reconstruct_batch` takes twice as long.
-        codes = self._faiss.rev_swig_ptr(self._index.codes.data(), self._index.codes.size())
-        vectors: Vectors = codes.view(np.float16).reshape(-1, self.dimension)[numbers].astype(np.float32)
-        return vectors
-
-    @override
-    def matrix(self) -> npt.NDArray[np.float16]:
-        codes = self._faiss.vector_to_array(self._index.codes)
-        matrix: npt.NDArray[np.float16] = codes.view(np.float16).reshape(-1, self.dimension)
-        return matrix
-
-    @override
-    def _nearest(self, query: Vectors, top_k: int, allowed: Mask | None) -> tuple[npt.NDArray[np.int64], Vectors]:
-        parameters = None
-        left_out = self._left_out(allowed)
-        if allowed is not None and left_out <= OVERFETCH:
-            numbers, cosines = self._nearest(query, top_k + left_out, None)
-            kept = allowed[self.owners[numbers]]
-            return numbers[kept][:top_k], cosines[kept][:top_k]
-        if allowed is not None:
-            bits = np.packbits(allowed[self.owners], bitorder="little")
-            selector = self._faiss.IDSelectorBitmap(bits)
-            parameters = self._faiss.SearchParameters(sel=selector)
-        # One question has nothing to share out: waking OpenMP's other threads would cost more than the search, and on
-        # a busy machine a hundred times more. The setting belongs to this thread.
-        threads = self._faiss.omp_get_max_threads()
-        self._faiss.omp_set_num_threads(1)
-        try:
-            cosines, numbers = self._index.search(query.reshape(1, -1), top_k, params=parameters)
-        finally:
-            self._faiss.omp_set_num_threads(threads)
-        return numbers[0], cosines[0]

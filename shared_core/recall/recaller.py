@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from shared_core.base import Embedder, Vectors
 from shared_core.errors import EmbedderError, StoreError
+from shared_core.index.session_index import SessionIndex
 from shared_core.index.session_vectors import SessionVectors
 from shared_core.live import LiveSession
 from shared_core.recall.backfill import EmbedReply, EmbedRequest, backfill
@@ -32,6 +33,9 @@ POOL_TOKENS = 10
 
 SMALL_BATCH = 32
 """Texts embedded at a time while a question waits."""
+
+DAMAGED = "the kept index was damaged and was built anew"
+"""Said once, in the report of the first question after."""
 
 Places = npt.NDArray[np.int64]
 
@@ -196,6 +200,7 @@ class Recaller:
         if dense.failed:
             self._warn(dense.note)
         others = sum(scope.vectors is None for scope in scopes) if dense.embedder is not None else 0
+        notes += [DAMAGED] if _was_damaged(scopes) else []
         if others:
             notes.append(f"other sessions not searched by meaning, as their vectors are another embedder's: {others}")
         return notes
@@ -227,6 +232,16 @@ class Recaller:
             weight=fingerprint.weight if fingerprint else 0.0,
             pool=max(POOL, room // POOL_TOKENS), strict=self.rules.min_score is not None,
         )  # fmt: skip
+
+
+def _was_damaged(scopes: Sequence[Scope]) -> bool:
+    """Return whether a kept index turned out to be damaged since this was last asked."""
+    kept: list[SessionIndex | SessionVectors] = [scope.index for scope in scopes]
+    kept += [scope.vectors for scope in scopes if scope.vectors is not None]
+    damaged = [one for one in kept if one.damaged]
+    for one in damaged:
+        one.damaged = False
+    return bool(damaged)
 
 
 def _save_or_note(notes: list[str], failed: list[SessionVectors], vectors: SessionVectors) -> None:

@@ -1,5 +1,6 @@
 """One session's part of what a question may find."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -16,6 +17,7 @@ __all__ = ["RecallUnit", "Scope"]
 RecallUnit = Literal["message", "turn"]
 
 Mask = npt.NDArray[np.bool_]
+Places = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
 
 
@@ -51,11 +53,11 @@ class Scope:
             places[self.units(np.flatnonzero(self.eligible))] = True
         return self.line.across(places, len(self.index))
 
-    def units(self, places: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
+    def units(self, places: npt.NDArray[np.integer]) -> Places:
         """Return the place whose vector stands for each place's unit: itself, or the last of its turn."""
         if self.unit == "message":
             return places.astype(np.int64)
-        ends: npt.NDArray[np.int64] = self.line.line.turn_ends[places].astype(np.int64)
+        ends: Places = self.line.line.turn_ends[places].astype(np.int64)
         # A reply that came after the question is not part of what the question can find.
         late = np.flatnonzero(ends >= self.line.upto)
         turns = self._turns(places[late])
@@ -63,15 +65,17 @@ class Scope:
             ends[late[turns == turn]] = self._members(turn)[-1]
         return ends
 
-    def best(self, units: npt.NDArray[np.int64], scores: Floats) -> npt.NDArray[np.int64]:
+    def best(self, units: Places, score: Callable[[Places], Floats]) -> Places:
         """Return the eligible place with the highest score of each unit, of equals the newest."""
-        if self.unit == "message":
+        if self.unit == "message" or not len(units):
             return units
-        eligible = [[p for p in self._members(turn) if self.eligible[p]] for turn in self._turns(units).tolist()]
-        return np.array([max(places, key=lambda place: (scores[place], place)) for places in eligible], dtype=np.int64)
+        turns = [np.array([p for p in self._members(t) if self.eligible[p]]) for t in self._turns(units).tolist()]
+        scores = np.split(score(np.concatenate(turns)), np.cumsum([len(places) for places in turns])[:-1])
+        newest = [np.flatnonzero(values == values.max())[-1] for values in scores]
+        return np.array([places[best] for places, best in zip(turns, newest, strict=True)], dtype=np.int64)
 
-    def _turns(self, places: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
-        turns: npt.NDArray[np.int64] = self.index.column("turns")[self.line.rows[places]]
+    def _turns(self, places: npt.NDArray[np.integer]) -> Places:
+        turns: Places = self.index.column("turns")[self.line.rows[places]]
         return turns
 
     def _members(self, turn: int) -> list[int]:

@@ -16,6 +16,9 @@ __all__ = ["Sessions"]
 OPEN_ROWS = 250_000
 """Messages of other sessions whose index one object keeps in memory, with `scope="user"`."""
 
+OPEN_SESSIONS = 10_000
+"""Other sessions whose index one object keeps in memory: even one without messages takes 10 KB."""
+
 
 class Sessions:
     """Opens indexes; its arguments are the memory's own."""
@@ -97,15 +100,21 @@ class Sessions:
         """Return the indexes in memory."""
         return list(self._open.values())
 
+    def close(self) -> None:
+        """Leave nothing running."""
+        for _, vectors in self.opened():
+            if vectors is not None:
+                vectors.vectors.stop()
+
     def let_go(self) -> None:
-        """Keep no more than `OPEN_ROWS` of other sessions in memory.
+        """Keep no more than `OPEN_ROWS` of other sessions in memory, and of `OPEN_SESSIONS`.
 
         The same ones stay at every question: if the least recently used went, all would be read anew every time.
         """
-        room = OPEN_ROWS
+        room, sessions = OPEN_ROWS, OPEN_SESSIONS
         for session, (index, _) in list(self._open.items()):
             if session != self.live.key:
-                room -= len(index)
-                if room < 0:
-                    room += len(index)
+                if len(index) <= room and sessions:
+                    room, sessions = room - len(index), sessions - 1
+                else:
                     del self._open[session]

@@ -213,6 +213,8 @@ class IndexContract:
         matrix = built.matrix()
         assert matrix.dtype == np.float16, "half precision"
         np.testing.assert_array_equal(built.owners, owners)
+        for start, stop in ((0, 7), (7, 7), (7, 20), (60, 10**6)):
+            np.testing.assert_array_equal(built.matrix(start, stop), matrix[start:stop])
         np.testing.assert_array_equal(matrix, np.array([piece for row in order for piece in rows[row]]))
         again.add(built.owners, matrix.astype(np.float32))
         for _ in range(5):
