@@ -36,7 +36,7 @@ SAID = {
     ],
     "langchain_chain.py": [
         "607 messages are stored\n\n",
-        " of 800 tokens used\nEarlier it was said:\n2026-03-12\n",
+        " of 800 tokens used\nEarlier it was said:\n2026-03-1",
         "my locker at the climbing hall is number 118 and the code is 4093.",
         "**kiwi, cashew and pistachio**",
         "\n\n611 messages are stored\n",

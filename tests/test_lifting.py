@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_ranking import Said, ranked, scope_of
 
-from shared_core.recall import lifting, ranking
+from shared_core.recall import lifting, ranking, signals
 from shared_core.recall.ranking import Ranked
 from shared_core.recall.scope import Scope
 
@@ -41,6 +41,7 @@ def test_places_around_strong_ones_are_lifted(
     said = [Said(one.text, one.cosine, days=sum(e <= place for e in evenings)) for place, one in enumerate(said)]
     scope = scope_of(said, without=sorted(without))
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(signals, "AROUND", {})
         patch.setattr(lifting, "STRONG", 1_000)
         alone = ranked(QUESTION, scope, min_lexical=0.2, floor=0.2, pool=6)
         patch.setattr(lifting, "STRONG", strong)

@@ -12,13 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared_core.base import Vectors
+from shared_core.index.lexical_index import BLOCK
 from shared_core.index.session_index import SessionIndex
 from shared_core.index.session_vectors import SessionVectors
 from shared_core.messages import Message, Role
+from shared_core.recall import ranking
 from shared_core.recall.query import parse_query
 from shared_core.recall.ranking import DATE_BOOST, SPEAKER_BOOST, Opening, Ranked, rank
 from shared_core.recall.scope import RecallUnit, Scope
-from shared_core.recall.signals import GROUP, Ranking
+from shared_core.recall.signals import AROUND_TERMS, Ranking, Search
 from shared_core.records import MAIN, Draft
 from shared_core.stores import SQLiteStore
 from shared_core.tree import walk
@@ -114,6 +116,8 @@ said = st.builds(
 def test_scores_are_fused_over_the_union_of_both_lists(
     said: list[Said], without: set[int], ranking: Ranking, weight: float, pool: int, floor: int, min_lexical: float
 ) -> None:
+    # Each in a sitting of its own, so that no neighbour lends it anything.
+    said = [replace(one, days=day) for day, one in enumerate(said)]
     scope = scope_of(said, without=sorted(without))
     found = ranked("boat tower", scope, ranking=ranking, weight=weight, pool=pool, floor=floor / 16,
                    min_lexical=min_lexical)  # fmt: skip
@@ -208,6 +212,25 @@ def test_the_dense_threshold_opens_only_above_itself(cosines: list[int], strong:
     found = ranked("tower", scope_of([Said("tower", cosine) for cosine in cosines]), ranking="dense", floor=0.25)
     assert places(found, weak=False) == strong
     assert {one.lexical for one in found} == {0.0}
+
+
+def test_after_the_first_the_neighbours_meaning_counts_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within a sitting, so much the less the longer a message is; what has no vector still counts as the mean."""
+    said = [Said("tower", 8), Said("boat", 6), Said("cat", 2), Said("dog"), Said("fish", 4, days=1)]
+    scope = scope_of(said)
+    lent = [0.2 * 6 / 16, (0.4 * 8 + 0.2 * 2) / 16, 0.4 * 6 / 16, 0.4 * 2 / 16, 0.0]
+    found = Search(0, parse_query("hello", []), scope, QUESTION, "hybrid").signals(np.arange(5))
+    assert found.around.tolist() == pytest.approx(lent)
+    long = scope_of([said[0], replace(said[1], text=" ".join(f"word{n}" for n in range(2 * AROUND_TERMS)))])
+    found = Search(0, parse_query("hello", []), long, QUESTION, "hybrid").signals(np.arange(2))
+    assert found.around.tolist() == pytest.approx([0.2 * 6 / 16, 0.5 * 0.4 * 8 / 16])
+    assert places(ranked("hello", scope, floor=-1)) == [0, 1, 4, 2]
+    # Beside so good a neighbour the second is the best there is, but those that come first are so by themselves.
+    cosines = [8 / 16, 6 / 16, 2 / 16]
+    meant = [cosine + added for cosine, added in zip(cosines, lent, strict=False)]
+    assert meant[1] > meant[0]
+    monkeypatch.setattr(ranking, "FIRST", 0)
+    assert places(ranked("hello", scope, floor=-1)) == [1, 0, 2, 4]
 
 
 def test_a_message_without_a_vector_counts_as_the_mean() -> None:
@@ -318,7 +341,7 @@ class TestTurns:
 
 @pytest.mark.parametrize("pool", [1, 2, 5, 40])
 def test_of_a_long_history_the_best_are_found_and_of_equals_the_newest(pool: int) -> None:
-    said = [Said(("tower " * (1 + number * 7 % 3)).strip(), days=number) for number in range(6 * GROUP)]
+    said = [Said(("tower " * (1 + number * 7 % 3)).strip(), days=number) for number in range(6 * BLOCK)]
     scope = scope_of(said, without=range(50, 60))
     found = ranked("tower", scope, ranking="lexical", pool=pool)
     scores = scope.index.lexical.score(["tower"], scope.line).values.tolist()

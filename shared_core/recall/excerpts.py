@@ -1,7 +1,7 @@
 """The passage of a long message that speaks of a question; pure."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
 __all__ = ["EXCERPT_MARK", "WHOLE", "excerpt"]
@@ -49,19 +49,34 @@ def excerpt(text: str, words: Sequence[str], size: int, counter: Callable[[str],
 
 def _hits(text: str, words: Sequence[str]) -> list[tuple[int, str]]:
     """Return where words begin, and which."""
-    if not words:
-        return []
-    # Scripts without spaces have no beginnings of words.
-    words = sorted(words, key=len, reverse=True)
-    parts = [rf"((?<!\w){_beginning(word)})" if word.isascii() else f"({re.escape(word)})" for word in words]
-    found = re.compile("|".join(parts), re.IGNORECASE).finditer(text)
-    return [(match.start(), words[(match.lastindex or 1) - 1]) for match in islice(found, MOST_HITS)]
+    folded = text.casefold()
+    if len(folded) != len(text):
+        folded = "".join(c if len(c.casefold()) > 1 else c.casefold() for c in text)  # places stay those of the text
+    found: dict[int, str] = {}
+    # Of two words that begin in one place it is the longer.
+    for word in sorted(words, key=len, reverse=True):
+        for form in _beginnings(word):
+            for place in islice(_places(folded, form, within=not word.isascii()), MOST_HITS):
+                found.setdefault(place, word)
+    return sorted(found.items())[:MOST_HITS]
 
 
-def _beginning(stem: str) -> str:
-    """Return the pattern of how the words of a stem begin: Snowball has "batteri" for battery, "move" for moving."""
-    ends = {"i": "[iy]", "e": "(?:e|ing)"}
-    return re.escape(stem[:-1]) + ends[stem[-1]] if stem[-1] in ends else re.escape(stem)
+def _places(text: str, form: str, *, within: bool) -> Iterator[int]:
+    """Yield where a form stands; if not `within` words, then only where one begins."""
+    place = text.find(form)
+    while place >= 0:
+        # Scripts without spaces have no beginnings of words.
+        if within or not place or not (text[place - 1].isalnum() or text[place - 1] == "_"):
+            yield place
+        place = text.find(form, place + 1)
+
+
+def _beginnings(stem: str) -> tuple[str, ...]:
+    """Return how the words of a stem begin: Snowball has "batteri" for battery, "move" for moving."""
+    if not stem.isascii():
+        return (stem,)
+    ends = {"i": ("i", "y"), "e": ("e", "ing")}
+    return tuple(stem[:-1] + end for end in ends.get(stem[-1], stem[-1:]))
 
 
 def _passage(text: str, hits: Sequence[tuple[int, str]], room: int) -> str:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -90,11 +90,11 @@ def parse_query(text: str, names: Sequence[str]) -> Query:
         text: the question.
         names: the participants of the conversation.
     """
-    called = _called(names)
+    called, folded = _called(tuple(names)), text.casefold()
     found: list[str] = []
     stripped = text
-    # Longer ones first, so that parts do not leave a rest behind.
-    for name in sorted(called, key=len, reverse=True):
+    # Longer ones first, so that parts do not leave a rest behind. In a talk of hundreds few are named.
+    for name in sorted((name for name in called if name.casefold() in folded), key=len, reverse=True):
         # Will is a person too, but only where it is written so.
         flags = 0 if name.lower() in STOP_WORDS else re.IGNORECASE
         pattern = re.compile(rf"(?<!\w){re.escape(name)}(?:['\u2019]s?)?(?!\w)", flags)
@@ -111,12 +111,14 @@ def _about_talk() -> frozenset[str]:
     return frozenset(terms(_ABOUT_TALK))
 
 
-def _called(names: Sequence[str]) -> dict[str, list[str]]:
+@lru_cache(maxsize=64)
+def _called(names: tuple[str, ...]) -> dict[str, list[str]]:
     """Return what participants are called, their names and the parts of these, and who is meant by each."""
     called = {name: [name] for name in names if name.strip()}
+    known = set(names)
     for name in names:
         for part in name.split():
-            if part not in names and part.lower() not in STOP_WORDS and re.search(r"[^\W\d_]{2}", part):
+            if part not in known and part.lower() not in STOP_WORDS and re.search(r"[^\W\d_]{2}", part):
                 called.setdefault(part, []).append(name)
     return called
 

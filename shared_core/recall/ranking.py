@@ -109,7 +109,7 @@ def rank(
 
     The score is z(lexical) + weight · z(dense), each normalised over the union of the `POOL` best of both lists, plus
     boosts for a named speaker, a named date and a standing instruction. After the first few, what a place's neighbours
-    lend it counts too. The scope is applied before the best are taken, never after.
+    mean and what they lend it counts too. The scope is applied before the best are taken, never after.
 
     Args:
         query: the question.
@@ -137,16 +137,16 @@ def rank(
     # How many are wanted must not decide which come first: what is normal is what is usual among the best.
     among = np.concatenate([mask for _, mask in parts])
     usual = found.only(among)
-    score = _fused(found, usual, weight)
+    alone = _fused(found, usual, weight)
+    score = _fused(found.in_context(), usual.in_context(), weight)
     lift, others, by = lifted(searches, found, score, weak, bar=strength(score[among]), most=pool)
-    if not lift.any():
+    if not lift.any() and np.array_equal(score, alone):
         return _in_order(found, score, weak)
-    own = np.concatenate([score, _fused(others, usual, weight)])
-    total = own + np.concatenate([lift, by])
-    weak_now = np.concatenate([weak & (strict | (lift == 0)), np.full(len(by), strict)])
-    best = np.lexsort((-found.places, -score))
+    best = np.lexsort((-found.places, -alone))
     first = best[~weak[best]][:FIRST]
-    return _in_order(Signals.joined([found, others]), _behind(first, own, total), weak_now)
+    total = np.concatenate([score + lift, _fused(others.in_context(), usual.in_context(), weight) + by])
+    weak_now = np.concatenate([weak & (strict | (lift == 0)), np.full(len(by), strict)])
+    return _in_order(Signals.joined([found, others]), _behind(first, alone[first], total), weak_now)
 
 
 def _fused(signals: Signals, usual: Signals, weight: float) -> Floats:
@@ -166,24 +166,22 @@ def _z(values: Floats, usual: Floats) -> Floats:
     return standard
 
 
-def _behind(first: npt.NDArray[np.int64], own: Floats, total: Floats) -> Floats:
-    """Return scores that fall from place to place: the own ones of the first, and below them all others' totals."""
-    rest = np.setdiff1d(np.arange(len(own)), first)
-    over = total[rest].max(initial=-np.inf) - own[first].min(initial=np.inf)
+def _behind(first: npt.NDArray[np.int64], alone: Floats, total: Floats) -> Floats:
+    """Return scores that fall from place to place: those of the first by themselves, and below them all totals."""
+    rest = np.setdiff1d(np.arange(len(total)), first)
+    over = total[rest].max(initial=-np.inf) - alone.min(initial=np.inf)
     score = total - np.float32(max(0.0, float(over) + STEP))
-    score[first] = own[first]
+    score[first] = alone
     return score
 
 
 def _in_order(signals: Signals, score: Floats, weak: Mask) -> list[Ranked]:
     """Return places by their scores, of equals the newer first."""
     order = np.lexsort((-signals.places, -score))
-    known = np.isfinite(signals.dense)
-    columns = (signals.scopes, signals.places, score, signals.lexical, signals.dense, known, weak)
-    return [
-        Ranked(scope, place, value, lexical, dense if has else None, weakly)
-        for scope, place, value, lexical, dense, has, weakly in zip(*(c[order].tolist() for c in columns), strict=True)
-    ]
+    dense = signals.dense.astype(object)
+    dense[np.isnan(signals.dense)] = None
+    columns = (signals.scopes, signals.places, score, signals.lexical, dense, weak)
+    return list(map(Ranked, *(column[order].tolist() for column in columns)))
 
 
 def _weak(found: Signals, ranking: Ranking, floor: float, min_lexical: float, opening: Opening) -> Mask:

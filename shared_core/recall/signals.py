@@ -1,7 +1,7 @@
 """What speaks for a place being the answer to a question, before it is weighed."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Literal
 
@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shared_core.base import Vectors
+from shared_core.index.lexical_index import LexicalScores
 from shared_core.recall.query import Query
 from shared_core.recall.scope import Scope
 
@@ -16,8 +17,15 @@ __all__ = ["Ranking", "Search", "Signals"]
 
 Ranking = Literal["hybrid", "dense", "lexical"]
 
-GROUP = 32
-"""Values looked at together in the search for the largest of many."""
+AROUND = {1: 0.4, -1: 0.2}
+"""How much of the cosine of the message k places before a message (k < 0: after) counts for it, too, in one sitting.
+
+Measured on LoCoMo, BEAM and QMSum with static vectors: .3, .5 and .6 points more of the evidence in 1,000 tokens, .4,
+.4 and 1.4 in 4,000.
+"""
+
+AROUND_TERMS = 8
+"""A message with more terms than this takes less from its neighbours: it says what it is about by itself."""
 
 Places = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
@@ -33,6 +41,7 @@ class Signals:
         lexical: the share of the question's informative words it matches, its length and its neighbours considered.
         present: the share that occurs in it.
         dense: the cosine of its vector with the question's, NaN without a vector.
+        around: what the cosines of its neighbours add.
         named: 1 if the question names its speaker.
         dated: how well its time matches a date in the question, 0 to 1.
         instructs: 1 if it says how to answer from then on.
@@ -43,6 +52,7 @@ class Signals:
     lexical: Floats
     present: Floats
     dense: Floats
+    around: Floats
     named: Floats
     dated: Floats
     instructs: Floats
@@ -50,6 +60,10 @@ class Signals:
     def only(self, mask: npt.NDArray[np.bool_]) -> "Signals":
         """Return some of the places."""
         return Signals(*(getattr(self, field.name)[mask] for field in fields(self)))
+
+    def in_context(self) -> "Signals":
+        """Return the same with the neighbours' cosines added to each one's own."""
+        return replace(self, dense=self.dense + self.around)
 
     @classmethod
     def joined(cls, parts: Sequence["Signals"]) -> "Signals":
@@ -77,18 +91,20 @@ class Search:
         self._vector = vector if ranking != "lexical" and scope.vectors is not None else None
 
     @cached_property
-    def _words_found(self) -> tuple[Floats, Floats]:
-        """`Signals.lexical` and `Signals.present` of every place."""
+    def _words_found(self) -> LexicalScores:
         line = self.scope.line
-        scores = self.scope.index.lexical.score(self._words, line, line.terms)
-        ceiling = np.float32(max(scores.ceiling, 1e-9))
-        return scores.values / ceiling, scores.present / ceiling
+        return self.scope.index.lexical.score(self._words, line, line.terms)
+
+    def _shares(self, places: Places) -> tuple[Floats, Floats]:
+        """Return `Signals.lexical` and `Signals.present` of some places."""
+        scores, present = self._words_found.at(places)
+        ceiling = np.float32(max(self._words_found.ceiling, 1e-9))
+        return scores / ceiling, present / ceiling
 
     def nearest(self, count: int, usual: int) -> tuple[Signals, npt.NDArray[np.bool_]]:
         """Return the union of the best `count` by words and by meaning, and which are among the best `usual` of one."""
         scope = self.scope
-        shares, _ = self._words_found
-        lists = [scope.units(_best(shares * scope.eligible, count))]
+        lists = [scope.units(self._words_found.best(count, scope.eligible))]
         if self._vector is not None and scope.vectors is not None:
             rows, _ = scope.vectors.vectors.search(self._vector, count, scope.findable())
             lists.append(scope.line.places(rows).astype(np.int64))
@@ -98,28 +114,31 @@ class Search:
     def signals(self, units: Places) -> Signals:
         """Return what speaks for some units, each given by the place whose vector stands for it."""
         scope, index, query = self.scope, self.scope.index, self.query
-        dense = np.full(len(units), np.nan, dtype=np.float32)
-        if self._vector is not None and scope.vectors is not None:
-            dense = scope.vectors.vectors.cosines(self._vector, scope.line.rows[units])
-        shares, present = self._words_found
-        places = scope.best(units, shares)
+        dense = self._cosines(units)
+        places = scope.best(units, lambda places: self._shares(places)[0])
+        shares, present = self._shares(places)
         rows = scope.line.rows[places]
         speakers = [index.names.index(name) for name in query.speakers if name in index.names]
         named = np.isin(index.column("speakers")[rows], speakers) if len(speakers) == 1 else np.zeros(len(rows))
         return Signals(
-            np.full(len(places), self.number), places, shares[places], present[places], dense, named.astype(np.float32),
+            np.full(len(places), self.number), places, shares, present, dense, self._around(units),
+            named.astype(np.float32),
             query.date_matches(index.column("times")[rows]), index.column("instructs")[rows].astype(np.float32),
         )  # fmt: skip
 
+    def _cosines(self, units: Places) -> Floats:
+        vectors = self.scope.vectors
+        if self._vector is None or vectors is None:
+            return np.full(len(units), np.nan, dtype=np.float32)
+        return vectors.vectors.cosines(self._vector, self.scope.line.rows[units])
 
-def _best(values: Floats, count: int) -> npt.NDArray[np.int64]:
-    """Return the indices of the largest positive values, at most `count`, largest first; of equals the last first."""
-    # A common word matches much of a long history. So many groups reach the bound by their largest value, that what is
-    # below it cannot be among the best.
-    groups = len(values) // GROUP
-    largest = values[: groups * GROUP].reshape(GROUP, groups).max(axis=0)
-    bound = np.partition(largest, -count)[-count] if groups > count else 0
-    candidates = np.flatnonzero(values >= bound if bound > 0 else values > 0)
-    if len(candidates) > count:
-        candidates = candidates[values[candidates] >= np.partition(values[candidates], -count)[-count]]
-    return candidates[np.lexsort((-candidates, -values[candidates]))][:count]
+    def _around(self, units: Places) -> Floats:
+        line, around = self.scope.line, np.zeros(len(units), dtype=np.float32)
+        for offset, share in AROUND.items():
+            neighbours = units - offset
+            # What may not be found may have a vector or not; the answer must not depend on it.
+            near = (neighbours >= 0) & (neighbours < line.upto) & self.scope.eligible.take(neighbours, mode="clip")
+            near &= line.sittings.take(neighbours, mode="clip") == line.sittings[units]
+            around[near] += np.float32(share) * np.nan_to_num(self._cosines(neighbours[near]), nan=0.0)
+        lengths = self.scope.index.lexical.lengths[line.rows[units]]
+        return around * np.minimum(1, AROUND_TERMS / np.maximum(lengths, 1)).astype(np.float32)
