@@ -103,6 +103,8 @@ class Conversation:
         """
         self._check_name(name)
         with self._lock:
+            if at not in (None, MAIN) and self._live.key is None:
+                raise UnknownReferenceError(f"no branch or message {at!r}: nothing is stored yet")
             session = self._live.create()
             place = self._place(self._live.head if at is None else resolve(self._store, session, at))
             with self._taken(name):

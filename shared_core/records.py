@@ -26,6 +26,7 @@ __all__ = [
     "Ref",
     "RefKind",
     "Rename",
+    "Restored",
     "Segment",
     "SessionState",
     "Stretch",
@@ -210,9 +211,17 @@ class Drop(NamedTuple):
 
 
 class Expect(NamedTuple):
-    """Go on only if nothing has been forgotten since the session's epoch was this; what was read may else come back."""
+    """Go on only if nothing has happened meanwhile to what was decided on; else nothing is changed.
+
+    Attributes:
+        epoch: the session's, then; where it has grown, something was forgotten that was read before.
+        branch: a branch that must not have been moved or added to since; None: none.
+        head: where it ended then.
+    """
 
     epoch: int
+    branch: str | None = None
+    head: Position | None = None
 
 
 Change = Move | Merge | Rename | Delete | Put | Drop | Expect
@@ -224,6 +233,27 @@ class Newest(NamedTuple):
 
     turn_id: str | None
     turn_no: int
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """Parts of a session as another store had them.
+
+    Attributes:
+        segments: those that are not there yet; or with a larger tip, those that are.
+        records: with ids, times, turns, places and numbers, none of which is taken.
+        covers: the position of a message, and a stretch that it sums up.
+        branches: where they end; those that are not there yet are created.
+        refs: tags, stashes and moves, oldest first; they get numbers of their own.
+        forgotten: ids that are not to be stored; those that are stay.
+    """
+
+    segments: tuple[Segment, ...] = ()
+    records: tuple[Record, ...] = ()
+    covers: tuple[tuple[Position, Stretch], ...] = ()
+    branches: tuple[Branch, ...] = ()
+    refs: tuple[Ref, ...] = ()
+    forgotten: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,16 +1,14 @@
 """Branches by name: rename, delete, tag, reset, reflog, diff and log; what each changes and what it leaves alone."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 from histories import CountingStore, history, ids
 
 from shared_core import (
     Branch,
-    DuplicateError,
     InfiniteMemory,
     LogEntry,
     Message,
@@ -19,7 +17,6 @@ from shared_core import (
 )
 from shared_core.branches.graph import draw
 from shared_core.records import MAIN, Move, Position
-from shared_core.stores import SQLiteStore
 
 
 @pytest.fixture
@@ -77,15 +74,6 @@ def test_a_deleted_branch_leaves_its_messages_and_can_be_brought_back(memory: In
     assert path(memory) == ["m0", "m1", "m2", "m3", "x"]
 
 
-@pytest.mark.parametrize(
-    "act", [lambda memory: memory.rename(MAIN, "x"), lambda memory: memory.delete_branch(MAIN)]
-)  # fmt: skip
-def test_main_is_where_every_memory_begins(memory: InfiniteMemory, act: Callable[[InfiniteMemory], None]) -> None:
-    memory.fork("side")
-    with pytest.raises(ValueError, match="'main' is where every memory begins"):
-        act(memory)
-
-
 def test_a_tag_never_moves(memory: InfiniteMemory) -> None:
     memory.tag("v1")
     memory.tag("start", "m1")
@@ -101,55 +89,6 @@ def test_a_tag_never_moves(memory: InfiniteMemory) -> None:
     with pytest.raises(UnknownReferenceError, match="tags: 'start'") as unknown:
         memory.checkout("v1")
     assert unknown.value.candidates == (MAIN, "start")
-
-
-def test_a_name_means_one_thing(memory: InfiniteMemory) -> None:
-    memory.fork("side")
-    memory.tag("v1")
-    taken: list[tuple[Callable[[], None], str]] = [
-        (lambda: memory.fork("v1"), "tag 'v1'"), (lambda: memory.fork("side"), "branch 'side'"),
-        (lambda: memory.tag("side"), "branch 'side'"), (lambda: memory.tag("v1"), "tag 'v1'"),
-        (lambda: memory.rename("side", "v1"), "tag 'v1'"), (lambda: memory.rename("side", MAIN), "branch 'main'"),
-    ]  # fmt: skip
-    for act, name in taken:
-        with pytest.raises(DuplicateError, match=f"already a {name}; choose a name other than 'main', 'side', 'v1'"):
-            act()
-    for blank in ("", " ", "main@{1}"):
-        verbs: list[Callable[[str], None]] = [memory.fork, memory.tag, lambda name: memory.rename("side", name)]
-        for verb in verbs:
-            with pytest.raises(ValueError, match="name="):
-                verb(blank)
-
-
-def test_names_that_nothing_has(memory: InfiniteMemory) -> None:
-    acts: list[Callable[[], Any]] = [
-        lambda: memory.rename("none", "x"), lambda: memory.delete_branch("none"), lambda: memory.delete_tag("none"),
-        lambda: memory.tag("x", "none"), lambda: memory.reset("none"), lambda: memory.diff("none"),
-        lambda: memory.newest_at("none"), lambda: memory.reset("main@{1}"), lambda: memory.merge("none"),
-        lambda: memory.cherry_pick("none"), lambda: memory.rebase("none"), lambda: memory.stash("none"),
-        lambda: memory.stash_apply(0), lambda: memory.stash_pop(1), lambda: memory.stash_drop(0),
-        lambda: memory.sources("none"), lambda: memory.cherry_pick(MAIN),
-    ]  # fmt: skip
-    for act in acts:
-        with pytest.raises(UnknownReferenceError):
-            act()
-    assert (memory.branches(), memory.tags(), memory.reflog()) == ([Branch(MAIN, Position(0, 5))], [], [])
-
-
-def test_nothing_is_stored_by_asking_an_empty_session() -> None:
-    with closing(SQLiteStore(":memory:")) as store:
-        memory = InfiniteMemory(store)
-        assert (memory.tags(), memory.reflog(), memory.log(), memory.stashes(), memory.stash()) == (
-            [],
-            [],
-            [],
-            [],
-            None,
-        )
-        for act in (lambda: memory.diff(MAIN), lambda: memory.merge(MAIN), lambda: memory.reset(MAIN)):
-            with pytest.raises(UnknownReferenceError, match="nothing is stored"):
-                act()
-        assert store.session(None, "default") is None
 
 
 # Moving

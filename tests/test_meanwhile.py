@@ -1,6 +1,6 @@
 """What others do while a verb is at work: forget, move, check out; nothing comes back, and nothing lands elsewhere."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -146,3 +146,102 @@ def test_no_store_is_made_by_looking(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="no store at"), opened(f"sqlite:///{tmp_path}/none.db", "s", None):
         pass
     assert not list(tmp_path.iterdir())
+
+
+class Interrupted(SQLiteStore):
+    """Lets somebody else act once, at the last moment before something is written."""
+
+    meanwhile: Callable[[], object] | None = None
+
+    def append(self, *given: Any, **named: Any) -> Any:
+        self._let_them()
+        return super().append(*given, **named)
+
+    def change(self, *given: Any) -> None:
+        self._let_them()
+        super().change(*given)
+
+    def _let_them(self) -> None:
+        act, self.meanwhile = self.meanwhile, None
+        if act is not None:
+            act()
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[tuple[InfiniteMemory, InfiniteMemory]]:
+    """Two objects on one file, as in two processes, on `main`, which says i j and k l after it, `side` after j m n."""
+    store, path = Interrupted(tmp_path / "chat.db"), tmp_path / "chat.db"
+    with InfiniteMemory(store, ranking="lexical") as one, InfiniteMemory(path, ranking="lexical") as two:
+        talk(one, "i", "j")
+        one.fork("side")
+        talk(one, "m", "n")
+        one.checkout("main")
+        talk(one, "k", "l")
+        one.stash()
+        talk(one, "k2", "l2")
+        yield one, two
+    store.close()
+
+
+Verb = Callable[[InfiniteMemory], Any]
+AT_ONCE: dict[str, tuple[Verb, Callable[[Any], Any], Any]] = {
+    "squash": (lambda memory: memory.merge("side", "squash"), lambda done: done.how, ["squash", "nothing"]),
+    "full": (lambda memory: memory.merge("side", "full"), lambda done: done.how, ["full", "nothing"]),
+    "auto": (lambda memory: memory.merge("side"), lambda done: done.how, ["full", "nothing"]),
+    "three-way": (lambda memory: memory.merge("side", "three-way"), lambda done: done.how, ["three-way", "nothing"]),
+    "pick": (lambda memory: memory.cherry_pick(["m", "n"]), lambda done: done.skipped, [(), ("m", "n")]),
+    "apply": (lambda memory: memory.stash_apply(), lambda done: done.skipped, [(), ("k", "l")]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", AT_ONCE)
+def test_what_two_do_at_once_is_done_once(pair: tuple[InfiniteMemory, InfiniteMemory], name: str) -> None:
+    one, two = pair
+    verb, told, expected = AT_ONCE[name]
+    first: list[Any] = []
+
+    def other() -> None:
+        first.append(verb(two))
+        first.extend(texts(two))
+
+    one._store.meanwhile = other  # type: ignore[attr-defined]
+    last = verb(one)
+    assert [told(first[0]), told(last)] == expected
+    assert last.messages == ()
+    assert texts(one) == first[1:], "nothing came after the first"
+
+
+def test_of_two_that_take_one_stash_each_takes_another(pair: tuple[InfiniteMemory, InfiniteMemory]) -> None:
+    one, two = pair
+    one.stash()
+    one._store.meanwhile = two.stash_pop  # type: ignore[attr-defined]
+    one.stash_pop()
+    assert (texts(one), one.stashes()) == (["i", "j", "k2", "l2", "k", "l"], [])
+
+
+@pytest.mark.parametrize("how", ["squash", "three-way"])
+def test_a_summary_is_not_written_again_because_somebody_spoke(
+    pair: tuple[InfiniteMemory, InfiniteMemory], how: Any
+) -> None:
+    one, two = pair
+    asked: list[int] = []
+
+    def summarizer(previous: str | None, messages: Sequence[Message]) -> str:
+        asked.append(len(messages))
+        return "in short"
+
+    one._store.meanwhile = lambda: talk(two, "o", "p")  # type: ignore[attr-defined]
+    question, answer = one.merge("side", how, summarizer=summarizer).messages
+    assert len(asked) == 1
+    brought = ["m", "n"] if how == "three-way" else []
+    assert texts(one) == ["i", "j", "k2", "l2", "o", "p", *brought, question.content, answer.content]
+
+
+def test_a_three_way_merge_is_decided_again_where_the_branch_was_moved(
+    pair: tuple[InfiniteMemory, InfiniteMemory],
+) -> None:
+    one, two = pair
+    one._store.meanwhile = lambda: two.reset("k2")  # type: ignore[attr-defined]
+    result = one.merge("side", "three-way")
+    assert (result.ours, result.theirs) == (("k2",), ("m", "n"))
+    assert one.sources(str(result.messages[1].id)) == ["k2", "m", "n"]

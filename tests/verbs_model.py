@@ -129,7 +129,9 @@ class Model:
         if not self.ids(new):
             return "nothing"
         behind = not self.only(head, source)
-        if how == "auto" and behind:
+        if how == "fast-forward" and not behind:
+            raise ValueError("it has messages of its own")
+        if how in ("auto", "fast-forward") and behind:
             self.move(source)
             return "fast-forward"
         if how != "squash":
@@ -186,21 +188,32 @@ class Model:
                 copies[source.turn] = id_
         return Picked(self.ids(order), self.ids(skipped))
 
-    def rebase(self, onto: Node, new_ids: Callable[[], Sequence[str]]) -> Picked:
-        if onto in self.head.path or onto is self.root:
+    def rebase(self, onto: Node, since: Node, new_ids: Callable[[], Sequence[str]]) -> Picked:
+        if since is onto and (onto in self.head.path or onto is self.root):
             return Picked()
-        nodes = [node for node in self.only(self.head, onto) if node.id is not None and node.alive]
+        after = set(since.path)
+        own = [node for node in self.only(self.head, onto) if node not in after]
         self.move(onto)
-        return self.copy(nodes, onto, new_ids)
+        return self.copy([node for node in own if node.id is not None and node.alive], onto, new_ids)
 
-    def stash(self) -> list[str] | None:
+    def stash(self, since: Node | None) -> list[str] | None:
         path = self.head.path
+        if since is not None:
+            if since is not self.root and since not in path:
+                raise LookupError("it is not on this branch")
+            if since is not self.root and set(since.path) != set(path[: path.index(since) + 1]):
+                raise ValueError("a merge brought it in")
+            return self.put(since) if self.ids(self.only(self.head, since)) else None
         user = next((n for n in reversed(range(len(path))) if path[n].role == "user" and path[n].alive), None)
         if user is None:
             return None
         base = path[user - 1] if user else self.root
         if base is not self.root and set(base.path) != set(path[:user]):
             return None
+        return self.put(base)
+
+    def put(self, base: Node) -> list[str]:
+        """Put what comes after a place aside."""
         self.stashes.insert(0, (self.branch or "", self.head, base))
         gone = self.ids(self.only(self.head, base))
         self.move(base)

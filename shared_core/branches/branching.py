@@ -108,7 +108,8 @@ class Branching(Conversation):
         """
         self._check_name(name)
         with self._lock, self._taken(name):
-            session = self._live.create()
+            # Where nothing is stored, only the beginning can be named; a place that is refused opens no session.
+            session = self._live.create() if at in (None, MAIN) else self._stored()
             self._store.change(session, [Put("tag", name, self._placed(at))])
 
     def tags(self) -> list[Branch]:
@@ -237,12 +238,15 @@ class Branching(Conversation):
                     continue
 
     def _existing(self) -> int:
-        """Return the session's key; UnknownReferenceError if nothing is stored."""
-        session = self._live.key
-        if session is None:
-            raise UnknownReferenceError("there are no branches: nothing is stored yet")
+        """Return the key of the session that this object stands in; UnknownReferenceError if nothing is stored."""
+        session = self._stored()
         self._live.sync()
         return session
+
+    def _stored(self) -> int:
+        if self._live.key is None:
+            raise UnknownReferenceError("there are no branches: nothing is stored yet")
+        return self._live.key
 
     def _placed(self, reference: str | None) -> Position:
         head = self._live.head if reference is None else resolve(self._store, self._live.create(), reference)

@@ -7,11 +7,13 @@ from typing import Any, Literal, get_args
 from shared_core.arguments import one_of
 from shared_core.base import Summarizer
 from shared_core.branches.comparing import LISTED, Conflict, conflicts, digest, report
+from shared_core.branches.picking import if_unmoved
 from shared_core.branches.stashing import Stashing
 from shared_core.errors import StaleHeadError, UnknownReferenceError
 from shared_core.messages import Message
-from shared_core.records import Change, Draft, Expect, Merge, Move, Position, Stretch
+from shared_core.records import Draft, Merge, Move, Position, Stretch
 from shared_core.tree import Head, Path, Span
+from shared_core.writer import Changes
 
 __all__ = ["How", "MergeResult", "Merging"]
 
@@ -102,7 +104,7 @@ class Merging(Stashing):
         while True:
             with self._lock:
                 sides = self._sides(source)
-                new = self._not_summed_up(sides) if how == "squash" else sides.new
+                new = self._to_merge(sides, how)
                 if not self._newest_of(new, 1):
                     return MergeResult("nothing", source, sides.base)
                 if how in ("auto", "fast-forward", "full"):
@@ -115,7 +117,7 @@ class Merging(Stashing):
                     return self._squash(source, sides, new, prompt, summarizer)
                 return self._three_way(source, sides, prompt, summarizer)
             except StaleHeadError:
-                continue  # something was forgotten meanwhile, and the answer may tell of it
+                continue  # the answer may tell of what was forgotten meanwhile, or another has been given
 
     def sources(self, id: str) -> list[str]:
         """Return the ids of what a message was made from: one for a copy, what a merge's answer sums up; else none.
@@ -143,8 +145,10 @@ class Merging(Stashing):
         head, new = self._live.head, tuple(theirs.without(ours))
         return _Sides(session, self._live.epoch, head, branch, ours, theirs, place, base, new)
 
-    def _not_summed_up(self, sides: _Sides) -> tuple[Span, ...]:
-        """Return what of the source no summary on our path stands for."""
+    def _to_merge(self, sides: _Sides, how: How) -> tuple[Span, ...]:
+        """Return what of the source we have not; for a squash, less what summaries on our path stand for."""
+        if how != "squash":
+            return sides.new
         known = self._store.covers(sides.session, {span.segment for span in sides.new})
         summed_up = [stretch for place, stretch in known if sides.ours.covers(place)]
         left = list(sides.new)
@@ -162,7 +166,8 @@ class Merging(Stashing):
         branch = self._live.head.branch
         note = f"merge {source}"
         if how == "full" or not behind:
-            self._writer.write([], changes=lambda name: [Merge(name, sides.place, note)])
+            merge = if_unmoved(sides.epoch, sides.ours.head, lambda name: [Merge(name, sides.place, note)])
+            self._writer.write([], changes=merge)
             self._stand(self._live.head)
             return MergeResult("full", source, sides.base)
         if branch is not None:
@@ -180,7 +185,8 @@ class Merging(Stashing):
             text = _summed_up(summarizer, self._said(sides.session, new), question)
         answer = f"From the branch {source!r}:\n{text}"
         with self._lock:
-            messages = self._exchange(sides, question, answer, new, own=prompt is None)
+            drafts = self._exchange(question, answer, new, own=prompt is None)
+            messages = self._write(sides, "squash", new, drafts)
         return MergeResult("squash", source, sides.base, messages)
 
     def _three_way(self, source: str, sides: _Sides, prompt: str | None, summarizer: Summarizer | None) -> MergeResult:
@@ -197,11 +203,10 @@ class Merging(Stashing):
                 Message.system(answer),
             ]
             answer = f"{_summed_up(summarizer, parts, question)}\n\n{answer}"
-        merge = f"merge {source}"
+        note = f"merge {source}"
         with self._lock:
-            messages = self._exchange(
-                sides, question, answer, (*only_ours, *sides.new), own=prompt is None, merged=(sides.place, merge)
-            )
+            drafts = self._exchange(question, answer, (*only_ours, *sides.new), own=prompt is None)
+            messages = self._write(sides, "three-way", sides.new, drafts, lambda name: [Merge(name, sides.place, note)])
         our_ids, their_ids = (tuple(message.id or "" for message in side) for side in (ours, theirs))
         return MergeResult("three-way", source, sides.base, messages, our_ids, their_ids, found)
 
@@ -209,26 +214,46 @@ class Merging(Stashing):
         records = self._read(session, spans)
         return [record.message for record in records if record.message.role != "system"]
 
-    def _exchange(
-        self, sides: _Sides, question: str, answer: str, covered: Sequence[Span], *, own: bool,
-        merged: tuple[Position, str] | None = None,
-    ) -> tuple[Message, ...]:  # fmt: skip
-        """Store a question and its answer, which sums up what it covers; `own`: the question says what it is, too."""
+    def _exchange(self, question: str, answer: str, covered: Sequence[Span], *, own: bool) -> list[Draft]:
+        """Return a question and its answer, which sums up what it covers; `own`: the question says what it is, too."""
+        covers = tuple(span.stretch for span in covered)
+        asked = replace(self._writer.draft(Message.user(question)), covers=covers if own else ())
+        return [asked, replace(self._writer.draft(Message.assistant(answer)), covers=covers)]
+
+    def _write(
+        self,
+        sides: _Sides,
+        how: How,
+        new: tuple[Span, ...],
+        drafts: Sequence[Draft],
+        changes: Changes = lambda name: (),
+    ) -> tuple[Message, ...]:
+        """Store what a merge says, unless what is to be merged is not `new` any more."""
         if self._live.head != sides.head:
             raise ValueError(
                 f"this memory left {sides.branch!r} while the summarizer wrote, and nothing was changed: "
                 "check it out and merge again"
             )
-        covers = tuple(span.stretch for span in covered)
-        asked = replace(self._writer.draft(Message.user(question)), covers=covers if own else ())
-        answered = replace(self._writer.draft(Message.assistant(answer)), covers=covers)
-        drafts: list[Draft] = [asked, answered]
-        expect: list[Change] = [Expect(sides.epoch)]
-        appended = self._writer.write(
-            drafts, changes=lambda name: [*expect, Merge(name, *merged)] if merged is not None else expect
-        )
-        self._stand(self._live.head)
-        return tuple(record.message for record in appended.records)
+        while True:
+            head = self._unchanged(sides, how, new)
+            try:
+                appended = self._writer.write(drafts, changes=if_unmoved(sides.epoch, head, changes))
+            except StaleHeadError:
+                continue
+            self._stand(self._live.head)
+            return tuple(record.message for record in appended.records)
+
+    def _unchanged(self, sides: _Sides, how: How, new: tuple[Span, ...]) -> Position:
+        """Return where the branch ends now; StaleHeadError if it has not only been added to, and the merge is another.
+
+        What others said there meanwhile makes no difference to what the source is to be summed up in.
+        """
+        self._live.sync()
+        now = replace(sides, ours=self._live.path, new=tuple(sides.theirs.without(self._live.path)))
+        fewer = sides.ours.without(now.ours)
+        if fewer or self._live.epoch != sides.epoch or self._to_merge(now, how) != new:
+            raise StaleHeadError(f"what {sides.branch!r} is to get has changed meanwhile; try again")
+        return now.ours.head
 
 
 def _summed_up(summarizer: Summarizer, messages: Sequence[Message], question: str) -> str:

@@ -13,7 +13,7 @@ from shared_core.records import Appended, Draft, Expect, Move, Position, Record
 from shared_core.tree import Head, Path, Span, read, resolve
 from shared_core.writer import Changes
 
-__all__ = ["Picked", "Picking"]
+__all__ = ["Picked", "Picking", "if_unmoved"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,11 @@ class _Plan:
     drafts: tuple[Draft, ...]
     skipped: tuple[str, ...]
     halves: tuple[str, ...]
+
+
+def if_unmoved(epoch: int, head: Position, changes: Changes) -> Changes:
+    """Return some changes that are refused if the branch has been moved from this head, or something was forgotten."""
+    return lambda name: [Expect(epoch, name, head), *changes(name)]
 
 
 class Picking(Branching):
@@ -113,12 +118,12 @@ class Picking(Branching):
 
     def _copy(self, records: Sequence[Record], path: Path, changes: Changes = lambda branch: ()) -> Picked:
         """Copy messages to where the object stands, which is, or will be by `changes`, at the end of `path`."""
-        epoch = self._live.epoch  # as it was before the records were read
+        epoch, head = self._live.epoch, self._live.path.head  # as they were before the records were read
         plan = self._plan(records, path)
         if not plan.drafts:
             self._store.change(self._existing(), changes(self._live.head.branch or ""))
             return Picked(skipped=plan.skipped)
-        appended = self._writer.write(plan.drafts, changes=lambda name: [Expect(epoch), *changes(name)])
+        appended = self._writer.write(plan.drafts, changes=if_unmoved(epoch, head, changes))
         self._writer.open_turn = None
         return _picked(appended, plan)
 

@@ -8,7 +8,7 @@ from shared_core.arguments import whole_number
 from shared_core.branches.picking import Picked, Picking
 from shared_core.errors import UnknownReferenceError
 from shared_core.records import Change, Drop, Move, Position, Put, Record, Ref
-from shared_core.tree import Head
+from shared_core.tree import Head, Span
 
 __all__ = ["Stash", "Stashing"]
 
@@ -144,8 +144,24 @@ class Stashing(Picking):
     def _put_aside(self, ref: Ref) -> list[Record]:
         assert ref.place is not None
         assert ref.base is not None
-        spans = self._live.path_to(ref.place).without(self._live.path_to(ref.base))
+        spans = self._line_between(ref.base, ref.place)
+        if spans is None:
+            spans = self._live.path_to(ref.place).without(self._live.path_to(ref.base))
         return self._read(self._existing(), spans)
+
+    def _line_between(self, base: Position, place: Position) -> list[Span] | None:
+        """Return what comes after a place up to a later one; None if a merge came between, or it is on another line.
+
+        Paths through many merges are long, and a list of stashes would walk two for each.
+        """
+        spans: list[Span] = []
+        while place.segment != base.segment:
+            segment = self._live.segment(place.segment)
+            if segment.parent is None or segment.merged is not None:
+                return None
+            spans.append(Span(*place, segment.start))
+            place = segment.parent
+        return [Span(*place, base.depth + 1), *reversed(spans)] if base <= place else None
 
     def _told(self, number: int, ref: Ref) -> Stash:
         base = self._lineage().message_at(ref.base)

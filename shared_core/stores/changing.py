@@ -77,10 +77,14 @@ def _point(connection: sqlite3.Connection, session: int, branch: str, segment: i
     connection.execute(sql, (segment, depth, session, text(branch)))
 
 
+def _stale(branch: str) -> StaleHeadError:
+    return StaleHeadError(f"another writer moved {branch!r} meanwhile; try again")
+
+
 def _move(connection: sqlite3.Connection, session: int, move: Move) -> None:
     head = _head(connection, session, move.branch)
     if move.expect is not None and head != move.expect:
-        raise StaleHeadError(f"another writer moved {move.branch!r} meanwhile; try again")
+        raise _stale(move.branch)
     check_place(connection, session, move.to)
     _log(connection, session, move.branch, head, move.to, move.note)
     _point(connection, session, move.branch, *move.to)
@@ -135,3 +139,5 @@ def _expect(connection: sqlite3.Connection, session: int, expect: Expect) -> Non
     row = connection.execute("SELECT epoch FROM sessions WHERE session = ?", (session,)).fetchone()
     if row is not None and row[0] != expect.epoch:
         raise StaleHeadError("something was forgotten meanwhile; try again")
+    if expect.branch is not None and _head(connection, session, expect.branch) != expect.head:
+        raise _stale(expect.branch)

@@ -66,6 +66,8 @@ class BranchingContract:
             (Move("side", Position(9, 0), ""), UnknownReferenceError, "no segment 9"),
             (Move("side", ROOT, "", expect=Position(0, 1)), StaleHeadError, "'side'"),
             (Expect(1), StaleHeadError, "forgotten"),
+            (Expect(0, "side", Position(0, 1)), StaleHeadError, "'side'"),
+            (Expect(0, "none", ROOT), UnknownReferenceError, "'none'"),
             (Merge("none", ROOT, ""), UnknownReferenceError, "'none'"),
             (Merge("side", Position(0, 7), ""), UnknownReferenceError, "no place"),
             (Rename("none", "new"), UnknownReferenceError, "'none'"),
@@ -184,5 +186,9 @@ class BranchingContract:
             store.append(key, MAIN, drafts("u9"), changes=[Delete("none")])
         with pytest.raises(StaleHeadError):
             store.append(key, "newer", drafts("u9"), at=ROOT, changes=[Move("newer", ROOT, "", Position(0, 0))])
+        with pytest.raises(StaleHeadError):
+            store.append(key, "new", drafts("u9"), changes=[Expect(0, "new", Position(2, 3))])
         assert store.branches(key) == heads
         assert store.get(key, ["u9"]) == []
+        expect = Expect(0, "new", merged.head)
+        assert store.append(key, "new", drafts("a9"), changes=[expect]).head == Position(2, 5)
