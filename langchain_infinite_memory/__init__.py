@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from langchain_infinite_memory.runnable import InfiniteMemoryRunnable as InfiniteMemoryRunnable
     from langchain_infinite_memory.runnable import MemoryFailedWarning as MemoryFailedWarning
     from langchain_infinite_memory.runnable import with_infinite_memory as with_infinite_memory
+    from langchain_infinite_memory.summarizing import as_summarizer as as_summarizer
     from langchain_infinite_memory.trimming import prune_messages as prune_messages
 
 try:
@@ -48,6 +49,7 @@ _HOMES = {
     "repair": ["repair_messages"],
     "retriever": ["HistoryRetriever"],
     "runnable": ["InfiniteMemoryRunnable", "MemoryFailedWarning", "with_infinite_memory"],
+    "summarizing": ["as_summarizer"],
     "trimming": ["prune_messages"],
     "messages": ["UnstorableWarning", "from_message", "to_message"],
     "middleware": ["InfiniteMemoryMiddleware"],

@@ -39,8 +39,8 @@ class InfiniteChatMessageHistory(BaseChatMessageHistory):
         user_id: whose.
         memory: a path, a `Store`, a `SessionPool`, or the `InfiniteMemory` of this session, whose branch it then
             follows; otherwise the branch is `main`. None: in memory, gone with this object.
-        settings: the other arguments of `InfiniteMemory`, and `embeddings` and `token_counter` in LangChain's words
-            (`engine_settings`), where `memory` has none of its own.
+        settings: the other arguments of `InfiniteMemory`, and `embeddings`, `token_counter` and `summarizer` in
+            LangChain's words (`engine_settings`), where `memory` has none of its own.
 
     Raises:
         TypeError: an argument is unknown, or `memory` has its settings already.

@@ -42,9 +42,9 @@ class InfiniteMemoryMiddleware(Middleware):
 
     It only changes what the model is shown: system prompt, newest turns, and old messages that matter for the newest
     human message, tool groups whole, within `max_tokens` including system prompt and tool schemas. The graph's state is
-    never changed, no model is called, no node is added, and nothing goes into the stream. While tools are at work, the
-    prompt only grows at its end. A thread that goes back to an older checkpoint, or whose messages are edited, goes on
-    as a branch, and recall follows it.
+    never changed, no model is called but a `summarizer`, no node is added, and nothing goes into the stream. While
+    tools are at work, the prompt only grows at its end. A thread that goes back to an older checkpoint, or whose
+    messages are edited, goes on as a branch, and recall follows it.
 
     Put it after middleware that redacts messages, so that what is redacted is not stored, and before middleware that
     marks the prompt for a provider's cache. Middleware that removes old messages from the state is not needed; what it
@@ -58,8 +58,8 @@ class InfiniteMemoryMiddleware(Middleware):
         on_error: what to do when the memory fails: `"window"`: log it and send the newest turns that fit, or `"raise"`.
         on_report: called with the report on each prompt.
         name: the middleware's name, where an agent has two.
-        settings: the other arguments of `InfiniteMemory`, and `embeddings` and `token_counter` in LangChain's words
-            (`engine_settings`); not for a `SessionPool`, which has its own.
+        settings: the other arguments of `InfiniteMemory`, and `embeddings`, `token_counter` and `summarizer` in
+            LangChain's words (`engine_settings`); not for a `SessionPool`, which has its own.
 
     Raises:
         TypeError, ValueError: an argument is unknown or out of range.

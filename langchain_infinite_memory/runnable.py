@@ -48,8 +48,8 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
         on_error: what to do when the store cannot be read or written: `"window"`: go on with what was given, with a
             `MemoryFailedWarning`; or `"raise"`. Wrong arguments raise anyhow.
         on_report: called with the report on each prompt.
-        settings: the other arguments of `InfiniteMemory`, and `embeddings` and `token_counter` in LangChain's words
-            (`engine_settings`), where `memory` has none of its own.
+        settings: the other arguments of `InfiniteMemory`, and `embeddings`, `token_counter` and `summarizer` in
+            LangChain's words (`engine_settings`), where `memory` has none of its own.
 
     Raises:
         TypeError, ValueError: an argument is unknown or out of range.

@@ -9,6 +9,7 @@ from langchain_core.embeddings import Embeddings
 
 from langchain_infinite_memory.counting import TextCounter, as_token_counter
 from langchain_infinite_memory.embeddings import as_embedder
+from langchain_infinite_memory.summarizing import SummarizerLike, as_summarizer
 from shared_core.base import Embedder
 from shared_core.engine import InfiniteMemory
 
@@ -18,8 +19,9 @@ EmbeddingsLike = Embedder | Embeddings | Callable[[list[str]], Any] | str | None
 
 
 def engine_settings(
-    *, embeddings: EmbeddingsLike = None, token_counter: TextCounter = None, **settings: Any
-) -> dict[str, Any]:
+    *, embeddings: EmbeddingsLike = None, token_counter: TextCounter = None,
+    summarizer: SummarizerLike | None = None, **settings: Any,
+) -> dict[str, Any]:  # fmt: skip
     """Return the arguments of `InfiniteMemory` and `SessionPool` that these stand for.
 
     An agent or a chain has to go on, so that a question that does not fit is sent all the same and the report says so:
@@ -28,10 +30,11 @@ def engine_settings(
     Args:
         embeddings: LangChain's `Embeddings` or what else `as_embedder` takes; the engine's `embedder` by another name.
         token_counter: what `as_token_counter` takes, such as a model.
+        summarizer: what `as_summarizer` takes, such as a chat model.
         settings: the other arguments of `InfiniteMemory`, as they are.
 
     Raises:
-        TypeError: an argument is unknown, or both `embeddings` and `embedder` are given.
+        TypeError: an argument is unknown, or both `embeddings` and `embedder` are given; or as for `as_summarizer`.
         ValueError, ImportError: as for `as_embedder` and `as_token_counter`.
     """
     unknown = settings.keys() - _engine_arguments()
@@ -43,6 +46,8 @@ def engine_settings(
         settings["embedder"] = as_embedder(embeddings)
     if token_counter is not None:
         settings["token_counter"] = as_token_counter(token_counter)
+    if summarizer is not None:
+        settings["summarizer"] = as_summarizer(summarizer)
     return {"on_overflow": "keep", **settings}
 
 

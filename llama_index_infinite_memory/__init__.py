@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from llama_index_infinite_memory.stripping import DEFAULT_STRIPPERS as DEFAULT_STRIPPERS
     from llama_index_infinite_memory.stripping import Stripper as Stripper
     from llama_index_infinite_memory.stripping import set_apart as set_apart
+    from llama_index_infinite_memory.summarizing import as_summarizer as as_summarizer
     from llama_index_infinite_memory.verbs import FoundMessage as FoundMessage
 
 try:
@@ -39,6 +40,7 @@ _HOMES = {
     "embeddings": ["EngineEmbedding", "as_embedder"],
     "messages": ["UnstorableWarning", "from_message", "to_message"],
     "stripping": ["DEFAULT_STRIPPERS", "Stripper", "set_apart"],
+    "summarizing": ["as_summarizer"],
     "verbs": ["FoundMessage"],
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

@@ -70,7 +70,8 @@ class InfiniteMemoryBlock(BaseMemoryBlock[str]):
         settings: other arguments of `InfiniteMemory`, for a store.
 
     Raises:
-        TypeError: an argument is unknown, or `store` has its settings already.
+        TypeError: an argument is unknown, or `store` has its settings already; or a `summarizer`, which has nothing to
+            do here: the block recalls.
         ValueError, StoreError: as for `SessionPool`.
     """
 
@@ -96,6 +97,8 @@ class InfiniteMemoryBlock(BaseMemoryBlock[str]):
         self._strippers = None if strippers is None else tuple(strippers)
         self._count = tokenizer_fn or get_tokenizer()
         self._template = template
+        if settings.get("summarizer") is not None:
+            raise TypeError("summarizer: a block recalls and sums nothing up; InfiniteChatMemoryBuffer does both")
         embedder = as_embedder(embed_model)
         if not isinstance(store, SessionPool):
             self._pool = SessionPool(store, embedder=embedder, **settings)

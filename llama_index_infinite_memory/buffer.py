@@ -92,8 +92,9 @@ class InfiniteChatMemoryBuffer(Verbs):
             embed_model: finds older messages by meaning: LlamaIndex's `BaseEmbedding`, a function, or an `Embedder`.
                 `Settings.embed_model` is never used. None: static word vectors, which come with this package.
             strippers: set text apart that only served one turn; None: `DEFAULT_STRIPPERS`.
-            kwargs: other arguments of `InfiniteMemory`, such as `top_k`, `min_score`, `keep_grounding`, or
-                `on_overflow`, which is `"keep"` here: a question that does not fit is sent all the same.
+            kwargs: other arguments of `InfiniteMemory`, such as `top_k`, `min_score`, `keep_grounding`, `summarizer`,
+                which may be an `LLM` here, or `on_overflow`, which is `"keep"` here: a question that does not fit is
+                sent all the same.
 
         Raises:
             ValueError: an argument is unknown or out of range.

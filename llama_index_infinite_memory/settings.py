@@ -13,6 +13,7 @@ from llama_index_infinite_memory import stripping
 from llama_index_infinite_memory.counting import TokenizerCounter
 from llama_index_infinite_memory.embeddings import as_embedder
 from llama_index_infinite_memory.stripping import Stripper
+from llama_index_infinite_memory.summarizing import as_summarizer
 from shared_core.base import Embedder
 from shared_core.engine import InfiniteMemory
 
@@ -77,10 +78,13 @@ class Settings:
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments of `InfiniteMemory`."""
+        given = {name: value for name, value in self.engine.items() if name != "durability"}
+        if given.get("summarizer") is not None:
+            given["summarizer"] = as_summarizer(given["summarizer"])
         return {
             "placement": "messages",
             "on_overflow": "keep",
-            **{name: value for name, value in self.engine.items() if name != "durability"},
+            **given,
             "max_tokens": NO_LIMIT,
             "reserve_tokens": 0,
             "token_counter": self.counter,

@@ -1,7 +1,8 @@
 """AsyncInfiniteMemory: the same verbs for the event loop, which neither disk nor CPU ever holds up."""
 
 import asyncio
-from collections.abc import AsyncIterator, Generator, Sequence
+import os
+from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 from itertools import islice
 from typing import Any, TypeVar
@@ -18,10 +19,13 @@ from shared_core.following import History
 from shared_core.forgetting import ForgetResult
 from shared_core.messages import Message, Role
 from shared_core.prompt.context import Context
-from shared_core.recall.backfill import EmbedReply, EmbedRequest
-from shared_core.recall.dense import aanswer
 from shared_core.recall.ranking import ScoredMessage
 from shared_core.records import Branch
+from shared_core.requests import Reply, Request, Steps, aanswer
+from shared_core.sharing.redacting import Redact
+from shared_core.sharing.result import ImportResult
+from shared_core.sharing.verbs import FileFormat
+from shared_core.summaries.kept import Summary
 
 __all__ = ["AsyncInfiniteMemory"]
 
@@ -34,7 +38,7 @@ PAGE = 500
 class AsyncInfiniteMemory:
     """A memory's verbs as coroutines, with the arguments, results and errors of `InfiniteMemory`.
 
-    Reading, writing and ranking run in threads; an embedder that is natively asynchronous is awaited.
+    Reading, writing and ranking run in threads; an embedder or summarizer that is natively asynchronous is awaited.
 
     Args:
         memory: the memory to use. `AsyncInfiniteMemory.open` makes one without holding up the event loop.
@@ -100,9 +104,17 @@ class AsyncInfiniteMemory:
         """Embed the session anew; see `InfiniteMemory.reindex`."""
         await self._drive(self._memory.index_steps(progress, anew=True))
 
+    async def summary(self) -> Summary | None:
+        """Return the branch's summary; see `InfiniteMemory.summary`."""
+        return await asyncio.to_thread(self._memory.summary)
+
+    async def summarize(self) -> Summary | None:
+        """Sum up all that has left the window; see `InfiniteMemory.summarize`."""
+        return await self._drive(self._memory.summary_steps())
+
     @staticmethod
-    async def _drive(steps: Generator[EmbedRequest, EmbedReply, Result]) -> Result:
-        reply: EmbedReply | None = None
+    async def _drive(steps: Steps[Result]) -> Result:
+        reply: Reply | None = None
         while True:
             request, result = await asyncio.to_thread(_advance, steps, reply)
             if request is None:
@@ -218,6 +230,21 @@ class AsyncInfiniteMemory:
         """Drop a stash; see `InfiniteMemory.stash_drop`."""
         await asyncio.to_thread(self._memory.stash_drop, number)
 
+    async def export(
+        self, path: str | os.PathLike[str], *, format: FileFormat | None = None, vectors: bool = False,
+        redact: Redact | Sequence[Redact] = (), progress: Progress | None = None,
+    ) -> int:  # fmt: skip
+        """Write this conversation to a file; see `InfiniteMemory.export`. Rules and `progress` run in a thread."""
+        return await asyncio.to_thread(
+            self._memory.export, path, format=format, vectors=vectors, redact=redact, progress=progress
+        )
+
+    async def import_file(
+        self, path: str | os.PathLike[str], *, session: str | None = None, progress: Progress | None = None
+    ) -> ImportResult:
+        """Bring a conversation from a file into this one; see `InfiniteMemory.import_file`."""
+        return await asyncio.to_thread(self._memory.import_file, path, session=session, progress=progress)
+
     async def close_turn(self) -> None:
         """Have the next reply join the newest turn; see `InfiniteMemory.close_turn`."""
         await asyncio.to_thread(self._memory.close_turn)
@@ -244,9 +271,7 @@ class AsyncInfiniteMemory:
         await self.close()
 
 
-def _advance(
-    steps: Generator[EmbedRequest, EmbedReply, Result], reply: EmbedReply | None
-) -> tuple[EmbedRequest | None, Result | None]:
+def _advance(steps: Steps[Result], reply: Reply | None) -> tuple[Request | None, Result | None]:
     """Take one step: return the next request, or none and the result."""
     try:
         return (next(steps) if reply is None else steps.send(reply)), None

@@ -2,7 +2,8 @@
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -19,12 +20,16 @@ from shared_core.records import (
     Record,
     Ref,
     RefKind,
+    Restored,
     Segment,
     SessionState,
     Stretch,
 )
+from shared_core.summaries.kept import Summary
 
-__all__ = ["Embedder", "Fingerprint", "Store", "Summarizer", "TokenCounter", "Vectors"]
+__all__ = [
+    "AsyncSummarizer", "Embedder", "Fingerprint", "Store", "Summarizer", "SummarizerModel", "TokenCounter", "Vectors",
+]  # fmt: skip
 
 Vectors = npt.NDArray[np.float32]
 
@@ -46,8 +51,24 @@ class TokenCounter(Protocol):
 Summarizer = Callable[[str | None, Sequence[Message]], str]
 """Sums up messages, oldest first, given the summary of what came before them (None: nothing did).
 
-Where it is asked for something in particular, that is the last message, a user's.
+Where it is asked for something in particular, that is the last message: a user's without an id, as only what is stored
+has one.
 """
+
+AsyncSummarizer = Callable[[str | None, Sequence[Message]], Awaitable[str]]
+"""The same as a coroutine function, for the async face."""
+
+
+class SummarizerModel(ABC):
+    """A summarizer that a model is behind, with a way to wait for it without holding up the event loop."""
+
+    @abstractmethod
+    def __call__(self, previous_summary: str | None, messages: Sequence[Message], /) -> str:
+        """Sum up; see `Summarizer`."""
+
+    async def summarize(self, previous_summary: str | None, messages: Sequence[Message], /) -> str:
+        """Do the same without blocking the event loop; by default in a thread."""
+        return await asyncio.to_thread(self, previous_summary, messages)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +78,7 @@ class Fingerprint:
     Attributes:
         name: model and revision; together with `dimension` it identifies the vectors.
         dimension: numbers per vector.
-        floor: cosine below which a text is not evidence for a question in a long chat.
+        floor: cosine that at least one text must reach to be evidence for a question in a long chat.
         threshold: cosine above which a text is about the question; stricter than `floor`.
         weight: how much the dense score counts against the lexical one (1: the same).
     """
@@ -136,6 +157,18 @@ class Store(ABC):
         """Return session_id -> key of all of one user's sessions, oldest first."""
 
     @abstractmethod
+    def users(self) -> list[str | None]:
+        """Return whose sessions there are, each once, in the order of their oldest sessions; None: nobody's."""
+
+    @abstractmethod
+    def transaction(self) -> AbstractContextManager[None]:
+        """Enter a block in which all that this thread does with the store happens at once.
+
+        It happens when the block ends, or not at all if an exception leaves the block. Others wait to write, those that
+        share this object also to read. A method that raises in the block has done nothing, and the block may go on.
+        """
+
+    @abstractmethod
     def state(self, session: int, branch: str | None = None) -> SessionState:
         """Return the session's state in one read; `head` is None if `branch` is None or does not exist."""
 
@@ -172,6 +205,18 @@ class Store(ABC):
         """
 
     @abstractmethod
+    def restore(self, session: int, restored: Restored) -> None:
+        """Write parts of a session just as they are, as when it is brought from another store.
+
+        A branch that stood at the tip of a segment that grows stays where it was. No move is noted.
+
+        Raises:
+            DuplicateError: an id, a place, a number or a tag's name is taken. Nothing is written.
+            UnknownReferenceError: there is no such session, segment or place. Nothing is written.
+            StoreError: the store cannot hold a message; the error names its id. Nothing is written.
+        """
+
+    @abstractmethod
     def segment(self, session: int, segment: int) -> Segment:
         """Return one segment; UnknownReferenceError if there is none. `parent` never changes, `tip` may grow."""
 
@@ -203,7 +248,8 @@ class Store(ABC):
 
         Raises:
             DuplicateError: a name is taken.
-            StaleHeadError: a branch is not where `Move.expect` says, or something was forgotten since `Expect.epoch`.
+            StaleHeadError: a branch is not where `Move.expect` or `Expect.head` says, or something was forgotten since
+                `Expect.epoch`.
             UnknownReferenceError: no such branch, place or number.
         """
 
@@ -286,10 +332,26 @@ class Store(ABC):
         """Return the snapshot, exactly as put, or None."""
 
     @abstractmethod
+    def put_summary(self, session: int, summary: Summary, epoch: int) -> bool:
+        """Keep a summary beside those that are there.
+
+        False, and nothing is kept, if the session's epoch is not `epoch` or it has no such place.
+        """
+
+    @abstractmethod
+    def summaries(self, session: int, upto: Position, limit: int) -> list[Summary]:
+        """Return at most `limit` summaries that end in the segment `upto.segment` at a depth <= `upto.depth`.
+
+        The deepest comes first, and of one place the one that was kept last.
+        """
+
+    @abstractmethod
     def forget(
         self, session: int, positions: Sequence[Position], *, stale: Sequence[Position] = (), branches: bool = False
     ) -> None:
-        """Erase messages, their vectors and all snapshots of the session, in one transaction, and raise the epoch.
+        """Erase messages, their vectors, the summaries that cover them and all snapshots, and raise the epoch.
+
+        It is one transaction. A summary covers what leads to its place.
 
         The ids are remembered, so that they are not stored again; of what was said nothing is, not even a hash: a
         person may say the same once more.
@@ -300,6 +362,13 @@ class Store(ABC):
             stale: messages that stay and lose their vectors, in all spaces: these may stand for what goes, too.
             branches: also drop all branches, tags, stashes and moves, and begin anew with an empty `main`, in a new
                 segment without a parent, so that no old place is used again. Ids stay forgotten.
+        """
+
+    @abstractmethod
+    def forgotten(self, session: int, after: str | None, limit: int) -> list[str]:
+        """Return at most `limit` ids that have been forgotten, in an order of the store's; `after`: the last one read.
+
+        The order stays the same for the same ids, in every database of this kind.
         """
 
     @abstractmethod

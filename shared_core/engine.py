@@ -2,42 +2,46 @@
 
 import logging
 import uuid
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, get_args
 
 from shared_core.arguments import a_name, given_messages, in_utc, one_of, whole_number
-from shared_core.asking import Ask, Asker, AskSteps, IndexSteps, Progress, SearchSteps
+from shared_core.asking import Asker, AskSteps, IndexSteps, Progress, SearchSteps
 from shared_core.base import Embedder, Store, TokenCounter
-from shared_core.branches.merging import Merging
 from shared_core.embedders import as_embedder
 from shared_core.following import Follower, History
 from shared_core.live import LiveSession, Sizer
 from shared_core.locks import fork_safe_lock
 from shared_core.messages import Message, Role
+from shared_core.plan import Ask
 from shared_core.prompt.assembly import Assembler, Placement
 from shared_core.prompt.context import Context
 from shared_core.prompt.frame import Framer, GroundingOverflow, KeepGrounding, OnOverflow
 from shared_core.prompt.grounding import render_grounding, with_grounding
+from shared_core.prompt.summing import SummaryPlacement
 from shared_core.prompt.template import RecallTemplate
 from shared_core.prompt.window import Fill
-from shared_core.recall.backfill import EmbedReply, EmbedRequest
-from shared_core.recall.dense import EmbedText, answer
+from shared_core.recall.dense import EmbedText
 from shared_core.recall.eligible import Eligible
 from shared_core.recall.ranking import ScoredMessage
 from shared_core.recall.recaller import Recaller
 from shared_core.recall.rules import RecallRules, RecallScope, RecallTools
 from shared_core.recall.scope import RecallUnit
 from shared_core.recall.signals import Ranking
+from shared_core.requests import drive
+from shared_core.sharing.verbs import Sharing
 from shared_core.stores import open_store
+from shared_core.summaries.rolling import Rolling
+from shared_core.summaries.rules import AnySummarizer, SummaryRules
+from shared_core.summaries.verbs import Summarizing
+from shared_core.summaries.wording import SummaryTemplate
 from shared_core.tokens import as_counter, message_tokens
 from shared_core.writer import Writer
 
 __all__ = ["InfiniteMemory"]
-
-Result = TypeVar("Result")
 
 SNAPSHOT_ROWS = 1_000
 """New messages below which `close` keeps no snapshot: reading them again is as fast."""
@@ -48,7 +52,7 @@ SNAPSHOT_EVERY = 10_000
 logger = logging.getLogger("shared_core")
 
 
-class InfiniteMemory(Merging):
+class InfiniteMemory(Summarizing, Sharing):
     """The memory of one conversation.
 
     Args:
@@ -83,6 +87,12 @@ class InfiniteMemory(Merging):
         grounding_overflow: `"trim"` grounding that does not fit, weakest items first, or raise an `"error"`.
         on_overflow: `"raise"` if the question does not fit, or `"keep"` it and say so in the report.
         fill: `"stop"` the window at the first turn that does not fit, or `"skip"` it and try older ones.
+        summarizer: sums up what leaves the window, given the summary so far (or None) and the messages since; a
+            coroutine function for the async face. None: no summary.
+        summary_tokens: what the summary takes at most, without the wording around it.
+        summarizer_tokens: what one call is given at most, the summary so far included.
+        summary_placement: at the end of the `"system"` message, or with the question's `"grounding"`.
+        summary_template: the wording around it.
         embed_budget_ms: how long one question may embed messages that have no vector yet.
         durability: `"full"` survives a power cut, `"process"` a killed process; for a path.
         clock: the time of a message that has none; aware.
@@ -103,6 +113,8 @@ class InfiniteMemory(Merging):
         excerpt_tokens: int | None = 100, recall_tools: RecallTools = "replies", placement: Placement = "grounding",
         recall_template: RecallTemplate | None = None, keep_grounding: KeepGrounding = "newest",
         grounding_overflow: GroundingOverflow = "trim", on_overflow: OnOverflow = "raise", fill: Fill = "stop",
+        summarizer: AnySummarizer | None = None, summary_tokens: int = 500, summarizer_tokens: int = 4000,
+        summary_placement: SummaryPlacement = "system", summary_template: SummaryTemplate | None = None,
         embed_budget_ms: float = 200, durability: Literal["full", "process"] = "full",
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
@@ -124,6 +136,9 @@ class InfiniteMemory(Merging):
             embed_text=embed_text, min_score=min_score, min_lexical=min_lexical, excerpt_tokens=excerpt_tokens,
             recall_tools=recall_tools, scope=scope, embed_budget_ms=embed_budget_ms,
         )  # fmt: skip
+        summing = SummaryRules(
+            summarizer, summary_tokens, summarizer_tokens, summary_placement, summary_template or SummaryTemplate()
+        )
         lock = fork_safe_lock()
         # The store comes last: an argument that is refused leaves no file behind and none open.
         self._owns_store = not isinstance(store, Store)
@@ -131,7 +146,8 @@ class InfiniteMemory(Merging):
         live = LiveSession(opened, user_id, session_id, Sizer(framer.counter, framer.overhead))
         super().__init__(opened, live, Writer(live, framer.counter, clock=clock, new_id=new_id), lock)
         self._follower = Follower(live)
-        self._asker = Asker(live, assembler, Recaller(live, lock, rules), lock)
+        rolling = Rolling(live, assembler, summing, lock, clock=clock)
+        self._asker = Asker(live, assembler, Recaller(live, lock, rules), rolling, lock)
         self._added = 0
         self._closed = False
 
@@ -210,7 +226,7 @@ class InfiniteMemory(Merging):
             MessageTooLargeError: the question does not fit.
             EmbedderMismatchError: the session's vectors are another embedder's.
         """
-        return self._drive(
+        return drive(
             self.context_steps(question, tools=tools, reserve_tokens=reserve_tokens, include_question=include_question)
         )
 
@@ -249,7 +265,7 @@ class InfiniteMemory(Merging):
             until: only what was said at or before it.
             role: only what this role said; tool results and system messages are found only so.
         """
-        return self._drive(self.search_steps(query, top_k, since=since, until=until, role=role))
+        return drive(self.search_steps(query, top_k, since=since, until=until, role=role))
 
     def search_steps(
         self, query: str, top_k: int, *, since: datetime | None, until: datetime | None, role: Role | None
@@ -274,11 +290,11 @@ class InfiniteMemory(Merging):
         Raises:
             EmbedderError: the embedder failed; what was done before is kept.
         """
-        self._drive(self.index_steps(progress))
+        drive(self.index_steps(progress))
 
     def reindex(self, progress: Progress | None = None) -> None:
         """Embed the session anew with the embedder given, though it holds another's vectors; those stay."""
-        self._drive(self.index_steps(progress, anew=True))
+        drive(self.index_steps(progress, anew=True))
 
     def index_steps(self, progress: Progress | None, *, anew: bool = False) -> IndexSteps:
         """Return the steps of `index` and `reindex`."""
@@ -286,16 +302,6 @@ class InfiniteMemory(Merging):
             with self._lock:
                 self._asker.recaller.accept()
         yield from self._asker.index_steps(progress)
-
-    @staticmethod
-    def _drive(steps: Generator[EmbedRequest, EmbedReply, Result]) -> Result:
-        try:
-            request = next(steps)
-            while True:
-                request = steps.send(answer(request))
-        except StopIteration as stop:
-            result: Result = stop.value
-            return result
 
     # Life
 
@@ -305,7 +311,7 @@ class InfiniteMemory(Merging):
             if not self._closed:
                 self._closed = True
                 try:
-                    self._asker.save_snapshots(least=SNAPSHOT_ROWS)
+                    self._asker.close(least=SNAPSHOT_ROWS)
                 finally:
                     if self._owns_store:
                         self._store.close()

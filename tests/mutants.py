@@ -50,8 +50,14 @@ MUTANTS: dict[int, tuple[Mutant, ...]] = {
         Mutant(
             "a system message of recalled text has no framing",
             "prompt/assembly.py",
-            "return self._size(Message.system(text))",
-            "return self.framer.counter(text)",
+            "return self.size(Message.system(text)), text",
+            "return self.framer.counter(text), text",
+        ),
+        Mutant(
+            "the summary is free",
+            "prompt/frame.py",
+            "summary = self.summary.tokens if self.summary is not None else 0",
+            "summary = 0",
         ),
         Mutant(
             "the window may take one token more",
@@ -111,8 +117,8 @@ MUTANTS: dict[int, tuple[Mutant, ...]] = {
         Mutant(
             "a question that is not returned leaves its answers behind",
             "prompt/assembly.py",
-            "        messages = [with_grounding(entry.message",
-            "        entries += () if shown else frame.groups\n        messages = [with_grounding(entry.message",
+            "        messages = insert_summary(frame, ",
+            "        entries += () if shown else frame.groups\n        messages = insert_summary(frame, ",
         ),
     ),
     5: (
@@ -121,6 +127,12 @@ MUTANTS: dict[int, tuple[Mutant, ...]] = {
             "prompt/assembly.py",
             "inside = {turn.turn_id for turn in window.kept}",
             "inside = {turn.turn_id for turn in window.kept[:1]}",
+        ),
+        Mutant(
+            "what stands in the summary is recalled as well",
+            "summaries/rolling.py",
+            "candidates = _not_in(plain_words(frame.summary.said), scene.candidates)",
+            "candidates = scene.candidates",
         ),
         Mutant(
             "late replies stand where they came, not in their turn",

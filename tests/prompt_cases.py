@@ -1,6 +1,7 @@
 """A memory that is about to be asked, and what it has to deal with, worked out from its stored messages."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -15,7 +16,7 @@ from shared_core.prompt.context import Context, Kind
 from shared_core.stores import SQLiteStore
 from shared_core.tokens import as_counter, message_tokens, tools_tokens
 
-__all__ = ["Case", "case_of", "prepare", "recalled_in", "sent_in", "told_by"]
+__all__ = ["Case", "as_stored", "case_of", "prepare", "recalled_in", "sent_in", "summary_in", "told_by"]
 
 
 @dataclass(frozen=True)
@@ -153,6 +154,13 @@ class Case:
             self.asked, tools=ask.tools, reserve_tokens=ask.reserve, include_question=ask.shown
         )
 
+    def settled(self) -> "Case":
+        """Ask until no more is waiting to be summed up: one question does not wait for all of it."""
+        with suppress(BudgetError):
+            while any("one question sums up" in note for note in self.context().report.degraded):
+                pass
+        return self
+
     def prompt(self) -> Context:
         """The prompt; examples that cannot be sent are other laws' business."""
         try:
@@ -198,6 +206,31 @@ def case_of(scenario: Scenario) -> Case:
 def recalled_in(context: Context) -> list[str]:
     """What was brought back, best first."""
     return [line.id for line in context.report.included if line.kind is Kind.RECALLED and line.id is not None]
+
+
+def summary_in(context: Context) -> str:
+    """The summary as it is written; empty without one."""
+    for line in context.report.included:
+        if line.kind is Kind.SUMMARY:
+            return f"<sum>\n{line.text.partition(' messages: ')[2]}\n</sum>"
+    return ""
+
+
+def as_stored(context: Context) -> list[Message]:
+    """The prompt without its summary: that is taken out of where it is allowed to be."""
+    messages, summary = list(context.messages), summary_in(context)
+    places = [n for n, message in enumerate(messages) if summary and summary in message.content]
+    assert len(places) == bool(summary)
+    for place in places:
+        message = messages[place]
+        if message.role == "system" and message.content == summary and message.id is None:
+            del messages[place]
+        else:
+            end = f"\n\n{summary}"
+            assert message.role == "user" or message.content == summary or message.content.endswith(end)
+            content = message.content.removesuffix(end).removeprefix(summary).removeprefix("\n\n")
+            messages[place] = message.replace(content=content)
+    return messages
 
 
 def sent_in(case: Case, context: Context) -> list[Messages]:

@@ -1,5 +1,6 @@
 """Random conversations for property tests: what is said, on which branches, and how it is asked about."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -21,8 +22,9 @@ from scenarios import (
 
 from shared_core.messages import Grounding, GroundingItem, Message
 from shared_core.prompt.template import RecallTemplate
+from shared_core.summaries.wording import SummaryTemplate
 
-__all__ = ["answers", "late_scenarios", "questions", "scenarios", "steps", "tight_scenarios"]
+__all__ = ["answers", "late_scenarios", "questions", "scenarios", "steps", "summed_scenarios", "tight_scenarios"]
 
 TOPICS = (
     "the ferry to Porto leaves at 07:45 from pier nine",
@@ -112,7 +114,35 @@ _loop = st.builds(
 _open = st.builds(lambda said, found: Say(QUESTIONS[0], tuple(said), grounding=found), _loop, groundings)
 _conversations = st.builds(lambda old, new: (*old, new) if new else old, steps, st.one_of(st.none(), _open))
 
-_arguments = st.fixed_dictionaries(
+
+def short(previous: str | None, messages: Sequence[Message]) -> str:
+    """Say how much was said, and the beginning of the end."""
+    return f"{(previous or '0').split()[0]}+{len(messages)} {messages[-1].content[:20]}"
+
+
+def everything(previous: str | None, messages: Sequence[Message]) -> str:
+    """Say everything again, the newest first; what is too long is cut."""
+    return ". ".join([*(message.content for message in reversed(messages)), previous or "the end"])
+
+
+_summing = st.sampled_from(
+    [
+        {"summarizer": None},
+        *(
+            {
+                "summarizer": summarizer,
+                "summary_tokens": tokens,
+                "summarizer_tokens": 4 * tokens,
+                "summary_placement": placement,
+                "summary_template": SummaryTemplate("<sum>", "</sum>"),
+            }
+            for summarizer in (short, everything)
+            for tokens in (40, 80)
+            for placement in ("system", "grounding")
+        ),
+    ]
+)
+_others_of_memory = st.fixed_dictionaries(
     {
         "message_overhead": st.integers(0, 6),
         "window_slack": st.sampled_from((0.25, 0.0, 0.5, 1.0)),
@@ -131,6 +161,7 @@ _arguments = st.fixed_dictionaries(
         "excerpt_tokens": st.just(None),
     }
 )
+_arguments = st.builds(lambda others, summing: others | summing, _others_of_memory, _summing)
 _tool_schemas = st.lists(
     st.sampled_from(({"name": "look_up", "parameters": {"type": "object"}}, "a schema as text")), max_size=2
 ).map(tuple)
@@ -180,6 +211,26 @@ _recalling = st.builds(
 )
 scenarios = st.one_of(_plain, _recalling)
 """Scenarios of all kinds; in half of them whatever does not fit is brought back, as far as that fits."""
+
+summed_scenarios = st.builds(
+    lambda scenario, placement, summarizer, tokens: replace(
+        scenario,
+        arguments=scenario.arguments
+        | {
+            "recall_unit": "message",
+            "placement": placement,
+            "summarizer": summarizer,
+            "summary_tokens": tokens,
+            "summarizer_tokens": 4 * tokens,
+            "summary_template": SummaryTemplate("<sum>", "</sum>"),
+        },
+    ),
+    _recalling,
+    st.sampled_from(("grounding", "system")),
+    st.sampled_from((short, everything)),
+    st.sampled_from((40, 80)),
+)
+"""Scenarios in which much is summed up and brought back."""
 
 _tight_budgets = st.builds(
     Budget, st.sampled_from(("turn", "turn", "must", "stays")), st.sampled_from(range(5, 100, 5)), st.integers(-1, 1)

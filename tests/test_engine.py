@@ -515,6 +515,11 @@ DEFAULTS: dict[str, Any] = {
     "grounding_overflow": "trim",
     "on_overflow": "raise",
     "fill": "stop",
+    "summarizer": None,
+    "summary_tokens": 500,
+    "summarizer_tokens": 4000,
+    "summary_placement": "system",
+    "summary_template": None,
     "embed_budget_ms": 200,
     "durability": "full",
 }
@@ -544,6 +549,9 @@ OUT_OF_RANGE: list[tuple[str, Any]] = [
     ("grounding_overflow", "keep"),
     ("on_overflow", "trim"),
     ("fill", "all"),
+    ("summary_tokens", 0),
+    ("summarizer_tokens", 999),
+    ("summary_placement", "footer"),
     ("embed_budget_ms", -1),
     ("durability", "none"),
 ]
@@ -573,6 +581,7 @@ def test_an_argument_out_of_range_is_named_and_leaves_nothing(tmp_path: Path, na
 
 def test_every_argument_with_a_range_is_tried() -> None:
     free = {"store", "session_id", "user_id", "token_counter", "embedder", "embed_text", "recall_template"}
+    free |= {"summarizer", "summary_template"}
     assert {name for name, _ in OUT_OF_RANGE} == set(DEFAULTS) - free
 
 
@@ -627,7 +636,7 @@ def test_the_report_adds_up_and_gives_a_reason_for_everything(store: CountingSto
     assert sum(line.tokens for line in report.lines if line.included) == report.total_tokens
     assert report.lines[-1].left == report.budget - report.total_tokens
     assert all(isinstance(line.reason, Reason) and line.tokens >= 0 for line in report.lines)
-    assert {line.kind for line in report.included} == set(Kind)
+    assert {line.kind for line in report.included} == set(Kind) - {Kind.SUMMARY}
     assert {message.id for message in context.messages if message.id} <= {line.id for line in report.included}
     assert len({(line.id, line.kind) for line in report.lines}) == len(report.lines)
     assert json.loads(json.dumps(report.to_dict())) == json.loads(report.to_json()) == report.to_dict()
@@ -674,6 +683,7 @@ def test_the_public_names() -> None:
         "Grounding",
         "GroundingItem",
         "History",
+        "ImportResult",
         "InfiniteMemory",
         "InfiniteMemoryError",
         "InputFileError",
@@ -684,6 +694,7 @@ def test_the_public_names() -> None:
         "MessageTooLargeError",
         "MissingExtraError",
         "Moved",
+        "OnnxEmbedder",
         "Payload",
         "Picked",
         "Reason",
@@ -699,11 +710,19 @@ def test_the_public_names() -> None:
         "Store",
         "StoreError",
         "Summarizer",
+        "SummarizerModel",
+        "Summary",
+        "SummaryTemplate",
         "TiktokenCounter",
         "TokenCounter",
         "ToolCall",
         "UnknownReferenceError",
+        "drop_grounding",
+        "drop_tool_results",
+        "export_sessions",
+        "import_sessions",
         "prune",
+        "replace_names",
         "sliding_window",
     ]
 

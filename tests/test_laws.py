@@ -1,5 +1,6 @@
 """The laws that every prompt obeys, over random conversations; each is checked against what the store holds."""
 
+import re
 import tempfile
 from contextlib import closing, suppress
 from copy import deepcopy
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from prompt_cases import Case, case_of, prepare, recalled_in, sent_in, told_by
+from prompt_cases import Case, as_stored, case_of, prepare, recalled_in, sent_in, summary_in, told_by
 from prompt_oracle import (
     Messages,
     bare,
@@ -23,12 +24,12 @@ from prompt_oracle import (
     units_in_order,
 )
 from scenarios import Fork, Go, Reply, Scenario, Step, Talk, Tools, new_memory
-from strategies import answers, late_scenarios, questions, scenarios, steps, tight_scenarios
+from strategies import answers, late_scenarios, questions, scenarios, steps, summed_scenarios, tight_scenarios
 
 from shared_core.engine import InfiniteMemory
 from shared_core.errors import BudgetError, MessageTooLargeError
 from shared_core.messages import Message
-from shared_core.prompt.context import Context
+from shared_core.prompt.context import Context, Kind
 from shared_core.stores import SQLiteStore
 
 
@@ -101,7 +102,8 @@ def test_law_2_the_question_whole_with_its_newest_tool_group(scenario: Scenario)
 @given(st.one_of(scenarios, tight_scenarios))
 def test_law_3_system_and_pinned_messages_stay(scenario: Scenario) -> None:
     """Every system message of the branch and every pinned turn (but for tool groups that are broken) is in the prompt
-    as it was said. A pinned message of the current turn stays with its tool group. `BudgetError` itself exactly when
+    as it was said, but for the summary at the end of one. A pinned message of the current turn stays with its tool
+    group. `BudgetError` itself exactly when
     they and the tool schemas alone exceed the budget.
     """
     case = case_of(scenario)
@@ -116,7 +118,7 @@ def test_law_3_system_and_pinned_messages_stay(scenario: Scenario) -> None:
         context = case.context()
     except MessageTooLargeError:
         return
-    there = {message.id: message for message in context.messages}
+    there = {message.id: message for message in as_stored(context)}
     current = [m for unit in case.answers if any(m.pinned for m in unit) for m in unit if scenario.ask.shown]
     for message in [*case.stays, *current]:
         assert there[message.id] == bare(message)
@@ -164,27 +166,47 @@ def test_law_5_chronological_and_nothing_twice(scenario: Scenario) -> None:
     there = [m.id for m in context.messages if m.id is not None]
     keys = [case.told.key[id_] for id_ in there]
     assert keys == sorted(set(keys))
-    unknown = [place for place, m in enumerate(context.messages) if m.id is None and m.role != "system"]
+    prompt = as_stored(context)
+    unknown = [place for place, m in enumerate(prompt) if m.id is None and m.role != "system"]
     fresh = case.stored is None and case.question is not None and scenario.ask.shown
-    assert unknown == ([len(context.messages) - 1] if fresh else [])
+    assert unknown == ([len(prompt) - 1] if fresh else [])
     recalled = recalled_in(context)
     assert len(recalled) == len(set(recalled))
     if scenario.arguments["placement"] == "messages":
         assert set(recalled) <= set(there)
-        assert not [m for m in context.messages if m.id is None and m.role == "system"]
+        assert not [m for m in prompt if m.id is None and m.role == "system"]
         return
-    in_prompt = {m.turn_id for m in context.messages if m.id is not None and m.role != "system"} | {case.stored}
+    in_prompt = {m.turn_id for m in prompt if m.id is not None and m.role != "system"} | {case.stored}
     assert not {case.told.by_id[id_].turn_id for id_ in recalled} & in_prompt
     block = case.block(recalled)
     beside = scenario.arguments["placement"] == "grounding" and scenario.ask.shown
-    written = [place for place, m in enumerate(context.messages) if m.id is None and m.role == "system"]
+    written = [place for place, m in enumerate(prompt) if m.id is None and m.role == "system"]
     if block and not beside:
-        assert [context.messages[place].content for place in written] == [block]
-        assert all(m.role == "system" for m in context.messages[: written[0]])
+        assert [prompt[place].content for place in written] == [block]
+        assert all(m.role == "system" for m in prompt[: written[0]])
         return
     assert written == []
-    question = next((m for m in reversed(context.messages) if m.role == "user"), None)
+    question = next((m for m in reversed(prompt) if m.role == "user"), None)
     assert not block or (question is not None and question.content.startswith(block))
+
+
+@given(summed_scenarios)
+def test_law_5_nothing_is_recalled_that_stands_in_the_summary(scenario: Scenario) -> None:
+    """What is recalled by itself does not stand in the summary word for word. The summary is never longer than it may
+    be, is there only if some turn is not, and is not made of more messages than the branch has.
+    """
+    case = case_of(scenario)
+    context = case.prompt()
+    line = next((line for line in context.report.included if line.kind is Kind.SUMMARY), None)
+    if line is None:
+        return
+    count, _, said = line.text.partition(" messages: ")
+    assert case.told.size(Message.user(said)) - scenario.arguments["message_overhead"] <= 80
+    assert 0 < int(count) <= len([m for m in case.told.messages if m.role != "system"])
+    assert set(case.past) - set(ids(context.messages))
+    for id_ in recalled_in(context):
+        words = " ".join(case.told.by_id[id_].content.split()).casefold()
+        assert not re.search(rf"(?<!\w){re.escape(words)}(?!\w)", " ".join(said.split()).casefold())
 
 
 @given(st.one_of(scenarios, tight_scenarios))
@@ -199,7 +221,7 @@ def test_law_6_grounding_on_the_newest_question_only(scenario: Scenario) -> None
     case = case_of(scenario)
     context = case.prompt()
     recalled, question = recalled_in(context), None
-    for message in context.messages:
+    for message in as_stored(context):
         if message.role == "user" and case.question is not None and message.id == case.question.id:
             question = message
         elif message.id is not None:
@@ -231,7 +253,7 @@ def test_law_7_deterministic(scenario: Scenario) -> None:
             busy.context("when does the ferry leave?")
     case = Case(scenario, busy, told_by(scenario, busy))
     case.set_budget()
-    asked = answer(case)
+    asked = answer(case.settled())
     for index in (False, True, False):
         memory = standing_with(busy, new_memory(scenario, store, max_tokens=busy.max_tokens))
         if index:
@@ -273,7 +295,7 @@ def test_law_7_deterministic_after_reopening(scenario: Scenario) -> None:
         with closing(SQLiteStore(path, durability="process")) as store:
             case, _ = prepare(scenario, store)
             branch, newest = case.memory.branch, case.memory.newest(1)
-            first = answer(case)
+            first = answer(case.settled())
         for index in (False, True, False):
             with closing(SQLiteStore(path)) as store:
                 memory = new_memory(scenario, store, max_tokens=case.memory.max_tokens)
@@ -293,7 +315,7 @@ def test_law_8_a_tool_loop_only_appends(scenario: Scenario, question: Message, l
     [asked] = talk.add([question])
     case = Case(scenario, talk.memory, told_by(scenario, talk.memory))
     case.set_budget()
-    before = unless_too_large(case)
+    before = unless_too_large(case.settled())
     for message in talk.messages(loop):
         [added] = talk.add([message], turn=asked.id)
         if before is not None and before.tokens + case.told.size(added) <= case.budget:
@@ -334,21 +356,23 @@ def test_law_8_the_prefix_stands_while_the_window_start_does(
     scenario: Scenario, first: Message, second: Message, said: list[Reply | Tools]
 ) -> None:
     """With `placement="grounding"`, what stood before a question in its prompt stands unchanged at the beginning of the
-    next question's prompt, as long as the window starts at the same turn. (Not where `keep_grounding` takes grounding
-    away from an older question on the way: then it is the newest, none, or all that keep theirs.)
+    next question's prompt, as long as the window starts at the same turn and the summary is the same. (Not where
+    `keep_grounding` takes grounding away from an older question on the way: then it is the newest, none, or all that
+    keep theirs.)
     """
     assume(scenario.arguments["keep_grounding"] != 2)
     arguments = scenario.arguments | {"placement": "grounding", "fill": "stop"}
     scenario = replace(scenario, arguments=arguments, ask=replace(scenario.ask, question=first, shown=True))
     case, talk = prepare(scenario, SQLiteStore(":memory:"))
     assume(case.stored is None and case.question is not None)
-    earlier = case.prompt()
+    earlier = case.settled().prompt()
     [asked, *_] = talk.add([first, *talk.messages(said)])
     next_scenario = replace(scenario, ask=replace(scenario.ask, question=second))
     later_case = Case(next_scenario, talk.memory, told_by(scenario, talk.memory))
     assume(later_case.stored is None and later_case.question is not None)
-    later = later_case.prompt()
+    later = later_case.settled().prompt()
     assert asked.id is not None
+    assume(summary_in(earlier) == summary_in(later))
     assume(start(case, earlier, asked.id) == start(later_case, later, asked.id))
     prefix = earlier.messages[:-1]
     assert later.messages[: len(prefix)] == prefix
@@ -367,7 +391,7 @@ def test_law_8_other_branches_change_nothing(scenario: Scenario, elsewhere: tupl
     """
     store = SQLiteStore(":memory:")
     case, _ = prepare(scenario, store)
-    before = answer(case)
+    before = answer(case.settled())
     other = standing_with(case.memory, new_memory(scenario, store))
     at = case.told.messages[place % len(case.told.messages)].id if case.told.messages else None
     other.fork("elsewhere", at)

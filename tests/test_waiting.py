@@ -9,8 +9,8 @@ from shared_core import InfiniteMemory, Message
 from shared_core.asking import AskSteps, SearchSteps
 from shared_core.base import Vectors
 from shared_core.recall.backfill import EmbedRequest
-from shared_core.recall.dense import answer
 from shared_core.records import Record
+from shared_core.requests import Request, answer
 from shared_core.stores import SQLiteStore
 from shared_core.testing.hashing_embedder import HashingEmbedder
 
@@ -34,7 +34,7 @@ class TestWaiting:
     def search(self, memory: InfiniteMemory) -> SearchSteps:
         return memory.search_steps("tower 17", 5, since=None, until=None, role=None)
 
-    def finish(self, steps: AskSteps | SearchSteps, request: EmbedRequest) -> list[Message]:
+    def finish(self, steps: AskSteps | SearchSteps, request: Request) -> list[Message]:
         while True:
             try:
                 request = steps.send(answer(request))
@@ -46,6 +46,7 @@ class TestWaiting:
     def test_forgetting_meanwhile(self, memory: InfiniteMemory, kind: str) -> None:
         steps = self.ask(memory) if kind == "ask" else self.search(memory)
         request = next(steps)
+        assert isinstance(request, EmbedRequest)
         assert not request.query
         memory.forget(ids=[f"{role}{number}" for number in range(15) for role in "ua"])
         memory.search("tower", 3)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from shared_core.messages import Message
+from shared_core.messages import Message, Role
 from shared_core.prompt.context import Kind, Reason, ReportLine
 from shared_core.prompt.frame import Frame
 from shared_core.prompt.selection import Candidate, Selection
@@ -58,6 +58,10 @@ def report_lines(frame: Frame, selection: Selection, alone: Sequence[Entry]) -> 
             reason = Reason.GROUNDING_TRIMMED if frame.grounding.trimmed else Reason.GROUNDING
             text = Message(role="user", id=frame.question.message.id, content=frame.grounding.text)
             ledger.put(text, Kind.GROUNDING, reason, frame.grounding_tokens, included=bool(frame.grounding.text))
+    if frame.summary is not None:
+        role: Role = "user" if frame.summary.beside else "system"
+        said = Message(role=role, content=f"{frame.summary.messages} messages: {frame.summary.said}")
+        ledger.put(said, Kind.SUMMARY, Reason.SUMMARY, frame.summary.tokens)
     ledger.put_all(frame.groups, Kind.QUESTION, Reason.CURRENT_TURN)
     ledger.put_all(frame.left_out, Kind.QUESTION, Reason.OLDER_GROUP, included=False)
     _put_window(ledger, selection.window)

@@ -15,6 +15,7 @@ from shared_core.prompt.context import Context, ContextReport, Reason
 from shared_core.prompt.frame import Frame, Framer
 from shared_core.prompt.grounding import join, render_grounding, with_grounding
 from shared_core.prompt.selection import Candidate, Selection
+from shared_core.prompt.summing import asked_with, insert_summary, with_summary
 from shared_core.prompt.template import RecallTemplate
 from shared_core.prompt.turns import Entry, Turn, chronological
 from shared_core.prompt.window import Fill, Window, fit_window
@@ -25,7 +26,7 @@ __all__ = ["Assembler", "Placement"]
 Placement = Literal["grounding", "messages", "system"]
 
 LINE_TOKENS = 3
-"""What a recalled line costs beside its text, about: bullet, speaker and the end of the line."""
+"""What a recalled line costs beside its text and its speaker's name, about: bullet, colon and the end of the line."""
 
 NEWEST_LEAVES = 0.25
 """The newest turn goes before what is recalled if it leaves this share of the room."""
@@ -95,9 +96,10 @@ class Assembler:
         if entry.message.grounding is None or entry.message.role != "user":
             return entry
         message = with_grounding(entry.message, render_grounding(entry.message.grounding))
-        return replace(entry, message=message, tokens=self._size(message))
+        return replace(entry, message=message, tokens=self.size(message))
 
-    def _size(self, message: Message) -> int:
+    def size(self, message: Message) -> int:
+        """Return what a message costs as it is sent, in tokens."""
         return message_tokens(message, self.framer.counter, self.framer.overhead)
 
     def settle(
@@ -116,6 +118,8 @@ class Assembler:
             if room < 0:
                 frame, known = self.framer.answered(asked, count, slack=self.slack), count
                 frame = replace(frame, spare=int(self.slack * frame.open))
+                if frame.summary is not None:  # what answers the question comes first
+                    frame = with_summary(frame, frame.summary, self.size)
                 selection = self.select(frame, turns, candidates, shown=shown)
                 # What is refused is never sent: there is nothing to append to.
                 room = -1 if self.framer.refuses_grounding_of(frame) else frame.room - selection.tokens
@@ -209,15 +213,12 @@ class Assembler:
             return sum(entry.tokens for candidate in recalled for entry in candidate.entries), ""
         text = self._write(recalled)
         if self._beside_question(frame, shown):
-            return self._size(self._asked(frame, text)) - frame.bare - frame.grounding_tokens, text
-        return self._size(Message.system(text)), text
+            summary = frame.summary.tokens if frame.summary is not None and frame.summary.beside else 0
+            return self.size(asked_with(frame, text)) - frame.bare - frame.grounding_tokens - summary, text
+        return self.size(Message.system(text)), text
 
     def _beside_question(self, frame: Frame, shown: bool) -> bool:
         return self.placement == "grounding" and shown and frame.question is not None
-
-    def _asked(self, frame: Frame, recalled: str) -> Message:
-        assert frame.question is not None
-        return with_grounding(frame.question.message, join(recalled, frame.grounding.text))
 
     def _write(self, recalled: Sequence[Candidate]) -> str:
         """Return the text that brings candidates back, in the template's order."""
@@ -255,8 +256,8 @@ class Assembler:
             entries += chain.from_iterable(candidate.entries for candidate in selection.recalled)
         if frame.question is not None and shown:
             beside = text if self._beside_question(frame, shown) else ""
-            entries += [replace(frame.question, message=self._asked(frame, beside)), *frame.groups]
-        messages = [with_grounding(entry.message, "") for entry in chronological(entries)]
+            entries += [replace(frame.question, message=asked_with(frame, beside)), *frame.groups]
+        messages = insert_summary(frame, [with_grounding(entry.message, "") for entry in chronological(entries)])
         if text and not self._beside_question(frame, shown):
             leading = next((i for i, message in enumerate(messages) if message.role != "system"), len(messages))
             messages.insert(leading, Message.system(text))

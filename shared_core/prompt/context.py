@@ -28,8 +28,14 @@ class Kind(StrEnum):
     TOOLS = "tools"
     QUESTION = "question"
     GROUNDING = "grounding"
+    SUMMARY = "summary"
     RECALLED = "recalled"
     WINDOW = "window"
+
+    @property
+    def letter(self) -> str:
+        """What stands for it in the budget bar."""
+        return "M" if self is Kind.SUMMARY else self.value[0].upper()
 
 
 class Reason(StrEnum):
@@ -56,6 +62,8 @@ class Reason(StrEnum):
     WEAK = "matches too little"
     TOP_K = "beyond top_k"
     WORDING = "wording around what is recalled"
+    SUMMARY = "sums up older messages"
+    IN_SUMMARY = "matches, but stands in the summary word for word"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +71,8 @@ class ReportLine:
     """One decision.
 
     Attributes:
-        id: the message, None for tool schemas and a question that is not stored.
-        role: who said it, None for tool schemas.
+        id: the message, None for tool schemas, a summary, and a question that is not stored.
+        role: who said it, None for tool schemas; of a summary, whose message it is put into.
         kind: the part of the prompt it belongs to, or would.
         included: whether it is in the prompt.
         reason: why.
@@ -168,12 +176,12 @@ class ContextReport:
         ]
 
     def _bar(self) -> str:
-        letters = "".join(kind.value[0].upper() * columns for kind, _, columns in self._shares())[:BAR_WIDTH]
+        letters = "".join(kind.letter * columns for kind, _, columns in self._shares())[:BAR_WIDTH]
         percent = 100 * self.total_tokens / max(self.budget, 1)
         return f"[{letters:·<{BAR_WIDTH}}] {self.total_tokens:,} of {self.budget:,} tokens ({percent:.0f} %)"
 
     def _totals(self) -> str:
-        parts = [f"{kind.value[0].upper()} {kind.value} {tokens:,}" for kind, tokens, _ in self._shares()]
+        parts = [f"{kind.letter} {kind.value} {tokens:,}" for kind, tokens, _ in self._shares()]
         return "  ".join([*parts, f"· free {max(0, self.budget - self.total_tokens):,}", f"(reply {self.reserve:,})"])
 
     def _notes(self) -> list[str]:
@@ -190,7 +198,7 @@ class ContextReport:
         return [_row(row, widths) for row in rows]
 
     def _repr_html_(self) -> str:
-        colours = ("#64748b", "#a78bfa", "#f59e0b", "#10b981", "#3b82f6", "#94a3b8")
+        colours = ("#64748b", "#a78bfa", "#f59e0b", "#10b981", "#ec4899", "#3b82f6", "#94a3b8")
         palette = dict(zip(Kind, colours, strict=True))
         bar = "".join(
             f'<span title="{kind.value}: {tokens}" style="display:inline-block;height:1em;'

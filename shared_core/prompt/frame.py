@@ -13,11 +13,30 @@ from shared_core.prompt.grounding import FittedGrounding, fit_grounding, render_
 from shared_core.prompt.turns import Entry, Turn, tool_groups
 from shared_core.tokens import message_tokens
 
-__all__ = ["Frame", "Framer", "GroundingOverflow", "KeepGrounding", "OnOverflow"]
+__all__ = ["Frame", "FramedSummary", "Framer", "GroundingOverflow", "KeepGrounding", "OnOverflow"]
 
 KeepGrounding = Literal["newest", "all", "none"] | int
 GroundingOverflow = Literal["trim", "error"]
 OnOverflow = Literal["raise", "keep"]
+
+
+@dataclass(frozen=True, slots=True)
+class FramedSummary:
+    """A summary of what is older than the window, as it is written.
+
+    Attributes:
+        said: what it says.
+        text: what is written, wording included.
+        tokens: what that adds to the prompt.
+        messages: how many messages it sums up.
+        beside: whether it goes beside the question, and not into the system message.
+    """
+
+    said: str
+    text: str
+    messages: int
+    beside: bool
+    tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +55,7 @@ class Frame:
         groups: what of it is sent, in order.
         left_out: older tool groups of this turn that do not fit.
         spare: tokens that nothing is chosen for, so that the turn can grow.
+        summary: of what is older than the window, None without one.
     """
 
     budget: int
@@ -49,6 +69,7 @@ class Frame:
     groups: tuple[Entry, ...] = ()
     left_out: tuple[Entry, ...] = ()
     spare: int = 0
+    summary: FramedSummary | None = None
 
     @property
     def open(self) -> int:
@@ -58,7 +79,8 @@ class Frame:
     @property
     def room(self) -> int:
         """Tokens left for recalled messages and the window; negative if the frame alone is too large."""
-        return self.open - self.bare - self.grounding_tokens - _size(self.groups)
+        summary = self.summary.tokens if self.summary is not None else 0
+        return self.open - self.bare - self.grounding_tokens - _size(self.groups) - summary
 
     @property
     def rest(self) -> int:

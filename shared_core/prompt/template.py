@@ -9,7 +9,7 @@ from typing import Literal
 
 from shared_core.messages import Message
 
-__all__ = ["RecallTemplate"]
+__all__ = ["RecallTemplate", "defused"]
 
 _FIELDS = re.compile(r"\{(?:speaker|text|time)\}")
 _TAG = re.compile(r"</?\s*([A-Za-z][\w-]*)")
@@ -70,8 +70,13 @@ class RecallTemplate:
         return _FIELDS.sub(lambda match: values[match.group()], self.item)
 
     def _defused(self, text: str) -> str:
-        fence = _fence(self.header, self.footer)
-        return fence.sub("&lt;", text) if fence is not None else text
+        return defused(text, self.header, self.footer)
+
+
+def defused(text: str, header: str, footer: str) -> str:
+    """Return somebody's text without what would open or close the tags of the wording around it."""
+    fence = _fence(header, footer)
+    return fence.sub("&lt;", text) if fence is not None else text
 
 
 @lru_cache(maxsize=16)

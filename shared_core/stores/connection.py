@@ -14,7 +14,7 @@ from shared_core.errors import StoreError
 from shared_core.locks import at_fork
 from shared_core.stores.migrations import migrate
 from shared_core.stores.probe import APPLICATION_ID, probe, refuse_foreign
-from shared_core.stores.transaction import transaction
+from shared_core.stores.transaction import savepoint, transaction
 
 __all__ = ["Database"]
 
@@ -48,6 +48,7 @@ class Database:
         self._connection: sqlite3.Connection | None = None
         self._pid = os.getpid()
         self._closed = False
+        self._joined = False
         with _process:
             if not self._memory:
                 probe(self._path)
@@ -67,6 +68,9 @@ class Database:
         """Enter a transaction whose SELECTs all see the same moment."""
         with self._lock, self._errors():
             connection = self._ready()
+            if self._joined:
+                yield connection
+                return
             with transaction(connection, write=False):
                 yield connection
 
@@ -75,8 +79,23 @@ class Database:
         """Enter a transaction that holds the write lock; it is rolled back if an exception leaves it."""
         with self._lock, self._errors():
             connection = self._ready()
-            with transaction(connection, write=True):
+            with savepoint(connection) if self._joined else transaction(connection, write=True):
                 yield connection
+
+    @contextmanager
+    def joining(self) -> Iterator[None]:
+        """Enter a transaction that this thread's `query`, `reading` and `writing` are part of until it ends."""
+        with self._lock, self._errors():
+            if self._joined:
+                with savepoint(self._ready()):
+                    yield
+                return
+            with transaction(self._ready(), write=True):
+                self._joined = True
+                try:
+                    yield
+                finally:
+                    self._joined = False
 
     def checkpoint(self) -> str | None:
         """Move the write-ahead log into the file and empty it; return None, or why it cannot be done now."""
@@ -135,6 +154,8 @@ class Database:
             raise StoreError(f"{self._label} is closed; open a new store")
         if self._inherited:
             raise StoreError("an in-memory database does not reach into a forked process; give a path instead")
+        if self._connection is None and self._joined:
+            raise StoreError("this process forked in the middle of a transaction, which is undone; begin it again")
         if self._connection is None:
             self._connection = self._connect()
         return self._connection

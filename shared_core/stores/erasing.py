@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from shared_core.records import Position
 from shared_core.stores.places import begin
+from shared_core.stores.summing import BLANK_TEXT, drop_summaries
 
 __all__ = ["forget"]
 
@@ -14,10 +15,6 @@ WHERE = "WHERE session = ? AND segment = ? AND depth = ?"
 BLANK_VECTORS = (
     "UPDATE vectors SET hash = zeroblob(length(CAST(hash AS BLOB))), vector = zeroblob(length(vector)), live = 0 "
     + WHERE
-)
-BLANK_TEXT = (
-    "UPDATE texts SET name = zeroblob(length(CAST(name AS BLOB))), "
-    "content = zeroblob(length(CAST(content AS BLOB))), extra = zeroblob(length(CAST(extra AS BLOB))) WHERE text = ?"
 )
 # Zeroes of the same length are written over the very bytes; see table `texts`.
 
@@ -44,6 +41,8 @@ def forget(
         "WHERE session = ? AND segment = ?",
         {(session, position.segment) for position in positions},
     )
+    # Before the branches and the messages go: what a summary covers follows from the tree.
+    drop_summaries(connection, session, None if branches else positions)
     for position in positions:
         _erase(connection, session, position)
     connection.executemany(BLANK_VECTORS, [(session, *position) for position in stale])

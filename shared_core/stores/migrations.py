@@ -158,6 +158,28 @@ MIGRATIONS: list[Migration] = [
             "CREATE INDEX refs_kind ON refs (session, kind, name, ref)",
         ),
     ),
+    Migration(
+        "summaries",
+        (
+            # What one covers follows from its places: all of the path along one of them, up to the other. Its words are
+            # among the texts, blanked there like the others when it goes.
+            """CREATE TABLE summaries (
+                summary INTEGER PRIMARY KEY AUTOINCREMENT,
+                session INTEGER NOT NULL,
+                segment INTEGER NOT NULL,
+                depth INTEGER NOT NULL,
+                along_segment INTEGER NOT NULL,
+                along_depth INTEGER NOT NULL,
+                last_id TEXT NOT NULL,
+                messages INTEGER NOT NULL,
+                created_at TEXT NOT NULL,
+                counter TEXT,
+                tokens INTEGER,
+                text INTEGER NOT NULL REFERENCES texts,
+                FOREIGN KEY (session, segment) REFERENCES segments ON DELETE CASCADE)""",
+            "CREATE INDEX summaries_place ON summaries (session, segment, depth, summary)",
+        ),
+    ),
 ]
 """Append to it; the position of a step, from 1, is the version it leads to."""
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from shared_core.base import Store
@@ -14,6 +15,7 @@ from shared_core.records import (
     Record,
     Ref,
     RefKind,
+    Restored,
     Segment,
     SessionState,
     Stretch,
@@ -23,8 +25,11 @@ from shared_core.stores.connection import Database
 from shared_core.stores.erasing import forget
 from shared_core.stores.places import create_branch, create_session, segment_at
 from shared_core.stores.provenance import covered, covers, made_from
+from shared_core.stores.restoring import restore
 from shared_core.stores.rows import plain, record_of, text
+from shared_core.stores.summing import put_summary, summaries
 from shared_core.stores.writes import SELECT, append
+from shared_core.summaries.kept import Summary
 
 __all__ = ["SQLiteStore"]
 
@@ -68,6 +73,15 @@ class SQLiteStore(Store):
         rows = self._db.query(sql, (None if user_id is None else text(user_id),))
         return {plain(session_id): session for session_id, session in rows}
 
+    def users(self) -> list[str | None]:
+        """See `Store`."""
+        rows = self._db.query("SELECT user_id FROM sessions GROUP BY user_id ORDER BY min(session)")
+        return [None if row[0] is None else plain(row[0]) for row in rows]
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """See `Store`."""
+        return self._db.joining()
+
     def state(self, session: int, branch: str | None = None) -> SessionState:
         """See `Store`."""
         rows = self._db.query(
@@ -87,6 +101,11 @@ class SQLiteStore(Store):
         """See `Store`."""
         with self._db.writing() as connection:
             return append(connection, session, branch, drafts, at, turn, changes)
+
+    def restore(self, session: int, restored: Restored) -> None:
+        """See `Store`."""
+        with self._db.writing() as connection:
+            restore(connection, session, restored)
 
     def segment(self, session: int, segment: int) -> Segment:
         """See `Store`."""
@@ -264,12 +283,29 @@ class SQLiteStore(Store):
         rows = self._db.query(sql, (session, text(name)))
         return b"".join(row[0] for row in rows) if rows else None
 
+    def put_summary(self, session: int, summary: Summary, epoch: int) -> bool:
+        """See `Store`."""
+        with self._db.writing() as connection:
+            return put_summary(connection, session, summary, epoch)
+
+    def summaries(self, session: int, upto: Position, limit: int) -> list[Summary]:
+        """See `Store`."""
+        with self._db.reading() as connection:
+            return summaries(connection, session, upto, limit)
+
     def forget(
         self, session: int, positions: Sequence[Position], *, stale: Sequence[Position] = (), branches: bool = False
     ) -> None:
         """See `Store`."""
         with self._db.writing() as connection:
             forget(connection, session, positions, stale, branches=branches)
+
+    def forgotten(self, session: int, after: str | None, limit: int) -> list[str]:
+        """See `Store`."""
+        more = "" if after is None else "AND id > ?2 "
+        sql = f"SELECT id FROM tombstones WHERE session = ?1 {more}ORDER BY id LIMIT ?3"
+        rows = self._db.query(sql, (session, None if after is None else text(after), max(limit, 0)))
+        return [plain(row[0]) for row in rows]
 
     def scrub(self) -> str | None:
         """See `Store`."""

@@ -10,7 +10,7 @@ from shared_core.stores.changing import change
 from shared_core.stores.places import create_branch, named_turn, newest_turn, on_path, open_segment
 from shared_core.stores.rows import COLUMNS, canonical, message_row, plain, record_of, text, text_row
 
-__all__ = ["SELECT", "append"]
+__all__ = ["SELECT", "append", "insert_records"]
 
 SELECT = f"SELECT {COLUMNS} FROM messages AS m JOIN texts AS t USING (text) WHERE m.session = ? "
 """Reads rows for `record_of`; conditions on `m` follow."""
@@ -168,10 +168,7 @@ def _insert(
         )
         for number, draft in enumerate(drafts, 1)
     }
-    texts = [text_row(key, record.message) for key, record in enumerate(records.values(), end.key)]
-    connection.executemany("INSERT INTO texts VALUES (?, ?, ?, ?)", texts)
-    rows = [message_row(session, record, key) for key, record in enumerate(records.values(), end.key)]
-    connection.executemany(_INSERT_MESSAGE, rows)
+    insert_records(connection, session, end.key, list(records.values()))
     covered = [
         (session, *records[draft.message.id].position, ordinal, *stretch)
         for draft in drafts
@@ -179,3 +176,11 @@ def _insert(
     ]
     connection.executemany("INSERT INTO covers VALUES (?, ?, ?, ?, ?, ?, ?)", covered)
     return records
+
+
+def insert_records(connection: sqlite3.Connection, session: int, key: int, records: Sequence[Record]) -> None:
+    """Insert messages just as they are; `key` is that of the first one's text."""
+    texts = [text_row(number, record.message) for number, record in enumerate(records, key)]
+    connection.executemany("INSERT INTO texts VALUES (?, ?, ?, ?)", texts)
+    rows = [message_row(session, record, number) for number, record in enumerate(records, key)]
+    connection.executemany(_INSERT_MESSAGE, rows)

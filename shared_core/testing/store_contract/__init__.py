@@ -4,14 +4,23 @@ from shared_core.testing.store_contract.branching import BranchingContract
 from shared_core.testing.store_contract.derived import DerivedContract
 from shared_core.testing.store_contract.forgetting import ForgettingContract
 from shared_core.testing.store_contract.messages import MessagesContract
+from shared_core.testing.store_contract.restoring import RestoringContract
 from shared_core.testing.store_contract.sharing import SharingContract
+from shared_core.testing.store_contract.summaries import SummariesContract
 from shared_core.testing.store_contract.tree import TreeContract
 
 __all__ = ["StoreContract"]
 
 
 class StoreContract(
-    MessagesContract, TreeContract, BranchingContract, DerivedContract, ForgettingContract, SharingContract
+    MessagesContract,
+    TreeContract,
+    BranchingContract,
+    DerivedContract,
+    SummariesContract,
+    ForgettingContract,
+    RestoringContract,
+    SharingContract,
 ):
     """What every `Store` must do, compared with an exact oracle.
 

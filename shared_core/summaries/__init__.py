@@ -1,0 +1,1 @@
+"""Rolling summaries of what has left the window: what is kept, how it is written, and when it is renewed."""

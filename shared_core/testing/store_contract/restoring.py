@@ -1,0 +1,163 @@
+"""The store contract on bringing sessions: all at once or not at all, and just as they were elsewhere."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from shared_core.base import Store
+from shared_core.errors import DuplicateError, UnknownReferenceError
+from shared_core.records import MAIN, Branch, Merge, Position, Put, Record, Ref, Restored, Segment, Stretch
+from shared_core.testing.oracle import ALL, Session, draft, drafts
+
+__all__ = ["RestoringContract"]
+
+
+class RestoringContract:
+    """What a store does with a session of another store, and within a transaction."""
+
+    def test_a_session_is_brought_as_it_was(self, store: Store) -> None:
+        """Places, numbers, turns, branches, merges, summaries, tags, and what may not come back."""
+        session = Session(store)
+        key = session.key
+        session.append(MAIN, drafts("s1", "u1", "a1", "u2"))
+        session.append("side", drafts("u3", "a3"), at=Position(0, 2))
+        store.append(key, "side", drafts("u4"))
+        store.change(key, [Merge(MAIN, Position(1, 4), "merge side"), Put("tag", "t", Position(0, 1), None, "why")])
+        store.append(key, MAIN, drafts("u5"))
+        store.forget(key, [Position(0, 3)])
+        other = store.create_session("other", "copy")
+        store.restore(other, _all_of(store, key))
+        assert _all_of(store, other) == _all_of(store, key)
+        assert store.state(other, MAIN)[:2] == store.state(key, MAIN)[:2]
+        for place in (Position(0, 2), Position(1, 5), store.state(key, MAIN).head or Position(0, 0)):
+            assert store.newest(other, place, ALL) == store.newest(key, place, ALL)
+        assert store.append(other, MAIN, drafts("u2", "a5")).forgotten == ("u2",)
+        assert [record.message.id for record in store.get(key, ["a5"])] == [], "the other session is as it was"
+
+    def test_what_a_restored_message_sums_up_is_known(self, store: Store) -> None:
+        """In order, and from the other side, too."""
+        key = store.create_session(None, "a")
+        store.append(key, MAIN, drafts("u1", "a1", "u2"))
+        (record,) = store.get(key, ["u2"])
+        new = Record(draft("a9", "assistant").message.replace(turn_id="u2"), Position(0, 3), 4, 1, picked_from="a1")
+        stretches = [Stretch(0, 1, 1), Stretch(0, 0, 0)]
+        store.restore(key, Restored(records=(new,), covers=tuple((new.position, one) for one in stretches)))
+        assert store.get(key, ["a9"]) == [new]
+        assert store.covered(key, new.position) == stretches
+        assert store.made_from(key, [Position(0, 0)]) == store.made_from(key, [Position(0, 1)]) == [new]
+        assert store.state(key, MAIN).head == record.position, "a branch at the tip stays where it was"
+        assert store.append(key, MAIN, drafts("u3")).records[0].position.segment == 1
+
+    def test_what_is_taken_or_missing_is_refused_whole(self, store: Store) -> None:
+        """Ids, places and numbers of messages, names of tags, segments and places that do not exist, sessions."""
+        key = store.create_session(None, "a")
+        store.append(key, MAIN, drafts("u1", "a1"))
+        store.change(key, [Put("tag", "t", Position(0, 0))])
+        before = _all_of(store, key)
+        fresh = draft("x").message.replace(turn_id="x")
+
+        def stored(id_: str, place: tuple[int, int], seq: int) -> Restored:
+            return Restored(records=(Record(fresh.replace(id=id_), Position(*place), seq, 1),), forgotten=("gone",))
+
+        tag = Ref(0, "tag", "t", Position(0, 1), None, "", "2024-01-01 00:00:00")
+        for bad in (
+            stored("u1", (0, 2), 3),
+            stored("x", (0, 1), 3),
+            stored("x", (0, 2), 2),
+            Restored(refs=(tag,), forgotten=("gone",)),
+        ):
+            with pytest.raises(DuplicateError):
+                store.restore(key, bad)
+        for bad in (
+            stored("x", (7, 0), 3),
+            Restored(segments=(Segment(1, Position(5, 5), 5),)),
+            Restored(branches=(Branch("b", Position(0, 9)),), forgotten=("gone",)),
+            Restored(refs=(tag._replace(name="u", place=Position(3, 3)),)),
+        ):
+            with pytest.raises(UnknownReferenceError):
+                store.restore(key, bad)
+        with pytest.raises(UnknownReferenceError):
+            store.restore(999, Restored(forgotten=("x",)))
+        assert _all_of(store, key) == before
+
+    def test_a_branch_is_set_or_created_without_a_note(self, store: Store) -> None:
+        """And an id that is stored is not forgotten by being told to be."""
+        key = store.create_session(None, "a")
+        store.append(key, MAIN, drafts("u1", "a1", "u2"))
+        heads = (Branch(MAIN, Position(0, 1)), Branch("b", Position(0, 0)))
+        store.restore(key, Restored(branches=heads, forgotten=("u1", "z", "y", "z")))
+        assert store.branches(key) == list(heads)
+        assert store.refs(key, "move") == []
+        assert sorted(store.forgotten(key, None, ALL)) == ["y", "z"]
+        assert store.append(key, MAIN, drafts("u4")).records[0].position == Position(1, 2)
+
+    def test_forgotten_ids_are_read_by_pages(self, store: Store) -> None:
+        """In an order that does not depend on when they were forgotten, each once, of one session only."""
+        ids = ["b", "a", "é", "c%", "\ud800"]
+        for name, order in (("one", ids), ("two", ids[::-1])):
+            key = store.create_session(None, name)
+            for id_ in order:
+                store.restore(key, Restored(forgotten=(id_,)))
+        read = [_pages(store, store.create_session(None, name)) for name in ("one", "two")]
+        assert read[0] == read[1]
+        assert sorted(read[0]) == sorted(ids)
+        assert store.forgotten(store.create_session(None, "one"), None, 0) == store.forgotten(999, None, 9) == []
+        assert store.forgotten(store.create_session(None, "three"), None, 9) == []
+
+    def test_users_are_known(self, store: Store) -> None:
+        """Each once, nobody too, in the order of their oldest sessions."""
+        assert store.users() == []
+        for user, session in (("b", "1"), (None, "1"), ("a", "1"), ("b", "2"), ("\ud800", "1"), (None, "2")):
+            store.create_session(user, session)
+        assert store.users() == ["b", None, "a", "\ud800"]
+
+    def test_a_transaction_is_all_or_nothing(self, store: Store) -> None:
+        """What is done in it is seen in it; it is undone with it; a part that fails is undone alone."""
+        key = store.create_session(None, "a")
+        store.append(key, MAIN, drafts("u1"))
+        before = _all_of(store, key)
+
+        def half_of_it() -> None:
+            with store.transaction():
+                store.append(key, MAIN, drafts("a1"))
+                store.create_branch(key, "b", Position(0, 0))
+                assert [record.message.id for record in store.after(key, 0, ALL)] == ["u1", "a1"]
+                store.create_session(None, "b")
+                raise RuntimeError("halfway")
+
+        with pytest.raises(RuntimeError, match="halfway"):
+            half_of_it()
+        assert _all_of(store, key) == before
+        assert store.session(None, "b") is None
+        with store.transaction():
+            store.append(key, MAIN, drafts("a2"))
+            with pytest.raises(DuplicateError):
+                store.append(key, MAIN, [*drafts("u9"), draft("a2", "assistant", "changed")])
+            with store.transaction():
+                other = store.create_session(None, "b")
+            store.append(other, MAIN, drafts("u1"))
+        assert [record.message.id for record in store.after(key, 0, ALL)] == ["u1", "a2"]
+        assert store.session(None, "b") == other
+
+
+def _pages(store: Store, session: int) -> list[str]:
+    found: list[str] = []
+    while page := store.forgotten(session, found[-1] if found else None, 2):
+        found += page
+    return found
+
+
+def _all_of(store: Store, session: int) -> Restored:
+    """Return a whole session."""
+    segments = tuple(store.segment(session, number) for number in range(store.stats(session)["segments"]))
+    refs: Sequence[Ref] = sorted(
+        (ref for kind in ("tag", "stash", "move") for ref in store.refs(session, kind)), key=lambda ref: ref.number
+    )
+    return Restored(
+        segments,
+        tuple(store.after(session, 0, ALL)),
+        tuple(store.covers(session, range(len(segments)))),
+        tuple(store.branches(session)),
+        tuple(ref._replace(number=place) for place, ref in enumerate(refs)),
+        tuple(_pages(store, session)),
+    )
