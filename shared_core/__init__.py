@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from shared_core.base import Fingerprint as Fingerprint
     from shared_core.base import Store as Store
     from shared_core.base import Summarizer as Summarizer
+    from shared_core.base import SummarizerModel as SummarizerModel
     from shared_core.base import TokenCounter as TokenCounter
     from shared_core.branches.branching import Diff as Diff
     from shared_core.branches.branching import Moved as Moved
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from shared_core.branches.picking import Picked as Picked
     from shared_core.branches.stashing import Stash as Stash
     from shared_core.embedders import CallableEmbedder as CallableEmbedder
+    from shared_core.embedders import OnnxEmbedder as OnnxEmbedder
     from shared_core.embedders import SentenceTransformerEmbedder as SentenceTransformerEmbedder
     from shared_core.embedders import StaticEmbedder as StaticEmbedder
     from shared_core.engine import InfiniteMemory as InfiniteMemory
@@ -54,7 +56,15 @@ if TYPE_CHECKING:
     from shared_core.recall.pruning import prune as prune
     from shared_core.recall.ranking import ScoredMessage as ScoredMessage
     from shared_core.records import Branch as Branch
+    from shared_core.sharing.redacting import drop_grounding as drop_grounding
+    from shared_core.sharing.redacting import drop_tool_results as drop_tool_results
+    from shared_core.sharing.redacting import replace_names as replace_names
+    from shared_core.sharing.result import ImportResult as ImportResult
+    from shared_core.sharing.whole import export_sessions as export_sessions
+    from shared_core.sharing.whole import import_sessions as import_sessions
     from shared_core.stores import SQLiteStore as SQLiteStore
+    from shared_core.summaries.kept import Summary as Summary
+    from shared_core.summaries.wording import SummaryTemplate as SummaryTemplate
     from shared_core.tokens import CallableCounter as CallableCounter
     from shared_core.tokens import CharacterCounter as CharacterCounter
     from shared_core.tokens import ConservativeCounter as ConservativeCounter
@@ -62,11 +72,11 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "aio": ["AsyncInfiniteMemory"],
-    "base": ["Embedder", "Fingerprint", "Store", "Summarizer", "TokenCounter"],
+    "base": ["Embedder", "Fingerprint", "Store", "Summarizer", "SummarizerModel", "TokenCounter"],
     "branches.branching": ["Diff", "Moved"],
     "branches.comparing": ["Conflict"],
     "prompt.context": ["Context", "ContextReport", "Kind", "Reason", "ReportLine"],
-    "embedders": ["CallableEmbedder", "SentenceTransformerEmbedder", "StaticEmbedder"],
+    "embedders": ["CallableEmbedder", "OnnxEmbedder", "SentenceTransformerEmbedder", "StaticEmbedder"],
     "engine": ["InfiniteMemory"],
     "errors": [
         "AmbiguousReferenceError",
@@ -94,7 +104,12 @@ _HOMES = {
     "records": ["Branch"],
     "prompt.sliding": ["sliding_window"],
     "branches.stashing": ["Stash"],
+    "sharing.redacting": ["drop_grounding", "drop_tool_results", "replace_names"],
+    "sharing.result": ["ImportResult"],
+    "sharing.whole": ["export_sessions", "import_sessions"],
     "stores": ["SQLiteStore"],
+    "summaries.kept": ["Summary"],
+    "summaries.wording": ["SummaryTemplate"],
     "prompt.template": ["RecallTemplate"],
     "tokens": ["CallableCounter", "CharacterCounter", "ConservativeCounter", "TiktokenCounter"],
 }

@@ -111,7 +111,7 @@ def test_ablation_replaces_constants_for_a_while() -> None:
     for ablation in module.ABLATIONS:
         owners = {key: import_module(key[0]) for key in ablation.constants}
         before = {key: getattr(owner, key[1]) for key, owner in owners.items()}
-        assert before != ablation.constants or ablation.weight == 0
+        assert before != ablation.constants or not ablation.constants
         with ablation.applied():
             assert {key: getattr(owner, key[1]) for key, owner in owners.items()} == ablation.constants
         assert {key: getattr(owner, key[1]) for key, owner in owners.items()} == before
@@ -184,3 +184,49 @@ def test_bootstrap_draws_whole_conversations() -> None:
     # Drawn are twice the first (a lead of 1), each once (2/3), or twice the second (0).
     assert bootstrap([1, 1, 1], [0, 0, 1], ["x", "x", "y"]) == pytest.approx((2 / 3, 0, 1))
     assert bootstrap([1, 0], [0, 0], ["x", "x"]) == (0.5, 0.5, 0.5)
+
+
+@pytest.mark.usefixtures("scripts")
+def test_every_verb_on_branches_is_timed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, file = import_module("tree"), tmp_path / "figures.json"
+    monkeypatch.setattr(module, "QUESTIONS", 1)
+    sizes = {"messages": 40, "forks": 3, "merges": 2, "long": 50, "times": 1}
+    module.main([*(f"--{name}={size}" for name, size in sizes.items()), "--json", str(file)])
+    figures = json.loads(file.read_text())
+    assert list(figures) == [
+        "context before", "context after", *module.VERBS, "context at 50", "fork at 50",
+        "first context after a merge at 50",
+    ]  # fmt: skip
+    assert all(0 < figure["p50 ms"] <= figure["max ms"] for figure in figures.values())
+    assert all(figure["p50 ms of processor"] > 0 for figure in figures.values())
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0] == "40 messages, 3 forks, 2 merges"
+    assert [line.split(" | ")[0] for line in printed[4:]] == [f"| {name}" for name in figures]
+
+
+@pytest.mark.usefixtures("scripts")
+def test_words_are_searched_beside_tantivy(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("tantivy", reason="what it is compared with is not installed")
+    figures = tmp_path / "figures.json"
+    import_module("lexical").main([str(file), "--sizes", "20", "--json", str(figures)])
+    found = json.loads(figures.read_text())
+    methods = ["ours", "ours, no neighbours", "tantivy", "tantivy, our stems"]
+    assert [(size, method) for size, method, _ in found["times"]] == [("20", method) for method in methods]
+    quality = {method: values for _, method, values in found["quality"]}
+    # Both find by one word of each question what holds it.
+    assert quality["ours, no neighbours"] == quality["tantivy, our stems"]
+    assert quality["ours"]["in 4,000"] == 100
+    assert "| made up | tantivy | 100.0 | 100.0 | 100.0 |" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("scripts")
+def test_ours_finds_what_tantivy_does_without_neighbours(talks: Any, tmp_path: Path) -> None:
+    pytest.importorskip("tantivy", reason="what it is compared with is not installed")
+    module = import_module("lexical")
+    for name, index in module.indexes(str(tmp_path)).items():
+        index.add(module.said_in(talks[1]))
+        assert index.finish() > 0
+        # Of the neighbours the one after takes most, then those two after and one before, the newer first.
+        assert index.best("who has the piano?", 4) == ([1, 2, 3, 0] if name == "ours" else [1])

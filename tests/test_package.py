@@ -19,10 +19,12 @@ HEAVY = {
     "langchain",
     "langchain_core",
     "llama_index",
+    "onnxruntime",
     "pytest",
     "rich",
     "sentence_transformers",
     "tiktoken",
+    "tokenizers",
     "torch",
     "transformers",
     "typer",
@@ -77,7 +79,11 @@ def test_the_wheel_holds_the_import_packages_and_nothing_else(wheel: list[str]) 
 def test_the_wheel_holds_every_module_and_its_types(wheel: list[str]) -> None:
     sources = {path.relative_to(ROOT).as_posix() for name in IMPORT_PACKAGES for path in (ROOT / name).rglob("*.py")}
     inside = {name for name in wheel if ".dist-info/" not in name}
-    assert inside - sources == {f"{name}/py.typed" for name in IMPORT_PACKAGES if (ROOT / name).is_dir()}
+    typed = {f"{name}/py.typed" for name in IMPORT_PACKAGES if (ROOT / name).is_dir()}
+    kinds = (".html", ".css", ".js")
+    parts = {f"shared_core/view/{path.name}" for path in (ROOT / "shared_core/view").iterdir() if path.suffix in kinds}
+    assert {"page.html", "page.css", "page.js"} <= {Path(part).name for part in parts}
+    assert inside - sources == typed | parts | {"shared_core/sharing/schema.json"}
     assert sources <= inside
 
 

@@ -18,6 +18,7 @@ EXPECTED = [
     "The tokenizer never gets past a tab.",
     "I was shown 2",
     "My locker code is 4471.",
+    " messages are in it",
 ]
 
 

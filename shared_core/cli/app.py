@@ -1,39 +1,35 @@
-"""The `infinite-memory` command: import, ask, search, log, stats, forget, and branches; with --json, for programs.
+"""The `infinite-memory` command: import, export, ask, search, log, stats, forget, branches; with --json, for programs.
 
 Other packages add commands by entry points of the group `infinite_memory.commands`.
 """
 
 import io
 import sys
-import time
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from importlib.metadata import entry_points
 from typing import Annotated, Any, Literal
 
-from shared_core.cli.printing import SHOWN, count, doomed, imported, line, record, table, wire
-from shared_core.engine import InfiniteMemory
+from shared_core.cli.printing import SHOWN, count, doomed, line, record, table, wire
 from shared_core.errors import InfiniteMemoryError, MissingExtraError
 from shared_core.messages import Message, Role
-from shared_core.transfer import read_messages
 
 try:
     import typer
 
     from shared_core.cli.branches import GRAPH_LIMIT, answer_graph, branching
     from shared_core.cli.options import AsJson, Named, Session, StorePath, Time, User, answer, opened, say, write_json
+    from shared_core.cli.sharing import sharing
     from shared_core.cli.stash import putting_aside
-    from shared_core.cli.terminal import progress, show_prompt
+    from shared_core.cli.terminal import show_prompt
+    from shared_core.cli.view import viewing
 except ModuleNotFoundError as error:
     if error.name not in {"typer", "rich"}:
         raise
     raise MissingExtraError('the command needs typer and rich: pip install "infinite-memory[cli]"') from error
 
 __all__ = ["Session", "StorePath", "User", "app", "run"]
-
-BATCH = 500
-"""Messages stored in one transaction."""
 
 app = typer.Typer(
     help="A chat that never forgets: store it, ask it, and see the prompt that fits the budget.",
@@ -42,42 +38,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     epilog="With the extra langchain also: chat (infinite-memory chat --help).",
 )
-
-
-@app.command("import")
-def import_file(
-    file: Annotated[str, typer.Argument(help="A list of messages in the OpenAI format, JSON or JSONL.")],
-    store: StorePath = "chat.db",
-    session: Session = "default",
-    user: User = None,
-    embedder: Named = None,
-    as_json: AsJson = False,
-) -> None:
-    """Store the messages of a file; what is stored already is left as it is."""
-    started = time.monotonic()
-    messages = read_messages(file)
-    with InfiniteMemory(store, session_id=session, user_id=user, embedder=embedder) as memory:
-        before = memory.stats()["messages"]
-        with progress("storing", len(messages)) as advance:
-            stored = _add(memory, messages, advance)
-        with progress("indexing", len(messages)) as advance:
-            memory.index(progress=advance)
-        after = memory.stats()
-    times = sorted(message.created_at for message in stored if message.created_at)
-    taken = {
-        "file": file,
-        "store": store,
-        "session": session,
-        "new": after["messages"] - before,
-        "known": len(stored) - (after["messages"] - before),
-        "forgotten": len(messages) - len(stored),
-        "turns": sum(message.role == "user" for message in stored),
-        "first": times[0].isoformat() if times else None,
-        "last": times[-1].isoformat() if times else None,
-        "embedder": next(iter(after.get("embedders", ())), None),
-        "seconds": round(time.monotonic() - started, 3),
-    }
-    answer(taken, as_json, imported)
 
 
 @app.command()
@@ -195,7 +155,9 @@ def forget(
         typer.echo(f"! {result.reason}")
 
 
+app.registered_commands = sharing.registered_commands + app.registered_commands
 app.registered_commands += branching.registered_commands
+app.registered_commands += viewing.registered_commands
 app.add_typer(putting_aside, name="stash")
 
 
@@ -239,13 +201,3 @@ def _confirm(question: str) -> None:
     typer.echo(f"{question} [y/N] ", nl=False, err=True)  # on stderr: stdout is for the answer alone
     if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
         raise typer.Abort
-
-
-def _add(memory: InfiniteMemory, messages: Sequence[Message], advance: Callable[[int, int], None]) -> list[Message]:
-    """Store the messages in batches; return those that are stored now, old or new."""
-    stored: list[Message] = []
-    for start in range(0, len(messages), BATCH):
-        batch = messages[start : start + BATCH]
-        stored += memory.add(batch)
-        advance(start + len(batch), len(messages))
-    return stored

@@ -6,7 +6,7 @@ from datetime import UTC
 from typing import Any
 
 from shared_core.messages import Message
-from shared_core.transfer import OPENAI_FORMAT
+from shared_core.sharing.openai import OPENAI_FORMAT
 
 __all__ = ["SHOWN", "count", "doomed", "imported", "line", "printable", "record", "said", "table", "wire"]
 
@@ -20,6 +20,7 @@ SHOWN = 20
 def imported(data: Mapping[str, Any]) -> str:
     """Return what an import took."""
     counts = f"{count(data['new'])} new, {data['known']:,} known, {data['forgotten']:,} forgotten earlier"
+    counts += f", {data['remapped']:,} under other ids" if data["remapped"] else ""
     span = f", from {data['first'][:10]} to {data['last'][:10]}" if data["first"] else ""
     how = f"embedder {data['embedder'] or 'none (ranked by words alone)'}, {data['seconds']:.1f} s"
     return printable(f"{data['file']} -> {data['store']}: {counts}\n{data['turns']:,} turns{span}\n{how}")

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path
@@ -12,8 +12,9 @@ from pydantic import ValidationError
 
 from shared_core.errors import InputFileError
 from shared_core.messages import Message, Payload, Role, ToolCall, content_of
+from shared_core.sharing.jsonl import Wrong
 
-__all__ = ["OPENAI_FORMAT", "read_messages"]
+__all__ = ["OPENAI_FORMAT", "entries_of", "messages_of", "parse_text", "read_messages", "short", "text_of"]
 
 OPENAI_FORMAT = "openai/1"
 """The payload format of what a file says about a message and `Message` has no field for."""
@@ -47,10 +48,6 @@ READ = {
 WANTED = 'expected JSON, a list of messages or {"messages": [...]}, or one of these a line (JSONL)'
 
 
-class _Wrong(ValueError):
-    """What is wrong with a part of the file, without saying where."""
-
-
 def read_messages(path: str | os.PathLike[str]) -> list[Message]:
     """Return the messages of a file, in order; several conversations in it follow each other.
 
@@ -66,17 +63,26 @@ def read_messages(path: str | os.PathLike[str]) -> list[Message]:
         InputFileError: the file is not that. The message is one line: file, place, what is wrong, what is expected.
     """
     name = os.fspath(path)
+    return messages_of(name, entries_of(name, text_of(path)))
+
+
+def messages_of(
+    name: str, entries: Iterable[tuple[str, Any]], convert: Callable[[Any], Any] = lambda entry: entry
+) -> list[Message]:
+    """Return the messages of a file; errors as in `read_messages`.
+
+    Args:
+        name: the file, for errors.
+        entries: the messages as written, each after its place in the file.
+        convert: returns one as the OpenAI format has it; `Wrong` if it cannot.
+    """
     messages: dict[str, Message] = {}
     previous = ""
-    try:
-        text = _text(Path(path))
-    except _Wrong as wrong:
-        raise InputFileError(f"{name!r} {wrong}") from None
-    for place, entry in _entries(name, text):
+    for place, entry in entries:
         try:
-            message = _message(entry, previous)
+            message = _message(convert(entry), previous)
             previous = _known_once(message, messages)
-        except _Wrong as wrong:
+        except Wrong as wrong:
             raise InputFileError(f"{name!r}, {place}: {wrong}") from None
     return list(messages.values())
 
@@ -85,29 +91,37 @@ def _known_once(message: Message, messages: dict[str, Message]) -> str:
     """Keep the message under its id, which is returned; an id may come again only with the same content."""
     assert message.id is not None
     if content_of(messages.setdefault(message.id, message)) != content_of(message):
-        raise _Wrong(f"id {message.id!r} was used before for another message; expected ids that are unique in the file")
+        raise Wrong(f"id {message.id!r} was used before for another message; expected ids that are unique in the file")
     return message.id
+
+
+def text_of(path: str | os.PathLike[str]) -> str:
+    """Return the text of a file; InputFileError if it cannot be read or has none."""
+    try:
+        return _text(Path(path))
+    except Wrong as wrong:
+        raise InputFileError(f"{os.fspath(path)!r} {wrong}") from None
 
 
 def _text(path: Path) -> str:
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise _Wrong(f"is not text in UTF-8 (byte {error.start}); {WANTED}") from None
+        raise Wrong(f"is not text in UTF-8 (byte {error.start}); {WANTED}") from None
     except OSError as error:
-        raise _Wrong(f"cannot be read ({error.strerror or error}); expected a file to import") from None
+        raise Wrong(f"cannot be read ({error.strerror or error}); expected a file to import") from None
     except ValueError as error:
-        raise _Wrong(f"is not a file name ({error}); expected a file to import") from None
+        raise Wrong(f"is not a file name ({error}); expected a file to import") from None
     if not text.strip():
-        raise _Wrong(f"is empty; {WANTED}")
+        raise Wrong(f"is empty; {WANTED}")
     return text
 
 
-def _entries(name: str, text: str) -> Iterator[tuple[str, Any]]:
-    """Return (place, message as written), of JSON or else of JSONL."""
+def entries_of(name: str, text: str) -> Iterator[tuple[str, Any]]:
+    """Yield (place, message as written), of JSON or else of JSONL."""
     try:
-        whole = _parse(text)
-    except _Wrong as wrong:
+        whole = parse_text(text)
+    except Wrong as wrong:
         lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
         if len(lines) > 1 and _is_json(lines[0][1]):
             return _of_lines(name, lines)
@@ -118,8 +132,8 @@ def _entries(name: str, text: str) -> Iterator[tuple[str, Any]]:
 def _of_lines(name: str, lines: Iterable[tuple[int, str]]) -> Iterator[tuple[str, Any]]:
     for number, line in lines:
         try:
-            entry = _parse(line)
-        except _Wrong as wrong:
+            entry = parse_text(line)
+        except Wrong as wrong:
             raise InputFileError(
                 f"{name!r}, line {number} is not JSON ({wrong}); expected one message a line"
             ) from None
@@ -143,35 +157,36 @@ def _conversation(place: str, entry: Any) -> Iterator[tuple[str, Any]]:
             yield inner, item
 
 
-def _parse(text: str) -> Any:
+def parse_text(text: str) -> Any:
+    """Return the value of a JSON text; `Wrong` if it is none."""
     try:
         return json.loads(text, parse_constant=_no_constant)
     except json.JSONDecodeError as error:
-        raise _Wrong(f"line {error.lineno}, column {error.colno}: {error.msg}") from None
+        raise Wrong(f"line {error.lineno}, column {error.colno}: {error.msg}") from None
     except RecursionError:
-        raise _Wrong("the brackets are nested too deeply") from None
+        raise Wrong("the brackets are nested too deeply") from None
     except ValueError as error:
-        raise _Wrong(str(error)) from None
+        raise Wrong(str(error)) from None
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise _Wrong(f"{name} is not JSON")
+    raise Wrong(f"{name} is not JSON")
 
 
 def _is_json(line: str) -> bool:
     try:
-        _parse(line)
-    except _Wrong:
+        parse_text(line)
+    except Wrong:
         return False
     return True
 
 
 def _message(entry: Any, previous: str) -> Message:
     if not isinstance(entry, dict):
-        raise _Wrong(f'{_short(entry)} is not a message; expected an object with "role" and "content"')
+        raise Wrong(f'{short(entry)} is not a message; expected an object with "role" and "content"')
     role = ROLES.get(str(entry.get("role")))
     if role is None:
-        raise _Wrong(f"unknown role {_short(entry.get('role'))}; expected one of {', '.join(ROLES)}")
+        raise Wrong(f"unknown role {short(entry.get('role'))}; expected one of {', '.join(ROLES)}")
     content, parts = _content(entry.get("content"))
     calls = _tool_calls(entry)
     answers = _answers(entry, role)
@@ -191,8 +206,8 @@ def _message(entry: Any, previous: str) -> Message:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         field = ".".join(map(str, first["loc"]))
-        reason = f"{field} {_short(first['input'])} is wrong: {first['msg']}"
-        raise _Wrong(" ".join(reason.split())) from None
+        reason = f"{field} {short(first['input'])} is wrong: {first['msg']}"
+        raise Wrong(" ".join(reason.split())) from None
 
 
 def _content(content: Any) -> tuple[str, list[Any]]:
@@ -202,7 +217,7 @@ def _content(content: Any) -> tuple[str, list[Any]]:
     if isinstance(content, str):
         return content, []
     if not isinstance(content, list):
-        raise _Wrong(f"content is {_short(content)}; expected text, null or a list of parts")
+        raise Wrong(f"content is {short(content)}; expected text, null or a list of parts")
     texts = [part if isinstance(part, str) else _text_part(part) for part in content]
     plain = all(isinstance(part, str) or part.keys() == {"type", "text"} for part in content)
     return "\n".join(text for text in texts if text is not None), [] if plain else content
@@ -210,18 +225,18 @@ def _content(content: Any) -> tuple[str, list[Any]]:
 
 def _text_part(part: Any) -> str | None:
     if not isinstance(part, dict) or not isinstance(part.get("type"), str):
-        raise _Wrong(f'content part {_short(part)} is wrong; expected an object with "type"')
+        raise Wrong(f'content part {short(part)} is wrong; expected an object with "type"')
     if part["type"] not in TEXT_PARTS:
         return None
     if not isinstance(part.get("text"), str):
-        raise _Wrong(f'text part {_short(part)} is wrong; expected "text" in it')
+        raise Wrong(f'text part {short(part)} is wrong; expected "text" in it')
     return str(part["text"])
 
 
 def _tool_calls(entry: Mapping[str, Any]) -> tuple[ToolCall, ...]:
     calls = entry.get("tool_calls") or []
     if not isinstance(calls, list):
-        raise _Wrong(f"tool_calls is {_short(calls)}; expected a list")
+        raise Wrong(f"tool_calls is {short(calls)}; expected a list")
     old = entry.get("function_call")
     named = [_tool_call(call.get("id"), call) if isinstance(call, dict) else _tool_call(None, call) for call in calls]
     return (*named, _tool_call(_old_id(old.get("name")), {"function": old})) if isinstance(old, dict) else tuple(named)
@@ -230,7 +245,7 @@ def _tool_calls(entry: Mapping[str, Any]) -> tuple[ToolCall, ...]:
 def _tool_call(call_id: Any, call: Any) -> ToolCall:
     body = (call.get("function") or call.get("custom")) if isinstance(call, dict) else None
     if not isinstance(body, dict) or not isinstance(body.get("name"), str) or not isinstance(call_id, str):
-        raise _Wrong(f'tool call {_short(call)} is wrong; expected "id" and "function" with "name" and "arguments"')
+        raise Wrong(f'tool call {short(call)} is wrong; expected "id" and "function" with "name" and "arguments"')
     arguments = body.get("arguments", body.get("input", ""))
     if not isinstance(arguments, str):
         arguments = json.dumps(arguments, ensure_ascii=False)
@@ -248,7 +263,7 @@ def _answers(entry: Mapping[str, Any], role: Role) -> Any:
     if answers is None and entry["role"] == "function":
         answers = _old_id(entry.get("name"))
     if answers is None and role == "tool":
-        raise _Wrong('a tool message has no "tool_call_id"; expected the id of the call it answers')
+        raise Wrong('a tool message has no "tool_call_id"; expected the id of the call it answers')
     return answers
 
 
@@ -263,7 +278,7 @@ def _time(entry: Mapping[str, Any]) -> datetime | None:
             return datetime.fromtimestamp(value, UTC)
     except (ValueError, OverflowError, OSError):
         pass
-    raise _Wrong(f"the time {_short(value)} is wrong; expected ISO 8601 text or seconds since 1970")
+    raise Wrong(f"the time {short(value)} is wrong; expected ISO 8601 text or seconds since 1970")
 
 
 def _payload(entry: Mapping[str, Any], parts: Sequence[Any]) -> Payload | None:
@@ -278,7 +293,7 @@ def _chained(previous: str, role: Role, content: str, calls: Sequence[ToolCall],
     return "import-" + blake2b(json.dumps(said).encode(), digest_size=16).hexdigest()
 
 
-def _short(value: Any) -> str:
+def short(value: Any) -> str:
     """Return the value on one line, cut to what a message can show."""
     shown = repr(value)
     return shown if len(shown) <= 60 else shown[:57] + "..."

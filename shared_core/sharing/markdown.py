@@ -1,0 +1,50 @@
+"""A conversation as Markdown for people to read; what was said cannot break out of its place."""
+
+import re
+from collections.abc import Iterable, Iterator
+from datetime import UTC
+
+from shared_core.messages import Message
+
+__all__ = ["markdown"]
+
+_TICKS = re.compile(r"`+")
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~&$-])")
+
+
+def markdown(title: str, messages: Iterable[Message]) -> Iterator[str]:
+    """Yield a document in parts: a heading for each message, with who and when (UTC), and its text in a fence.
+
+    A fence is longer than any run of backticks in what it holds, so that no text ends it.
+    """
+    yield f"# {_plain(title)}\n"
+    for message in messages:
+        yield f"\n## {_heading(message)}\n"
+        if message.content:
+            yield _fenced("text", message.content)
+        for call in message.tool_calls:
+            yield f"\nCalls {_plain(call.name)}:\n"
+            yield _fenced("json", call.arguments)
+        if message.grounding is not None:
+            passages = [message.grounding.header, *(item.text for item in message.grounding.items)]
+            said = "\n\n".join(text for text in [*passages, message.grounding.footer] if text)
+            if said:
+                yield "\nFound for it:\n"
+                yield _fenced("text", said)
+
+
+def _heading(message: Message) -> str:
+    who = message.role if message.name is None else f"{message.role} ({_plain(message.name)})"
+    return who if message.created_at is None else f"{who}, {message.created_at.astimezone(UTC):%Y-%m-%d %H:%M}"
+
+
+def _plain(text: str) -> str:
+    """Return a text on one line, with what Markdown would take for more than text escaped."""
+    return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
+
+
+def _fenced(kind: str, text: str) -> str:
+    longest = max((len(run) for run in _TICKS.findall(text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    lines = text.replace("\r\n", "\n").replace("\r", "\n")
+    return f"\n{fence}{kind}\n{lines}{'' if lines.endswith(chr(10)) else chr(10)}{fence}\n"

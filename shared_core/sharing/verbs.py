@@ -1,0 +1,129 @@
+"""The verbs that share one conversation: export it to a file, and import a file into it."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, get_args
+
+from shared_core.arguments import one_of
+from shared_core.branches.merging import Merging
+from shared_core.errors import InputFileError, UnknownReferenceError
+from shared_core.sharing.bringing import Spot, bring, sessions_in
+from shared_core.sharing.importing import Target
+from shared_core.sharing.markdown import markdown
+from shared_core.sharing.redacting import Redact, redacted
+from shared_core.sharing.result import ImportResult
+from shared_core.sharing.writing import Progress, Source, atomically, write_sessions
+from shared_core.tree import unused_branch_name
+
+__all__ = ["FileFormat", "Sharing"]
+
+FileFormat = Literal["jsonl", "markdown"]
+
+SUFFIXES = {".md": "markdown", ".markdown": "markdown"}
+
+
+class Sharing(Merging):
+    """The verbs of sharing."""
+
+    def export(
+        self, path: str | os.PathLike[str], *, format: FileFormat | None = None, vectors: bool = False,
+        redact: Redact | Sequence[Redact] = (), progress: Progress | None = None,
+    ) -> int:  # fmt: skip
+        """Write this conversation to a file, which appears whole or not at all; return how many messages it holds.
+
+        Args:
+            path: the file; one that is there is replaced.
+            format: `"jsonl"`: all of it, as `docs/format.md` says, to be imported again. `"markdown"`: the branch stood
+                on, for people to read. None: by the path's suffix, `.md` is Markdown.
+            vectors: with the vectors that were made of it, so that nobody has to make them again.
+            redact: a rule, or several in order: callable(message) -> the message as it is to be told, with the same id,
+                or None. `drop_grounding`, `drop_tool_results` and `replace_names` are some. The payload, a
+                framework's own form of the message, may hold the text again: a rule of your own drops it, too.
+            progress: called with how many messages are done and how many there are.
+
+        Raises:
+            StoreError: the file cannot be written.
+            UnknownReferenceError: nothing is stored yet.
+            ValueError: vectors and redact together: a text can be guessed from its vector.
+        """
+        if format is not None:
+            one_of("format", format, get_args(FileFormat))
+        rules = [redact] if callable(redact) else list(redact)
+        with self._lock:
+            session, head = self._live.key, self._live.head
+        if session is None:
+            raise UnknownReferenceError(f"nothing is stored in {self.session_id!r} yet: nothing to export")
+        if (format or SUFFIXES.get(Path(path).suffix.lower())) == "markdown":
+            return self._export_markdown(path, rules)
+        source = Source(session, self.user_id, self.session_id, head)
+        return write_sessions(self._store, [source], path, vectors=vectors, rules=rules, progress=progress)
+
+    def _export_markdown(self, path: str | os.PathLike[str], rules: Sequence[Redact]) -> int:
+        count = 0
+        with atomically(path) as file:
+            told = (one for message in self.messages() if (one := redacted(message, rules)) is not None)
+            for part in markdown(self.session_id, told):
+                count += part.startswith("\n## ")
+                file.write(part.encode("utf-8", "backslashreplace"))
+        return count
+
+    def import_file(
+        self, path: str | os.PathLike[str], *, session: str | None = None, progress: Progress | None = None
+    ) -> ImportResult:
+        """Bring a conversation from a file into this one, all of it or nothing.
+
+        What is stored here already, under the same id, with the same content and after the same messages, is left as it
+        is, so that the same file again adds nothing and one that has grown what is new. A message under whose id
+        something else is stored gets another id; nothing is overwritten. A branch goes on to where the file has it if
+        nothing here is left by that, and is else called `imported/NAME`. What has been forgotten here stays forgotten.
+
+        The file may be one that `export` wrote, ChatGPT's `conversations.json` with its branches, LangChain's messages
+        as `messages_to_dict` writes them, LlamaIndex's `SimpleChatStore`, or messages in the OpenAI format, JSON or
+        JSONL. A list without branches is added where this memory stands. Into an empty conversation, this memory stands
+        afterwards where whoever wrote the file stood.
+
+        Args:
+            path: the file.
+            session: which one, if the file holds several.
+            progress: called with how many messages are done and how many there are.
+
+        Raises:
+            InputFileError: the file is not what it should be, or is damaged; nothing is changed.
+            UnknownReferenceError: it has no such session.
+            ValueError: it holds several; say which.
+        """
+        target = Target(self.user_id, self.session_id)
+
+        def route(user_id: str | None, session_id: str, count: int) -> Target | None:
+            if session is None and count > 1:
+                named = ", ".join(map(repr, sessions_in(path)))
+                raise _SeveralError(f"{os.fspath(path)!r} holds {count} sessions: pass session=, one of {named}")
+            return target if session in (None, session_id) else None
+
+        with self._lock:
+            try:
+                imported = bring(self._store, path, route, self._writer.draft, spot=self._spot(), progress=progress)
+            except _SeveralError as error:
+                raise ValueError(str(error)) from None
+            if not imported and session is not None:
+                named = sessions_in(path)
+                raise UnknownReferenceError(f"{os.fspath(path)!r} has no session {session!r}", candidates=named)
+            if not imported:
+                raise InputFileError(f"{os.fspath(path)!r} holds no conversation")
+            ((result, head),) = imported
+            listed = not result.branches
+            self._stand(head if head is not None and (result.created or listed) else self._live.head)
+            return result
+
+    def _spot(self) -> Spot:
+        """Return where a list goes: the branch stood on, or a new one."""
+        branch, at = self._live.head
+        if branch is not None:
+            return Spot(branch)
+        assert self._live.key is not None
+        return Spot(unused_branch_name(self._store, self._live.key), at)
+
+
+class _SeveralError(Exception):
+    """A file holds several sessions and one is asked for."""

@@ -1,0 +1,267 @@
+"""Write sessions to a file to share: line by line, whole or not at all."""
+
+import base64
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+from shared_core.base import Store
+from shared_core.errors import StoreError
+from shared_core.messages import Message
+from shared_core.records import MAIN, Branch, Position, Record, Ref
+from shared_core.sharing.format import FORMAT, VERSION
+from shared_core.sharing.jsonl import encode
+from shared_core.sharing.places import Places
+from shared_core.sharing.redacting import Redact, redacted
+from shared_core.tree import Head
+
+__all__ = ["Progress", "Source", "atomically", "write_sessions"]
+
+Progress = Callable[[int, int], None]
+"""Called with how many messages are done and how many there are."""
+
+PAGE = 500
+"""Messages read at a time."""
+
+ATTEMPTS = 5
+"""How often an export begins anew because something was forgotten meanwhile."""
+
+
+class Source(NamedTuple):
+    """A session to be written: its key, whose and which it is, and where the one who writes stands."""
+
+    session: int
+    user_id: str | None
+    session_id: str
+    head: Head = Head(MAIN)
+
+
+class _View(NamedTuple):
+    """A session at one moment: nothing of it is changed later but by forgetting, which raises the epoch."""
+
+    source: Source
+    branches: list[Branch]
+    refs: list[Ref]
+    messages: int
+    segments: int
+    last_seq: int
+    epoch: int
+
+
+@contextmanager
+def atomically(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+    """Write a file that appears whole, with its bytes on the disk, when the block ends, or not at all.
+
+    It is readable by its owner only, as the store is, unless it replaces a file that has other permissions.
+
+    Raises:
+        StoreError: it cannot be written.
+    """
+    target = Path(path)
+    try:
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:50]}.", suffix=".part")
+    except (OSError, ValueError) as error:
+        raise StoreError(f"{os.fspath(path)!r} cannot be written: {error}; check the folder") from error
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+            try:
+                file.flush()
+                os.fsync(file.fileno())
+                with suppress(FileNotFoundError):
+                    os.chmod(name, target.stat().st_mode & 0o777)
+                os.replace(name, target)
+            except OSError as error:
+                raise StoreError(f"{os.fspath(path)!r} cannot be written: {error}; check the disk space") from error
+    except BaseException:
+        with suppress(FileNotFoundError):
+            os.unlink(name)
+        raise
+
+
+def write_sessions(
+    store: Store,
+    sources: Sequence[Source],
+    path: str | os.PathLike[str],
+    *,
+    vectors: bool = False,
+    rules: Sequence[Redact] = (),
+    progress: Progress | None = None,
+) -> int:
+    """Write sessions to a file, which replaces an older one only when all is there; return the number of messages.
+
+    Raises:
+        StoreError: the file cannot be written, or messages are forgotten all the time.
+        ValueError: vectors are to be told of what is not; or a rule is wrong.
+    """
+    if vectors and rules:
+        raise ValueError("vectors=True: a text can be guessed from its vector; leave out vectors or redact")
+    for _ in range(ATTEMPTS):
+        views = [_view(store, source) for source in sources]
+        with suppress(_ForgottenError), atomically(path) as file:
+            return _write(store, views, file, vectors=vectors, rules=rules, progress=progress)
+    raise StoreError(f"{os.fspath(path)!r} was not written: messages are being forgotten all the time; try again")
+
+
+class _ForgottenError(Exception):
+    """Something was forgotten while it was written."""
+
+
+def _view(store: Store, source: Source) -> _View:
+    session = source.session
+    while True:
+        before = store.state(session)
+        branches = store.branches(session)
+        refs = sorted(
+            (ref for kind in ("tag", "stash", "move") for ref in store.refs(session, kind)),
+            key=lambda ref: ref.number,
+        )
+        stats = store.stats(session)
+        after = store.state(session)
+        if before == after:
+            return _View(source, branches, refs, stats["messages"], stats["segments"], after.last_seq, after.epoch)
+
+
+def _write(
+    store: Store, views: Sequence[_View], file: IO[bytes], *, vectors: bool, rules: Sequence[Redact],
+    progress: Progress | None,
+) -> int:  # fmt: skip
+    total = sum(view.messages for view in views)
+    header = {"format": FORMAT, "version": VERSION, "type": "header", "sessions": len(views), "messages": total}
+    header |= ({"vectors": True} if vectors else {}) | ({"redacted": True} if rules else {})
+    digest, lines, messages = hashlib.sha256(), 0, 0
+
+    def put(line: Mapping[str, Any]) -> None:
+        nonlocal lines, messages
+        try:
+            data = encode(line)
+        except ValueError as error:
+            raise StoreError(str(error)) from error
+        digest.update(data)
+        file.write(data)
+        lines += 1
+        messages += line["type"] == "message"
+
+    put(header)
+    done = 0
+    for view in views:
+        writer = _SessionWriter(store, view, vectors=vectors, rules=rules)
+        for line in writer.lines():
+            put(line)
+            if progress is not None and writer.passed and line["type"] == "message":
+                progress(done + writer.passed, total)
+        done += view.messages
+        if store.state(view.source.session).epoch != view.epoch:
+            raise _ForgottenError
+    if progress is not None:
+        progress(total, total)
+    end = {"type": "end", "lines": lines, "messages": messages, "sha256": digest.hexdigest()}
+    file.write(encode(end))
+    return messages
+
+
+class _SessionWriter:
+    """The lines of one session."""
+
+    def __init__(self, store: Store, view: _View, *, vectors: bool, rules: Sequence[Redact]) -> None:
+        self._store = store
+        self._view = view
+        self._session = view.source.session
+        self._rules = rules
+        self._spaces = store.spaces(self._session)[::-1] if vectors else []
+        self._places = Places(store, self._session)
+        self.passed = 0
+
+    def lines(self) -> Iterator[dict[str, Any]]:
+        source = self._view.source
+        whose = {} if source.user_id is None else {"user_id": source.user_id}
+        spaces = {"spaces": self._spaces} if self._spaces else {}
+        yield {"type": "session", "session_id": source.session_id, **whose, **spaces}
+        after: str | None = None
+        while ids := self._store.forgotten(self._session, after, PAGE):
+            yield {"type": "forgotten", "ids": ids}
+            after = ids[-1]
+        yield from self._messages()
+        for branch in self._view.branches:
+            yield from self._named({"type": "branch", "name": branch.name}, at=branch.head)
+        for ref in self._view.refs:
+            yield from self._ref(ref)
+        if source.head.branch is not None:
+            yield {"type": "head", "branch": source.head.branch}
+        else:
+            yield from self._named({"type": "head"}, at=source.head.at)
+
+    def _messages(self) -> Iterator[dict[str, Any]]:
+        known = self._store.covers(self._session, range(self._view.segments))
+        summaries = {position for position, _ in known}
+        seq = 0
+        while records := self._store.after(self._session, seq, PAGE):
+            seq = records[-1].seq
+            vectors = self._vectors([record.position for record in records])
+            for record in records:
+                if record.seq > self._view.last_seq:
+                    return
+                self.passed += 1
+                told = redacted(record.message, self._rules)
+                if told is not None:
+                    fields = _fields(told, record)
+                    if record.position in summaries:
+                        yield from self._covers(record.position, fields)
+                    if record.position in vectors:
+                        fields["vectors"] = vectors[record.position]
+                    yield from self._places.message(record, fields)
+
+    def _covers(self, position: Position, fields: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        covers = []
+        for stretch in self._store.covered(self._session, position):
+            ends = [Position(stretch.segment, depth) for depth in (stretch.start, stretch.upto)]
+            yield from self._places.upto(ends[1])
+            covers.append([self._places.name(end) for end in ends])
+        fields["covers"] = covers
+
+    def _vectors(self, positions: Sequence[Position]) -> dict[Position, list[dict[str, str]]]:
+        found: dict[Position, list[dict[str, str]]] = {}
+        for space in self._spaces:
+            for position, (hash_, data) in self._store.vectors(self._session, space, positions).items():
+                value = {"space": space, "hash": hash_, "data": base64.b64encode(data).decode()}
+                found.setdefault(position, []).append(value)
+        return found
+
+    def _named(self, line: dict[str, Any], **places: Position | None) -> Iterator[dict[str, Any]]:
+        """Yield a line that names places, after those of the places."""
+        for place in places.values():
+            yield from self._places.upto(place)
+        yield line | {key: self._places.name(place) for key, place in places.items()}
+
+    def _ref(self, ref: Ref) -> Iterator[dict[str, Any]]:
+        about = {"note": ref.note} if ref.note else {}
+        about["created_at"] = ref.created_at
+        if ref.kind == "tag":
+            yield from self._named({"type": "tag", "name": ref.name, **about}, at=ref.place)
+            return
+        line = {"type": ref.kind, "branch": ref.name, **about}
+        if ref.kind == "move" and ref.place is None:
+            yield from self._named(line | {"deleted": True}, base=ref.base)
+            return
+        yield from self._named(line, base=ref.base, at=ref.place)
+
+
+def _fields(message: Message, record: Record) -> dict[str, Any]:
+    """Return the line of a message, without its parents."""
+    fields: dict[str, Any] = {"type": "message", "id": message.id, "parents": [], "role": message.role}
+    fields |= message.model_dump(exclude=_WRITTEN, exclude_defaults=True)
+    if message.created_at is not None:
+        fields["created_at"] = message.created_at.isoformat()
+    if message.turn_id != message.id:
+        fields["turn_id"] = message.turn_id
+    fields["turn_no"] = record.turn_no
+    if record.picked_from is not None:
+        fields["picked_from"] = record.picked_from
+    return fields
+
+
+_WRITTEN = {"id", "role", "created_at", "turn_id"}
