@@ -15,10 +15,10 @@ from langchain_infinite_memory.settings import engine_settings
 from langchain_infinite_memory.threads import Threads
 from langchain_infinite_memory.view import HistoryView, View
 from shared_core.arguments import one_of
-from shared_core.base import Store
 from shared_core.errors import BudgetError, EmbedderError
 from shared_core.pool import SessionPool
 from shared_core.prompt.context import ContextReport
+from shared_core.store import Store
 
 __all__ = ["InfiniteMemoryMiddleware"]
 

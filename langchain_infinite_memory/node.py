@@ -11,9 +11,9 @@ from langgraph.runtime import Runtime, get_runtime
 from langchain_infinite_memory.settings import engine_settings
 from langchain_infinite_memory.threads import Threads
 from langchain_infinite_memory.view import HistoryView, View
-from shared_core.base import Store
 from shared_core.pool import SessionPool
 from shared_core.prompt.context import ContextReport
+from shared_core.store import Store
 
 __all__ = ["infinite_memory_node"]
 

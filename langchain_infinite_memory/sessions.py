@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from langchain_infinite_memory.settings import engine_settings
-from shared_core.base import Store
 from shared_core.engine import InfiniteMemory
 from shared_core.pool import SessionPool
 from shared_core.records import MAIN
+from shared_core.store import Store
 
 __all__ = ["MemoryLike", "Sessions", "Whose"]
 

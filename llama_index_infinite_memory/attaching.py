@@ -10,10 +10,10 @@ from llama_index.core.storage.chat_store.loading import load_chat_store
 
 from llama_index_infinite_memory.attached import Attached
 from llama_index_infinite_memory.settings import Settings
-from shared_core.base import Store
 from shared_core.errors import UnknownReferenceError
 from shared_core.messages import Message
 from shared_core.records import MAIN
+from shared_core.store import Store
 
 __all__ = ["attach", "reference", "register", "upstream_messages"]
 

@@ -18,11 +18,11 @@ from llama_index_infinite_memory.messages import from_message
 from llama_index_infinite_memory.settings import EmbedModel
 from llama_index_infinite_memory.stripping import Stripper, strip
 from shared_core.aio import AsyncInfiniteMemory
-from shared_core.base import Store
 from shared_core.engine import InfiniteMemory
 from shared_core.messages import Message
 from shared_core.pool import SessionPool
 from shared_core.prompt.template import RecallTemplate
+from shared_core.store import Store
 
 __all__ = ["InfiniteMemoryBlock"]
 

@@ -7,10 +7,10 @@ from itertools import takewhile
 from llama_index.core.base.llms.types import ChatMessage
 
 from llama_index_infinite_memory.messages import same
-from shared_core.base import Store
 from shared_core.engine import InfiniteMemory
 from shared_core.messages import Message
 from shared_core.records import MAIN, Position
+from shared_core.store import Store
 
 __all__ = ["begin_anew", "common_start", "fork_after", "newest_turn", "stand_on_main_line"]
 

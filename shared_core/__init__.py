@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from shared_core.aio import AsyncInfiniteMemory as AsyncInfiniteMemory
     from shared_core.base import Embedder as Embedder
     from shared_core.base import Fingerprint as Fingerprint
-    from shared_core.base import Store as Store
     from shared_core.base import Summarizer as Summarizer
     from shared_core.base import SummarizerModel as SummarizerModel
     from shared_core.base import TokenCounter as TokenCounter
@@ -62,6 +61,7 @@ if TYPE_CHECKING:
     from shared_core.sharing.result import ImportResult as ImportResult
     from shared_core.sharing.whole import export_sessions as export_sessions
     from shared_core.sharing.whole import import_sessions as import_sessions
+    from shared_core.store import Store as Store
     from shared_core.stores import SQLiteStore as SQLiteStore
     from shared_core.summaries.kept import Summary as Summary
     from shared_core.summaries.wording import SummaryTemplate as SummaryTemplate
@@ -72,7 +72,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "aio": ["AsyncInfiniteMemory"],
-    "base": ["Embedder", "Fingerprint", "Store", "Summarizer", "SummarizerModel", "TokenCounter"],
+    "base": ["Embedder", "Fingerprint", "Summarizer", "SummarizerModel", "TokenCounter"],
     "branches.branching": ["Diff", "Moved"],
     "branches.comparing": ["Conflict"],
     "prompt.context": ["Context", "ContextReport", "Kind", "Reason", "ReportLine"],
@@ -107,6 +107,7 @@ _HOMES = {
     "sharing.redacting": ["drop_grounding", "drop_tool_results", "replace_names"],
     "sharing.result": ["ImportResult"],
     "sharing.whole": ["export_sessions", "import_sessions"],
+    "store": ["Store"],
     "stores": ["SQLiteStore"],
     "summaries.kept": ["Summary"],
     "summaries.wording": ["SummaryTemplate"],

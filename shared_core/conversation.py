@@ -6,12 +6,12 @@ from datetime import datetime
 from typing import Any
 
 from shared_core.arguments import in_utc, whole_number
-from shared_core.base import Store
 from shared_core.errors import DuplicateError, UnknownReferenceError
 from shared_core.forgetting import ForgetResult, forget, select
 from shared_core.live import LiveSession
 from shared_core.messages import Message
 from shared_core.records import MAIN, Branch, Position
+from shared_core.store import Store
 from shared_core.tree import EARLIER, Head, read, resolve
 from shared_core.writer import Writer
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 
 from shared_core.arguments import a_name, given_messages, in_utc, one_of, whole_number
 from shared_core.asking import Asker, AskSteps, IndexSteps, Progress, SearchSteps
-from shared_core.base import Embedder, Store, TokenCounter
+from shared_core.base import Embedder, TokenCounter
 from shared_core.embedders import as_embedder
 from shared_core.following import Follower, History
 from shared_core.live import LiveSession, Sizer
@@ -33,6 +33,7 @@ from shared_core.recall.scope import RecallUnit
 from shared_core.recall.signals import Ranking
 from shared_core.requests import drive
 from shared_core.sharing.verbs import Sharing
+from shared_core.store import Store
 from shared_core.stores import open_store
 from shared_core.summaries.rolling import Rolling
 from shared_core.summaries.rules import AnySummarizer, SummaryRules

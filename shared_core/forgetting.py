@@ -6,10 +6,10 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from shared_core.base import Store
 from shared_core.errors import UnknownReferenceError
 from shared_core.prompt.turns import Entry, tool_groups
 from shared_core.records import Position, Record
+from shared_core.store import Store
 from shared_core.tree import walk
 
 __all__ = ["ForgetResult", "forget", "groups_of_turn", "select"]

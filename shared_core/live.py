@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from shared_core.base import Store, TokenCounter
+from shared_core.base import TokenCounter
 from shared_core.errors import UnknownReferenceError
 from shared_core.prompt.turns import Entry, Turn, group_turns
 from shared_core.records import MAIN, ROOT, Position, Record, Segment, SessionState
+from shared_core.store import Store
 from shared_core.tokens import body_tokens
 from shared_core.tree import Head, Path, Span, walk
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from shared_core.base import Store
 from shared_core.errors import AmbiguousReferenceError, UnknownReferenceError
 from shared_core.records import Position, Record, Segment, Stretch
+from shared_core.store import Store
 
 __all__ = ["EARLIER", "Head", "Path", "Span", "read", "resolve", "unused_branch_name", "walk"]
 

@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any, Literal
 
-from shared_core.base import Store
 from shared_core.engine import InfiniteMemory
 from shared_core.messages import Grounding, Message, ToolCall
 from shared_core.prompt.template import RecallTemplate
+from shared_core.store import Store
 from shared_core.testing.hashing_embedder import HashingEmbedder
 from shared_core.tokens import CharacterCounter, ConservativeCounter, TiktokenCounter
 

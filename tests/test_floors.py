@@ -16,6 +16,7 @@ FLOORS = [
     "summaries",
     "summaries.kept",
     "base",
+    "store",
     "arguments",
     "locks",
     "tokens.conservative",

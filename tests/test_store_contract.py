@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from hypothesis import Phase, settings
 
-from shared_core.base import Store
 from shared_core.errors import DuplicateError, InfiniteMemoryError, StoreError, UnknownReferenceError
 from shared_core.records import (
     Appended,
@@ -29,6 +28,7 @@ from shared_core.records import (
     Segment,
     SessionState,
 )
+from shared_core.store import Store
 from shared_core.stores import SQLiteStore
 from shared_core.summaries.kept import Summary
 from shared_core.testing import StoreContract

@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from shared_core.base import Store
 from shared_core.errors import StoreError, UnknownReferenceError
 from shared_core.messages import Payload
 from shared_core.records import MAIN, ROOT, Position
+from shared_core.store import Store
 from shared_core.stores import SQLiteStore, connection, migrations, open_store
 from shared_core.stores.migrations import MIGRATIONS, Migration, migrate, version_of
 from shared_core.stores.probe import APPLICATION_ID

@@ -6,8 +6,8 @@ import pytest
 from histories import ids
 
 from shared_core import InfiniteMemory, Message
-from shared_core.base import Store
 from shared_core.errors import UnknownReferenceError
+from shared_core.store import Store
 from shared_core.stores import open_store
 
 

@@ -11,8 +11,8 @@ from histories import NOON
 from verbs_model import Model, Node, Picked
 
 from shared_core import InfiniteMemory, Message, Reason
-from shared_core.base import Store
 from shared_core.records import MAIN
+from shared_core.store import Store
 from shared_core.testing.hashing_embedder import HashingEmbedder
 
 __all__ = ["HOW", "KINDS", "UNSTASH", "Twin"]

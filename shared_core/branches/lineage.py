@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from shared_core.base import Store
 from shared_core.messages import Message
 from shared_core.records import Position, Record, Segment
+from shared_core.store import Store
 
 __all__ = ["Lineage", "LogEntry"]
 

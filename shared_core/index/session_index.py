@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shared_core.base import Store
 from shared_core.index.arrays import Growing
 from shared_core.index.instructions import is_standing_instruction
 from shared_core.index.lexical_index import LexicalIndex
@@ -16,6 +15,7 @@ from shared_core.index.lines import LinePrefix, PathLine
 from shared_core.index.snapshot import pack, stored_snapshot
 from shared_core.index.terms import terms
 from shared_core.records import Position, Record, SessionState
+from shared_core.store import Store
 from shared_core.tree import Path, Span
 
 __all__ = ["ROLES", "SessionIndex"]

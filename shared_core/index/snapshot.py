@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shared_core.base import Store
 from shared_core.errors import StoreError
+from shared_core.store import Store
 
 __all__ = ["Arrays", "Stored", "digest_of", "pack", "stored_snapshot", "unpack"]
 

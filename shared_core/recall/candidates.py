@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 
-from shared_core.base import Store
 from shared_core.index.terms import near_duplicate_key
 from shared_core.live import LiveSession
 from shared_core.prompt.assembly import Placement
@@ -15,6 +14,7 @@ from shared_core.recall.excerpts import EXCERPT_MARK, WHOLE, excerpt
 from shared_core.recall.ranking import Ranked, ScoredMessage, Source
 from shared_core.recall.recaller import Found, Recaller
 from shared_core.records import Record
+from shared_core.store import Store
 from shared_core.tokens import message_tokens
 from shared_core.tree import Path
 

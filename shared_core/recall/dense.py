@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from shared_core.base import Embedder, Fingerprint, Store, Vectors
+from shared_core.base import Embedder, Fingerprint, Vectors
 from shared_core.embedders import as_embedder, embedder_named
 from shared_core.errors import EmbedderError, EmbedderMismatchError
 from shared_core.messages import Message
 from shared_core.recall.backfill import EmbedReply, EmbedRequest
 from shared_core.recall.scope import RecallUnit
+from shared_core.store import Store
 
 __all__ = [
     "Dense", "EmbedText", "aanswer", "answer", "choose_embedder", "is_another_s", "message_text", "name_of",

@@ -4,7 +4,6 @@ import os
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from shared_core.base import Store
 from shared_core.messages import Message
 from shared_core.records import MAIN, Draft, Position
 from shared_core.sharing.foreign import Foreign, read_foreign
@@ -14,6 +13,7 @@ from shared_core.sharing.listing import add_list
 from shared_core.sharing.reading import NumberedLine, is_ours, read_header, read_lines
 from shared_core.sharing.result import ImportResult
 from shared_core.sharing.writing import Progress
+from shared_core.store import Store
 from shared_core.tree import Head
 
 __all__ = ["Route", "Spot", "bring", "sessions_in"]

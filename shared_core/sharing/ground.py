@@ -4,11 +4,11 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from shared_core.base import Store
 from shared_core.records import Position, Record
 from shared_core.sharing.format import Place
 from shared_core.sharing.jsonl import Wrong
 from shared_core.sharing.soil import Soil
+from shared_core.store import Store
 
 __all__ = ["Ground"]
 

@@ -4,7 +4,6 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from shared_core.base import Store
 from shared_core.errors import StoreError, UnknownReferenceError
 from shared_core.sharing.format import (
     BranchLine,
@@ -25,6 +24,7 @@ from shared_core.sharing.planting import Counted, Planting
 from shared_core.sharing.reading import NumberedLine
 from shared_core.sharing.result import ImportResult
 from shared_core.sharing.writing import Progress
+from shared_core.store import Store
 from shared_core.tree import Head
 
 __all__ = ["Destination", "Imported", "Target", "import_lines"]

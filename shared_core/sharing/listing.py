@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from shared_core.base import Store
 from shared_core.messages import Message, content_of
 from shared_core.records import Draft, Position
 from shared_core.sharing.planting import other_id
 from shared_core.sharing.writing import Progress
+from shared_core.store import Store
 
 __all__ = ["Listed", "add_list"]
 

@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from datetime import datetime
 
-from shared_core.base import Store
 from shared_core.errors import InfiniteMemoryError
 from shared_core.records import MAIN, Branch, Move, Position, Ref, Restored
 from shared_core.sharing.format import BranchLine, HeadLine, MoveLine, StashLine, TagLine
 from shared_core.sharing.format import Place as FilePlace
 from shared_core.sharing.jsonl import Wrong
 from shared_core.sharing.planting import Planting
+from shared_core.store import Store
 from shared_core.tree import EARLIER, Head, Path, walk
 
 __all__ = ["Naming"]

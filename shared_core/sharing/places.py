@@ -4,8 +4,8 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from shared_core.base import Store
 from shared_core.records import Position, Record, Segment
+from shared_core.store import Store
 
 __all__ = ["Places"]
 

@@ -3,13 +3,13 @@
 import hashlib
 from collections.abc import Callable, Sequence
 
-from shared_core.base import Store
 from shared_core.messages import Message, content_of
 from shared_core.records import Newest, Position, Record, Restored
 from shared_core.sharing.format import ForgottenLine, GoneLine, MergeLine, MessageLine, Place
 from shared_core.sharing.ground import Ground
 from shared_core.sharing.jsonl import Wrong
 from shared_core.sharing.soil import Soil
+from shared_core.store import Store
 
 __all__ = ["Counted", "Planting", "other_id"]
 

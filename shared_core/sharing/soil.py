@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from shared_core.base import Store
 from shared_core.messages import Message
 from shared_core.records import MAIN, Newest, Position, Record, Restored, Segment, Stretch
 from shared_core.sharing.format import MAX_NUMBER, VectorValue
 from shared_core.sharing.jsonl import Wrong
+from shared_core.store import Store
 from shared_core.tree import Span, walk
 
 __all__ = ["Soil"]

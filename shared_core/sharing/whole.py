@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from shared_core.base import Store, TokenCounter
+from shared_core.base import TokenCounter
 from shared_core.messages import Message
 from shared_core.records import Draft
 from shared_core.sharing.bringing import bring
@@ -14,6 +14,7 @@ from shared_core.sharing.importing import Target
 from shared_core.sharing.redacting import Redact
 from shared_core.sharing.result import ImportResult
 from shared_core.sharing.writing import Progress, Source, write_sessions
+from shared_core.store import Store
 from shared_core.stores import open_store
 from shared_core.tokens import as_counter, body_tokens
 

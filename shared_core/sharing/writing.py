@@ -9,7 +9,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from shared_core.base import Store
 from shared_core.errors import StoreError
 from shared_core.messages import Message
 from shared_core.records import MAIN, Branch, Position, Record, Ref
@@ -17,6 +16,7 @@ from shared_core.sharing.format import FORMAT, VERSION
 from shared_core.sharing.jsonl import encode
 from shared_core.sharing.places import Places
 from shared_core.sharing.redacting import Redact, redacted
+from shared_core.store import Store
 from shared_core.tree import Head
 
 __all__ = ["Progress", "Source", "atomically", "write_sessions"]

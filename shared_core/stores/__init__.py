@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from shared_core.base import Store
+from shared_core.store import Store
 from shared_core.stores.sqlite import SQLiteStore
 
 __all__ = ["SQLiteStore", "open_store"]

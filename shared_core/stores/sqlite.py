@@ -5,7 +5,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from shared_core.base import Store
 from shared_core.records import (
     Appended,
     Branch,
@@ -20,6 +19,7 @@ from shared_core.records import (
     SessionState,
     Stretch,
 )
+from shared_core.store import Store
 from shared_core.stores.changing import REFS, change, ref_of
 from shared_core.stores.connection import Database
 from shared_core.stores.erasing import forget

@@ -5,7 +5,6 @@ from datetime import datetime, timedelta, timezone
 from functools import partial
 from itertools import takewhile
 
-from shared_core.base import Store
 from shared_core.messages import Message, Role
 from shared_core.records import (
     MAIN,
@@ -22,6 +21,7 @@ from shared_core.records import (
     SessionState,
     assign_turns,
 )
+from shared_core.store import Store
 from shared_core.tree import walk
 
 __all__ = ["ALL", "NOON", "Session", "Tree", "check", "draft", "drafts"]

@@ -12,7 +12,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from shared_core.base import Store
+from shared_core.store import Store
 from shared_core.view.gathering import QUESTIONS, Progress, gather
 
 __all__ = ["page", "write_page"]

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from shared_core.base import Store
 from shared_core.errors import DuplicateError, StaleHeadError, UnknownReferenceError
 from shared_core.records import (
     MAIN,
@@ -22,6 +21,7 @@ from shared_core.records import (
     Segment,
     Stretch,
 )
+from shared_core.store import Store
 from shared_core.testing.oracle import Session, drafts
 
 __all__ = ["BranchingContract"]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from shared_core.base import Store
 from shared_core.records import MAIN, Position
+from shared_core.store import Store
 from shared_core.testing.oracle import Session, drafts
 
 __all__ = ["DerivedContract"]

@@ -1,7 +1,7 @@
 """The store contract on forgetting: what goes, what stays, and what may not come back."""
 
-from shared_core.base import Store
 from shared_core.records import MAIN, Branch, Position
+from shared_core.store import Store
 from shared_core.testing.oracle import Session, draft, drafts
 
 __all__ = ["ForgettingContract"]

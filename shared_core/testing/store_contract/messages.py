@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from shared_core.base import Store
 from shared_core.errors import DuplicateError, StoreError, UnknownReferenceError
 from shared_core.messages import Payload
 from shared_core.records import MAIN, ROOT, Draft, Position, SessionState
+from shared_core.store import Store
 from shared_core.testing.oracle import ALL, Session, draft, drafts
 from shared_core.testing.store_contract.samples import NASTY, RICH
 

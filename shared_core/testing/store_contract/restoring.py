@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from shared_core.base import Store
 from shared_core.errors import DuplicateError, UnknownReferenceError
 from shared_core.records import MAIN, Branch, Merge, Position, Put, Record, Ref, Restored, Segment, Stretch
+from shared_core.store import Store
 from shared_core.testing.oracle import ALL, Session, draft, drafts
 
 __all__ = ["RestoringContract"]

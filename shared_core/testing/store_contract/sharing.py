@@ -5,9 +5,9 @@ from threading import Thread
 
 import pytest
 
-from shared_core.base import Store
 from shared_core.errors import StoreError
 from shared_core.records import MAIN, Position
+from shared_core.store import Store
 from shared_core.testing.oracle import ALL, Session, draft, drafts
 from shared_core.testing.store_contract.samples import RICH
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from shared_core.base import Store
 from shared_core.errors import DuplicateError, UnknownReferenceError
 from shared_core.records import MAIN, ROOT, Draft, Position
+from shared_core.store import Store
 from shared_core.testing.oracle import ALL, Session, drafts
 from shared_core.testing.store_contract.samples import NASTY
 
