@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from shared_core.errors import StoreError, UnknownReferenceError
+from shared_core.sharing.adding import Adding, Counted
 from shared_core.sharing.format import (
     BranchLine,
     ForgottenLine,
@@ -20,7 +21,6 @@ from shared_core.sharing.format import (
 )
 from shared_core.sharing.jsonl import Wrong, refused
 from shared_core.sharing.naming import Naming
-from shared_core.sharing.planting import Counted, Planting
 from shared_core.sharing.reading import NumberedLine
 from shared_core.sharing.result import ImportResult
 from shared_core.sharing.writing import Progress
@@ -108,7 +108,7 @@ class _Importer:
         self._targets: set[Target] = set()
         self._session = -1
         self._spaces: Sequence[str] = ()
-        self._planting: Planting | None = None
+        self._adding: Adding | None = None
         self._naming: Naming | None = None
         self._batch: list[NumberedLine] = []
         self._number = 0
@@ -120,7 +120,7 @@ class _Importer:
             self.end_session()
             self._number = numbered.number
             self._begin(numbered.line)
-        elif self._planting is not None:
+        elif self._adding is not None:
             self._batch.append(numbered)
             if len(self._batch) >= BATCH:
                 self._do_batch()
@@ -133,35 +133,35 @@ class _Importer:
             raise refused(self._names.file, self._number, Wrong(f"is a second session for {target.session_id!r}"))
         self._targets.add(target)
         self._session = self._store.create_session(*target)
-        self._planting = Planting(self._store, self._session, self._counted)
+        self._adding = Adding(self._store, self._session, self._counted)
         self._naming = None
         self._spaces = line.spaces
 
     def _do_batch(self) -> None:
-        assert self._planting is not None
+        assert self._adding is not None
         batch, self._batch = self._batch, []
-        stored = self._planting.look_up([one.line for one in batch if isinstance(one.line, MessageLine)])
+        stored = self._adding.look_up([one.line for one in batch if isinstance(one.line, MessageLine)])
         for number, line in batch:
             self._number = number
             with _Located(self):
                 if isinstance(line, MessageLine):
                     if self._naming is not None:
                         raise Wrong("comes after the branches; messages come first")
-                    self._planting.message(line, stored.get(line.id))
+                    self._adding.message(line, stored.get(line.id))
                     self._passed += 1
                 else:
-                    self._structure(self._planting, line)
+                    self._structure(self._adding, line)
         if self._progress is not None:
             self._progress(min(self._passed, self._names.total), self._names.total)
 
-    def _structure(self, planting: Planting, line: Line) -> None:
+    def _structure(self, adding: Adding, line: Line) -> None:
         match line:
             case ForgottenLine():
-                planting.forget(line)
+                adding.forget(line)
             case MergeLine():
-                planting.merge(line)
+                adding.merge(line)
             case GoneLine():
-                planting.gone(line)
+                adding.gone(line)
             case BranchLine():
                 self._named.branch(line)
             case TagLine():
@@ -178,18 +178,18 @@ class _Importer:
     @property
     def _named(self) -> Naming:
         if self._naming is None:
-            assert self._planting is not None
-            self._planting.soil.flush()
+            assert self._adding is not None
+            self._adding.tree.flush()
             note = f"import {os.path.basename(self._names.file)}"
-            self._naming = Naming(self._store, self._session, self._planting, note)
+            self._naming = Naming(self._store, self._session, self._adding, note)
         return self._naming
 
     def end_session(self) -> None:
         """Write what is left of a session, and note what became of it."""
-        if self._planting is None or self._target is None:
+        if self._adding is None or self._target is None:
             return
         self._do_batch()
-        planting, naming = self._planting, self._named
+        adding, naming = self._adding, self._named
         with _Located(self):
             naming.finish()
             for space in self._spaces:
@@ -201,18 +201,18 @@ class _Importer:
                     format=self._names.format,
                     session_id=self._target.session_id,
                     user_id=self._target.user_id,
-                    new=planting.new,
-                    known=planting.known,
-                    forgotten=planting.forgotten,
-                    remapped=planting.renamed,
+                    new=adding.new,
+                    known=adding.known,
+                    forgotten=adding.forgotten,
+                    remapped=adding.renamed,
                     branches=naming.branches,
                     head=head.branch if head is not None else None,
-                    created=planting.soil.empty,
+                    created=adding.tree.empty,
                 ),
                 head,
             )
         )
-        self._planting = self._naming = None
+        self._adding = self._naming = None
 
 
 class _Located:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from shared_core.messages import Message, content_of
 from shared_core.records import Draft, Position
-from shared_core.sharing.planting import other_id
+from shared_core.sharing.adding import other_id
 from shared_core.sharing.writing import Progress
 from shared_core.store import Store
 

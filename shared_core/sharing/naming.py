@@ -5,10 +5,10 @@ from datetime import datetime
 
 from shared_core.errors import InfiniteMemoryError
 from shared_core.records import MAIN, Branch, Move, Position, Ref, Restored
+from shared_core.sharing.adding import Adding
 from shared_core.sharing.format import BranchLine, HeadLine, MoveLine, StashLine, TagLine
 from shared_core.sharing.format import Place as FilePlace
 from shared_core.sharing.jsonl import Wrong
-from shared_core.sharing.planting import Planting
 from shared_core.store import Store
 from shared_core.tree import EARLIER, Head, Path, walk
 
@@ -24,18 +24,18 @@ class Naming:
     Args:
         store: where the session is.
         session: its key.
-        planting: where the places of the file are.
+        adding: where the places of the file are.
         note: told by the moves that this makes.
     """
 
-    def __init__(self, store: Store, session: int, planting: Planting, note: str) -> None:
+    def __init__(self, store: Store, session: int, adding: Adding, note: str) -> None:
         self._store = store
         self._session = session
-        self._planting = planting
+        self._adding = adding
         self._note = note
         self._heads = {branch.name: branch.head for branch in store.branches(session)}
         self._tags = {ref.name: ref.place for ref in store.refs(session, "tag")}
-        self._stashes = [] if planting.soil.empty else store.refs(session, "stash")
+        self._stashes = [] if adding.tree.empty else store.refs(session, "stash")
         self._given: set[str] = set()
         self.branches: dict[str, str] = {}
         self.head: Head | None = None
@@ -46,7 +46,7 @@ class Naming:
         if name in self._given:
             raise Wrong(f"has the name {name!r}, which another line has")
         self._given.add(name)
-        if self._planting.soil.empty:
+        if self._adding.tree.empty:
             place = self._place(line.at)
             self._restore(Restored(branches=(Branch(name, place),)))
             self._heads[name], self.branches[name] = place, name
@@ -68,8 +68,8 @@ class Naming:
         yield from (f"{IMPORTED}{name}-{number}" for number in range(2, len(self._heads) + len(self._tags) + 3))
 
     def _is_at(self, ref: FilePlace | None, place: Position | None) -> bool:
-        self._planting.ground.check(ref)
-        return self._planting.ground.is_at(ref, self._real(place))
+        self._adding.where.check(ref)
+        return self._adding.where.is_at(ref, self._real(place))
 
     def _take(self, name: str, place: Position, path: Path) -> bool:
         """Have a branch end at a place or further on, without leaving what it has; False if it leads elsewhere."""
@@ -114,16 +114,16 @@ class Naming:
         """Keep a line of the reflog in a session that was empty; another one has its own past."""
         when = _a_time(line.created_at)
         for ref in (line.base, line.at):
-            self._planting.ground.check(ref)
-        if self._planting.soil.empty:
+            self._adding.where.check(ref)
+        if self._adding.tree.empty:
             base, place = self._place(line.base), None if line.deleted else self._place(line.at)
             self._put(Ref(0, "move", line.branch, place, base, line.note, when))
 
     def stand(self, line: HeadLine) -> None:
         """Note where whoever wrote the file stood."""
         if line.branch is None:
-            self._planting.ground.check(line.at)
-            self.head = Head(None, self._place(line.at)) if self._planting.soil.empty else None
+            self._adding.where.check(line.at)
+            self.head = Head(None, self._place(line.at)) if self._adding.tree.empty else None
         elif line.branch in self.branches:
             self.head = Head(self.branches[line.branch])
         else:
@@ -133,19 +133,19 @@ class Naming:
         """Write what has been added, and see that there is a main branch."""
         if MAIN not in self._heads:
             raise Wrong(f"ends without a branch {MAIN!r}")
-        self._planting.soil.flush()
+        self._adding.tree.flush()
 
     def _place(self, ref: str | int | None) -> Position:
-        self._planting.ground.check(ref)
-        place = self._planting.ground.place(ref)
-        self._planting.soil.flush()
+        self._adding.where.check(ref)
+        place = self._adding.where.place(ref)
+        self._adding.tree.flush()
         return place
 
     def _real(self, place: Position | None) -> Position:
-        return self._planting.soil.real(place)
+        return self._adding.tree.real(place)
 
     def _path(self, place: Position) -> Path:
-        return walk(place, self._planting.soil.segment)
+        return walk(place, self._adding.tree.segment)
 
     def _put(self, ref: Ref) -> None:
         self._restore(Restored(refs=(ref,)))

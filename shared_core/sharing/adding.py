@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from shared_core.messages import Message, content_of
 from shared_core.records import Newest, Position, Record, Restored
 from shared_core.sharing.format import ForgottenLine, GoneLine, MergeLine, MessageLine, Place
-from shared_core.sharing.ground import Ground
 from shared_core.sharing.jsonl import Wrong
-from shared_core.sharing.soil import Soil
+from shared_core.sharing.place_map import PlaceMap
+from shared_core.sharing.session_tree import SessionTree
 from shared_core.store import Store
 
-__all__ = ["Counted", "Planting", "other_id"]
+__all__ = ["Adding", "Counted", "other_id"]
 
 Counted = Callable[[Message], tuple[str, int] | None]
 """Returns the name of a token counter and what it counts; None: not counted."""
@@ -20,7 +20,7 @@ TOMBS = 10_000
 """Forgotten ids read at a time."""
 
 
-class Planting:
+class Adding:
     """Adds the places of one session, line by line, inside a transaction of the store.
 
     A message is known if its id is stored with the same content after the same place. If anything else is stored under
@@ -32,15 +32,15 @@ class Planting:
         counted: counts a message that is stored.
 
     Attributes:
-        soil: the session, as it grows.
-        ground: where the places of the file are in it.
+        tree: the session, as it grows.
+        where: where the places of the file are in it.
         renamed: id in the file -> id here, where it is another.
     """
 
     def __init__(self, store: Store, session: int, counted: Counted) -> None:
-        self.soil = Soil(store, session)
+        self.tree = SessionTree(store, session)
         self.renamed: dict[str, str] = {}
-        self.ground = Ground(store, session, self.soil, self.renamed)
+        self.where = PlaceMap(store, session, self.tree, self.renamed)
         self.new = self.known = self.forgotten = 0
         self._store = store
         self._session = session
@@ -55,23 +55,23 @@ class Planting:
 
     def forget(self, line: ForgottenLine) -> None:
         """Keep ids from being stored in a session that was empty; another one's past is its own."""
-        if self.soil.empty:
+        if self.tree.empty:
             self._store.restore(self._session, Restored(forgotten=line.ids))
         else:
-            self.ground.forgotten(self._store.get(self._session, line.ids))
+            self.where.forgotten(self._store.get(self._session, line.ids))
 
     def merge(self, line: MergeLine) -> None:
         """Add a merge, if the session has none of these two places."""
-        self.ground.merge(line.parents, line.turn_shift, line.place)
+        self.where.merge(line.parents, line.turn_shift, line.place)
 
     def gone(self, line: GoneLine) -> None:
         """Add places without a message."""
         parent = line.parents[0] if line.parents else None
-        self.ground.gone(line.count, parent, fork=line.fork, number=line.place)
+        self.where.gone(line.count, parent, fork=line.fork, number=line.place)
 
     def look_up(self, lines: Sequence[MessageLine]) -> dict[str, Record]:
         """Return what is stored under the ids of some lines."""
-        self.soil.flush()
+        self.tree.flush()
         return {str(record.message.id): record for record in self._store.get(self._session, [one.id for one in lines])}
 
     def message(self, line: MessageLine, stored: Record | None) -> None:
@@ -80,27 +80,27 @@ class Planting:
         Raises:
             Wrong: its id was there before, or its parents are not.
         """
-        ground, parent = self.ground, line.parents[0] if line.parents else None
-        ground.check(parent)
-        if ground.knows(line.id) or (stored is not None and ground.of_this_file(stored)):
+        where, parent = self.where, line.parents[0] if line.parents else None
+        where.check(parent)
+        if where.knows(line.id) or (stored is not None and where.of_this_file(stored)):
             raise Wrong(f"has the id {line.id!r}, which another line has")
         message = line.message()
         if message.created_at is None:
             raise Wrong("has no created_at")
         if stored is None and line.id in self._tombs:
             self.forgotten += 1
-            ground.unborn(line.id, parent, fork=line.fork)
+            where.unborn(line.id, parent, fork=line.fork)
             return
         id_ = line.id
         if stored is not None and not self._is_same(stored, message, parent):
             after = self.renamed.get(parent, parent) if isinstance(parent, str) else parent
             id_ = self.renamed[line.id] = other_id(message, after)
             stored = next(iter(self._store.get(self._session, [id_])), None)
-            if stored is not None and (ground.of_this_file(stored) or not self._is_same(stored, message, parent)):
+            if stored is not None and (where.of_this_file(stored) or not self._is_same(stored, message, parent)):
                 raise Wrong(f"has the id {line.id!r}, which is taken, as is {id_!r}")
         if stored is not None:
             self.known += 1
-            ground.see(line.id, stored)
+            where.see(line.id, stored)
         else:
             self.new += 1
             self._add(line, message if id_ == line.id else message.replace(id=id_), parent)
@@ -108,18 +108,18 @@ class Planting:
     def _is_same(self, stored: Record, message: Message, parent: Place | None) -> bool:
         if content_of(stored.message) != content_of(message):
             return False
-        return self.ground.is_at(parent, self.soil.before(stored.position))
+        return self.where.is_at(parent, self.tree.before(stored.position))
 
     def _add(self, line: MessageLine, message: Message, parent: Place | None) -> None:
-        before = self.ground.place(parent)
-        covers = [part for ends in line.covers for part in self.soil.line(*map(self.ground.place, ends))]
+        before = self.where.place(parent)
+        covers = [part for ends in line.covers for part in self.tree.line(*map(self.where.place, ends))]
         turn, newest = self._turns(line, message, before)
-        place = self.soil.next_to(before, fork=line.fork)
-        self.soil.put(
+        place = self.tree.next_to(before, fork=line.fork)
+        self.tree.put(
             message, place, turn, newest, counted=self._counted(message), covers=covers, vectors=line.vectors,
             picked_from=None if line.picked_from is None else self.renamed.get(line.picked_from, line.picked_from),
         )  # fmt: skip
-        self.ground.remember(line.id, place)
+        self.where.remember(line.id, place)
 
     def _turns(self, line: MessageLine, message: Message, before: Position) -> tuple[Newest, Newest | None]:
         """Return the turn of a message, and the newest one after it; None: not known.
@@ -130,7 +130,7 @@ class Planting:
             named = line.id if line.turn_id is None else line.turn_id
             turn = Newest(self.renamed.get(named, named), line.turn_no)
             return turn, turn if message.role == "user" else None
-        newest = self.soil.newest(before)
+        newest = self.tree.newest(before)
         if message.role == "user":
             turn = Newest(message.id, newest.turn_no + 1)
             return turn, turn

@@ -7,10 +7,10 @@ from typing import NamedTuple
 from shared_core.records import Position, Record
 from shared_core.sharing.format import Place
 from shared_core.sharing.jsonl import Wrong
-from shared_core.sharing.soil import Soil
+from shared_core.sharing.session_tree import SessionTree
 from shared_core.store import Store
 
-__all__ = ["Ground"]
+__all__ = ["PlaceMap"]
 
 NEAR = 4_096
 """Messages of the file whose places are remembered, the first leaving first; others are looked up."""
@@ -43,22 +43,22 @@ class _Made(NamedTuple):
     first: Position
 
 
-class Ground:
+class PlaceMap:
     """Finds the places of one session of a file in a session of the store.
 
     Args:
         store: where it is.
         session: its key.
-        soil: the same session, to be added to.
+        tree: the same session, to be added to.
         renamed: id in the file -> id here.
     """
 
-    def __init__(self, store: Store, session: int, soil: Soil, renamed: dict[str, str]) -> None:
+    def __init__(self, store: Store, session: int, tree: SessionTree, renamed: dict[str, str]) -> None:
         self._store = store
         self._session = session
-        self._soil = soil
+        self._tree = tree
         self._renamed = renamed
-        self._seen = bytearray(soil.last_seq + 1)
+        self._seen = bytearray(tree.last_seq + 1)
         self._near: dict[str, Position] = {}
         self._unborn: dict[str, int] = {}
         self._runs: list[_Run] = []
@@ -77,7 +77,7 @@ class Ground:
 
     def of_this_file(self, record: Record) -> bool:
         """Return whether a line before was this message."""
-        return record.seq > self._soil.last_seq or bool(self._seen[record.seq])
+        return record.seq > self._tree.last_seq or bool(self._seen[record.seq])
 
     def see(self, id_: str, record: Record) -> None:
         """Note that a message of the file is there already."""
@@ -116,7 +116,7 @@ class Ground:
             self.check(parent)
         self._runs.append(run)
         self._numbers += run.size
-        if self._soil.empty:
+        if self._tree.empty:
             self.place(run.number)
 
     def check(self, ref: Place | None) -> None:
@@ -166,14 +166,14 @@ class Ground:
                 if (matched[number] if isinstance(number, int) and number in matched else self._of(what)) != here:
                     return False
                 continue
-            run, segment = self._run_of(number), self._soil.segment(here.segment)
-            if here == self._soil.root or run.merge != (here.depth == segment.base):
+            run, segment = self._run_of(number), self._tree.segment(here.segment)
+            if here == self._tree.root or run.merge != (here.depth == segment.base):
                 return False
             matched[number] = here
             first = run.parents[0] if number == run.number else number - 1
-            waiting.append((first, self._soil.before(here)))
+            waiting.append((first, self._tree.before(here)))
             if run.merge:
-                waiting.append((run.parents[1], self._soil.real(segment.merged)))
+                waiting.append((run.parents[1], self._tree.real(segment.merged)))
         self._found |= matched
         self._used.update(matched.values())
         return True
@@ -184,7 +184,7 @@ class Ground:
     def _of(self, ref: Place | None) -> Position:
         ref = self._numbered(ref)
         if ref is None:
-            return self._soil.root
+            return self._tree.root
         if isinstance(ref, str):
             return self._of_message(ref)
         known = self._known(ref)
@@ -201,7 +201,7 @@ class Ground:
 
     def _of_message(self, id_: str) -> Position:
         if id_ not in self._near:
-            self._soil.flush()
+            self._tree.flush()
             records = self._store.get(self._session, [self._renamed.get(id_, id_)])
             if not records or not self.of_this_file(records[0]):
                 raise Wrong(f"names the message {id_!r}, which no line before has")
@@ -216,8 +216,8 @@ class Ground:
         for number in range(run.number, run.number + run.size):
             found = self._found.get(number) or self._empty_after(place)
             if found is None:
-                first = self._soil.next_to(place, fork=run.fork and number == run.number)
-                self._soil.stretch(first.segment, first.depth + run.number + run.size - 1 - number)
+                first = self._tree.next_to(place, fork=run.fork and number == run.number)
+                self._tree.stretch(first.segment, first.depth + run.number + run.size - 1 - number)
                 self._made[run.number] = _Made(number, first)
                 self._note_child(first.segment)
                 return
@@ -227,41 +227,41 @@ class Ground:
     def _merge(self, run: _Run) -> Position:
         parent, merged = map(self._of, run.parents)
         for number in self._born_of(parent, merged):
-            segment = self._soil.segment(number)
+            segment = self._tree.segment(number)
             known = Position(number, segment.start)
             if known not in self._used:
                 self._used.add(known)
                 return known
-        made = self._soil.merge(parent, merged, run.turn_shift)
+        made = self._tree.merge(parent, merged, run.turn_shift)
         self._note_child(made.segment)
         return made
 
     def _empty_after(self, before: Position) -> Position | None:
         """Return a place after one that is there and has no message, or one forgotten where the file is from."""
-        if self._soil.empty:
+        if self._tree.empty:
             return None
-        starts = [Position(one, self._soil.segment(one).start) for one in self._born_of(before, None)]
+        starts = [Position(one, self._tree.segment(one).start) for one in self._born_of(before, None)]
         for place in [before._replace(depth=before.depth + 1), *starts]:
-            if place.depth <= self._soil.segment(place.segment).tip and place not in self._used:
-                self._soil.flush()
+            if place.depth <= self._tree.segment(place.segment).tip and place not in self._used:
+                self._tree.flush()
                 if place in self._gone_there or not self._store.at(self._session, [place]):
                     return place
         return None
 
     def _born_of(self, parent: Position, merged: Position | None) -> list[int]:
         """Return the segments of the session that grow out of a place, or are the merge of two."""
-        if self._soil.empty:
+        if self._tree.empty:
             return []
         if self._children is None:
             self._children = {}
-            for one in list(self._soil.segments):
+            for one in list(self._tree.segments):
                 self._note_child(one.segment)
         return self._children.get((parent, merged), [])
 
     def _note_child(self, number: int) -> None:
         if self._children is not None:
-            segment = self._soil.segment(number)
-            merged = None if segment.merged is None else self._soil.real(segment.merged)
-            known = self._children.setdefault((self._soil.real(segment.parent), merged), [])
+            segment = self._tree.segment(number)
+            merged = None if segment.merged is None else self._tree.real(segment.merged)
+            known = self._children.setdefault((self._tree.real(segment.parent), merged), [])
             if number not in known:
                 known.append(number)

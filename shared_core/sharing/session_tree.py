@@ -14,13 +14,13 @@ from shared_core.sharing.jsonl import Wrong
 from shared_core.store import Store
 from shared_core.tree import Span, walk
 
-__all__ = ["Soil"]
+__all__ = ["SessionTree"]
 
 PAGE = 500
 """Messages written at a time."""
 
 
-class Soil:
+class SessionTree:
     """Adds places to a session, inside a transaction of the store.
 
     Args:
