@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from blockbuster import blockbuster_ctx
 from langchain.agents import create_agent
 from langchain_core.callbacks import CallbackManagerForLLMRun
 from langchain_core.language_models.chat_models import BaseChatModel
@@ -168,14 +167,6 @@ def tool_schema(tool: Any) -> Any:
     from langchain_core.utils.function_calling import convert_to_openai_tool
 
     return convert_to_openai_tool(tool)
-
-
-@contextmanager
-def nothing_blocks() -> Iterator[None]:
-    """Whatever holds up the event loop is an error, but for what measures the tests' coverage."""
-    with blockbuster_ctx() as blockbuster:
-        blockbuster.functions["threading.Lock.acquire"].can_block_in("coverage/collector.py", "lock_data")
-        yield
 
 
 @contextmanager

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from blockbuster import BlockingError, blockbuster_ctx
+from blockbuster import BlockingError
+from blocking import nothing_blocks
 from histories import NOON, history, ids, texts
 
 from shared_core import (
@@ -211,7 +212,7 @@ def test_functions_to_be_awaited_are(store: SQLiteStore) -> None:
 
 def test_blocking_would_be_noticed(path: Path) -> None:
     async def work() -> None:
-        with blockbuster_ctx():
+        with nothing_blocks():
             InfiniteMemory(path)
 
     with pytest.raises(BlockingError):
@@ -221,7 +222,7 @@ def test_blocking_would_be_noticed(path: Path) -> None:
 
 def test_nothing_blocks_the_event_loop(path: Path) -> None:
     async def work() -> None:
-        with blockbuster_ctx():
+        with nothing_blocks():
             async with await AsyncInfiniteMemory.open(path, embedder=HashingEmbedder(), **SETTINGS) as memory:
                 await memory.add(history(60))
                 context = await memory.context("what of item3?")

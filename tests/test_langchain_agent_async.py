@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from blocking import nothing_blocks
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun
 from langchain_core.messages import AIMessageChunk, BaseMessage, HumanMessage
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langgraph.checkpoint.memory import InMemorySaver
-from lc_agents import Model, Words, agent, config, memory, nothing_blocks, reply, said, stored
+from lc_agents import Model, Words, agent, config, memory, reply, said, stored
 
 from langchain_infinite_memory import InfiniteMemoryMiddleware
 from shared_core.messages import Message

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from blockbuster import blockbuster_ctx
+from blocking import nothing_blocks
 from langchain_core._api.deprecation import LangChainDeprecationWarning
 from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.language_models import FakeListChatModel
@@ -274,7 +274,7 @@ def test_the_event_loop_is_not_held_up(tmp_path: Path) -> None:
         await asyncio.to_thread(get_history.close)
         return seen
 
-    with blockbuster_ctx():
+    with nothing_blocks():
         one, other, window, tokens, cleared = asyncio.run(work())
     assert one == other == [HumanMessage("what is code3 of the garden?"), AIMessage("it is code3, 8, 9")] * 30
     assert 0 < len(window) < 60

@@ -7,10 +7,11 @@ from contextlib import closing
 from typing import Annotated, Any, TypedDict
 
 import pytest
+from blocking import nothing_blocks
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
-from lc_agents import Words, config, look, nothing_blocks, reply, said
+from lc_agents import Words, config, look, reply, said
 
 from langchain_infinite_memory import infinite_memory_node
 from langchain_infinite_memory.counting import message_counter

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from blockbuster import blockbuster_ctx
+from blocking import nothing_blocks
 from histories import NOON, history
 from langchain.agents import create_agent
 from langchain_core.documents import Document
@@ -181,7 +181,7 @@ def test_neither_holds_up_the_event_loop(pool: SessionPool) -> None:
         found = await HistoryRetriever(pool).ainvoke("lunch", ONE)
         return found, await recall_tool(pool).ainvoke({"query": "which tower by the river?"}, ONE)
 
-    with blockbuster_ctx():
+    with nothing_blocks():
         found, answer = asyncio.run(work())
     assert (found[0].id, answer) == ("q2", FOUND)
 

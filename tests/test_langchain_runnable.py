@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from blockbuster import blockbuster_ctx
+from blocking import nothing_blocks
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
 from langchain_core.language_models import FakeListChatModel, FakeStreamingListLLM
@@ -696,7 +696,7 @@ def test_fifty_sessions_without_holding_up_the_event_loop(tmp_path: Path) -> Non
     async def work() -> None:
         await asyncio.gather(*(talk(str(number)) for number in range(50)))
 
-    with blockbuster_ctx():
+    with nothing_blocks():
         asyncio.run(work())
     for number in range(50):
         texts = [message.text for message in stored(chain, str(number))]

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from blocking import nothing_blocks
 from langchain_core.language_models import FakeListLLM
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
 from langchain_core.runnables import RunnableLambda
-from lc_agents import Model, Words, agent, ask, config, memory, nothing_blocks, size
+from lc_agents import Model, Words, agent, ask, config, memory, size
 
 from langchain_infinite_memory import as_summarizer, with_infinite_memory
 from langchain_infinite_memory.settings import engine_settings

@@ -7,7 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from blockbuster import BlockingError, blockbuster_ctx
+from blockbuster import BlockingError
+from blocking import nothing_blocks
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.embeddings import MockEmbedding
 from llama_index.core.storage.chat_store import SimpleChatStore
@@ -20,7 +21,7 @@ from shared_core import BudgetError
 
 @pytest.fixture(autouse=True)
 def loop_is_free() -> Iterator[None]:
-    with blockbuster_ctx(scanned_modules=["shared_core", "llama_index_infinite_memory"]):
+    with nothing_blocks(scanned_modules=["shared_core", "llama_index_infinite_memory"]):
         yield
 
 
