@@ -25,8 +25,8 @@ __all__ = ["Assembler", "Placement"]
 
 Placement = Literal["grounding", "messages", "system"]
 
-LINE_TOKENS = 3
-"""What a recalled line costs beside its text and its speaker's name, about: bullet, colon and the end of the line."""
+LINE_TOKENS = 2
+"""What a recalled line costs beside its text and its speaker's name, about; the exact count decides in the end."""
 
 NEWEST_LEAVES = 0.25
 """The newest turn goes before what is recalled if it leaves this share of the room."""
