@@ -19,6 +19,7 @@ FLOORS = [
     "store",
     "arguments",
     "locks",
+    "unspaced",
     "tokens.conservative",
     "tokens.bpe",
     "tokens",

@@ -154,3 +154,5 @@ def test_of_several_dates_the_best_match_counts_in_utc() -> None:
     assert query.date_matches(times).tolist() == [1, 0.5, 0.5, 0, 1]
     assert parse_query("when?", []).date_matches(times).tolist() == [0] * 5
     assert query.date_matches(times[:0]).tolist() == []
+    ends = [datetime.fromisoformat(end) for end in ("0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59.999999-14:00")]
+    assert query.date_matches(np.array([end.timestamp() for end in ends])).tolist() == [0, 0]

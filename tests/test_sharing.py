@@ -4,8 +4,12 @@ import asyncio
 import hashlib
 import json
 import os
+import re
+import signal
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -203,6 +207,26 @@ def test_what_is_not_to_be_told_is_not_in_the_file(
         assert lines_of(file)[2:-3] == lines_of(file.with_name("again.jsonl"))[2:-3]
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Ann, Anna and ann", "E, Anna and ann"),
+        ("田中さんとAnnさん", "TさんとEさん"),
+        ('{"to": "Jos\\u00E9", "Ann": ["Ann", 1]}', '{"to": "J", "E": ["E", 1]}'),
+        ('{"to":  "Ann"}', '{"to":  "E"}'),
+        ('{"to": "Ann', '{"to": "E'),
+        ("[" * 2_000 + "Ann", "[" * 2_000 + "E"),
+    ],
+)
+def test_a_name_is_replaced_however_it_is_written(text: str, expected: str) -> None:
+    call = ToolCall(id="c", name="f", arguments=text)
+    told = replace_names({"Ann": "E", "José": "J", "田中": "T"})(Message.assistant(text, tool_calls=[call]))
+    assert told is not None
+    assert told.tool_calls[0].arguments == expected
+    if "\\" not in text:
+        assert told.content == expected
+
+
 def test_a_rule_may_not_change_what_a_message_is_known_by(memory: InfiniteMemory, file: Path) -> None:
     with pytest.raises(ValueError, match="message 's' must keep its id"):
         memory.export(file, redact=lambda message: message.replace(id="z"))
@@ -233,6 +257,41 @@ def test_a_file_appears_whole_or_not_at_all(memory: InfiniteMemory, file: Path, 
             memory.export(bad)
 
 
+@pytest.mark.parametrize("end", ["", "-wal", "-shm", "-journal"])
+def test_an_export_never_replaces_a_database(tmp_path: Path, end: str) -> None:
+    with InfiniteMemory(tmp_path / "chat.db") as memory:
+        memory.add(EVERYTHING)
+        ways: list[Callable[[Path], int]] = [
+            memory.export,
+            partial(memory.export, format="markdown"),
+            partial(export_sessions, tmp_path / "chat.db"),
+        ]
+        for write in ways:
+            with pytest.raises(StoreError, match="is a database, which an export would replace"):
+                write(tmp_path / f"chat.db{end}")
+        with pytest.raises(InputFileError, match="is a database, not a file to import; export from it first"):
+            memory.import_file(tmp_path / f"chat.db{end}")
+    with InfiniteMemory(tmp_path / "chat.db") as memory:
+        assert ids(memory.messages()) == ids(EVERYTHING)
+
+
+def test_a_full_disk_is_said_and_leaves_what_was_there(memory: InfiniteMemory, file: Path) -> None:
+    resource = pytest.importorskip("resource")
+    memory.add(Message.user("a" * 100_000))
+    file.write_text("old")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, hard))
+    try:
+        for format in ("jsonl", "markdown"):
+            with pytest.raises(StoreError, match=r"chat.jsonl' cannot be written: .* check the disk space"):
+                memory.export(file, format=format)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, before)
+    assert [(path.name, path.read_text()) for path in file.parent.iterdir()] == [("chat.jsonl", "old")]
+
+
 def test_what_is_forgotten_meanwhile_is_not_written(memory: InfiniteMemory, file: Path) -> None:
     def forget(done: int, total: int) -> None:
         if done == 5 == total:
@@ -246,6 +305,15 @@ def test_what_is_forgotten_meanwhile_is_not_written(memory: InfiniteMemory, file
 
     with pytest.raises(StoreError, match="being forgotten all the time"):
         memory.export(file, progress=always)
+
+
+def test_markdown_has_a_form_for_the_first_and_the_last_hour_there_is(tmp_path: Path) -> None:
+    with InfiniteMemory() as memory:
+        for when in ("0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-12:00"):
+            memory.add(Message.user("a", created_at=datetime.fromisoformat(when)))
+        memory.export(tmp_path / "chat.md")
+    headings = re.findall("## (.*)", (tmp_path / "chat.md").read_text(encoding="utf-8"))
+    assert headings == ["user, 0001-01-01T00:00:00+14:00", "user, 9999-12-31T23:59:59-12:00"]
 
 
 def test_markdown_cannot_be_broken_out_of(memory: InfiniteMemory, tmp_path: Path) -> None:
@@ -321,6 +389,24 @@ def test_what_was_forgotten_stays_forgotten(file: Path) -> None:
         third.import_file(file)
         assert third.add(history(3)[2:]) == []
         assert (memory.import_file(file).new, len(list(memory.messages()))) == (0, 6), "this one's past is its own"
+
+
+@pytest.mark.parametrize(
+    ("gone", "known", "left"), [(["o0~"], 5, 5), (["m0"], 6, 6), (["m0", "o0~"], 5, 5), (["o5~"], 5, 5)]
+)
+def test_what_was_forgotten_under_another_id_stays_forgotten(
+    file: Path, gone: list[str], known: int, left: int
+) -> None:
+    with InfiniteMemory() as memory, InfiniteMemory() as other:
+        memory.add(history(6))
+        memory.export(file)
+        other.add([message.replace(content="taken") for message in history(6)])
+        there = other.import_file(file).remapped
+        other.forget(ids=[there["m" + name[1]] if name.startswith("o") else name for name in gone])
+        result = other.import_file(file)
+        assert (result.new, result.known, result.forgotten) == (0, known, 6 - known)
+        other.checkout("imported/main")
+        assert len(list(other.messages())) == left
 
 
 def test_several_sessions_at_once(file: Path, tmp_path: Path) -> None:
@@ -463,6 +549,18 @@ def test_a_bad_line_is_named_and_nothing_is_stored(
         assert "nothing was stored" in str(error.value)
         assert (list(memory.messages()), memory.stats(), memory.branches()) == before
         assert ids(memory.add(Message.user("goes on", id="on"))) == ["on"]
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_an_id_is_told_or_forgotten_whatever_a_file_says(file: Path, *, first: bool) -> None:
+    """What is here can be forgotten, also if the file had its id among those that were."""
+    lines = [said("a"), {"type": "forgotten", "ids": ["a", "b"]}]
+    write(file, [SESSION, *(lines[::-1] if first else lines), said("c", "a"), {**MAIN, "at": "c"}])
+    with InfiniteMemory() as memory:
+        result = memory.import_file(file)
+        assert (ids(memory.messages()), result.forgotten) == ((["c"], 1) if first else (["a", "c"], 0))
+        memory.forget(ids=["c"] if first else ["a", "c"])
+        assert memory.add([Message.user("x", id=name) for name in "abc"]) == []
 
 
 def test_a_file_that_breaks_off_anywhere_is_refused(memory: InfiniteMemory, file: Path) -> None:

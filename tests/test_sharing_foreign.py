@@ -112,6 +112,8 @@ def test_all_conversations_of_chatgpt_become_sessions(file: Path) -> None:
         ({"q1": {"message": {"author": {"role": "robot"}}, "parent": None}}, "no author with a known role"),
         ({"q1": {"message": [1], "parent": None}}, "no author with a known role"),
         ({"q1": {"message": {"author": {"role": "user"}, "create_time": 1e300}, "parent": None}}, "is no time"),
+        ({"": NODES["q1"]}, "node '': id: String should have at least 1 character"),
+        ({"\ud800": NODES["q1"]}, "node '\\ud800': id: "),
     ],
 )
 def test_a_broken_tree_is_refused(file: Path, change: dict[str, Any], expected: str) -> None:
@@ -123,6 +125,12 @@ def test_a_broken_tree_is_refused(file: Path, change: dict[str, Any], expected: 
         assert str(error.value).startswith(f"{str(file)!r}, conversation 1: ")
         assert expected in str(error.value)
         assert ids(memory.messages()) == ["m0", "m1"]
+
+
+def test_what_is_nested_too_deeply_is_refused(file: Path) -> None:
+    file.write_text(f'[{{"role": "user", "content": "a", "more": {"[" * 900}{"]" * 900}}}]')
+    with InfiniteMemory() as memory, pytest.raises(InputFileError, match="message 1: Maximum serialization depth"):
+        memory.import_file(file)
 
 
 def test_messages_of_langchain(file: Path) -> None:

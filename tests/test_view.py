@@ -7,6 +7,7 @@ import re
 import stat
 import webbrowser
 from collections.abc import Callable
+from contextlib import closing
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from viewing import SETTINGS, store_a_tree
 
 from shared_core.cli.app import run
 from shared_core.prompt.context import ContextReport, Kind, Reason, ReportLine
+from shared_core.stores import SQLiteStore
 from shared_core.view import gather, page, write_page
 
 
@@ -101,8 +103,10 @@ def test_the_file_appears_whole_and_is_its_owners(store: Path, tmp_path: Path) -
 def test_a_place_where_no_page_can_be_is_said_before_anything_is_done(store: Path, tmp_path: Path) -> None:
     before = store.read_bytes()
     for end in ("", "-wal", "-shm", "-journal"):
-        with pytest.raises(ValueError, match="is a file of the database"):
+        with pytest.raises(ValueError, match="is a file of a database"):
             write_page(f"sqlite:///{store}", tmp_path / "." / f"chat.db{end}")
+    with closing(SQLiteStore(store)) as opened, pytest.raises(ValueError, match="is a file of a database"):
+        write_page(opened, store)
     with pytest.raises(FileNotFoundError, match="no directory"):
         write_page(store, tmp_path / "no" / "page.html")
     with pytest.raises(IsADirectoryError, match="is a directory"):
@@ -180,7 +184,7 @@ def test_the_command_opens_the_page(
         (["--out", "p.html", "--questions", "some"], "give a number, or all"),
         (["--out", "p.html", "--session", "x"], "no session 'x'; sessions without a user: 'default'"),
         (["--out", "p.html", "--store", "none.db"], "no store at 'none.db'"),
-        (["--out", "chat.db"], "is a file of the database"),
+        (["--out", "chat.db"], "is a file of a database"),
         (["--out", "no/p.html"], "cannot be written: there is no directory 'no'"),
         (["--out", "."], "cannot be written: '.' is a directory"),
     ],

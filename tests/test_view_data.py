@@ -9,7 +9,7 @@ from viewing import NOON, SETTINGS, store_a_tree
 
 from shared_core.engine import InfiniteMemory
 from shared_core.errors import BudgetError, StoreError, UnknownReferenceError
-from shared_core.messages import Grounding, Message, ToolCall
+from shared_core.messages import Grounding, GroundingItem, Message, ToolCall
 from shared_core.prompt.context import Kind, Reason
 from shared_core.stores import SQLiteStore
 from shared_core.view import gather, page, write_page
@@ -56,7 +56,8 @@ def test_the_tree_is_that_of_the_log(store: Path) -> None:
 
 def test_a_message_is_there_with_all_that_is_known_of_it(tmp_path: Path) -> None:
     call = ToolCall(id="c1", name="look", arguments='{"at": 1}')
-    passages = Grounding.of("best", "good", header="From the book:")
+    items = (GroundingItem(text="best", score=0.5), GroundingItem(text="good", score=float("nan")))  # JSON has no NaN
+    passages = Grounding(items=items, header="From the book:")
     with InfiniteMemory(tmp_path / "a.db", **SETTINGS) as memory:
         memory.add(
             [
@@ -70,7 +71,7 @@ def test_a_message_is_there_with_all_that_is_known_of_it(tmp_path: Path) -> None
     assert gather(tmp_path / "a.db", questions=0, **SETTINGS)["nodes"] == [
         {
             "role": "user", "text": "where?", "id": "q", "name": "ann", "tokens": counted["q"], "pinned": True,
-            "grounding": {"items": ({"text": "best"}, {"text": "good"}), "header": "From the book:"},
+            "grounding": {"items": ({"text": "best", "score": 0.5}, {"text": "good"}), "header": "From the book:"},
             "parents": [], **common,
         },
         {

@@ -6,6 +6,8 @@ import unicodedata
 from collections import Counter
 from functools import cache, lru_cache
 
+from shared_core.unspaced import UNSPACED
+
 __all__ = ["near_duplicate_key", "terms"]
 
 # Function words, and the words a question is made of: they say nothing about what it is about.
@@ -23,9 +25,8 @@ STOP_WORDS = frozenset(_STOP_WORDS.split())
 
 _WORD = re.compile(r"[^\W_]+")
 # Scripts that are written without spaces are indexed by pairs of characters, as Lucene's CJK analyser does.
-_UNSPACED = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-_IS_UNSPACED = re.compile(f"[{_UNSPACED}]")
-_RUN = re.compile(rf"[{_UNSPACED}]+|[^{_UNSPACED}]+")
+_IS_UNSPACED = re.compile(f"[{UNSPACED}]")
+_RUN = re.compile(rf"[{UNSPACED}]+|[^{UNSPACED}]+")
 # Accents over Latin, Greek and Cyrillic letters, and the optional vowel signs of Hebrew and Arabic. Other combining
 # marks carry meaning, as in Thai and Hindi.
 _ACCENTS = re.compile(

@@ -23,6 +23,9 @@ remember said say summarize summary talk think thought throughout various view w
 Left out, BEAM gains 1 to 2 points of evidence and NDCG@10, QMSum 1.5 of NDCG@10; chat loses none.
 """
 
+EARLIEST, LATEST = (moment.replace(microsecond=0, tzinfo=UTC).timestamp() for moment in (datetime.min, datetime.max))
+"""Seconds since 1970 of the first and the last second that a date has a year for."""
+
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 
 _MONTH = (
@@ -78,7 +81,8 @@ class Query:
         """Return how well each time (seconds since 1970, UTC) matches the dates asked for, 0 to 1."""
         best = np.zeros(len(times), dtype=np.float32)
         if self.dates:
-            moments = [datetime.fromtimestamp(time, UTC) for time in times.tolist()]
+            # The first and the last hour there is may lie in no year of UTC.
+            moments = [datetime.fromtimestamp(time, UTC) for time in times.clip(EARLIEST, LATEST).tolist()]
             best[:] = [max(date.match(moment) for date in self.dates) for moment in moments]
         return best
 

@@ -45,7 +45,7 @@ class Adding:
         self._store = store
         self._session = session
         self._counted = counted
-        self._tombs = frozenset(self._tombstones())
+        self._tombs = set(self._tombstones())
 
     def _tombstones(self) -> list[str]:
         found: list[str] = []
@@ -55,10 +55,13 @@ class Adding:
 
     def forget(self, line: ForgottenLine) -> None:
         """Keep ids from being stored in a session that was empty; another one's past is its own."""
+        self.tree.flush()
+        stored = self._store.get(self._session, line.ids)
         if self.tree.empty:
             self._store.restore(self._session, Restored(forgotten=line.ids))
+            self._tombs.update(set(line.ids) - {str(record.message.id) for record in stored})
         else:
-            self.where.forgotten(self._store.get(self._session, line.ids))
+            self.where.forgotten(stored)
 
     def merge(self, line: MergeLine) -> None:
         """Add a merge, if the session has none of these two places."""
@@ -87,23 +90,33 @@ class Adding:
         message = line.message()
         if message.created_at is None:
             raise Wrong("has no created_at")
-        if stored is None and line.id in self._tombs:
-            self.forgotten += 1
-            where.unborn(line.id, parent, fork=line.fork)
-            return
         id_ = line.id
-        if stored is not None and not self._is_same(stored, message, parent):
-            after = self.renamed.get(parent, parent) if isinstance(parent, str) else parent
-            id_ = self.renamed[line.id] = other_id(message, after)
-            stored = next(iter(self._store.get(self._session, [id_])), None)
-            if stored is not None and (where.of_this_file(stored) or not self._is_same(stored, message, parent)):
-                raise Wrong(f"has the id {line.id!r}, which is taken, as is {id_!r}")
+        if id_ in self._tombs or (stored is not None and not self._is_same(stored, message, parent)):
+            id_, stored = self._renamed(line, message, parent)
         if stored is not None:
             self.known += 1
             where.see(line.id, stored)
+        elif id_ in self._tombs:
+            self.forgotten += 1
+            where.unborn(line.id, parent, fork=line.fork)
         else:
             self.new += 1
             self._add(line, message if id_ == line.id else message.replace(id=id_), parent)
+
+    def _renamed(self, line: MessageLine, message: Message, parent: Place | None) -> tuple[str, Record | None]:
+        """Return the id that a message has here instead of its own, and what is stored under it.
+
+        Where its own was forgotten it may be known by another one still, from when its own was taken.
+        """
+        id_ = other_id(message, self.renamed.get(parent, parent) if isinstance(parent, str) else parent)
+        stored = next(iter(self._store.get(self._session, [id_])), None)
+        fits = stored is not None and not self.where.of_this_file(stored) and self._is_same(stored, message, parent)
+        if line.id in self._tombs and not fits and id_ not in self._tombs:
+            return line.id, None
+        if stored is not None and not fits:
+            raise Wrong(f"has the id {line.id!r}, which is taken, as is {id_!r}")
+        self.renamed[line.id] = id_
+        return id_, stored
 
     def _is_same(self, stored: Record, message: Message, parent: Place | None) -> bool:
         if content_of(stored.message) != content_of(message):

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from datetime import UTC
 
 from shared_core.messages import Message
@@ -35,7 +36,11 @@ def markdown(title: str, messages: Iterable[Message]) -> Iterator[str]:
 
 def _heading(message: Message) -> str:
     who = message.role if message.name is None else f"{message.role} ({_plain(message.name)})"
-    return who if message.created_at is None else f"{who}, {message.created_at.astimezone(UTC):%Y-%m-%d %H:%M}"
+    if message.created_at is None:
+        return who
+    with suppress(OverflowError):  # UTC has no year 0 and no year 10000
+        return f"{who}, {message.created_at.astimezone(UTC):%Y-%m-%d %H:%M}"
+    return f"{who}, {message.created_at.isoformat()}"
 
 
 def _plain(text: str) -> str:

@@ -82,7 +82,7 @@ def messages_of(
         try:
             message = _message(convert(entry), previous)
             previous = _known_once(message, messages)
-        except Wrong as wrong:
+        except ValueError as wrong:  # also brackets that are nested too deeply to be compared
             raise InputFileError(f"{name!r}, {place}: {wrong}") from None
     return list(messages.values())
 

@@ -4,11 +4,13 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import IO, NamedTuple
 
 from shared_core.errors import InputFileError
 from shared_core.sharing.format import FORMAT, VERSION, EndLine, Header, Line, MessageLine, SessionLine, read_line
 from shared_core.sharing.jsonl import MAX_LINE, Wrong, parse, refused
+from shared_core.stores.probe import is_database
 
 __all__ = ["NumberedLine", "is_ours", "open_file", "read_header", "read_lines"]
 
@@ -35,7 +37,13 @@ def open_file(path: str | os.PathLike[str]) -> IO[bytes]:
 
 
 def is_ours(path: str | os.PathLike[str]) -> bool:
-    """Return whether a file begins as one of this format does; what else is wrong with it is not looked at."""
+    """Return whether a file begins as one of this format does; what else is wrong with it is not looked at.
+
+    Raises:
+        InputFileError: it cannot be read, or is a database.
+    """
+    if is_database(Path(path)):
+        raise InputFileError(f"{os.fspath(path)!r} is a database, not a file to import; export from it first")
     with open_file(path) as file:
         try:
             start = file.read(300)

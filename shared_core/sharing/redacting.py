@@ -1,10 +1,12 @@
 """What not to tell: rules that a message passes on its way into a file."""
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from shared_core.messages import Grounding, GroundingItem, Message
+from shared_core.unspaced import UNSPACED
 
 __all__ = ["Redact", "drop_grounding", "drop_tool_results", "redacted", "replace_names"]
 
@@ -25,13 +27,16 @@ def drop_tool_results(message: Message) -> Message:
 def replace_names(names: Mapping[str, str]) -> Redact:
     """Return a rule that writes other names for these, wherever they are whole words: of speakers, and in all text.
 
+    In scripts that put no spaces between words, it writes them wherever they stand. What the conversation, its user and
+    its branches are called, and notes on tags and stashes, are no messages: they stay.
+
     Args:
         names: name -> what is told instead.
     """
     if not names:
         return lambda message: message
     longest_first = sorted(names, key=len, reverse=True)
-    pattern = re.compile(r"(?<!\w)(?:" + "|".join(map(re.escape, longest_first)) + r")(?!\w)")
+    pattern = re.compile("|".join(map(_as_word, longest_first)))
 
     def told(text: str) -> str:
         return pattern.sub(lambda found: names[found[0]], text)
@@ -40,7 +45,7 @@ def replace_names(names: Mapping[str, str]) -> Redact:
         changes: dict[str, Any] = {
             "content": told(message.content),
             "name": None if message.name is None else told(message.name),
-            "tool_calls": tuple(call.model_copy(update={"arguments": told(call.arguments)})
+            "tool_calls": tuple(call.model_copy(update={"arguments": _told_json(call.arguments, told)})
                                 for call in message.tool_calls),
             "grounding": None if message.grounding is None else _told(message.grounding, told),
             "payload": None,
@@ -49,6 +54,33 @@ def replace_names(names: Mapping[str, str]) -> Redact:
         return message if changed.replace(payload=message.payload) == message else changed
 
     return redact
+
+
+def _as_word(name: str) -> str:
+    """Return a pattern for a name that does not stand within a longer word."""
+    letter = f"[^\\W{UNSPACED}]"  # of a script with spaces between words
+    begins, ends = (re.match(letter, edge) for edge in (name[:1], name[-1:]))
+    return f"{f'(?<!{letter})' if begins else ''}{re.escape(name)}{f'(?!{letter})' if ends else ''}"
+
+
+def _told_json(text: str, told: Callable[[str], str]) -> str:
+    """Return a JSON text with its texts told, in whatever way their letters are escaped; another text as it is told."""
+
+    def inner(value: Any) -> Any:
+        if isinstance(value, str):
+            return told(value)
+        if isinstance(value, dict):
+            return {told(key): inner(item) for key, item in value.items()}
+        return [inner(item) for item in value] if isinstance(value, list) else value
+
+    try:
+        value = json.loads(text)
+        changed = inner(value)
+        if changed == value or changed == json.loads(told(text)):
+            return told(text)  # as it was written
+    except (ValueError, RecursionError):
+        return told(text)
+    return json.dumps(changed, ensure_ascii=False)
 
 
 def _told(grounding: Grounding, told: Callable[[str], str]) -> Grounding:

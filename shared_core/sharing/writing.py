@@ -2,12 +2,15 @@
 
 import base64
 import hashlib
+import io
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple
+
+from typing_extensions import override
 
 from shared_core.errors import StoreError
 from shared_core.messages import Message
@@ -17,6 +20,7 @@ from shared_core.sharing.jsonl import encode
 from shared_core.sharing.places import Places
 from shared_core.sharing.redacting import Redact, redacted
 from shared_core.store import Store
+from shared_core.stores.probe import is_database
 from shared_core.tree import Head
 
 __all__ = ["Progress", "Source", "atomically", "write_sessions"]
@@ -52,22 +56,40 @@ class _View(NamedTuple):
     epoch: int
 
 
+class _Part(io.FileIO):
+    """A file that is being written under another name; an error names the one it is to have."""
+
+    def __init__(self, handle: int, path: str) -> None:
+        super().__init__(handle, "wb")
+        self._path = path
+
+    @override
+    def write(self, data: Any, /) -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            raise StoreError(f"{self._path!r} cannot be written: {error}; check the disk space") from error
+
+
 @contextmanager
 def atomically(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """Write a file that appears whole, with its bytes on the disk, when the block ends, or not at all.
 
-    It is readable by its owner only, as the store is, unless it replaces a file that has other permissions.
+    It is readable by its owner only, as the store is, unless it replaces a file that has other permissions. A database
+    is never replaced.
 
     Raises:
         StoreError: it cannot be written.
     """
     target = Path(path)
+    if is_database(target):
+        raise StoreError(f"{os.fspath(path)!r} is a database, which an export would replace; give another name")
     try:
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:50]}.", suffix=".part")
     except (OSError, ValueError) as error:
         raise StoreError(f"{os.fspath(path)!r} cannot be written: {error}; check the folder") from error
     try:
-        with os.fdopen(handle, "wb") as file:
+        with io.BufferedWriter(_Part(handle, os.fspath(path))) as file:
             yield file
             try:
                 file.flush()

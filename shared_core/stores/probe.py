@@ -7,12 +7,15 @@ from pathlib import Path
 from shared_core.errors import StoreError
 from shared_core.stores.migrations import MIGRATIONS, refuse_newer, version_of
 
-__all__ = ["APPLICATION_ID", "probe", "refuse_foreign"]
+__all__ = ["APPLICATION_ID", "is_database", "probe", "refuse_foreign"]
 
 APPLICATION_ID = 0x696D656D
 """The four bytes "imem", at offset 68 of each of our files; says whose file it is."""
 
 _SHORTEST = 512
+
+_BESIDE = ("-wal", "-shm", "-journal")
+"""What the names of the files end in that SQLite keeps beside a database."""
 
 
 def probe(path: Path) -> None:
@@ -54,6 +57,19 @@ def refuse_foreign(connection: sqlite3.Connection, label: str) -> bool:
     if application or connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
         raise StoreError(f"{label} is a database of another program; nothing was written to it: give another path")
     return False
+
+
+def is_database(path: Path) -> bool:
+    """Return whether a path is a SQLite database, whoever's, or a file beside one, so that nothing may replace it."""
+    try:
+        known = next((path.with_name(path.name.removesuffix(end)) for end in _BESIDE if path.name.endswith(end)), path)
+        if not known.is_file() or known.stat().st_size < _SHORTEST:
+            return False
+        with closing(_connect(known, "mode=ro&immutable=1")) as connection:
+            connection.execute("PRAGMA schema_version")
+    except (OSError, ValueError, sqlite3.Error):
+        return False
+    return True
 
 
 def _look_into(path: Path, label: str) -> None:

@@ -1,6 +1,7 @@
 """All that a page shows of one session, as plain JSON data: the tree, and why each prompt was as it was."""
 
 import heapq
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -12,7 +13,7 @@ from shared_core.branches.lineage import Lineage, LogEntry
 from shared_core.branches.stashing import Stash
 from shared_core.engine import InfiniteMemory
 from shared_core.errors import BudgetError, StoreError, UnknownReferenceError
-from shared_core.messages import Message
+from shared_core.messages import Grounding, GroundingItem, Message
 from shared_core.prompt.context import Context, ContextReport, Kind, Reason, ReportLine
 from shared_core.records import Position, Record
 from shared_core.store import Store
@@ -165,11 +166,20 @@ def _said(message: Message, memory: InfiniteMemory) -> dict[str, Any]:
         "tokens": memory.count(message),
         "calls": [call.model_dump() for call in message.tool_calls],
         "answers": message.tool_call_id,
-        "grounding": message.grounding.model_dump(exclude_defaults=True) if message.grounding is not None else None,
+        "grounding": _found_for(message.grounding) if message.grounding is not None else None,
         "pinned": message.pinned or None,
         "media": message.media_tokens or None,
         "payload": message.payload.format if message.payload is not None else None,
     }
+
+
+def _found_for(grounding: Grounding) -> dict[str, Any]:
+    """Return what was retrieved; a score that is no number, which JSON has no form for, is left out."""
+    items = [
+        item if item.score is None or math.isfinite(item.score) else GroundingItem(text=item.text)
+        for item in grounding.items
+    ]
+    return grounding.model_copy(update={"items": tuple(items)}).model_dump(exclude_defaults=True)
 
 
 def _stash(stash: Stash, ids: Mapping[str, int]) -> dict[str, Any]:

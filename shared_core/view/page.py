@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from shared_core.store import Store
+from shared_core.stores.probe import is_database
 from shared_core.view.gathering import QUESTIONS, Progress, gather
 
 __all__ = ["page", "write_page"]
@@ -22,9 +23,6 @@ SCRIPTS = ("model.js", "tree.js", "message.js", "page.js")
 
 UNSAFE = re.compile("[<>&\u2028\u2029\ud800-\udfff]")
 """What could end the data, or has no form in UTF-8; JSON can write it otherwise."""
-
-DATABASE = ("", "-wal", "-shm", "-journal")
-"""What the names of the files of a SQLite database end in."""
 
 PLACE = re.compile(r"\{\{(\w+)\}\}")
 
@@ -65,11 +63,11 @@ def write_page(
         Where the page is.
 
     Raises:
-        ValueError: the page would replace the database.
+        ValueError: the page would replace a database.
         OSError: it cannot be written.
     """
     out = Path(path).expanduser()
-    _check_place(out, store)
+    _check_place(out)
     data = gather(
         store, session_id=session_id, user_id=user_id, questions=questions, progress=progress, **settings
     )  # fmt: skip
@@ -77,12 +75,10 @@ def write_page(
     return out
 
 
-def _check_place(out: Path, store: str | Path | Store) -> None:
+def _check_place(out: Path) -> None:
     """Raise an error where the page could not be written, before anything is read for it."""
-    if not isinstance(store, Store):
-        database = Path(str(store).removeprefix("sqlite:///")).expanduser().resolve()
-        if out.resolve() in {database.with_name(database.name + end) for end in DATABASE}:
-            raise ValueError(f"path={str(out)!r} is a file of the database; give the page one of its own")
+    if is_database(out):
+        raise ValueError(f"path={str(out)!r} is a file of a database; give the page one of its own")
     if not out.parent.is_dir():
         raise FileNotFoundError(f"there is no directory {str(out.parent)!r}")
     if out.is_dir():
