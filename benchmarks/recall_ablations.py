@@ -52,6 +52,7 @@ ABLATIONS = (
     Ablation("date boost", {(RANKING, "DATE_BOOST"): 0.0}),
     Ablation("standing instructions", {(RANKING, "INSTRUCTION_BOOST"): 0.0}),
     Ablation("lifting", {(LIFTING, "LIFT"): 0.0}),
+    Ablation("neighbours' meaning", {("shared_core.recall.signals", "AROUND"): {}}),
     Ablation("neighbours' words", {("shared_core.index.lexical_index", "NEIGHBOURS"): {1: 0.0}}),
     # The words are parsed once; who asks for them gets none.
     Ablation("words about the talk", {("shared_core.recall.query", "_about_talk"): frozenset}),
