@@ -23,7 +23,7 @@ from shared_core.tokens import tools_tokens
 
 __all__ = [
     "TOOLS", "Model", "Sent", "Words", "agent", "ask", "branches_of", "calls", "config", "look", "memory",
-    "nothing_blocks", "reply", "said", "size", "sqlite_saver", "stored", "typed",
+    "reply", "said", "size", "sqlite_saver", "stored", "typed",
 ]  # fmt: skip
 
 
