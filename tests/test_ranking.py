@@ -90,7 +90,7 @@ def z(values: Sequence[float | None]) -> list[float]:
         return [0.0] * len(values)
     mean = sum(known) / len(known)
     deviation = math.sqrt(sum((value - mean) ** 2 for value in known) / len(known))
-    return [(value - mean) / max(deviation, 1e-6) if value is not None else 0.0 for value in values]
+    return [(value - mean) / max(deviation, 1e-4) if value is not None else 0.0 for value in values]
 
 
 def best_of(scores: dict[int, float], count: int) -> set[int]:

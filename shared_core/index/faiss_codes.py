@@ -101,6 +101,9 @@ class HalfBlocks:
 
     def take(self, numbers: Numbers) -> Vectors:
         """Return some vectors, shape (len(numbers), dimension)."""
+        if len(self._blocks) == 1:
+            only: Vectors = _view(self._blocks[0])[numbers].astype(np.float32)
+            return only
         numbers_of_blocks = numbers // BLOCK
         result = np.empty((len(numbers), self.dimension), dtype=np.float32)
         for number in np.unique(numbers_of_blocks).tolist():

@@ -54,6 +54,9 @@ more of the evidence in 4,000 tokens than one floor of .25 (LoCoMo).
 PRESENT = 1 / 3
 """The share of the words that simply occur counts so much against `min_lexical`: BM25 gives long messages little."""
 
+LEAST_DEVIATION = 1e-4
+"""Scores that differ less are equal but for rounding."""
+
 STEP = 1e-3
 """What the scores of the first are above all others at least."""
 
@@ -161,7 +164,7 @@ def _z(values: Floats, usual: Floats) -> Floats:
     known = usual[np.isfinite(usual)]
     if not len(known):
         return np.zeros_like(values)
-    scores = (values - known.mean()) / max(float(known.std()), 1e-6)
+    scores = (values - known.mean()) / max(float(known.std()), LEAST_DEVIATION)
     standard: Floats = np.nan_to_num(scores, nan=0.0).astype(np.float32)
     return standard
 

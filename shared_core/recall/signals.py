@@ -114,31 +114,30 @@ class Search:
     def signals(self, units: Places) -> Signals:
         """Return what speaks for some units, each given by the place whose vector stands for it."""
         scope, index, query = self.scope, self.scope.index, self.query
-        dense = self._cosines(units)
+        dense, around = self._meaning(units)
         places = scope.best(units, lambda places: self._shares(places)[0])
         shares, present = self._shares(places)
         rows = scope.line.rows[places]
         speakers = [index.names.index(name) for name in query.speakers if name in index.names]
         named = np.isin(index.column("speakers")[rows], speakers) if len(speakers) == 1 else np.zeros(len(rows))
         return Signals(
-            np.full(len(places), self.number), places, shares, present, dense, self._around(units),
-            named.astype(np.float32),
+            np.full(len(places), self.number), places, shares, present, dense, around, named.astype(np.float32),
             query.date_matches(index.column("times")[rows]), index.column("instructs")[rows].astype(np.float32),
         )  # fmt: skip
 
-    def _cosines(self, units: Places) -> Floats:
-        vectors = self.scope.vectors
+    def _meaning(self, units: Places) -> tuple[Floats, Floats]:
+        """Return `Signals.dense` and `Signals.around` of some units."""
+        line, vectors = self.scope.line, self.scope.vectors
         if self._vector is None or vectors is None:
-            return np.full(len(units), np.nan, dtype=np.float32)
-        return vectors.vectors.cosines(self._vector, self.scope.line.rows[units])
-
-    def _around(self, units: Places) -> Floats:
-        line, around = self.scope.line, np.zeros(len(units), dtype=np.float32)
-        for offset, share in AROUND.items():
-            neighbours = units - offset
-            # What may not be found may have a vector or not; the answer must not depend on it.
-            near = (neighbours >= 0) & (neighbours < line.upto) & self.scope.eligible.take(neighbours, mode="clip")
-            near &= line.sittings.take(neighbours, mode="clip") == line.sittings[units]
-            around[near] += np.float32(share) * np.nan_to_num(self._cosines(neighbours[near]), nan=0.0)
+            return np.full(len(units), np.nan, dtype=np.float32), np.zeros(len(units), dtype=np.float32)
+        neighbours = units - np.array(list(AROUND), dtype=np.int64)[:, np.newaxis]
+        # What may not be found may have a vector or not; the answer must not depend on it.
+        near = (neighbours >= 0) & (neighbours < line.upto) & self.scope.eligible.take(neighbours, mode="clip")
+        near &= line.sittings.take(neighbours, mode="clip") == line.sittings[units]
+        places, which = np.unique(np.concatenate([units, neighbours[near]]), return_inverse=True)
+        cosines = vectors.vectors.cosines(self._vector, line.rows[places])[which]
+        lent = np.zeros(neighbours.shape, dtype=np.float32)
+        lent[near] = np.nan_to_num(cosines[len(units) :], nan=0.0)
+        around = np.array(list(AROUND.values()), dtype=np.float32) @ lent
         lengths = self.scope.index.lexical.lengths[line.rows[units]]
-        return around * np.minimum(1, AROUND_TERMS / np.maximum(lengths, 1)).astype(np.float32)
+        return cosines[: len(units)], around * np.minimum(1, AROUND_TERMS / np.maximum(lengths, 1)).astype(np.float32)
