@@ -192,8 +192,8 @@ MUTANTS: dict[int, tuple[Mutant, ...]] = {
         Mutant(
             "words of other branches count",
             "index/lexical_index.py",
-            "line.upto - len(places) + 0.5",
-            "len(self) - len(places) + 0.5",
+            "line.upto - size + 0.5",
+            "len(self) - size + 0.5",
         ),
         Mutant(
             "an older question loses its grounding one prompt late",
