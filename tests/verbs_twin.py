@@ -10,7 +10,7 @@ from typing import Any
 from histories import NOON
 from verbs_model import Model, Node, Picked
 
-from shared_core import InfiniteMemory, Message, Reason
+from shared_core import InfiniteMemory, Message
 from shared_core.records import MAIN
 from shared_core.store import Store
 from shared_core.testing.hashing_embedder import HashingEmbedder
@@ -255,7 +255,7 @@ class Twin:
         on_branch = {word for message in self.memory.messages() for word in names_in(message.content)}
         assert {word for message in context.messages for word in names_in(message.content)} <= on_branch
         assert {one.id for one in context.report.lines} - {None} <= set(line)
-        assert len(line) < 30 or any(one.reason is Reason.RECALLED for one in context.report.lines)
+        assert len(line) < 30 or any(one.score is not None for one in context.report.lines)
 
 
 VERBS = (
