@@ -1,127 +1,134 @@
-"""How long a question and an addition take as the history grows: `python benchmarks/latency.py [sizes …]`.
+"""What a turn costs as the history grows, beside others: `python benchmarks/latency.py [sizes …]`.
 
-One run, one machine, the default settings with static word vectors. Absolute times hold for that machine only; what
-carries over are the ratios between sizes. Prints a Markdown table; `--json FILE` writes the figures too.
+A turn adds a question, builds the prompt, and adds the reply. One run, one machine, the same messages, questions, token
+counter and limit for all, each at each size in a fresh process, whose memory is therefore its own:
+
+- ours with its defaults (SQLite, durable, static word vectors), without recall, and as LlamaIndex's buffer;
+- LangChain's `trim_messages`, counting with tiktoken or approximately, LlamaIndex's `ChatMemoryBuffer.get` and
+  `Memory.aget`, which keep the messages in memory and recall nothing.
+
+What takes over two minutes for one turn or so is stopped, shown as such, and not tried with more messages. Absolute
+times hold for one machine only; what carries over are ratios, and sooner of the processor's time, which what else runs
+there changes less, but which does not include waiting for the disk. Also measured: storing and indexing, the first
+prompt after opening (in a new process, and once libraries are loaded; the file is in the system's cache), single
+additions beside the disk's own `fsync`, and embedders.
+
+Prints Markdown tables; `--json FILE` writes all figures, `--plot FILE` draws them, `--from FILE` takes such figures
+instead of measuring.
 """
 
 import argparse
 import json
 import os
-import random
-import statistics
-import tempfile
+import platform
+import sys
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
 
-from shared_core import InfiniteMemory, Message
+from latency_aims import aim_table
+from latency_children import EMBEDDERS, INGEST, MEASUREMENTS, Outcome, in_child
+from latency_clock import p50, p95
+from latency_tables import (
+    Outcomes,
+    addition_table,
+    ingest_table,
+    opening_table,
+    prompt_table,
+    ratio_table,
+    turn_table,
+)
+from latency_talk import conversation
+from latency_turns import Plan
 
-SAMPLE = Path(__file__).parent.parent / "examples" / "data" / "conversation.json"
-QUESTIONS = 40
-ADDITIONS = 400
+__all__ = ["conversation", "main", "measure", "p50", "p95", "print_tables"]
 
+SIZES = [100, 1_000, 10_000, 100_000, 1_000_000]
+PLAN = Plan()
 
-def conversation(count: int, seed: int = 7) -> Iterator[Message]:
-    """Yield messages made of the sample conversation's words, as often as they occur there, in sittings."""
-    words = Counter(word for message in json.loads(SAMPLE.read_text()) for word in (message["content"] or "").split())
-    vocabulary, weights = list(words), list(words.values())
-    chance = random.Random(seed)
-    moment = datetime(2020, 1, 1, 9, tzinfo=UTC)
-    for number in range(count):
-        moment += timedelta(hours=12) if number % 40 == 0 else timedelta(seconds=30)
-        size = max(3, int(chance.lognormvariate(3, 0.7)))
-        text = " ".join(chance.choices(vocabulary, weights, k=size)) + f" ref{number}"
-        yield Message(role="assistant" if number % 2 else "user", content=text, id=f"m{number}", created_at=moment)
-
-
-def timed(action: Callable[[], Any], times: int) -> list[float]:
-    """Return how long each call took, in milliseconds."""
-    taken = []
-    for _ in range(times):
-        start = time.perf_counter()
-        action()
-        taken.append((time.perf_counter() - start) * 1000)
-    return taken
+Run = Callable[[str, int, Path, Plan], Outcome]
+"""Runs one measurement."""
 
 
-def p50(values: list[float]) -> float:
-    """Return the median."""
-    return statistics.median(values)
+def measure(sizes: Sequence[int], plan: Plan, folder: Path | None = None, run: Run = in_child) -> Iterator[Outcome]:
+    """Yield what comes of each measurement at each size, smallest first, then of each embedder.
+
+    Args:
+        sizes: numbers of messages.
+        plan: how much to measure.
+        folder: where the files are written meanwhile; None: where the system has such files.
+        run: runs one.
+    """
+    stopped: set[str] = set()
+    for size in sorted(sizes):
+        with TemporaryDirectory(dir=folder) as name:
+            for what in (what for what in MEASUREMENTS if not what.startswith(INGEST)):
+                if what in stopped:
+                    yield Outcome(what, size, why="stopped before", stopped=True)
+                    continue
+                outcome = run(what, size, Path(name), plan)
+                if outcome.stopped:
+                    stopped.add(what)
+                yield outcome
+    for embedder in EMBEDDERS:
+        with TemporaryDirectory(dir=folder) as name:
+            yield run(INGEST + embedder, plan.sample, Path(name), plan)
 
 
-def p95(values: list[float]) -> float:
-    """Return the 95th percentile."""
-    return statistics.quantiles(values, n=20)[-1]
+def print_tables(outcomes: Outcomes) -> None:
+    """Print what was found."""
+    for table in (turn_table, ratio_table, prompt_table, opening_table, addition_table, ingest_table, aim_table):
+        print(*table(outcomes), "", sep="\n")
 
 
-def fsyncs_per_second(folder: Path) -> float:
-    """Return how often a second the disk can make 4 KB durable, appending to one file."""
-    with (folder / "fsync").open("wb", buffering=0) as file:
-
-        def write() -> None:
-            file.write(b"x" * 4096)
-            os.fsync(file.fileno())
-
-        return 1000 / p50(timed(write, 200))
+def as_json(about: str, found: Sequence[Outcome]) -> str:
+    """Return what `--from` takes: a word on the machine, and everything that was measured."""
+    return json.dumps({"machine": about, "outcomes": [asdict(outcome) for outcome in found]}, indent=1) + "\n"
 
 
-def measure(count: int, folder: Path) -> dict[str, float]:
-    """Return the figures for a history of `count` messages."""
-    path = folder / f"{count}.db"
-    figures: dict[str, float] = {"messages": count}
-    with InfiniteMemory(path, durability="process") as memory:
-        messages = list(conversation(count))
-        start = time.perf_counter()
-        for first in range(0, count, 1000):
-            memory.add(messages[first : first + 1000])
-        figures["bulk add/s"] = count / (time.perf_counter() - start)
-        start = time.perf_counter()
-        memory.index()
-        figures["index/s"] = count / (time.perf_counter() - start)
-    questions = iter([" ".join(message.content.split()[:9]) + "?" for message in conversation(4 * QUESTIONS, seed=11)])
-    with InfiniteMemory(path) as memory:
-        start = time.perf_counter()
-        memory.context("what did we say first?")
-        figures["first context ms"] = (time.perf_counter() - start) * 1000
-        taken = timed(lambda: memory.context(next(questions)), QUESTIONS)
-        figures["context p50 ms"], figures["context p95 ms"] = p50(taken), p95(taken)
-    with InfiniteMemory(path, recall_tokens=0) as memory:
-        memory.context("warm up")
-        taken = timed(lambda: memory.context(next(questions)), QUESTIONS)
-        figures["no recall p50 ms"], figures["no recall p95 ms"] = p50(taken), p95(taken)
-    numbers = iter(range(10**9, 2 * 10**9))
-    for durability in ("full", "process"):
-        with InfiniteMemory(path, durability=durability) as memory:
-            memory.add(Message.user("warm up"))
-            taken = timed(lambda: memory.add(Message.user(f"one more, number {next(numbers)}")), ADDITIONS)
-            figures[f"add {durability}/s"] = 1000 / p50(taken)
-    return figures
+def machine() -> str:
+    """Return what was measured on, as far as it matters."""
+    load = f", {os.getloadavg()[0]:.1f} processes waiting or running" if hasattr(os, "getloadavg") else ""
+    return f"Python {platform.python_version()}, {platform.system()}, {os.cpu_count()} processors{load}"
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("sizes", nargs="*", type=int, default=[1_000, 10_000, 100_000])
-    parser.add_argument("--json", type=Path)
-    arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        disk = fsyncs_per_second(folder)
-        rows = [measure(size, folder) | {"fsync/s": disk} for size in arguments.sizes]
-    columns = list(rows[0])
-    print("| " + " | ".join(columns) + " |")
-    print("|" + " ---: |" * len(columns))
-    for row in rows:
-        print(
-            "| "
-            + " | ".join(f"{row[column]:,.2f}" if row[column] < 100 else f"{row[column]:,.0f}" for column in columns)
-            + " |"
-        )
-    if arguments.json:
-        arguments.json.write_text(json.dumps(rows, indent=2) + "\n")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sizes", nargs="*", type=int, default=SIZES)
+    parser.add_argument("--turns", type=int, default=PLAN.turns, help="at most, for each way and size")
+    parser.add_argument("--seconds", type=float, default=PLAN.seconds, help="after which no new turn is begun")
+    parser.add_argument("--sample", type=int, default=PLAN.sample, help="messages to compare embedders with")
+    parser.add_argument("--folder", type=Path, help="on the disk that is to be measured")
+    parser.add_argument("--json", type=Path, help="write all figures")
+    parser.add_argument("--from", type=Path, dest="source", help="take the figures that --json has written")
+    parser.add_argument("--plot", type=Path, action="append", default=[], help=".svg or .png")
+    given = parser.parse_args(argv)
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    if given.plot and find_spec("matplotlib") is None:
+        parser.error("--plot needs matplotlib: pip install matplotlib")
+    if given.source:
+        kept = json.loads(given.source.read_text())
+        about, found = kept["machine"], [Outcome(**outcome) for outcome in kept["outcomes"]]
+    else:
+        start, about, found = time.monotonic(), machine(), []
+        plan = Plan(turns=given.turns, seconds=given.seconds, sample=given.sample)
+        for outcome in measure(given.sizes, plan, given.folder):
+            said = outcome.why or "measured"
+            print(f"{time.monotonic() - start:.0f} s: {outcome.what}, {outcome.size:,}: {said}", file=sys.stderr)
+            found.append(outcome)
+    if given.json:
+        given.json.write_text(as_json(about, found))
+    outcomes = {(outcome.what, outcome.size): outcome for outcome in found}
+    print(about, "\n")
+    print_tables(outcomes)
+    for path in given.plot:
+        from latency_plot import draw
+
+        draw(outcomes, path)
 
 
 if __name__ == "__main__":
