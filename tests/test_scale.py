@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from histories import history
@@ -123,7 +124,8 @@ def test_one_object_keeps_a_bounded_number_of_a_user_s_rows(
             with pool.use(str(number), "ann") as memory:
                 memory.add([message.replace(id=f"{number} {message.id}") for message in history(6)])
         store = pool.store
-        with InfiniteMemory(store, session_id="0", user_id="ann", scope="user", embedder=HashingEmbedder()) as memory:
+        options: dict[str, Any] = {"embedder": HashingEmbedder(), "embed_budget_ms": 60_000}
+        with InfiniteMemory(store, session_id="0", user_id="ann", scope="user", **options) as memory:
             first = [hit.message.id for hit in memory.search("item3 gardens", 100)]
             assert len({str(found).split()[0] for found in first}) > 16, "all sessions are searched"
             assert [hit.message.id for hit in memory.search("item3 gardens", 100)] == first
