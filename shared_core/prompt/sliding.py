@@ -10,8 +10,9 @@ from shared_core.prompt.assembly import Assembler
 from shared_core.prompt.frame import Framer, GroundingOverflow, KeepGrounding, OnOverflow
 from shared_core.prompt.turns import Entry, Turn, group_turns, tool_groups
 from shared_core.prompt.window import Fill
-from shared_core.records import Newest, assign_turns
+from shared_core.records import Newest
 from shared_core.tokens import as_counter, message_tokens
+from shared_core.turn_ids import assign_turns
 
 __all__ = ["entries_of", "sliding_window"]
 

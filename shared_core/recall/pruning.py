@@ -12,7 +12,8 @@ from shared_core.errors import EmbedderError
 from shared_core.index.vector_index import ExactVectorIndex
 from shared_core.messages import Message
 from shared_core.prompt.turns import Entry, Turn, tool_groups
-from shared_core.records import Newest, assign_turns
+from shared_core.records import Newest
+from shared_core.turn_ids import assign_turns
 
 __all__ = ["prune"]
 

@@ -28,6 +28,7 @@ from shared_core.stores.provenance import covered, covers, made_from
 from shared_core.stores.restoring import restore
 from shared_core.stores.rows import plain, record_of, text
 from shared_core.stores.summing import put_summary, summaries
+from shared_core.stores.vectors import all_vectors, put_vectors, spaces, vectors, vectors_of
 from shared_core.stores.writes import SELECT, append
 from shared_core.summaries.kept import Summary
 
@@ -35,7 +36,6 @@ __all__ = ["SQLiteStore"]
 
 _SYNCHRONOUS = {"full": "FULL", "process": "NORMAL"}
 _PART = 16 * 2**20
-_PAGE = 1000
 
 
 class SQLiteStore(Store):
@@ -195,74 +195,23 @@ class SQLiteStore(Store):
 
     def put_vectors(self, session: int, space: str, rows: Iterable[tuple[Position, str, bytes]]) -> None:
         """See `Store`."""
-        # Read before the transaction: the caller's iterable may call the store, or take its time.
-        values = [(*position, text(hash_), vector) for position, hash_, vector in rows]
-        with self._db.writing() as connection:
-            connection.execute(
-                "INSERT INTO spaces (session, name, written) "
-                "SELECT session, ?2, (SELECT coalesce(max(written), 0) + 1 FROM spaces WHERE session = ?1) "
-                "FROM sessions WHERE session = ?1 "
-                "ON CONFLICT (session, name) DO UPDATE SET written = excluded.written",
-                (session, text(space)),
-            )
-            connection.executemany(
-                "INSERT INTO vectors (session, space, segment, depth, hash, vector) "
-                "SELECT m.session, s.space, m.segment, m.depth, ?5, ?6 FROM messages AS m JOIN spaces AS s "
-                "ON s.session = m.session AND s.name = ?2 WHERE m.session = ?1 AND m.segment = ?3 AND m.depth = ?4 "
-                "ON CONFLICT (session, segment, depth, space) "
-                "DO UPDATE SET hash = excluded.hash, vector = excluded.vector, live = 1",
-                [(session, text(space), *value) for value in values],
-            )
+        put_vectors(self._db, session, space, rows)
 
     def vectors(self, session: int, space: str, positions: Sequence[Position]) -> dict[Position, tuple[str, bytes]]:
         """See `Store`."""
-        sql = (
-            "SELECT hash, vector FROM vectors WHERE session = ?1 AND segment = ?3 AND depth = ?4 "
-            "AND live = 1 AND space = (SELECT space FROM spaces WHERE session = ?1 AND name = ?2)"
-        )
-        found: dict[Position, tuple[str, bytes]] = {}
-        with self._db.reading() as connection:
-            for position in positions:
-                row = connection.execute(sql, (session, text(space), *position)).fetchone()
-                if row is not None:
-                    found[Position(*position)] = (plain(row[0]), row[1])
-        return found
+        return vectors(self._db, session, space, positions)
 
     def all_vectors(self, session: int, space: str) -> Iterator[tuple[Position, str, bytes]]:
         """See `Store`."""
-        sql = (
-            "SELECT segment, depth, hash, vector FROM vectors WHERE session = ?1 AND (segment, depth) > (?3, ?4) "
-            "AND live = 1 AND space = (SELECT space FROM spaces WHERE session = ?1 AND name = ?2) "
-            "ORDER BY segment, depth LIMIT ?5"
-        )
-        last: tuple[int, int] = (-1, -1)
-        # By pages, because the caller may call the store, or stop, between two vectors.
-        while rows := self._db.query(sql, (session, text(space), *last, _PAGE)):
-            for segment, depth, hash_, vector in rows:
-                yield Position(segment, depth), plain(hash_), vector
-            last = rows[-1][:2]
+        return all_vectors(self._db, session, space)
 
     def vectors_of(self, session: int, space: str, hashes: Collection[str]) -> dict[str, bytes]:
         """See `Store`."""
-        sql = (
-            "SELECT vector FROM vectors WHERE hash = ?3 AND live = 1 "
-            "AND space = (SELECT space FROM spaces WHERE session = ?1 AND name = ?2) LIMIT 1"
-        )
-        found: dict[str, bytes] = {}
-        with self._db.reading() as connection:
-            for hash_ in hashes:
-                row = connection.execute(sql, (session, text(space), text(hash_))).fetchone()
-                if row is not None:
-                    found[hash_] = row[0]
-        return found
+        return vectors_of(self._db, session, space, hashes)
 
     def spaces(self, session: int) -> list[str]:
         """See `Store`."""
-        sql = (
-            "SELECT name FROM spaces AS s WHERE session = ? "
-            "AND EXISTS (SELECT 1 FROM vectors AS v WHERE v.space = s.space AND live = 1) ORDER BY written DESC"
-        )
-        return [plain(row[0]) for row in self._db.query(sql, (session,))]
+        return spaces(self._db, session)
 
     def put_snapshot(self, session: int, name: str, epoch: int, data: bytes) -> bool:
         """See `Store`."""

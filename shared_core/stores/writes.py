@@ -5,10 +5,11 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from shared_core.errors import DuplicateError, UnknownReferenceError
-from shared_core.records import Appended, Change, Draft, Newest, Position, Record, assign_turns
+from shared_core.records import Appended, Change, Draft, Newest, Position, Record
 from shared_core.stores.changing import change
 from shared_core.stores.places import create_branch, named_turn, newest_turn, on_path, open_segment
 from shared_core.stores.rows import COLUMNS, canonical, message_row, plain, record_of, text, text_row
+from shared_core.turn_ids import assign_turns
 
 __all__ = ["SELECT", "append", "insert_records"]
 

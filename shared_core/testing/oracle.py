@@ -19,10 +19,10 @@ from shared_core.records import (
     Record,
     Segment,
     SessionState,
-    assign_turns,
 )
 from shared_core.store import Store
 from shared_core.tree import walk
+from shared_core.turn_ids import assign_turns
 
 __all__ = ["ALL", "NOON", "Session", "Tree", "check", "draft", "drafts"]
 
