@@ -15,6 +15,8 @@ def _aware(value: datetime) -> datetime:
     return value if value.tzinfo is not None else value.replace(tzinfo=UTC)
 
 
+_set = object.__setattr__  # a frozen value has no other way in
+
 Timestamp = Annotated[datetime, AfterValidator(_aware)]
 
 
@@ -164,7 +166,14 @@ class Message(_Value):
 
     def replace(self, **changes: Any) -> "Message":
         """Return a copy with some fields changed (unchecked, unlike the constructor)."""
-        return self.model_copy(update=changes)
+        # What `model_copy` does for a model without private fields, in half the time: each message is copied to be
+        # stored, and made like this when it is read.
+        copy = object.__new__(type(self))
+        _set(copy, "__dict__", {**self.__dict__, **changes})
+        _set(copy, "__pydantic_fields_set__", self.__pydantic_fields_set__ | changes.keys())
+        _set(copy, "__pydantic_extra__", None)
+        _set(copy, "__pydantic_private__", None)
+        return copy
 
 
 def content_of(message: Message) -> Mapping[str, Any]:

@@ -1,8 +1,10 @@
 """A client that sends its history again: each message is stored once, and a changed history is another branch."""
 
+import json
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from hashlib import blake2b
 from typing import Any
 
 import pytest
@@ -183,6 +185,27 @@ def test_part_of_a_history_has_no_branch() -> None:
     history = History(("1", "2"), ("x", "y"), "main")
     assert history.upto(2) == history
     assert history.upto(1) == History(("1",), ("x",))
+
+
+def test_a_made_id_is_the_digest_of_all_that_was_said_up_to_it(store: SQLiteStore) -> None:
+    """So it is in every database there is: another digest would store a conversation once more."""
+    calls = (ToolCall(id='c"1', name="find", arguments='{"x": "é"}'), ToolCall(id="c2", name="\\"))
+    said = [
+        user('"line"\n\x00 é 😀 \u2028 \\'),
+        ai("", tool_calls=calls, name="not part of it"),
+        Message.tool("found", tool_call_id='c"1'),
+        Message.tool("", tool_call_id=""),
+        ai("<there>", id="m5", pinned=True),
+        Message.system("{}").replace(content="lone \ud800"),
+    ]
+    expected, digest = [], ""
+    for message in said:
+        told = message.model_dump(include={"role", "content", "tool_calls", "tool_call_id"})
+        digest = blake2b(json.dumps([digest, told], sort_keys=True).encode(), digest_size=16).hexdigest()
+        expected.append(digest)
+    history = memory(store).follow(said)
+    assert history.chains == tuple(expected)
+    assert history.ids == (*expected[:4], "m5", expected[5])
 
 
 def test_texts_that_repeat_are_messages_of_their_own(store: SQLiteStore) -> None:

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from shared_core.errors import StoreError, UnknownReferenceError
+from shared_core.errors import DuplicateError, StoreError, UnknownReferenceError
 from shared_core.messages import Payload
-from shared_core.records import MAIN, ROOT, Position
+from shared_core.records import MAIN, ROOT, Draft, Position
 from shared_core.store import Store
 from shared_core.stores import SQLiteStore, connection, migrations, open_store
 from shared_core.stores.migrations import MIGRATIONS, Migration, migrate, version_of
@@ -325,7 +325,7 @@ def test_a_payload_that_is_not_json_is_refused_by_name(store: SQLiteStore) -> No
 
 def test_a_number_too_large_for_sqlite_is_a_store_error(store: SQLiteStore) -> None:
     with pytest.raises(StoreError, match="cannot be read or written"):
-        store.at(1, [Position(0, 2**70)])
+        store.newest(1, Position(0, 2**70), 1)
 
 
 def test_a_database_held_by_another_is_named(store: SQLiteStore, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -678,6 +678,37 @@ def test_of_the_forgotten_only_the_id_is_kept(store: SQLiteStore) -> None:
     again = session.append(MAIN, [draft("u1", content="ok"), draft("u2", content="ok")])
     assert again.forgotten == ("u1",)
     assert again.added == {"u2"}, "saying the same again is another message"
+
+
+def test_many_messages_of_which_some_are_known(store: SQLiteStore) -> None:
+    session = Session(store)
+    lone = Draft(draft("lone").message.replace(id="\ud800"))  # kept as bytes, which no text is equal to
+    known = [*(draft(f"u{number}") for number in range(230)), lone, draft("null")]
+    session.append(MAIN, known)
+    new = [draft(f"new {number}") for number in range(len(known))]
+    assert len(session.append(MAIN, [one for pair in zip(known, new, strict=True) for one in pair]).added) == len(new)
+    session.check()
+    with pytest.raises(DuplicateError, match="'u229'"):
+        store.append(session.key, MAIN, [*known[:-3], draft("u229", content="other"), draft("u0 too")])
+    session.check()
+
+
+def test_adding_looks_at_as_much_of_a_long_session_as_of_a_short_one(store: SQLiteStore) -> None:
+    def steps(name: str, count: int) -> int:
+        key = Session(store, name).key
+        store.append(key, MAIN, [draft(f"u{number}") for number in range(count)])
+        taken = [0]
+
+        def step() -> None:
+            taken[0] += 1
+
+        connection = store._db._ready()
+        connection.set_progress_handler(step, 1)
+        store.append(key, MAIN, [draft(f"new {number}") for number in range(7)])
+        connection.set_progress_handler(None, 1)
+        return taken[0]
+
+    assert steps("long", 2_000) == steps("short", 20)
 
 
 def test_head_of_an_unknown_branch_in_an_old_place(store: SQLiteStore) -> None:

@@ -180,11 +180,14 @@ def _ancestry(connection: sqlite3.Connection, session: int, head: Position) -> I
 
 
 def _spans_back(connection: sqlite3.Connection, session: int, head: Position) -> Iterator[Span]:
-    """Yield the spans of the path that ends at `head`, newest first, reading no more segments than are asked for."""
+    """Yield the spans of the path that ends at `head`, newest first, reading no more segments than are asked for.
+
+    The spans of single segments start at 0, before which no segment has a message, so that none is read for the first.
+    """
     place: Position | None = head
     while place is not None:
+        yield Span(place.segment, place.depth, 0)
         segment = segment_at(connection, session, place.segment)
-        yield Span(place.segment, place.depth, segment.start)
         if segment.merged is not None:
             yield from reversed(walk(place, partial(segment_at, connection, session)).spans[:-1])
             return

@@ -101,7 +101,7 @@ def record_of(row: tuple[Any, ...]) -> Record:
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise StoreError(f"message {id_!r} cannot be read: {error}; restore the database from a backup") from error
     return Record(
-        message=_BLANK.model_copy(update=fields),
+        message=_BLANK.replace(**fields),
         position=Position(segment, depth),
         seq=seq,
         turn_no=turn_no,

@@ -29,7 +29,7 @@ from shared_core.stores.restoring import restore
 from shared_core.stores.rows import plain, record_of, text
 from shared_core.stores.summing import put_summary, summaries
 from shared_core.stores.vectors import all_vectors, put_vectors, spaces, vectors, vectors_of
-from shared_core.stores.writes import SELECT, append
+from shared_core.stores.writes import SELECT, SELECT_AT, append
 from shared_core.summaries.kept import Summary
 
 __all__ = ["SQLiteStore"]
@@ -154,10 +154,7 @@ class SQLiteStore(Store):
 
     def at(self, session: int, positions: Sequence[Position]) -> list[Record]:
         """See `Store`."""
-        sql = SELECT + "AND m.segment = ? AND m.depth = ?"
-        with self._db.reading() as connection:
-            rows = [connection.execute(sql, (session, *position)).fetchone() for position in positions]
-        return [record_of(row) for row in rows if row is not None]
+        return [record_of(row) for row in self._db.query(SELECT_AT, (json.dumps(positions), session))]
 
     def newest(self, session: int, upto: Position, limit: int) -> list[Record]:
         """See `Store`."""

@@ -83,11 +83,13 @@ def message_tokens(message: Message, counter: TokenCounter, overhead: int) -> in
 
 def body_tokens(message: Message, counter: TokenCounter) -> int:
     """Return the tokens of content, media, name, tool calls and the id replied to; grounding is not included."""
-    texts = [message.content]
+    total = message.media_tokens + counter(message.content)
     for call in message.tool_calls:
-        texts += call.id, call.name, call.arguments
-    texts += filter(None, (message.name, message.tool_call_id))
-    return message.media_tokens + sum(map(counter, texts))
+        total += counter(call.id) + counter(call.name) + counter(call.arguments)
+    for extra in (message.name, message.tool_call_id):
+        if extra:
+            total += counter(extra)
+    return total
 
 
 def tools_tokens(tools: Sequence[Mapping[str, Any] | str], counter: TokenCounter) -> int:

@@ -63,6 +63,8 @@ class TiktokenCounter:
 
 
 def _count_blocks(encoding: "Encoding", text: str) -> int:
+    if len(text) <= BLOCK:
+        return len(encoding.encode_ordinary(text))
     return sum(len(encoding.encode_ordinary(block)) for block in _blocks(text))
 
 
