@@ -26,19 +26,9 @@ class _Ledger:
     ) -> None:  # fmt: skip
         message = entry.message if isinstance(entry, Entry) else entry
         self.left -= tokens if included else 0
-        line = ReportLine(
-            id=message.id if message else None,
-            role=message.role if message else None,
-            kind=kind,
-            included=included,
-            reason=reason,
-            tokens=tokens,
-            left=self.left,
-            text=message.content if message else "",
-            score=scores.score if scores else None,
-            lexical=scores.lexical if scores else None,
-            dense=scores.dense if scores else None,
-        )
+        id_, role, text = (message.id, message.role, message.content) if message else (None, None, "")
+        score, lexical, dense = (scores.score, scores.lexical, scores.dense) if scores else (None, None, None)
+        line = ReportLine(id_, role, kind, included, reason, tokens, self.left, text, score, lexical, dense)
         self.lines.append(line)
 
     def put_all(self, entries: Iterable[Entry], kind: Kind, reason: Reason, *, included: bool = True) -> None:

@@ -12,8 +12,9 @@ from shared_core.arguments import in_range, one_of, whole_number
 from shared_core.messages import Message
 from shared_core.prompt.account import report_lines, trimming_notes
 from shared_core.prompt.context import Context, ContextReport, Reason
+from shared_core.prompt.estimate import RecallEstimate
 from shared_core.prompt.frame import Frame, Framer
-from shared_core.prompt.grounding import join, render_grounding, with_grounding
+from shared_core.prompt.grounding import render_grounding, with_grounding
 from shared_core.prompt.selection import Candidate, Selection
 from shared_core.prompt.summing import asked_with, insert_summary, with_summary
 from shared_core.prompt.template import RecallTemplate
@@ -25,14 +26,8 @@ __all__ = ["Assembler", "Placement"]
 
 Placement = Literal["grounding", "messages", "system"]
 
-LINE_TOKENS = 2
-"""What a recalled line costs beside its text and its speaker's name, about; the exact count decides in the end."""
-
 NEWEST_LEAVES = 0.25
 """The newest turn goes before what is recalled if it leaves this share of the room."""
-
-DAY_TOKENS = 8
-"""What the line before the messages of one day costs, about."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +71,10 @@ class Assembler:
 
     def window(self, frame: Frame, turns: Iterable[Turn], *, recall: int = 0) -> Window:
         """Return the window that fits beside `recall` tokens of recalled messages; `turns` are newest first."""
-        return fit_window(self._dressed(frame, turns), frame.rest - recall, slack=self.slack, fill=self.fill)
+        return self._fit(frame, self._dressed(frame, turns), recall)
+
+    def _fit(self, frame: Frame, dressed: Iterable[Turn], recall: int) -> Window:
+        return fit_window(dressed, frame.rest - recall, slack=self.slack, fill=self.fill)
 
     def _dressed(self, frame: Frame, turns: Iterable[Turn]) -> Iterator[Turn]:
         """Yield turns as they are sent: with their grounding as far as `keep_grounding` reaches.
@@ -134,20 +132,36 @@ class Assembler:
             candidates: best first.
             shown: whether the question is part of the prompt, so that text can be put to it.
         """
-        everything = self.window(frame, turns)
+        dressed = tuple(self._dressed(frame, turns))
+        everything = self._fit(frame, dressed, 0)
         beyond = any(candidate.elsewhere and candidate.reason is None for candidate in candidates)
         if not candidates or (everything.reaches_all and not beyond):
             return Selection(everything, tuple(candidates))
         room = self.room_for_recall(frame, turns)
-        base = self.window(frame, turns, recall=room)
-        chosen = self._pick(frame, self._outside(candidates, base), room, shown=shown)
+        base = self._fit(frame, dressed, room)
+        chosen = self._fill(frame, dressed, self._outside(candidates, base), room, shown=shown)
         while True:
-            window = self.window(frame, turns, recall=chosen.tokens)
+            window = self._fit(frame, dressed, chosen.tokens)
             outside = self._outside(chosen.fates, window)
             if outside == chosen.fates:
                 return Selection(window, tuple(outside), chosen.tokens, chosen.text)
             # What came into the window need not be recalled, and the room it took is the window's again.
-            chosen = self._within(room, frame, outside, shown=shown)
+            chosen = self._counted(frame, outside, shown=shown)
+
+    def _fill(
+        self, frame: Frame, dressed: Sequence[Turn], candidates: Sequence[Candidate], room: int, *, shown: bool
+    ) -> "_Chosen":
+        """Fill the room, by what candidates take, about; if they take more, fill it again with less."""
+        less = 0
+        while True:
+            fates, about = self._pick(candidates, room - less)
+            # Counting exactly is dear. Most of what will come into the window is known before.
+            chosen = self._counted(frame, self._outside(fates, self._fit(frame, dressed, about)), shown=shown)
+            if chosen.tokens > about:
+                chosen = self._counted(frame, fates, shown=shown)
+            if chosen.tokens <= room:
+                return chosen
+            less += chosen.tokens - room
 
     def _outside(self, candidates: Sequence[Candidate], window: Window) -> list[Candidate]:
         inside = {turn.turn_id for turn in window.kept}
@@ -160,62 +174,46 @@ class Assembler:
             for candidate in candidates
         ]
 
-    def _pick(self, frame: Frame, candidates: Sequence[Candidate], room: int, *, shown: bool) -> "_Chosen":
-        """Fill the room greedily, best first; what does not fit is passed over."""
+    def _pick(self, candidates: Sequence[Candidate], room: int) -> tuple[list[Candidate], int]:
+        """Fill the room greedily, best first, passing over what does not fit; return what that takes, about, too."""
         fates: list[Candidate] = []
-        plain = self.placement == "messages"
-        used, count = 0 if plain else self._wording_tokens, 0
+        plain, estimate = self.placement == "messages", self._estimate
+        used, count = 0 if plain else estimate.wording, 0
         days: set[date | None] = set()
         for candidate in candidates:
-            new = {entry.message.created_at and entry.message.created_at.date() for entry in candidate.entries} - days
-            cost = self._about(candidate) + (0 if plain else DAY_TOKENS * len(new))
             if candidate.reason is not None:
                 fates.append(candidate)
-            elif count == self.top_k:
+                continue
+            if count == self.top_k:
                 fates.append(candidate.because(Reason.TOP_K))
-            elif used + cost > room:
+                continue
+            new = {entry.message.created_at and entry.message.created_at.date() for entry in candidate.entries} - days
+            cost = candidate.tokens if plain else estimate.lines(candidate.entries) + estimate.day * len(new)
+            if used + cost > room:
                 fates.append(candidate.because(Reason.OVER_BUDGET))
-            else:
-                fates.append(candidate.because(Reason.RECALLED))
-                used, count = used + cost, count + 1
-                days |= new
-        return self._within(room, frame, fates, shown=shown)
+                continue
+            fates.append(candidate.because(Reason.RECALLED))
+            used, count = used + cost, count + 1
+            days |= new
+        return fates, used
 
-    def _within(self, room: int, frame: Frame, fates: Sequence[Candidate], *, shown: bool) -> "_Chosen":
-        """Count what is written, exactly, and drop the weakest until it fits."""
-        fates = list(fates)
-        while True:
-            tokens, text = self._cost(frame, _recalled(fates), shown=shown)
-            if tokens <= room:
-                return _Chosen(fates, tokens, text)
-            over = tokens - room
-            for index in reversed([i for i, fate in enumerate(fates) if fate.reason is Reason.RECALLED]):
-                over -= self._about(fates[index])
-                fates[index] = fates[index].because(Reason.OVER_BUDGET)
-                if over <= 0:
-                    break
-
-    def _about(self, candidate: Candidate) -> int:
-        """Return what a candidate adds to the prompt, about; exactly, where it comes back as messages."""
-        tokens = sum(entry.tokens for entry in candidate.entries)
-        plain = self.placement == "messages"
-        return tokens + (0 if plain else (LINE_TOKENS - self.framer.overhead) * len(candidate.entries))
-
-    @cached_property
-    def _wording_tokens(self) -> int:
-        return self.framer.counter(join(self.template.header, self.template.footer))
-
-    def _cost(self, frame: Frame, recalled: Sequence[Candidate], *, shown: bool) -> tuple[int, str]:
-        """Return what recalled candidates add to the prompt, exactly, and the text that brings them back."""
+    def _counted(self, frame: Frame, fates: list[Candidate], *, shown: bool) -> "_Chosen":
+        """Write down what is recalled, and count exactly what that adds to the prompt."""
+        recalled = _recalled(fates)
         if not recalled:
-            return 0, ""
+            return _Chosen(fates, 0, "")
         if self.placement == "messages":
-            return sum(entry.tokens for candidate in recalled for entry in candidate.entries), ""
+            return _Chosen(fates, sum(candidate.tokens for candidate in recalled), "")
         text = self._write(recalled)
         if self._beside_question(frame, shown):
             summary = frame.summary.tokens if frame.summary is not None and frame.summary.beside else 0
-            return self.size(asked_with(frame, text)) - frame.bare - frame.grounding_tokens - summary, text
-        return self.size(Message.system(text)), text
+            tokens = self.size(asked_with(frame, text)) - frame.bare - frame.grounding_tokens - summary
+            return _Chosen(fates, tokens, text)
+        return _Chosen(fates, self.size(Message.system(text)), text)
+
+    @cached_property
+    def _estimate(self) -> RecallEstimate:
+        return RecallEstimate(self.template, self.framer.counter, self.framer.overhead)
 
     def _beside_question(self, frame: Frame, shown: bool) -> bool:
         return self.placement == "grounding" and shown and frame.question is not None

@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from shared_core.messages import Message, Role
 
@@ -66,8 +66,7 @@ class Reason(StrEnum):
     IN_SUMMARY = "matches, but stands in the summary word for word"
 
 
-@dataclass(frozen=True, slots=True)
-class ReportLine:
+class ReportLine(NamedTuple):
     """One decision.
 
     Attributes:
@@ -103,7 +102,7 @@ class ReportLine:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON data, with the preview for the text."""
-        values = {name: getattr(self, name) for name in self.__slots__ if name != "text"}
+        values = {name: getattr(self, name) for name in self._fields if name != "text"}
         return values | {"kind": self.kind.value, "reason": self.reason.value, "preview": self.preview}
 
 
@@ -129,7 +128,9 @@ class ContextReport:
     totals: Mapping[Kind, int] = field(init=False)
 
     def __post_init__(self) -> None:
-        totals = {kind: sum(line.tokens for line in self.included if line.kind is kind) for kind in Kind}
+        totals = dict.fromkeys(Kind, 0)
+        for line in self.included:
+            totals[line.kind] += line.tokens
         object.__setattr__(self, "totals", totals)
 
     @property

@@ -1,6 +1,6 @@
 """What was chosen for a prompt: the window, and the fate of everything old that might be brought back; values."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from shared_core.prompt.context import Reason
 from shared_core.prompt.turns import Entry
@@ -37,9 +37,15 @@ class Candidate:
         """Whether it was said in another session, which no window of this one reaches."""
         return self.entries[0].turn_no == ELSEWHERE
 
+    @property
+    def tokens(self) -> int:
+        """What its messages cost as messages."""
+        return sum(entry.tokens for entry in self.entries)
+
     def because(self, reason: Reason) -> "Candidate":
         """Return the candidate with its fate decided."""
-        return replace(self, reason=reason)
+        # `replace` takes four times as long, and this is asked a hundred times a prompt.
+        return Candidate(self.entries, self.score, self.lexical, self.dense, reason, self.cut)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from shared_core.messages import Message
 
 __all__ = ["RecallTemplate", "defused"]
 
-_FIELDS = re.compile(r"\{(?:speaker|text|time)\}")
+_FIELDS = re.compile(r"(\{(?:speaker|text|time)\})")
 _TAG = re.compile(r"</?\s*([A-Za-z][\w-]*)")
 
 
@@ -56,18 +56,26 @@ class RecallTemplate:
 
     def _lines(self, messages: Iterable[Message]) -> list[str]:
         if self.turn_separator is None:
-            return [self._line(message) for message in messages]
+            return [self.render_line(message) for message in messages]
         turns = groupby(messages, key=lambda message: message.turn_id or id(message))
-        return [self.turn_separator.join(map(self._line, turn)) for _, turn in turns]
+        return [self.turn_separator.join(map(self.render_line, turn)) for _, turn in turns]
 
-    def _line(self, message: Message) -> str:
-        values = {
-            "{speaker}": self._defused(" ".join((message.name or message.role).split())),
-            "{text}": self._defused(message.content),
-            "{time}": message.created_at.strftime("%H:%M") if message.created_at else "",
-        }
-        # In one pass: braces that somebody typed stay as typed.
-        return _FIELDS.sub(lambda match: values[match.group()], self.item)
+    def render_line(self, message: Message) -> str:
+        """Return one message as it is written."""
+        # Field by field: braces that somebody typed stay as typed.
+        return "".join([self._filled(part, message) for part in _FIELDS.split(self.item)])
+
+    def _filled(self, part: str, message: Message) -> str:
+        """Return a part of `item` with its value, if it is a field."""
+        match part:
+            case "{speaker}":
+                return self._defused(" ".join((message.name or message.role).split()))
+            case "{text}":
+                return self._defused(message.content)
+            case "{time}":
+                return message.created_at.strftime("%H:%M") if message.created_at else ""
+            case _:
+                return part
 
     def _defused(self, text: str) -> str:
         return defused(text, self.header, self.footer)
@@ -75,6 +83,8 @@ class RecallTemplate:
 
 def defused(text: str, header: str, footer: str) -> str:
     """Return somebody's text without what would open or close the tags of the wording around it."""
+    if "<" not in text:
+        return text
     fence = _fence(header, footer)
     return fence.sub("&lt;", text) if fence is not None else text
 
