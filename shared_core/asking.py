@@ -33,6 +33,12 @@ __all__ = ["AskSteps", "Asker", "IndexSteps", "Progress", "SearchSteps", "Summar
 LARGE_BATCH = 256
 """Texts embedded at a time while nobody waits."""
 
+REPEATS = 8
+"""How often the same may be among the best: a question asked every day must not keep its answer out."""
+
+READ_AHEAD = 1.125
+"""Tokens of the newest messages that are looked at, for each of the budget."""
+
 Progress = Callable[[int, int], None]
 AskSteps = Steps[Context]
 IndexSteps = Steps[None]
@@ -71,7 +77,7 @@ class Asker:
                 with self._lock:
                     self.recaller.sessions.check()
             elif room:
-                wanted = Eligible(plan.path, plan.before, self._in_prompt(plan.base, plan.asked))
+                wanted = Eligible(plan.path, plan.before, self._in_prompt(plan.base, plan.asked), repeats=REPEATS)
                 found = yield from self.recaller.find(question, plan.state, wanted, room)
                 with self._lock:
                     if self.live.sync().epoch != plan.state.epoch:
@@ -109,7 +115,7 @@ class Asker:
             with self._lock:
                 state = self.live.sync()
             found = yield from self.recaller.find(query, state, wanted, room=POOL_TOKENS * top_k)
-            best = [ranked for ranked in found.ranked if not ranked.weak][:top_k]
+            best = found.ranked.at(np.flatnonzero(~found.ranked.weak)[:top_k])
             with self._lock:
                 if self.live.sync().epoch == state.epoch:  # else something was forgotten meanwhile
                     return read_hits(self.live.store, found, best)
@@ -192,7 +198,8 @@ class Asker:
     def _plan(self, ask: Ask) -> Plan:
         state = self.live.sync()
         budget = ask.max_tokens - ask.reserve
-        needed = budget if self.assembler.fill == "stop" else SKIP_LIMIT * budget
+        # The oldest turn read may have lost its beginning; with some to spare it is seldom needed.
+        needed = int(READ_AHEAD * budget) if self.assembler.fill == "stop" else SKIP_LIMIT * budget
         while True:
             entries = self.live.tail(needed + 1)
             turns = group_turns(entries)

@@ -14,6 +14,7 @@ from shared_core.index.lexical_index import (
     BLOCK,
     CELLS,
     FADE_TERMS,
+    FIRST,
     K1,
     NEIGHBOURS,
     B,
@@ -142,8 +143,8 @@ def expected_best(values: Sequence[float], count: int, allowed: Sequence[bool]) 
     return sorted(found, key=lambda place: (-values[place], -place))[:count]
 
 
-@given(cases(), st.integers(1, 12), st.sampled_from([3, 4, 16]), st.data())
-def test_the_best_are_those_of_all_places(case: Case, count: int, block: int, data: st.DataObject) -> None:
+@given(cases(), st.integers(1, 12), st.sampled_from([3, 4, 16]), st.sampled_from([1, 2, 32]), st.data())
+def test_the_best_are_those_of_all_places(case: Case, count: int, block: int, levels: int, data: st.DataObject) -> None:
     """To the last bit, whatever else is worked out before, in blocks of any size."""
     values, _ = score(case)
     allowed = data.draw(st.lists(st.booleans(), min_size=case.upto, max_size=case.upto))
@@ -151,6 +152,8 @@ def test_the_best_are_those_of_all_places(case: Case, count: int, block: int, da
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("shared_core.index.lexical_index.BLOCK", block)
         patch.setattr("shared_core.index.lexical_index.SHORT", 0)
+        patch.setattr("shared_core.index.lexical_index.FIRST", 1)
+        patch.setattr("shared_core.index.lexical_index.LEVELS", levels)
         line = line_of(case.rows, case.times, len(case.documents), case.upto)
         scores = index_of(case.documents).score(case.query, line)
         assert scores.at(np.array(places, dtype=np.int64))[0].tolist() == [values[place] for place in places]
@@ -159,10 +162,10 @@ def test_the_best_are_those_of_all_places(case: Case, count: int, block: int, da
         assert scores.values.tolist() == values
 
 
-@pytest.mark.parametrize("count", [1, 20])
+@pytest.mark.parametrize("count", [1, 5])
 def test_the_best_of_a_long_line_are_those_of_all_places(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shared_core.index.lexical_index.SHORT", 0)
-    chance, size = np.random.default_rng(7), 20 * BLOCK * count
+    chance, size = np.random.default_rng(7), 50 * FIRST * BLOCK * count
     words = np.minimum(chance.zipf(1.3, (size, 6)), 1000)
     index = index_of([Counter(f"w{word}" for word in said) for said in words.tolist()])
     times = np.cumsum(chance.exponential(SITTING_GAP / 20, size)).tolist()

@@ -76,8 +76,9 @@ def ranked(question: str, *scopes: Scope, ranking: Ranking = "hybrid", floor: fl
            weight: float = 0.5, pool: int = 100, strict: bool = False,
            opening: Opening | None = None) -> list[Ranked]:  # fmt: skip
     names = [name for scope in scopes for name in scope.index.names]
-    return rank(parse_query(question, names), scopes, QUESTION, ranking=ranking, floor=floor, min_lexical=min_lexical,
-                weight=weight, pool=pool, strict=strict, opening=opening)  # fmt: skip
+    found = rank(parse_query(question, names), scopes, QUESTION, ranking=ranking, floor=floor, weight=weight,
+                 min_lexical=min_lexical, pool=pool, strict=strict, opening=opening)  # fmt: skip
+    return list(found)
 
 
 def places(found: Sequence[Ranked], *, weak: bool | None = None) -> list[int]:
@@ -150,6 +151,22 @@ def test_scores_are_fused_over_the_union_of_both_lists(
         assert one.score == pytest.approx(scores[one.place], abs=1e-3)
         assert one.lexical == pytest.approx(shares[one.place])
     assert found == sorted(found, key=lambda one: (-one.score, -one.place))
+
+
+@given(said=st.lists(st.sampled_from(["a boat", "A boat!", "the boat", "two boats", "a tower"]), max_size=30),
+       repeats=st.integers(1, 4), pool=st.sampled_from([1, 2, 5, 100]))  # fmt: skip
+def test_of_the_same_said_again_only_the_newest_few_are_among_the_best(
+    said: list[str], repeats: int, pool: int
+) -> None:
+    scope = scope_of([Said(text) for text in said])
+    alike: dict[str, list[int]] = {}
+    for one in sorted(ranked("boat", scope), key=lambda one: one.place):
+        alike.setdefault(said[one.place].lower().strip("!"), []).append(one.place)
+    newest = {place for places in alike.values() for place in places[-repeats:]}
+    found = {one.place for one in ranked("boat", replace(scope, repeats=repeats), pool=pool)}
+    assert len(found) == min(pool, len(newest))
+    assert all(len(found.intersection(places)) <= repeats for places in alike.values())
+    assert pool < 100 or found == newest
 
 
 def test_the_scope_is_applied_before_the_best_are_taken() -> None:

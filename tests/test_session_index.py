@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from indexing import path_to, refreshed
 
 from shared_core.index.lines import SITTING_GAP
-from shared_core.index.session_index import CACHED_LINES, PAGE, SNAPSHOT, SessionIndex, turn_code
+from shared_core.index.session_index import CACHED_LINES, PAGE, SNAPSHOT, SessionIndex
 from shared_core.records import MAIN, ROOT, Draft, Position
 from shared_core.stores import SQLiteStore
 from shared_core.testing.oracle import NOON, Session, draft, drafts
@@ -60,9 +60,9 @@ def check_line(index: SessionIndex, session: Session, head: Position) -> None:
     turns = [record.message.turn_id for record in path]
     for turn in set(turns):
         members = [place for place, other in enumerate(turns) if other == turn]
-        found = line.line.of_turn(turn_code(turn or ""))
+        found = line.line.of_turn(index.turns.find(turn or ""))
         assert [place for place in found if place < line.upto] == members
-        assert {int(line.line.turn_ends[place]) for place in members} == {found[-1]}
+        assert line.line.ends(index.column("turns")[line.rows[members]]).tolist() == [found[-1]] * len(members)
 
 
 def equal(first: SessionIndex, second: SessionIndex) -> bool:

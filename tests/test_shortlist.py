@@ -251,7 +251,6 @@ def test_a_process_forked_meanwhile_makes_its_own_codes(monkeypatch: pytest.Monk
 
 def test_blocks_are_searched_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shared_core.index.faiss_codes.BLOCK", 64)
-    monkeypatch.setattr(faiss_index, "BLOCK", 64)
     assert BLOCK % 8 == 0, "a block's mask is whole bytes"
     vectors, questions = talk(1_000)
     index, exact = filled(vectors), ExactVectorIndex(64)
@@ -272,7 +271,7 @@ def test_blocks_are_searched_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_read_from_a_block_does_not_change_when_it_grows() -> None:
     blocks = HalfBlocks(4)
     blocks.add(np.eye(4, dtype=np.float16))
-    kept = blocks.block(0)
+    kept = blocks.between(0, 4)
     for _ in range(10):
         blocks.add(np.full((50, 4), 0.5, dtype=np.float16))
     np.testing.assert_array_equal(kept, np.eye(4))

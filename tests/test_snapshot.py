@@ -2,6 +2,7 @@
 
 import json
 from contextlib import closing
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as nps
 
-from shared_core.index.snapshot import DIGEST_SIZE, MAGIC, _checksum, digest_of, pack, stored_snapshot, unpack
+from shared_core.index.snapshot import (
+    CHUNK,
+    DIGEST_SIZE,
+    HASHED,
+    MAGIC,
+    _checksum,
+    digest_of,
+    pack,
+    stored_snapshot,
+    unpack,
+)
 from shared_core.stores import SQLiteStore
 
 DTYPES = ("<i4", "<i8", "<f2", "<f4", "<f8", "?", "|u1", ">u4", "|i1")
@@ -47,8 +58,30 @@ def test_arrays_may_be_views_in_any_order() -> None:
         np.testing.assert_array_equal(unpacked[1][name], values)
 
 
+@given(st.text(), st.lists(st.integers(0, 20), min_size=1, max_size=4))
+def test_arrays_can_be_used_where_they_lie(name: str, sizes: list[int]) -> None:
+    unpacked = unpack(pack({"name": name}, {str(n): np.zeros(size, np.uint8) for n, size in enumerate(sizes)}))
+    assert unpacked is not None
+    addresses = [values.ctypes.data for values in unpacked[1].values() if len(values)]
+    assert len({address % 8 for address in addresses}) <= 1
+
+
 def test_equal_content_is_equal_bytes() -> None:
     assert pack({"a": 1}, {"x": np.arange(3)}) == pack({"a": 1}, {"x": np.arange(6)[::2] // 2})
+
+
+def test_large_content_is_checked_in_order() -> None:
+    values = np.random.default_rng(7).integers(0, 256, 3 * CHUNK, dtype=np.uint8)
+    data = pack({}, {"x": values})
+    assert unpack(data) is not None
+    start = data.index(values[:CHUNK].tobytes())
+    swapped = bytearray(data)
+    swapped[start : start + CHUNK], swapped[start + CHUNK : start + 2 * CHUNK] = (
+        data[start + CHUNK : start + 2 * CHUNK], data[start : start + CHUNK],
+    )  # fmt: skip
+    assert unpack(bytes(swapped)) is None
+    for place in range(0, len(data), 10_007):
+        assert unpack(data[:place] + bytes([data[place] ^ 16]) + data[place + 1 :]) is None
 
 
 @pytest.mark.parametrize("bit", [0, 7])
@@ -121,6 +154,8 @@ def test_a_store_s_snapshot_is_there_absent_of_another_version_or_damaged() -> N
         assert not stored_snapshot(store, session, "rows").damaged
         assert kept(SAMPLE) == (True, digest_of(SAMPLE), False)
         older, body = b"IMSNAP00", SAMPLE[len(MAGIC) + DIGEST_SIZE :]
-        assert kept(older + _checksum(older, body) + body) == (False, "", False)
-        for damaged in (older + SAMPLE[len(MAGIC) :], SAMPLE[:-1], b"", b"?"):
+        hashed = HASHED[0] + blake2b(HASHED[0] + body, digest_size=DIGEST_SIZE).digest() + body
+        for whole in (older + _checksum(older, body) + body, hashed):
+            assert kept(whole) == (False, "", False)
+        for damaged in (older + SAMPLE[len(MAGIC) :], hashed[:-1], SAMPLE[:-1], b"", b"?"):
             assert kept(damaged) == (False, "", True)

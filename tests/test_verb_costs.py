@@ -10,6 +10,7 @@ from histories import CountingStore, history, ids
 from parted import changed, rows, said, say
 
 from shared_core import InfiniteMemory
+from shared_core.live import PAGE
 from shared_core.records import MAIN, Draft
 from shared_core.testing.hashing_embedder import HashingEmbedder
 
@@ -150,9 +151,8 @@ def test_a_prompt_reads_as_much_with_many_forks_and_merges_as_with_few() -> None
     )
     assert plain == forked == few == many
     assert none == only_forks
-    assert some == all_of_them
-    for with_merges, without in zip(all_of_them, none, strict=True):
+    for with_merges, without in zip(some + all_of_them, none + none, strict=True):
         assert with_merges["after"] == without["after"]
-        assert with_merges["newest"] <= without["newest"], "pages end at a merge"
+        assert with_merges["newest"] <= without["newest"] + PAGE, "pages end at a merge"
         assert with_merges["at"] == without["at"]
         assert with_merges["get"] <= with_merges["at"], "where the turn of what is recalled begins"

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shared_core.base import Vectors
+from shared_core.index.arrays import widened
 
 __all__ = ["BLOCK", "HalfBlocks", "ShortCodes", "alone"]
 
@@ -51,12 +52,16 @@ class HalfBlocks:
 
     One thread may add while another reads what was there before.
 
+    Attributes:
+        expected: how many vectors there will be at least: room for them is made at once, in whole blocks.
+
     Args:
         dimension: numbers per vector.
     """
 
     def __init__(self, dimension: int) -> None:
         self.dimension = dimension
+        self.expected = 0
         self._size = 0
         self._blocks: list[Any] = []
 
@@ -71,7 +76,7 @@ class HalfBlocks:
             part = vectors[taken : taken + BLOCK - start]
             end = start + len(part)
             if start == 0:
-                self._blocks.append(self._new_block(len(part)))
+                self._blocks.append(self._new_block(min(max(len(part), self.expected - self._size), BLOCK)))
             elif self._blocks[-1].codes.size() < end * 2 * self.dimension:
                 self._blocks[-1] = self._grown(self._blocks[-1], start, end)
             _view(self._blocks[-1])[start:end] = part
@@ -92,24 +97,24 @@ class HalfBlocks:
         _view(grown)[:size] = _view(block)[:size]
         return grown
 
-    def block(self, number: int) -> Half:
-        """Return the vectors from `number * BLOCK` on, at most `BLOCK`."""
-        if number * BLOCK >= self._size:
-            return np.empty((0, self.dimension), dtype=np.float16)
-        block = self._blocks[number]
-        return _view(block)[: self._size - number * BLOCK].copy()
+    def between(self, start: int, stop: int) -> Half:
+        """Return a copy of the vectors from one number up to another, shape (stop - start, dimension)."""
+        pieces = [np.empty((0, self.dimension), dtype=np.float16)]
+        for number in range(start // BLOCK, -(-stop // BLOCK)):
+            first = number * BLOCK
+            pieces.append(_view(self._blocks[number])[max(0, start - first) : stop - first])
+        return np.concatenate(pieces)
 
     def take(self, numbers: Numbers) -> Vectors:
         """Return some vectors, shape (len(numbers), dimension)."""
-        if len(self._blocks) == 1:
-            only: Vectors = _view(self._blocks[0])[numbers].astype(np.float32)
-            return only
-        numbers_of_blocks = numbers // BLOCK
-        result = np.empty((len(numbers), self.dimension), dtype=np.float32)
-        for number in np.unique(numbers_of_blocks).tolist():
-            here, block = numbers_of_blocks == number, self._blocks[number]
-            result[here] = _view(block)[numbers[here] % BLOCK]
-        return result
+        halves = np.empty((len(numbers), self.dimension), dtype=np.float16)
+        order = np.argsort(numbers, kind="stable")
+        starts = np.arange(0, self._size, BLOCK)
+        cuts = np.searchsorted(numbers[order], starts)[1:]
+        for block, start, here in zip(self._blocks, starts, np.split(order, cuts), strict=True):
+            if len(here):
+                halves[here] = _view(block)[numbers[here] - start]
+        return widened(halves)
 
     def nearest(self, query: Vectors, top_k: int, allowed: Mask | None) -> tuple[Numbers, Vectors]:
         """Return the numbers and cosines of the nearest vectors of those allowed, best first."""

@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from shared_core.base import Vectors
 from shared_core.index.background import Background, Work
-from shared_core.index.faiss_codes import BLOCK, CHUNK, SAMPLE, HalfBlocks, ShortCodes
+from shared_core.index.faiss_codes import CHUNK, SAMPLE, HalfBlocks, ShortCodes
 from shared_core.index.vector_index import Half, VectorIndex, dot
 
 __all__ = ["SHORTLIST_FROM", "FaissVectorIndex"]
@@ -63,6 +63,10 @@ class FaissVectorIndex(VectorIndex):
     def _keep(self, vectors: Half) -> None:
         self._blocks.add(vectors)
 
+    def expect(self, count: int) -> None:
+        """Make room for so many vectors at once, when the next ones are added."""
+        self._blocks.expected = count
+
     @override
     def _vectors(self, numbers: Numbers) -> Vectors:
         return self._blocks.take(numbers)
@@ -70,10 +74,7 @@ class FaissVectorIndex(VectorIndex):
     @override
     def matrix(self, start: int = 0, stop: int | None = None) -> Half:
         stop = len(self) if stop is None else min(stop, len(self))
-        parts = [self._blocks.block(number) for number in range(start // BLOCK, max(stop - 1, start) // BLOCK + 1)]
-        first = start // BLOCK * BLOCK
-        joined = np.concatenate(parts) if len(parts) > 1 else parts[0]
-        return joined[start - first : stop - first]
+        return self._blocks.between(start, stop)
 
     @override
     def _nearest(self, query: Vectors, top_k: int, allowed: Mask | None) -> tuple[Numbers, Vectors]:

@@ -29,11 +29,18 @@ CELLS = 1 << 16
 """Terms are scored together as long as terms times places are no more than this: NumPy's calls cost more than the work
 at a few places, and at many what stays in the processor's cache is faster."""
 
-BLOCK = 16
-"""Places worked out together, as many as `NEIGHBOURS` reach or more; larger blocks promise more than they have."""
+BLOCK = 4
+"""Places worked out together, as many as `NEIGHBOURS` reach or more; larger blocks promise more than they have: of 16,
+half of all would be worked out for a question to 1,000,000 messages."""
 
 SHORT = 1_024
 """Blocks of a line that is worked out whole, which takes no longer than to choose among them."""
+
+FIRST = 4
+"""Blocks worked out first for each place asked for, the most promising: what is in them tells which others may do."""
+
+LEVELS = 1_024
+"""Steps in which it is told how large a bound is among all."""
 
 ROUNDING = 1e-4
 """What a sum may be off by, as a share of itself."""
@@ -94,9 +101,8 @@ class LexicalScores:
         """
         least, blocks = np.float32(0), np.arange(len(self._first))
         if len(blocks) > max(count, SHORT):
-            # What is in the most promising blocks shows in which others there may be something as good.
             bounds = self._bounds()
-            self._work_out(np.flatnonzero((bounds > 0) & (bounds >= np.partition(bounds, -count)[-count])))
+            self._work_out(_promising(bounds, FIRST * count))
             values = self._known(least, allowed)[1]
             least = np.partition(values, -count)[-count] if len(values) >= count else least
             blocks = np.flatnonzero((bounds > 0) & (bounds >= least))
@@ -115,17 +121,16 @@ class LexicalScores:
         """Return what no value in a block exceeds."""
         ahead = np.float32(max((share for offset, share in NEIGHBOURS.items() if offset > 0), default=0))
         behind = np.float32(max((share for offset, share in NEIGHBOURS.items() if offset < 0), default=0))
-        bounds = np.zeros(len(self._first), dtype=np.float32)
+        bounds, lent = np.zeros((2, len(self._first)), dtype=np.float32)
         for idf, start, end in zip(self._idf, self._ends, self._ends[1:], strict=False):
-            blocks, weights = self._blocks[start:end], self._hits.weights[start:end]
-            said = np.bincount(blocks, weights, len(bounds)).astype(np.float32)
+            said = np.zeros(len(bounds), dtype=np.float32)
+            np.add.at(said, self._blocks[start:end], self._hits.weights[start:end])
             # No place has more than all of its block, and what the blocks beside it may lend.
             most = said.copy()
-            most[1:] += ahead * said[:-1]
-            most[:-1] += behind * said[1:]
-            bounds += _saturated(most, idf)
-        bounds *= np.float32(1 + ROUNDING)
-        return bounds
+            most[1:] += np.multiply(said[:-1], ahead, out=lent[1:])
+            most[:-1] += np.multiply(said[1:], behind, out=lent[:-1])
+            bounds += _saturated(most, idf, lent)
+        return bounds * np.float32(1 + ROUNDING)
 
     def _work_out(self, blocks: Places) -> None:
         """Work out the blocks that are not yet."""
@@ -139,19 +144,22 @@ class LexicalScores:
         near = new.copy()
         near[1:] |= new[:-1]
         near[:-1] |= new[1:]
-        places = (np.flatnonzero(near)[:, np.newaxis] * BLOCK + np.arange(BLOCK)).ravel()
+        around, fresh = np.flatnonzero(near), np.flatnonzero(new)
+        places = (around[:, np.newaxis] * BLOCK + np.arange(BLOCK)).ravel()
         places = places[: np.searchsorted(places, self._line.upto)]
-        values, present = self._score(near, places)
+        values, present = self._score(near, around, places)
         kept = np.flatnonzero(new[places // BLOCK])
-        self._first[new] = len(self._values) + BLOCK * np.arange(np.count_nonzero(new))
+        self._first[fresh] = len(self._values) + BLOCK * np.arange(len(fresh))
         self._places.extend(places[kept])
         self._values.extend(values[kept])
         self._present.extend(present[kept])
 
-    def _score(self, chosen: Mask, places: Places) -> tuple[Floats, Floats]:
-        """Return what `at` does for the places of some blocks, taken as a line of their own."""
+    def _score(self, chosen: Mask, blocks: Places, places: Places) -> tuple[Floats, Floats]:
+        """Return what `at` does for the places of some blocks, chosen, taken as a line of their own."""
         inside = np.flatnonzero(chosen[self._blocks])
-        cells = ((np.cumsum(chosen) - 1) * BLOCK)[self._blocks[inside]] + self._hits.places[inside] % BLOCK
+        begins = np.empty(len(chosen), dtype=np.int64)  # each chosen block's first cell
+        begins[blocks] = BLOCK * np.arange(len(blocks))
+        cells = begins[self._blocks[inside]] + self._hits.places[inside] % BLOCK
         terms, weights = self._hits.terms[inside], self._hits.weights[inside]
         lending = _lending(self._line.sittings[places], self._fades[self._line.rows[places]])
         values = np.zeros(len(places), dtype=np.float32)
@@ -187,11 +195,25 @@ def _with_neighbours(own: Floats, lending: Sequence[tuple[slice, slice, Floats]]
     return weights
 
 
-def _saturated(weights: Floats, idf: Floats | np.float32) -> Floats:
-    """Return what terms add to a score, given their weights, which are overwritten."""
-    weights /= weights + np.float32(K1)
+def _saturated(weights: Floats, idf: Floats | np.float32, room: Floats | None = None) -> Floats:
+    """Return what terms add to a score, given their weights, which are overwritten, as is `room`, of the same size."""
+    weights /= np.add(weights, np.float32(K1), out=room)
     weights *= idf * np.float32(K1 + 1)
     return weights
+
+
+def _promising(bounds: Floats, count: int) -> Places:
+    """Return where about `count` of the largest bounds are, and no zeros; to tell exactly would take longer."""
+    scale = np.float32(LEVELS / max(float(bounds.max()), 1e-9))
+    reached = np.bincount((bounds * scale).astype(np.int64), minlength=LEVELS + 1)[::-1].cumsum()
+    level = LEVELS - int(reached.searchsorted(count))
+    return np.flatnonzero((bounds > 0) & (bounds * scale >= level))
+
+
+def _fades(lengths: Ints) -> Floats:
+    """Return how much messages of so many terms take from their neighbours, as a share."""
+    shares: Floats = np.minimum(np.float32(1), np.float32(FADE_TERMS) / np.maximum(lengths, 1).astype(np.float32))
+    return shares
 
 
 class LexicalIndex:
@@ -222,7 +244,7 @@ class LexicalIndex:
         """Note how long the next rows are, and how much they take from their neighbours."""
         start = len(self)
         self._lengths.extend(lengths)
-        self._fades.extend(np.minimum(np.float32(1), np.float32(FADE_TERMS) / np.maximum(self.lengths[start:], 1)))
+        self._fades.extend(_fades(self.lengths[start:]))
 
     def score(self, query: Iterable[str], line: LinePrefix, total: int | None = None) -> LexicalScores:
         """Return context-weighted BM25 along a line.
@@ -252,12 +274,17 @@ class LexicalIndex:
     def _on_line(self, term: str, line: LinePrefix, mean: float) -> tuple[Places, Floats]:
         """Return where a term occurs on a line, and how often, over the length norm."""
         rows, frequency = self._postings.of(term)
-        places = line.places(rows)
-        on_line = np.flatnonzero((places >= 0) & (places < line.upto))
-        weights = frequency[on_line].astype(np.float32)
-        weights /= np.float32(1 - B) + np.float32(B / mean) * self.lengths[rows[on_line]].astype(np.float32)
+        if line.line.plain:
+            places = rows = rows[: rows.searchsorted(np.int32(line.upto))]
+            frequency = frequency[: len(rows)]
+        else:
+            places = line.places(rows)
+            on_line = np.flatnonzero((places >= 0) & (places < line.upto))
+            rows, places, frequency = rows[on_line], places[on_line], frequency[on_line]
+        weights = frequency.astype(np.float32)
+        weights /= np.float32(1 - B) + np.float32(B / mean) * self.lengths[rows].astype(np.float32)
         # NumPy indexes with 64 bits twice as fast as with 32.
-        return places[on_line].astype(np.int64), weights
+        return places.astype(np.int64), weights
 
     def arrays(self) -> dict[str, npt.NDArray[np.generic]]:
         """Return the index as plain arrays, for a snapshot."""
@@ -267,6 +294,7 @@ class LexicalIndex:
     def from_arrays(cls, arrays: Mapping[str, npt.NDArray[np.generic]]) -> "LexicalIndex":
         """Return the index that `arrays` came from."""
         index = cls()
-        index._measure(arrays["lengths"])
+        index._lengths = Growing.of(np.asarray(arrays["lengths"], dtype=np.int32))
+        index._fades.extend(_fades(index.lengths))
         index._postings = Postings.from_arrays(arrays)
         return index

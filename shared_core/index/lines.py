@@ -1,7 +1,7 @@
 """The rows of a session along one path through its tree, as arrays that grow with the path."""
 
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -12,9 +12,6 @@ __all__ = ["LinePrefix", "PathLine"]
 
 SITTING_GAP = 6 * 3600.0
 """Seconds without a message after which a new sitting begins."""
-
-LAYERS = 16
-"""Lines that a line may share its beginning with before it keeps a copy of its own."""
 
 Ints = npt.NDArray[np.int32]
 Scalar = TypeVar("Scalar", bound=np.generic)
@@ -34,10 +31,9 @@ class PathLine:
         self._rows: Growing[np.int32] = Growing(np.int32)
         self._sittings: Growing[np.int32] = Growing(np.int32)
         self._places: Growing[np.int32] = Growing(np.int32)
-        self._turn_ends: Growing[np.int32] = Growing(np.int32)
         self._terms: Growing[np.int64] = Growing(np.int64)
-        self._of_turn: dict[int, list[int]] = {}
-        self._begun: list[tuple[dict[int, list[int]], int]] = []
+        self._before_in_turn: Growing[np.int32] = Growing(np.int32)  # by place, -1: it begins its turn
+        self._last_of_turn: Growing[np.int32] = Growing(np.int32)  # by turn, -1: it is not on the line
         self._first_said: dict[int, int] = {}
         self._last_time = -np.inf
         self._parted = False
@@ -52,11 +48,6 @@ class PathLine:
         """The number of the sitting at each place."""
         return self._sittings.values
 
-    @property
-    def turn_ends(self) -> Ints:
-        """The place of the last message of each place's turn."""
-        return self._turn_ends.values
-
     def places(self, rows: Ints) -> Ints:
         """Return the place of each row, -1 where it is not on the line, as rows are that came after it was extended."""
         known = self._places.values
@@ -68,29 +59,35 @@ class PathLine:
         return places
 
     def of_turn(self, turn: int) -> list[int]:
-        """Return the places of a turn's messages, by its code."""
-        own = self._of_turn.get(turn, [])
-        begun = [place for places, upto in self._begun for place in places.get(turn, ()) if place < upto]
-        return begun + own if begun else own
+        """Return the places of a turn's messages, by its number."""
+        place = int(self._last_of_turn.values[turn]) if 0 <= turn < len(self._last_of_turn) else -1
+        places = list[int]()
+        while place >= 0:
+            places.append(place)
+            place = int(self._before_in_turn.values[place])
+        return places[::-1]
 
-    def beginning(self, count: int, times: npt.NDArray[np.float64], turns: npt.NDArray[np.int64]) -> "PathLine":
+    def ends(self, turns: npt.NDArray[np.integer[Any]]) -> Ints:
+        """Return the place of the last message of each turn, given the numbers of turns that are on the line."""
+        ends: Ints = self._last_of_turn.values[turns]
+        return ends
+
+    def beginning(self, count: int, times: npt.NDArray[np.float64], turns: Ints) -> "PathLine":
         """Return a line of the first `count` places, which goes on by itself; `times` and `turns` are all rows'."""
         line = PathLine()
         line.plain = self.plain or bool(np.array_equal(self.rows[:count], np.arange(count)))
-        line._rows = Growing(np.int32, self.rows[:count])
-        line._sittings = Growing(np.int32, self.sittings[:count])
-        line._terms = Growing(np.int64, self._terms.values[:count])
-        line._turn_ends = Growing(np.int32, self.turn_ends[:count])
+        line._rows = Growing.of(self.rows[:count])
+        line._sittings = Growing.of(self.sittings[:count])
+        line._terms = Growing.of(self._terms.values[:count])
         line._places = Growing(np.int32, self._places.values)
         line._places.values[self.rows[count:]] = -1
         line._first_said = {speaker: place for speaker, place in self._first_said.items() if place < count}
         line._last_time = float(times[self.rows[count - 1]]) if count else -np.inf
-        line._begun = [*((places, min(upto, count)) for places, upto in self._begun), (self._of_turn, count)]
-        if len(line._begun) > LAYERS:
-            line._of_turn = {turn: line.of_turn(turn) for places, _ in line._begun for turn in places}
-            line._begun = []
-        for place in np.flatnonzero(line.turn_ends >= count).tolist():
-            line.turn_ends[place] = line.of_turn(int(turns[line.rows[place]]))[-1]
+        line._before_in_turn = Growing.of(self._before_in_turn.values[:count])
+        line._last_of_turn = Growing(np.int32, self._last_of_turn.values)
+        # From the last place to the first, so that of a turn's what is before the first one cut off stays.
+        cut = turns[self.rows[count:]][::-1]
+        line._last_of_turn.values[cut] = self._before_in_turn.values[count:][::-1]
         return line
 
     def terms(self, upto: int) -> int:
@@ -103,18 +100,21 @@ class PathLine:
 
     def note(self, speakers: Ints, lengths: Ints) -> None:
         """Note who says what comes next, and its length in terms; call it before `extend`."""
+        if not len(speakers):
+            return
         start = len(self._rows)
-        codes, first = np.unique(speakers, return_index=True)
-        for speaker, place in zip(codes.tolist(), (start + first).tolist(), strict=True):
-            self._first_said.setdefault(speaker, place)
+        first = np.empty(int(speakers.max(initial=-1)) + 2, dtype=np.int64)
+        first[speakers[::-1]] = np.arange(start, start + len(speakers))[::-1]  # the first is written last
+        for speaker in np.flatnonzero(np.bincount(speakers + 1)).tolist():
+            self._first_said.setdefault(speaker - 1, int(first[speaker - 1]))
         self._terms.extend(self.terms(start) + np.cumsum(lengths, dtype=np.int64))
 
     def part(self) -> None:
         """Begin a new sitting with the next row: what a merge brought in follows what it did not answer."""
         self._parted = True
 
-    def extend(self, rows: Ints, times: npt.NDArray[np.float64], turns: npt.NDArray[np.int64], total: int) -> None:
-        """Append rows with their times (seconds) and turns; `total` is how many rows the session has."""
+    def extend(self, rows: Ints, times: npt.NDArray[np.float64], turns: Ints, total: int) -> None:
+        """Append rows with their times (seconds) and turns (numbers); `total` is how many rows the session has."""
         self._places.extend(np.full(total - len(self._places), -1, dtype=np.int32))
         if not len(rows):
             return
@@ -127,14 +127,21 @@ class PathLine:
         self._sittings.extend((self.sittings[-1] if start else -1) + np.cumsum(gaps))
         self._last_time = float(times[-1])
         self._rows.extend(rows)
-        for place, turn in enumerate(turns.tolist(), start=start):
-            self._of_turn.setdefault(turn, []).append(place)
-        codes, which = np.unique(turns, return_inverse=True)
-        self._turn_ends.extend(np.array([self._of_turn[code][-1] for code in codes.tolist()])[which])
-        for code in codes.tolist():
-            members = self.of_turn(code)
-            if members[0] < start:
-                self._turn_ends.values[members] = members[-1]
+        self._into_turns(turns)
+
+    def _into_turns(self, turns: Ints) -> None:
+        """Put the next places into their turns."""
+        start, unknown = len(self._before_in_turn), int(turns.max()) + 1 - len(self._last_of_turn)
+        self._last_of_turn.extend(np.full(max(0, unknown), -1, dtype=np.int32))
+        order = np.argsort(turns, kind="stable")
+        places, last = (start + order).astype(np.int32), self._last_of_turn.values
+        begins = np.flatnonzero(np.diff(turns[order], prepend=-1))
+        met = turns[order[begins]]
+        before = np.empty_like(places)
+        before[order[1:]] = places[:-1]
+        before[order[begins]] = last[met]
+        self._before_in_turn.extend(before)
+        last[met] = places[np.append(begins[1:], len(places)) - 1]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
+from shared_core.index.vocabulary import Vocabulary
+
 __all__ = ["MAX_FREQUENCY", "MAX_ROWS", "Postings"]
 
 MAX_ROWS = 1 << 24
@@ -23,7 +25,7 @@ class Postings:
     """
 
     def __init__(self) -> None:
-        self._slots: dict[str, int] = {}
+        self._vocabulary = Vocabulary.of([])
         self._kept: Packed = np.empty(0, dtype=np.uint32)
         self._starts = np.zeros(1, dtype=np.int64)
         self._new: dict[str, array[int]] = {}
@@ -41,37 +43,36 @@ class Postings:
 
     def of(self, term: str) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
         """Return the rows of a term, ascending, and its frequency in each."""
-        slot = self._slots.get(term)
-        packed = self._kept[self._starts[slot] : self._starts[slot + 1]] if slot is not None else self._kept[:0]
+        number = self._vocabulary.find(term)
+        packed = self._kept[self._starts[number] : self._starts[number + 1]] if number >= 0 else self._kept[:0]
         if term in self._new:
             packed = np.concatenate([packed, np.array(self._new[term], dtype=np.uint32)])
         return (packed >> 8).astype(np.int32), (packed & MAX_FREQUENCY).astype(np.uint8)
 
     def arrays(self) -> dict[str, npt.NDArray[np.generic]]:
         """Return the postings as plain arrays, for a snapshot."""
-        unknown = [term for term in self._new if term not in self._slots]
-        slots = self._slots | {term: slot for slot, term in enumerate(unknown, start=len(self._slots))}
-        kept = np.append(np.diff(self._starts), np.zeros(len(unknown), dtype=np.int64))
-        sizes = kept.copy()
+        kept = self._vocabulary.terms()
+        terms = sorted([*kept, *sorted(self._new.keys() - set(kept))])
+        numbers = {term: number for number, term in enumerate(terms)}
+        places = np.fromiter((numbers[term] for term in kept), np.int64, len(kept))
+        sizes = np.zeros(len(terms), dtype=np.int64)
+        sizes[places] = np.diff(self._starts)
         for term, added in self._new.items():
-            sizes[slots[term]] += len(added)
+            sizes[numbers[term]] += len(added)
         ends = np.cumsum(sizes)
         joined = np.empty(int(sizes.sum()), dtype=np.uint32)
-        shift = (ends - sizes)[: len(self._slots)] - self._starts[:-1]
-        joined[np.arange(len(self._kept)) + np.repeat(shift, kept[: len(self._slots)])] = self._kept
+        shift = (ends - sizes)[places] - self._starts[:-1]
+        joined[np.arange(len(self._kept)) + np.repeat(shift, np.diff(self._starts))] = self._kept
         for term, added in self._new.items():
-            end = ends[slots[term]]
+            end = ends[numbers[term]]
             joined[end - len(added) : end] = added
-        vocabulary = "\n".join(slots).encode("utf-8", "surrogatepass")
-        return {"vocabulary": np.frombuffer(vocabulary, dtype=np.uint8), "sizes": sizes, "postings": joined}
+        return {"vocabulary": Vocabulary.of(terms).text, "sizes": sizes.astype(np.int32), "postings": joined}
 
     @classmethod
     def from_arrays(cls, arrays: Arrays) -> "Postings":
-        """Return the postings that `arrays` came from."""
+        """Return the postings that `arrays` came from, without a copy."""
         postings = cls()
-        text = arrays["vocabulary"].tobytes().decode("utf-8", "surrogatepass")
-        terms = text.split("\n") if text else []  # rows without a term, such as one "ok", leave no vocabulary
-        postings._slots = {term: slot for slot, term in enumerate(terms)}
-        postings._kept = np.array(arrays["postings"], dtype=np.uint32)
+        postings._vocabulary = Vocabulary(np.asarray(arrays["vocabulary"], dtype=np.uint8))
+        postings._kept = np.asarray(arrays["postings"], dtype=np.uint32)
         postings._starts = np.append(0, np.cumsum(arrays["sizes"], dtype=np.int64))
         return postings

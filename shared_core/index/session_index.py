@@ -1,6 +1,5 @@
 """The rows and words of one session in memory: derived from its store, rebuilt at any time."""
 
-import hashlib
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
@@ -8,12 +7,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shared_core.index.arrays import Growing
+from shared_core.index.arrays import Growing, distinct
 from shared_core.index.instructions import is_standing_instruction
 from shared_core.index.lexical_index import LexicalIndex
 from shared_core.index.lines import LinePrefix, PathLine
 from shared_core.index.snapshot import pack, stored_snapshot
+from shared_core.index.statements import statement_code
 from shared_core.index.terms import terms
+from shared_core.index.turn_numbers import TurnNumbers
 from shared_core.records import Position, Record, SessionState
 from shared_core.store import Store
 from shared_core.tree import Path, Span
@@ -38,9 +39,10 @@ COLUMNS = {
     "speaks": np.bool_,
     "instructs": np.bool_,
     "characters": np.int32,
+    "statements": np.int64,
     "speakers": np.int32,
     "times": np.float64,
-    "turns": np.int64,
+    "turns": np.int32,
 }
 
 Ints = npt.NDArray[np.int32]
@@ -66,6 +68,7 @@ class SessionIndex:
         self.epoch = epoch
         self.last_seq = 0
         self.names: list[str] = []
+        self.turns = TurnNumbers()
         self.lexical = LexicalIndex()
         self._columns: dict[str, Growing[Any]] = {name: Growing(dtype) for name, dtype in COLUMNS.items()}
         self._rows_of: dict[int, Growing[np.int32]] = {}
@@ -103,9 +106,10 @@ class SessionIndex:
             "speaks": [bool(message.content.strip()) and message.role != "system" for message in messages],
             "instructs": [message.role == "user" and is_standing_instruction(message.content) for message in messages],
             "characters": [len(message.content.strip()) for message in messages],
+            "statements": [statement_code(message.content) for message in messages],
             "speakers": [self._speaker(message.name) for message in messages],
             "times": [message.created_at.timestamp() if message.created_at else 0.0 for message in messages],
-            "turns": [turn_code(message.turn_id or "") for message in messages],
+            "turns": [self.turns.number(message.turn_id or "") for message in messages],
         }
         for name, column in values.items():
             self._columns[name].extend(column)
@@ -125,8 +129,10 @@ class SessionIndex:
     def _place(self, start: int) -> None:
         """Note the rows from `start` on in their segments."""
         segments, depths = self.column("segments")[start:], self.column("depths")[start:]
-        for segment in np.unique(segments).tolist():
-            new = np.flatnonzero(segments == segment)
+        order = np.argsort(segments, kind="stable").astype(np.int32)
+        ends = np.flatnonzero(np.diff(segments[order], append=-1)) + 1
+        for new in np.split(order, ends)[:-1]:
+            segment = int(segments[new[0]])
             self._rows_of.setdefault(segment, Growing(np.int32)).extend(start + new)
             self._depths_of.setdefault(segment, Growing(np.int32)).extend(depths[new])
 
@@ -135,18 +141,19 @@ class SessionIndex:
         if segment not in self._rows_of:
             return np.empty(0, np.int32)
         depths = self._depths_of[segment].values
-        first, end = np.searchsorted(depths, start), np.searchsorted(depths, upto, side="right")
+        # Numbers of another type would have all depths converted.
+        first, end = depths.searchsorted(np.int32(start)), depths.searchsorted(np.int32(upto), side="right")
         return self._rows_of[segment].values[first:end]
 
     def rows_at(self, positions: Sequence[Position]) -> Ints:
         """Return the row at each position, -1 where nothing stands."""
         places = np.array(positions, dtype=np.int64).reshape(-1, 2)
         found = np.full(len(places), -1, dtype=np.int32)
-        for segment in np.unique(places[:, 0]).tolist():
+        for segment in distinct(places[:, 0]).tolist():
             if segment in self._rows_of:
                 asked = np.flatnonzero(places[:, 0] == segment)
                 depths, rows = self._depths_of[segment].values, self._rows_of[segment].values
-                index = np.minimum(np.searchsorted(depths, places[asked, 1]), len(depths) - 1)
+                index = np.minimum(depths.searchsorted(places[asked, 1].astype(np.int32)), len(depths) - 1)
                 found[asked] = np.where(depths[index] == places[asked, 1], rows[index], -1)
         return found
 
@@ -229,7 +236,7 @@ class SessionIndex:
     def save_snapshot(self) -> None:
         """Keep the index in the store, so that the next process reads it instead of all messages."""
         about = {"names": self.names, "last_seq": self.last_seq, "epoch": self.epoch}
-        arrays = {name: self.column(name) for name in COLUMNS} | self.lexical.arrays()
+        arrays = {name: self.column(name) for name in COLUMNS} | self.turns.arrays() | self.lexical.arrays()
         if self.store.put_snapshot(self.session, SNAPSHOT, self.epoch, pack(about, arrays)):
             self.saved, self._mend = len(self), False
 
@@ -241,14 +248,9 @@ class SessionIndex:
         if about is None or about["epoch"] != self.epoch:
             return
         self.names = about["names"]
-        self._columns = {name: Growing(dtype, arrays[name]) for name, dtype in COLUMNS.items()}
+        self._columns = {name: Growing.of(arrays[name]) for name in COLUMNS}
+        self.turns = TurnNumbers.from_arrays(arrays)
         self.lexical = LexicalIndex.from_arrays(arrays)
         self._place(0)
         self.last_seq = about["last_seq"]
         self.saved = len(self)
-
-
-def turn_code(turn_id: str) -> int:
-    """Return 64 bits that stand for a turn's id."""
-    digest = hashlib.blake2b(turn_id.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(digest, "little", signed=True)

@@ -16,9 +16,9 @@ from shared_core.store import Store
 
 __all__ = ["SessionVectors"]
 
-PART = 65_536
+PART = 16_384
 """Vectors in one part of a snapshot. Only the last part is written again when some are added, so that saving takes as
-long as what is new; and no part is as large as a store may refuse."""
+long as what is new; and a part of vectors of usual length is small enough to be kept, and read, in one piece."""
 
 PAGE = 5_000
 """Vectors read from the store at a time."""
@@ -77,7 +77,7 @@ class SessionVectors:
 
     def missing(self, wanted: Mask) -> npt.NDArray[np.int64]:
         """Return which of the rows wanted have no vector here, newest first."""
-        return np.flatnonzero(wanted & ~self.vectors.has(len(wanted)))[::-1]
+        return np.flatnonzero(np.greater(wanted, self.vectors.has(len(wanted))))[::-1]
 
     @property
     def outdated(self) -> bool:
@@ -187,6 +187,7 @@ class SessionVectors:
 
     def _begin_anew(self) -> None:
         self.vectors = FaissVectorIndex(self.dimension)
+        self.vectors.expect(len(self.index))
         self._parts, self.saved = [], 0
 
     def _about(self, number: int) -> dict[str, object]:

@@ -51,9 +51,10 @@ class VectorIndex(ABC):
         start = len(self)
         self._keep(np.ascontiguousarray(vectors, dtype=np.float16))
         self._owners.extend(rows)
-        owners, first, pieces = np.unique(self.owners[start:], return_index=True, return_counts=True)
+        first = np.flatnonzero(np.diff(self.owners[start:], prepend=-1))
+        owners, pieces = self.owners[start:][first], np.diff(first, append=len(self) - start)
         if len(owners):
-            unknown = max(0, int(owners[-1]) + 1 - len(self._first))
+            unknown = max(0, int(owners.max()) + 1 - len(self._first))
             self._first.extend(np.zeros(unknown, dtype=np.int32))
             self._pieces.extend(np.zeros(unknown, dtype=np.int32))
             self._has.extend(np.zeros(unknown, dtype=np.bool_))
@@ -63,10 +64,11 @@ class VectorIndex(ABC):
             self._several.extend(owners[pieces > 1])
 
     def has(self, count: int) -> Mask:
-        """Return which of the rows 0 to count - 1 have a vector, shape (count,)."""
+        """Return which of the rows 0 to count - 1 have a vector, shape (count,); nobody may write into it."""
+        if count <= len(self._has):
+            return self._has.values[:count]
         mask = np.zeros(count, dtype=np.bool_)
-        known = min(count, len(self._has))
-        mask[:known] = self._has.values[:known]
+        mask[: len(self._has)] = self._has.values
         return mask
 
     def search(self, query: Vectors, top_k: int, allowed: Mask | None = None) -> tuple[Ints, Vectors]:
@@ -92,7 +94,7 @@ class VectorIndex(ABC):
         if allowed is None:
             return 0
         has = self._has.values
-        rows = np.count_nonzero(has & ~allowed[: len(has)])
+        rows = np.count_nonzero(np.greater(has, allowed[: len(has)]))
         several = self._several.values[~allowed[self._several.values]]
         return int(rows + (self._pieces.values[several] - 1).sum())
 
@@ -114,7 +116,11 @@ class VectorIndex(ABC):
             # The vectors of a row stand one after the other: its first, and so many more.
             numbers = np.repeat(self._first.values[rows[known]] - np.cumsum(pieces) + pieces, pieces)
             numbers = numbers + np.arange(len(numbers))
-            np.fmax.at(result, slots, dot(self._vectors(numbers.astype(np.int64)), query))
+            cosines = dot(self._vectors(numbers.astype(np.int64)), query)
+            if len(slots) == len(known):
+                result[known] = cosines
+            else:
+                np.fmax.at(result, slots, cosines)
         return result
 
     @abstractmethod

@@ -4,7 +4,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 
-from shared_core.index.terms import near_duplicate_key
+import numpy as np
+
+from shared_core.index.arrays import distinct
+from shared_core.index.statements import is_statement, statement_code
 from shared_core.live import LiveSession
 from shared_core.prompt.assembly import Placement
 from shared_core.prompt.context import Reason
@@ -26,11 +29,11 @@ WEAK_SHOWN = 8
 SPARE = 1.5
 """Candidates are read until, by a guess of their size, they fill the room this many times."""
 
-STATEMENT_WORDS = 3
-"""Texts of fewer words are not the same statement said again: the second "yes" answers another question."""
-
 CHARACTERS_PER_TOKEN = 4
 FRAME_TOKENS = 8
+
+Said = tuple[int, ...]
+"""What each of some messages says (`statement_code`)."""
 
 
 def read_candidates(
@@ -49,8 +52,8 @@ def read_candidates(
     """
     reader = _Reader(live, recaller, found, path, whole_turns=placement == "messages")
     most = recaller.rules.excerpt_tokens if placement != "messages" else None
-    shortlist = _shortlist(found, room, inf if most is None else WHOLE * most)
-    candidates = _without_repeats(list(reader.read(shortlist)), near_duplicate_key(question))
+    shortlist = _shortlist(found, room, inf if most is None else most)
+    candidates = _without_repeats(list(reader.read(shortlist)), (statement_code(question),))
     return candidates if placement == "messages" else [reader.cut(candidate) for candidate in candidates]
 
 
@@ -68,22 +71,21 @@ def read_hits(store: Store, found: Found, best: Sequence[Ranked]) -> list[Scored
     return hits
 
 
-def _shortlist(found: Found, room: int, most: float) -> Iterator[Ranked]:
-    """Yield what is worth reading: enough to fill the room, some to spare, and some of the weak.
+def _shortlist(found: Found, room: int, most: float) -> list[Ranked]:
+    """Return what is worth reading: enough to fill the room, some to spare, and some of the weak.
 
-    A message takes `most` tokens at most.
+    Of a message of more than `WHOLE` times `most` tokens so many are carried.
     """
-    weak, tokens = 0, 0.0
-    for ranked in found.ranked:
-        if ranked.weak:
-            weak += 1
-            if weak <= WEAK_SHOWN:
-                yield ranked
-        elif tokens <= SPARE * room:
-            scope = found.scopes[ranked.scope]
-            characters = int(scope.index.column("characters")[scope.line.rows[ranked.place]])
-            tokens += min(characters / CHARACTERS_PER_TOKEN, most) + FRAME_TOKENS
-            yield ranked
+    ranked = found.ranked
+    characters = np.empty(len(ranked))
+    for number in distinct(ranked.scopes).tolist():
+        scope, own = found.scopes[number], ranked.scopes == number
+        characters[own] = scope.index.column("characters")[scope.line.rows[ranked.places[own]]]
+    tokens = characters / CHARACTERS_PER_TOKEN
+    tokens = np.where(ranked.weak, 0, np.where(tokens > WHOLE * most, most, tokens) + FRAME_TOKENS)
+    before = np.cumsum(tokens) - tokens
+    wanted = np.where(ranked.weak, np.cumsum(ranked.weak) <= WEAK_SHOWN, before <= SPARE * room)
+    return ranked.at(np.flatnonzero(wanted))
 
 
 class _Reader:
@@ -93,11 +95,12 @@ class _Reader:
         self.found = found
         self.path = path
         self.own: dict[str | None, Entry] = {}
+        self.said: dict[tuple[int, str | None], int] = {}
         self.whole_turns = whole_turns
         self.by_turn = whole_turns or recaller.rules.recall_unit == "turn"
 
-    def read(self, shortlist: Iterable[Ranked]) -> Iterator[Candidate]:
-        """Yield a candidate for each place, with the messages it brings back."""
+    def read(self, shortlist: Iterable[Ranked]) -> Iterator[tuple[Candidate, Said]]:
+        """Yield a candidate for each place, with the messages it brings back, and what these say."""
         places = [(ranked, self._members(ranked)) for ranked in shortlist]
         records = self._records(places)
         orders = self._orders(places, records)
@@ -114,7 +117,7 @@ class _Reader:
                 candidate = candidate.because(Reason.SAME_TURN)
             if candidate.reason is None:
                 turns.add(key)
-            yield candidate
+            yield candidate, tuple(self.said[ranked.scope, entry.message.id] for entry in candidate.entries)
 
     def _members(self, ranked: Ranked) -> list[int]:
         """Return the places that a place brings back: itself, or its turn as far as it was said by then."""
@@ -127,12 +130,19 @@ class _Reader:
     def _records(self, places: Sequence[tuple[Ranked, list[int]]]) -> dict[tuple[int, int], Record]:
         """Return the records at all the places, read together, by scope and place."""
         records: dict[tuple[int, int], Record] = {}
-        for number, scope in enumerate(self.found.scopes):
-            wanted = sorted({place for ranked, members in places if ranked.scope == number for place in members})
-            positions = scope.index.positions(scope.line.rows[wanted])
-            found = self.live.records(scope.index.session, positions)
-            at = dict(zip(positions, wanted, strict=True))
-            records |= {(number, at[record.position]): record for record in found}
+        in_scope: dict[int, set[int]] = {}
+        for ranked, members in places:
+            in_scope.setdefault(ranked.scope, set()).update(members)
+        for number, places_there in sorted(in_scope.items()):
+            scope, wanted = self.found.scopes[number], sorted(places_there)
+            rows = scope.line.rows[wanted]
+            positions = scope.index.positions(rows)
+            said = scope.index.column("statements")[rows].tolist()
+            at = dict(zip(positions, zip(wanted, said, strict=True), strict=True))
+            for record in self.live.records(scope.index.session, positions):
+                place, code = at[record.position]
+                records[number, place] = record
+                self.said[number, record.message.id] = code
         return records
 
     def _orders(
@@ -200,28 +210,22 @@ def _bare(entry: Entry) -> Entry:
     return entry if entry.message.grounding is None else replace(entry, message=entry.message.replace(grounding=None))
 
 
-def _without_repeats(candidates: Sequence[Candidate], question: str) -> list[Candidate]:
-    """Refuse the question itself, and of texts that say the same all but the newest."""
-    texts = [near_duplicate_key(" ".join(entry.message.content for entry in c.entries)) for c in candidates]
-    newest: dict[str, int] = {}
-    for number, (text, candidate) in enumerate(zip(texts, candidates, strict=True)):
-        if candidate.reason is None and _is_statement(text):
-            best = newest.setdefault(text, number)
-            if _age(candidate) > _age(candidates[best]):
-                newest[text] = number
+def _without_repeats(candidates: Sequence[tuple[Candidate, Said]], question: Said) -> list[Candidate]:
+    """Refuse the question itself, and of what says the same all but the newest."""
+    newest: dict[Said, Candidate] = {}
+    for candidate, said in candidates:
+        if candidate.reason is None and any(map(is_statement, said)):
+            best = newest.setdefault(said, candidate)
+            if _age(candidate) > _age(best):
+                newest[said] = candidate
     result: list[Candidate] = []
-    for number, (text, candidate) in enumerate(zip(texts, candidates, strict=True)):
-        if candidate.reason is None and candidate.entries[0].message.role == "user" and text == question:
+    for candidate, said in candidates:
+        if candidate.reason is None and candidate.entries[0].message.role == "user" and said == question:
             candidate = candidate.because(Reason.REPEATS_QUESTION)
-        elif candidate.reason is None and newest.get(text, number) != number:
+        elif candidate.reason is None and newest.get(said, candidate) is not candidate:
             candidate = candidate.because(Reason.DUPLICATE)
         result.append(candidate)
     return result
-
-
-def _is_statement(key: str) -> bool:
-    # Scripts without spaces have no words to count.
-    return not key.isascii() or key.count(" ") >= STATEMENT_WORDS - 1
 
 
 def _age(candidate: Candidate) -> tuple[int, int]:

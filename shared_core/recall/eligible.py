@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shared_core.index.lines import LinePrefix
-from shared_core.index.session_index import ROLES, SessionIndex, turn_code
+from shared_core.index.session_index import ROLES, SessionIndex
 from shared_core.messages import Role
 from shared_core.recall.rules import RecallTools
 from shared_core.recall.scope import Scope
@@ -29,6 +29,7 @@ class Eligible:
         without: turns that are in the prompt anyway.
         since, until: seconds since 1970, inclusive.
         role: only what this role said; None: what the conversation itself says, tools as `recall_tools` has it.
+        repeats: how often the same is looked at, the newest first; None: however often.
     """
 
     path: Path | None = None
@@ -37,6 +38,7 @@ class Eligible:
     since: float = -np.inf
     until: float = np.inf
     role: Role | None = None
+    repeats: int | None = None
 
 
 def eligible_places(index: SessionIndex, line: LinePrefix, wanted: Eligible, tools: RecallTools) -> Mask:
@@ -46,7 +48,7 @@ def eligible_places(index: SessionIndex, line: LinePrefix, wanted: Eligible, too
         times = line.along(index.column("times"))
         eligible &= (times >= wanted.since) & (times <= wanted.until)
     for turn in wanted.without:
-        places = [place for place in line.line.of_turn(turn_code(turn)) if place < line.upto]
+        places = [place for place in line.line.of_turn(index.turns.find(turn)) if place < line.upto]
         eligible[places] = False
     return eligible
 
@@ -58,10 +60,8 @@ def _speaks(index: SessionIndex, line: LinePrefix, role: Role | None, tools: Rec
         said: Mask = np.equal(roles, ROLES.index(role))
         said &= line.along(index.column("characters")) > 0
         return said
-    speaks: Mask = line.along(index.column("speaks")).copy()
-    tool = roles == ROLES.index("tool")
-    if tools != "all":
-        speaks &= ~tool
+    tool, speaks = roles == ROLES.index("tool"), line.along(index.column("speaks"))
+    speaks = np.greater(speaks, tool) if tools != "all" else speaks.copy()
     if tools == "none":
         turns = line.along(index.column("turns"))
         speaks &= ~np.isin(turns, np.unique(turns[tool]))

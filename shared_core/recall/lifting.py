@@ -72,6 +72,8 @@ def lifted(
 
 def _in_units(scope: Scope, places: Places, lift: Floats) -> tuple[Places, Floats]:
     """Return the units that places belong to, each once, in order, lifted as the place that is lifted most."""
+    if scope.unit == "message":
+        return places, lift
     units, which = np.unique(scope.units(places), return_inverse=True)
     most = np.zeros(len(units), dtype=np.float32)
     np.maximum.at(most, which, lift)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,7 @@ from shared_core.recall.query import Query
 from shared_core.recall.scope import Scope
 from shared_core.recall.signals import Ranking, Search, Signals
 
-__all__ = ["Opening", "Ranked", "ScoredMessage", "Source", "rank"]
+__all__ = ["Opening", "Ranked", "RankedPlaces", "ScoredMessage", "Source", "rank"]
 
 Source = Literal["lexical", "dense", "both"]
 
@@ -62,6 +62,7 @@ STEP = 1e-3
 
 Mask = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float32]
+Places = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +98,43 @@ class Ranked(NamedTuple):
     weak: bool
 
 
+class RankedPlaces(Sequence[Ranked]):
+    """Places in the order of their scores; one is made a `Ranked` when it is looked at: most never are.
+
+    Args:
+        signals: what speaks for the places, in any order.
+        score: of each; of equals the newer place comes first.
+        weak: of each.
+    """
+
+    def __init__(self, signals: Signals, score: Floats, weak: Mask) -> None:
+        order = np.lexsort((-signals.places, -score))
+        self.scopes = signals.scopes[order]
+        self.places = signals.places[order]
+        self.weak = weak[order]
+        self._scores = (score[order], signals.lexical[order], signals.dense[order])
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    @overload
+    def __getitem__(self, which: int) -> Ranked: ...
+    @overload
+    def __getitem__(self, which: slice) -> list[Ranked]: ...
+    def __getitem__(self, which: int | slice) -> Ranked | list[Ranked]:
+        if isinstance(which, int):
+            return self.at(np.array([which]))[0]
+        return self.at(np.arange(len(self))[which])
+
+    def at(self, which: Places) -> list[Ranked]:
+        """Return some of them, given how many come before each."""
+        columns = (column[which].tolist() for column in (self.scopes, self.places, *self._scores, self.weak))
+        return [
+            Ranked(scope, place, score, lexical, None if dense != dense else dense, weak)
+            for scope, place, score, lexical, dense, weak in zip(*columns, strict=True)
+        ]
+
+
 class Opening(NamedTuple):
     """What one place at least must reach, or nothing is brought back: a cosine, or a share of the question's words."""
 
@@ -107,7 +145,7 @@ class Opening(NamedTuple):
 def rank(
     query: Query, scopes: Sequence[Scope], vector: Vectors | None, *, ranking: Ranking, floor: float,
     min_lexical: float, weight: float, opening: Opening | None = None, pool: int = POOL, strict: bool = False,
-) -> list[Ranked]:  # fmt: skip
+) -> RankedPlaces:  # fmt: skip
     """Return the best places of all scopes, best first; weak ones among them, marked.
 
     The score is z(lexical) + weight · z(dense), each normalised over the union of the `POOL` best of both lists, plus
@@ -128,14 +166,12 @@ def rank(
     """
     searches = [Search(number, query, scope, vector, ranking) for number, scope in enumerate(scopes)]
     if not searches:
-        return []
+        return RankedPlaces(Signals.none(), np.empty(0, np.float32), np.empty(0, np.bool_))
     parts = [search.nearest(pool, POOL) for search in searches]
     found = Signals.joined([part for part, _ in parts])
-    if not len(found.places):
-        return []
     weak = _weak(found, ranking, floor, min_lexical, opening or Opening(floor, min_lexical))
     if ranking == "dense":
-        return _in_order(found, np.nan_to_num(found.dense, nan=-1.0), weak)
+        return RankedPlaces(found, np.nan_to_num(found.dense, nan=-1.0), weak)
     weight = 0.0 if ranking == "lexical" else weight
     # How many are wanted must not decide which come first: what is normal is what is usual among the best.
     among = np.concatenate([mask for _, mask in parts])
@@ -144,12 +180,12 @@ def rank(
     score = _fused(found.in_context(), usual.in_context(), weight)
     lift, others, by = lifted(searches, found, score, weak, bar=strength(score[among]), most=pool)
     if not lift.any() and np.array_equal(score, alone):
-        return _in_order(found, score, weak)
+        return RankedPlaces(found, score, weak)
     best = np.lexsort((-found.places, -alone))
     first = best[~weak[best]][:FIRST]
     total = np.concatenate([score + lift, _fused(others.in_context(), usual.in_context(), weight) + by])
     weak_now = np.concatenate([weak & (strict | (lift == 0)), np.full(len(by), strict)])
-    return _in_order(Signals.joined([found, others]), _behind(first, alone[first], total), weak_now)
+    return RankedPlaces(Signals.joined([found, others]), _behind(first, alone[first], total), weak_now)
 
 
 def _fused(signals: Signals, usual: Signals, weight: float) -> Floats:
@@ -171,20 +207,12 @@ def _z(values: Floats, usual: Floats) -> Floats:
 
 def _behind(first: npt.NDArray[np.int64], alone: Floats, total: Floats) -> Floats:
     """Return scores that fall from place to place: those of the first by themselves, and below them all totals."""
-    rest = np.setdiff1d(np.arange(len(total)), first)
+    rest = np.ones(len(total), dtype=np.bool_)
+    rest[first] = False
     over = total[rest].max(initial=-np.inf) - alone.min(initial=np.inf)
     score = total - np.float32(max(0.0, float(over) + STEP))
     score[first] = alone
     return score
-
-
-def _in_order(signals: Signals, score: Floats, weak: Mask) -> list[Ranked]:
-    """Return places by their scores, of equals the newer first."""
-    order = np.lexsort((-signals.places, -score))
-    dense = signals.dense.astype(object)
-    dense[np.isnan(signals.dense)] = None
-    columns = (signals.scopes, signals.places, score, signals.lexical, dense, weak)
-    return list(map(Ranked, *(column[order].tolist() for column in columns)))
 
 
 def _weak(found: Signals, ranking: Ranking, floor: float, min_lexical: float, opening: Opening) -> Mask:

@@ -19,7 +19,7 @@ from shared_core.recall.backfill import EmbedReply, EmbedRequest, backfill
 from shared_core.recall.dense import Dense
 from shared_core.recall.eligible import Eligible, eligible_places, speakers
 from shared_core.recall.query import Query, parse_query
-from shared_core.recall.ranking import POOL, Ranked, rank
+from shared_core.recall.ranking import POOL, RankedPlaces, rank
 from shared_core.recall.rules import RecallRules
 from shared_core.recall.scope import Scope
 from shared_core.recall.sessions import Sessions
@@ -28,7 +28,7 @@ from shared_core.tree import Path, walk
 
 __all__ = ["Found", "Recaller"]
 
-POOL_TOKENS = 10
+POOL_TOKENS = 16
 """One candidate is looked at for so many tokens of room, and at least `POOL`."""
 
 SMALL_BATCH = 32
@@ -54,7 +54,7 @@ class Found:
     """
 
     scopes: Sequence[Scope]
-    ranked: Sequence[Ranked]
+    ranked: RankedPlaces
     pending: int = 0
     notes: tuple[str, ...] = ()
     embedder: str | None = None
@@ -100,7 +100,7 @@ class Recaller:
             place = int(line.places(index.rows_at([wanted.before]))[0])
             line = replace(line, upto=place) if place >= 0 else line  # forgotten since: the caller will ask again
         eligible = eligible_places(index, line, wanted, self.rules.recall_tools)
-        return Scope(index, vectors, line, eligible, self.rules.recall_unit)
+        return Scope(index, vectors, line, eligible, self.rules.recall_unit, wanted.repeats)
 
     def every_branch(self, state: SessionState) -> Iterator[Scope]:
         """Yield all that could ever be found in this session, a scope for each branch."""
@@ -223,7 +223,7 @@ class Recaller:
 
     def _rank(
         self, query: Query, scopes: Sequence[Scope], vector: Vectors | None, dense: Dense, room: int
-    ) -> list[Ranked]:
+    ) -> RankedPlaces:
         fingerprint = dense.embedder.fingerprint if dense.embedder is not None else None
         ranking = self.rules.ranking if vector is not None else "lexical"
         floor, words, opening = self.rules.floors(fingerprint, ranking)

@@ -31,6 +31,7 @@ class Scope:
         line: the path searched, up to the question.
         eligible: which places of the line may be found, shape (line.upto,).
         unit: whether single messages or whole turns are found.
+        repeats: how often the same may be among the best; None: however often.
     """
 
     index: SessionIndex
@@ -38,6 +39,7 @@ class Scope:
     line: LinePrefix
     eligible: Mask
     unit: RecallUnit = "message"
+    repeats: int | None = None
 
     def findable(self) -> Mask:
         """Return which rows of the index have the vector of a unit that may be found."""
@@ -57,7 +59,7 @@ class Scope:
         """Return the place whose vector stands for each place's unit: itself, or the last of its turn."""
         if self.unit == "message":
             return places.astype(np.int64)
-        ends: Places = self.line.line.turn_ends[places].astype(np.int64)
+        ends: Places = self.line.line.ends(self._turns(places)).astype(np.int64)
         # A reply that came after the question is not part of what the question can find.
         late = np.flatnonzero(ends >= self.line.upto)
         turns = self._turns(places[late])

@@ -1,6 +1,6 @@
 """What speaks for a place being the answer to a question, before it is weighed."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Literal
@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shared_core.base import Vectors
+from shared_core.index.arrays import distinct
 from shared_core.index.lexical_index import LexicalScores
 from shared_core.recall.query import Query
 from shared_core.recall.scope import Scope
@@ -23,6 +24,9 @@ AROUND = {1: 0.4, -1: 0.2}
 Measured on LoCoMo, BEAM and QMSum with static vectors: .3, .5 and .6 points more of the evidence in 1,000 tokens, .4,
 .4 and 1.4 in 4,000.
 """
+
+NOBODY = -2
+"""No speaker's number."""
 
 AROUND_TERMS = 8
 """A message with more terms than this takes less from its neighbours: it says what it is about by itself."""
@@ -66,6 +70,12 @@ class Signals:
         return replace(self, dense=self.dense + self.around)
 
     @classmethod
+    def none(cls) -> "Signals":
+        """Return no places."""
+        nowhere, nothing = np.empty(0, np.int64), np.empty(0, np.float32)
+        return cls(nowhere, nowhere, *[nothing] * (len(fields(cls)) - 2))
+
+    @classmethod
     def joined(cls, parts: Sequence["Signals"]) -> "Signals":
         """Return the columns one below the other."""
         names = [field.name for field in fields(cls)]
@@ -103,13 +113,45 @@ class Search:
 
     def nearest(self, count: int, usual: int) -> tuple[Signals, npt.NDArray[np.bool_]]:
         """Return the union of the best `count` by words and by meaning, and which are among the best `usual` of one."""
-        scope = self.scope
-        lists = [scope.units(self._words_found.best(count, scope.eligible))]
-        if self._vector is not None and scope.vectors is not None:
-            rows, _ = scope.vectors.vectors.search(self._vector, count, scope.findable())
-            lists.append(scope.line.places(rows).astype(np.int64))
-        units = np.unique(np.concatenate(lists))
-        return self.signals(units), np.isin(units, np.concatenate([best[:usual] for best in lists]))
+        lists = [self.scope.units(self._uncrowded(self._best_by_words, count))]
+        if self._vector is not None:
+            lists.append(self._uncrowded(self._best_by_meaning, count))
+        units = distinct(np.concatenate(lists))
+        among = np.zeros(len(units), dtype=np.bool_)
+        for best in lists:
+            among[np.searchsorted(units, best[:usual])] = True
+        return self.signals(units), among
+
+    def _best_by_words(self, count: int) -> Places:
+        return self._words_found.best(count, self.scope.eligible)
+
+    def _best_by_meaning(self, count: int) -> Places:
+        vectors = self.scope.vectors
+        assert self._vector is not None
+        assert vectors is not None
+        rows, _ = vectors.vectors.search(self._vector, count, self.scope.findable())
+        return self.scope.line.places(rows).astype(np.int64)
+
+    def _uncrowded(self, best: Callable[[int], Places], count: int) -> Places:
+        """Return the best `count`, of what is said again and again only as many as the scope allows."""
+        asked, most = count, self.scope.repeats
+        while True:
+            found = best(asked)
+            if most is None or len(found) <= most:
+                return found
+            few = found[self._newest_of_each(found, most)]
+            if len(few) >= count or len(found) < asked:
+                return few[:count]
+            asked *= 4
+
+    def _newest_of_each(self, places: Places, most: int) -> npt.NDArray[np.bool_]:
+        """Return which places are among the newest of those that say the same."""
+        codes = self.scope.index.column("statements")[self.scope.line.rows[places]]
+        order = np.lexsort((-places, codes))
+        newer = codes[order][most:] == codes[order][:-most]
+        newest = np.ones(len(places), dtype=np.bool_)
+        newest[order[most:][newer]] = False
+        return newest
 
     def signals(self, units: Places) -> Signals:
         """Return what speaks for some units, each given by the place whose vector stands for it."""
@@ -119,7 +161,7 @@ class Search:
         shares, present = self._shares(places)
         rows = scope.line.rows[places]
         speakers = [index.names.index(name) for name in query.speakers if name in index.names]
-        named = np.isin(index.column("speakers")[rows], speakers) if len(speakers) == 1 else np.zeros(len(rows))
+        named = index.column("speakers")[rows] == (speakers[0] if len(speakers) == 1 else NOBODY)
         return Signals(
             np.full(len(places), self.number), places, shares, present, dense, around, named.astype(np.float32),
             query.date_matches(index.column("times")[rows]), index.column("instructs")[rows].astype(np.float32),
