@@ -1,5 +1,6 @@
 """Our ranking with one ingredient switched off."""
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -46,16 +47,20 @@ class Ablation:
 
 
 RANKING, LIFTING = "shared_core.recall.ranking", "shared_core.recall.lifting"
+SIGNALS, QUERY = "shared_core.recall.signals", "shared_core.recall.query"
 
 ABLATIONS = (
     Ablation("speaker boost", {(RANKING, "SPEAKER_BOOST"): 0.0}),
+    Ablation("what the assistant said", {(QUERY, "_ASKS_BACK"): re.compile("(?!)")}),
     Ablation("date boost", {(RANKING, "DATE_BOOST"): 0.0}),
     Ablation("standing instructions", {(RANKING, "INSTRUCTION_BOOST"): 0.0}),
+    Ablation("beginnings", {(RANKING, "BEGINNING_BOOST"): 0.0}),
+    Ablation("of whom it speaks", {(RANKING, "REACTION_BOOST"): 0.0, (SIGNALS, "NOT_OF_SELF"): 1.0}),
     Ablation("lifting", {(LIFTING, "LIFT"): 0.0}),
-    Ablation("neighbours' meaning", {("shared_core.recall.signals", "AROUND"): {}}),
+    Ablation("neighbours' meaning", {(SIGNALS, "AROUND"): {}}),
     Ablation("neighbours' words", {("shared_core.index.lexical_index", "NEIGHBOURS"): {1: 0.0}}),
     # The words are parsed once; who asks for them gets none.
-    Ablation("words about the talk", {("shared_core.recall.query", "_about_talk"): frozenset}),
+    Ablation("words about the talk", {(QUERY, "_about_talk"): frozenset}),
     Ablation("excerpts", arguments={"excerpt_tokens": None}),
     Ablation("relaxed floor", {("shared_core.recall.rules", "RELAXED"): 1.0}),
     Ablation("meaning", weight=0.0),

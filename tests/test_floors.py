@@ -111,6 +111,7 @@ FLOORS = [
     "index.terms",
     "index.statements",
     "index.instructions",
+    "index.persons",
     "index.turn_numbers",
     "index.lines",
     "index.snapshot",

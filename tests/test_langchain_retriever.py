@@ -169,11 +169,12 @@ def test_the_turn_that_is_going_on_is_not_found_and_long_texts_are_cut(pool: Ses
         memory.add(Message.assistant("noted", id="noted", created_at=NOON + timedelta(days=2)))
         memory.add(Message.user("what of the zebra?", id="now"))
         memory.add(Message.assistant("", tool_calls=[ToolCall(id="c1", name="search_earlier_messages")]))
-        assert {hit.message.id for hit in memory.search("zebra")} == {"long", "noted", "now"}
-        whole = [memory.get("long"), memory.get("noted")]
-    cut = whole[0].replace(content=("zebra " * 1_000)[:2_000] + " […]")
+        found = [hit.message for hit in memory.search("zebra")]
+    assert {message.id for message in found} == {"long", "noted", "now"}
+    said = [message for message in found if message.id != "now"]
+    short = {"long": ("zebra " * 1_000)[:2_000] + " […]", "noted": "noted"}
     answer = recall_tool(pool, session_id="1").invoke({"query": "zebra"})
-    assert answer == RecallTemplate().render([cut, whole[1]])
+    assert answer == RecallTemplate().render([message.replace(content=short[str(message.id)]) for message in said])
 
 
 def test_neither_holds_up_the_event_loop(pool: SessionPool) -> None:

@@ -11,6 +11,21 @@ from shared_core.recall.query import DatePattern, parse_query
 
 
 @pytest.mark.parametrize(
+    ("text", "asks_back"),
+    [
+        ("How did you recommend I structure the essay?", True),
+        ("What was it that you suggested for the trip?", True),
+        ("What were your suggestions?", True),
+        ("Can you summarize what I said?", False),
+        ("Would you recommend the ferry?", False),
+        ("What did I tell Ann?", False),
+    ],
+)
+def test_whether_it_asks_what_the_assistant_said(text: str, asks_back: bool) -> None:
+    assert parse_query(text, []).asks_back is asks_back
+
+
+@pytest.mark.parametrize(
     ("text", "looked_for"),
     [
         ("Summarize the discussion about the ferry and the tickets.", ["ferri", "ticket"]),

@@ -18,9 +18,17 @@ from shared_core.index.session_vectors import SessionVectors
 from shared_core.messages import Message, Role
 from shared_core.recall import ranking
 from shared_core.recall.query import parse_query
-from shared_core.recall.ranking import DATE_BOOST, SPEAKER_BOOST, Opening, Ranked, rank
+from shared_core.recall.ranking import (
+    BEGINNING_BOOST,
+    DATE_BOOST,
+    REACTION_BOOST,
+    SPEAKER_BOOST,
+    Opening,
+    Ranked,
+    rank,
+)
 from shared_core.recall.scope import RecallUnit, Scope
-from shared_core.recall.signals import AROUND_TERMS, Ranking, Search
+from shared_core.recall.signals import AROUND_TERMS, BEGINNING, FADE_TERMS, NOT_OF_SELF, Ranking, Search
 from shared_core.records import MAIN, Draft
 from shared_core.stores import SQLiteStore
 from shared_core.tree import walk
@@ -131,7 +139,8 @@ def test_scores_are_fused_over_the_union_of_both_lists(
     union |= best_of({place: cosines[place] for place in may if place in cosines}, pool)
     order = sorted(union)
     words, meaning = z([shares[place] for place in order]), z([cosines.get(place) for place in order])
-    scores = {place: lexical + (weight * dense if ranking == "hybrid" else 0)
+    # Each begins its sitting.
+    scores = {place: lexical + (weight * dense if ranking == "hybrid" else 0) + BEGINNING_BOOST
               for place, lexical, dense in zip(order, words, meaning, strict=True)}  # fmt: skip
     if ranking == "dense":
         scores = {place: cosines[place] for place in order}
@@ -241,6 +250,7 @@ def test_after_the_first_the_neighbours_meaning_counts_too(monkeypatch: pytest.M
     long = scope_of([said[0], replace(said[1], text=" ".join(f"word{n}" for n in range(2 * AROUND_TERMS)))])
     found = Search(0, parse_query("hello", []), long, QUESTION, "hybrid").signals(np.arange(2))
     assert found.around.tolist() == pytest.approx([0.2 * 6 / 16, 0.5 * 0.4 * 8 / 16])
+    monkeypatch.setattr(ranking, "BEGINNING_BOOST", 0.0)
     assert places(ranked("hello", scope, floor=-1)) == [0, 1, 4, 2]
     # Beside so good a neighbour the second is the best there is, but those that come first are so by themselves.
     cosines = [8 / 16, 6 / 16, 2 / 16]
@@ -269,7 +279,8 @@ def test_a_message_without_a_vector_counts_as_the_mean() -> None:
     ],
 )
 def test_a_speaker_counts_only_when_one_is_named(question: str, boosted: list[int]) -> None:
-    said = [Said("tower", name=name) for name in ("Ann", "Bob", "Ann", None)]
+    said = [Said("my tower" if place == 2 else "tower", name=name)
+            for place, name in enumerate(("Ann", "Bob", "Ann", None))]  # fmt: skip
     scope = scope_of(said)
     query = parse_query(question, ["Ann", "Bob", "Eve"])
     plain = replace(query, speakers=())
@@ -278,7 +289,34 @@ def test_a_speaker_counts_only_when_one_is_named(question: str, boosted: list[in
         for q in (query, plain)
     )
     gain = {place: with_[place] - without[place] for place in range(4)}
-    assert gain == pytest.approx({place: SPEAKER_BOOST * (place in boosted) for place in range(4)}, abs=1e-4)
+    # The last of Ann's is of herself.
+    of_self = [NOT_OF_SELF, NOT_OF_SELF, 1.0, 1.0]
+    assert gain == pytest.approx(
+        {place: SPEAKER_BOOST * of_self[place] * (place in boosted) for place in range(4)}, abs=1e-4
+    )
+
+
+def test_you_is_the_assistant_where_nobody_is_named() -> None:
+    scope = scope_of([Said("a tower", role="user"), Said("the tower", role="assistant"), Said("the tower", name="Ann")])
+    for question, named in (("did you see a tower?", [0, 1, 0]), ("Ann, did you see a tower?", [0, 0, NOT_OF_SELF])):
+        found = Search(0, parse_query(question, ["Ann"]), scope, None, "lexical").signals(np.arange(3))
+        assert found.named.tolist() == named
+
+
+def test_news_come_before_talk_and_reactions_last() -> None:
+    """How much more a place counts for where it stands and of whom it speaks; less, the longer it is."""
+    long = " ".join(f"word{number}" for number in range(4 * FADE_TERMS))
+    texts = ["tower", "tower", "did you like your tower?", "I showed you my tower", "tower", f"you {long}", "tower"]
+    scope = scope_of([*map(Said, texts), Said("tower", days=1), Said(f"you {long}", days=1)])
+    found = Search(0, parse_query("tower?", []), scope, None, "lexical").signals(np.arange(9))
+    begins = [max(0.0, 1 - place / BEGINNING) for place in (*range(7), 0, 1)]
+    assert found.begins.tolist() == pytest.approx([*begins[:8], begins[8] / 4])
+    assert found.reacts.tolist() == pytest.approx([0, 0, 1, 0, 0, 1 / 4, 0, 0, 1 / 4])
+    plain = scope_of([Said("tower"), Said("tower", days=1), Said("you tower", days=2)])
+    scores = {one.place: one.score for one in ranked("tower", plain, ranking="lexical")}
+    assert scores == pytest.approx(
+        {0: BEGINNING_BOOST, 1: BEGINNING_BOOST, 2: BEGINNING_BOOST + REACTION_BOOST}, abs=1e-3
+    )
 
 
 def test_a_date_counts_by_how_well_it_matches() -> None:
@@ -308,7 +346,8 @@ def test_sessions_are_ranked_together() -> None:
     found = ranked("tower", good, poor)
     assert [(one.scope, one.place) for one in found] == [(0, 0), (0, 1), (1, 0), (1, 1)]
     meaning = z([0.5, 0.375, 0.0625, 0.0])
-    assert found[2].score - found[3].score == pytest.approx(0.5 * (meaning[2] - meaning[3]), abs=1e-3)
+    apart = 0.5 * (meaning[2] - meaning[3]) + BEGINNING_BOOST / BEGINNING
+    assert found[2].score - found[3].score == pytest.approx(apart, abs=1e-3)
 
 
 def test_nowhere_to_look_finds_nothing() -> None:

