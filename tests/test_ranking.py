@@ -28,7 +28,7 @@ from shared_core.recall.ranking import (
     rank,
 )
 from shared_core.recall.scope import RecallUnit, Scope
-from shared_core.recall.signals import AROUND_TERMS, BEGINNING, FADE_TERMS, NOT_OF_SELF, Ranking, Search
+from shared_core.recall.signals import AROUND_TERMS, ASKED_BACK, BEGINNING, FADE_TERMS, NOT_OF_SELF, Ranking, Search
 from shared_core.records import MAIN, Draft
 from shared_core.stores import SQLiteStore
 from shared_core.tree import walk
@@ -244,7 +244,9 @@ def test_after_the_first_the_neighbours_meaning_counts_too(monkeypatch: pytest.M
     """Within a sitting, so much the less the longer a message is; what has no vector still counts as the mean."""
     said = [Said("tower", 8), Said("boat", 6), Said("cat", 2), Said("dog"), Said("fish", 4, days=1)]
     scope = scope_of(said)
-    lent = [0.2 * 6 / 16, (0.4 * 8 + 0.2 * 2) / 16, 0.4 * 6 / 16, 0.4 * 2 / 16, 0.0]
+    lent = [
+        (0.2 * 6 + 0.1 * 2) / 16, (0.4 * 8 + 0.2 * 2) / 16, (0.4 * 6 + 0.2 * 8) / 16, (0.4 * 2 + 0.2 * 6) / 16, 0.0
+    ]  # fmt: skip
     found = Search(0, parse_query("hello", []), scope, QUESTION, "hybrid").signals(np.arange(5))
     assert found.around.tolist() == pytest.approx(lent)
     long = scope_of([said[0], replace(said[1], text=" ".join(f"word{n}" for n in range(2 * AROUND_TERMS)))])
@@ -298,7 +300,10 @@ def test_a_speaker_counts_only_when_one_is_named(question: str, boosted: list[in
 
 def test_you_is_the_assistant_where_nobody_is_named() -> None:
     scope = scope_of([Said("a tower", role="user"), Said("the tower", role="assistant"), Said("the tower", name="Ann")])
-    for question, named in (("did you see a tower?", [0, 1, 0]), ("Ann, did you see a tower?", [0, 0, NOT_OF_SELF])):
+    for question, named in (
+        ("did you see a tower?", [0, ASKED_BACK, 0]),
+        ("Ann, did you see a tower?", [0, 0, NOT_OF_SELF]),
+    ):
         found = Search(0, parse_query(question, ["Ann"]), scope, None, "lexical").signals(np.arange(3))
         assert found.named.tolist() == named
 
