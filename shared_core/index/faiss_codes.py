@@ -111,7 +111,8 @@ class HalfBlocks:
         order = np.argsort(numbers, kind="stable")
         starts = np.arange(0, self._size, BLOCK)
         cuts = np.searchsorted(numbers[order], starts)[1:]
-        for block, start, here in zip(self._blocks, starts, np.split(order, cuts), strict=True):
+        # Whoever adds meanwhile may have begun another block.
+        for block, start, here in zip(self._blocks, starts, np.split(order, cuts), strict=False):
             if len(here):
                 halves[here] = _view(block)[numbers[here] - start]
         return widened(halves)
