@@ -201,6 +201,30 @@ class TestParts:
         names = ("vectors/space", *(f"vectors/space/{number}" for number in range(1, 5)))
         return [session.store.snapshot(session.key, name) for name in names]
 
+    def test_the_vectors_of_one_row_stay_in_one(self, session: Session) -> None:
+        """Wherever a part would end in the middle of them; otherwise the row would keep only the rest."""
+        self.say(session, 0, 6)
+        vectors = vectors_of(session)
+        pieces = [1, 2, 3, 5, 1, 1]
+        rows = np.random.default_rng(3).normal(size=(sum(pieces), 8)).astype(np.float32)
+        parts = np.split(rows / np.linalg.norm(rows, axis=1, keepdims=True), np.cumsum(pieces)[:-1])
+        places = vectors.index.positions(np.arange(6))
+        vectors.put(
+            [(place, f"{number}", part) for number, (place, part) in enumerate(zip(places, parts, strict=True))]
+        )
+        for extra in ((), ("u6", "u7")):
+            if extra:
+                session.append(MAIN, drafts(*extra))
+                refreshed(session, vectors.index)
+                vectors.put([(place, f"x{place}", parts[3]) for place in vectors.index.positions(np.array([6, 7]))])
+            vectors.save_snapshot()
+            again, asked = vectors_of(session), np.arange(len(vectors.index), dtype=np.int32)
+            assert again.saved == len(again.vectors) == len(vectors.vectors)
+            for query in np.concatenate(parts):
+                np.testing.assert_array_equal(
+                    again.vectors.cosines(query, asked), vectors.vectors.cosines(query, asked)
+                )
+
     def test_what_is_kept_already_is_not_written_again(
         self, store: CountingStore, session: Session, embedder: HashingEmbedder
     ) -> None:

@@ -17,8 +17,9 @@ from shared_core.store import Store
 __all__ = ["SessionVectors"]
 
 PART = 16_384
-"""Vectors in one part of a snapshot. Only the last part is written again when some are added, so that saving takes as
-long as what is new; and a part of vectors of usual length is small enough to be kept, and read, in one piece."""
+"""Vectors in one part of a snapshot, and the rest of those of the last one's row. Only the last part is written again
+when some are added, so that saving takes as long as what is new; and a part of vectors of usual length is small enough
+to be kept, and read, in one piece."""
 
 PAGE = 5_000
 """Vectors read from the store at a time."""
@@ -46,6 +47,7 @@ class SessionVectors:
         self.damaged = False
         self._mend = False
         self._parts: list[str] = []
+        self._ends: list[int] = []
         self._new: list[tuple[Position, str, bytes]] = []
         self._unsaved: list[tuple[Position, str, bytes]] = []
         self._claimed: set[int] = set()
@@ -155,21 +157,22 @@ class SessionVectors:
     def save_snapshot(self) -> None:
         """Keep the vectors in the store in the form they are searched in."""
         self.save()
-        del self._parts[self.saved // PART :]
-        while len(self._parts) * PART < len(self.vectors):
-            number, start = len(self._parts), len(self._parts) * PART
-            owners = self.vectors.owners[start : start + PART]
-            arrays: Arrays = {"owners": owners, "matrix": self.vectors.matrix(start, start + PART)}
+        if self._ends and not self._full():
+            del self._parts[-1], self._ends[-1]
+        while (start := self._ends[-1] if self._ends else 0) < len(self.vectors):
+            number, end = len(self._parts), self._end_of_row(start + PART)
+            arrays: Arrays = {"owners": self.vectors.owners[start:end], "matrix": self.vectors.matrix(start, end)}
             data = pack(self._about(number), arrays)
             if not self._store.put_snapshot(self.index.session, self._name(number), self._epoch, data):
                 return
             self._parts.append(digest_of(data))
-            self.saved = start + len(owners)
+            self._ends.append(end)
+            self.saved = end
         self._mend = False
 
     def _load_snapshot(self) -> None:
         """Take the parts that follow one another; another process may have written others over some."""
-        while self.saved == len(self._parts) * PART:
+        while not self._ends or self._full():
             number = len(self._parts)
             found = stored_snapshot(self._store, self.index.session, self._name(number))
             if found.damaged:
@@ -181,14 +184,28 @@ class SessionVectors:
             owners, matrix = found.arrays["owners"], found.arrays["matrix"]
             if owners.max(initial=-1) >= len(self.index):
                 return  # another process knows rows that have not been read here
+            if len(owners) >= PART:
+                self.vectors.expect(len(self.index))
             self.vectors.add(owners, matrix)
             self._parts.append(found.digest)
             self.saved += len(owners)
+            self._ends.append(self.saved)
 
     def _begin_anew(self) -> None:
         self.vectors = FaissVectorIndex(self.dimension)
-        self.vectors.expect(len(self.index))
-        self._parts, self.saved = [], 0
+        self._parts, self._ends, self.saved = [], [], 0
+
+    def _full(self) -> bool:
+        """Return whether the last part is done with."""
+        return self._ends[-1] - (self._ends[-2] if len(self._ends) > 1 else 0) >= PART
+
+    def _end_of_row(self, number: int) -> int:
+        """Return how many vectors there are up to the end of a row: one row's stay in one part."""
+        owners = self.vectors.owners
+        end = min(number, len(owners))
+        while end < len(owners) and owners[end] == owners[end - 1]:
+            end += 1
+        return end
 
     def _about(self, number: int) -> dict[str, object]:
         after = self._parts[number - 1] if number else ""
