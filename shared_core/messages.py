@@ -168,7 +168,9 @@ class Message(_Value):
         """Return a copy with some fields changed (unchecked, unlike the constructor)."""
         # What `model_copy` does for a model without private fields, in half the time: each message is copied to be
         # stored, and made like this when it is read.
-        copy = object.__new__(type(self))
+        if type(self) is not Message:
+            return self.model_copy(update=changes)
+        copy = object.__new__(Message)
         _set(copy, "__dict__", {**self.__dict__, **changes})
         _set(copy, "__pydantic_fields_set__", self.__pydantic_fields_set__ | changes.keys())
         _set(copy, "__pydantic_extra__", None)

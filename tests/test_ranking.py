@@ -178,6 +178,18 @@ def test_of_the_same_said_again_only_the_newest_few_are_among_the_best(
     assert pool < 100 or found == newest
 
 
+def test_turns_that_end_alike_are_not_the_same_said_again() -> None:
+    said: list[Said] = []
+    for number in range(12):
+        said += [Said(f"topic {number}"), Said("done", 15 - number % 8, role="assistant", turn=f"m{2 * number}")]
+    scope = scope_of(said, unit="turn")
+    everywhere = [one.place for one in ranked("hello", scope, floor=-1)]
+    assert len(everywhere) == 12
+    assert [one.place for one in ranked("hello", replace(scope, repeats=2), floor=-1)] == everywhere
+    again = scope_of([replace(one, text="topic" if one.role == "user" else one.text) for one in said], unit="turn")
+    assert len(ranked("hello", replace(again, repeats=2), floor=-1)) == 2
+
+
 def test_the_scope_is_applied_before_the_best_are_taken() -> None:
     said = [Said("tower tower", 8), Said("boat", 1), Said("tower boat", 2), Said("boat", 7)]
     assert places(ranked("tower", scope_of(said), pool=1)) == [0]

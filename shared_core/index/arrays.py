@@ -46,6 +46,8 @@ class Growing(Generic[Scalar]):
     def extend(self, values: npt.ArrayLike) -> None:
         """Append elements."""
         added = np.asarray(values, dtype=self._buffer.dtype)
+        if not len(added):
+            return  # what it began with may not be written into
         needed = self._size + len(added)
         if needed > len(self._buffer):
             grown = np.empty(max(16, needed, 2 * len(self._buffer)), dtype=self._buffer.dtype)

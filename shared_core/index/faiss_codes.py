@@ -13,7 +13,7 @@ from shared_core.index.arrays import widened
 __all__ = ["BLOCK", "HalfBlocks", "ShortCodes", "alone"]
 
 BLOCK = 65_536
-"""Vectors kept in one piece of memory: adding copies no more than this, and a snapshot is written in such parts."""
+"""Vectors kept in one piece of memory: adding copies no more than this."""
 
 CHUNK = 8_192
 """Vectors that are coded at a time."""
@@ -102,7 +102,8 @@ class HalfBlocks:
         pieces = [np.empty((0, self.dimension), dtype=np.float16)]
         for number in range(start // BLOCK, -(-stop // BLOCK)):
             first = number * BLOCK
-            pieces.append(_view(self._blocks[number])[max(0, start - first) : stop - first])
+            block = self._blocks[number]  # held, and copied: whoever adds may put a larger one in its place
+            pieces.append(_view(block)[max(0, start - first) : stop - first].copy())
         return np.concatenate(pieces)
 
     def take(self, numbers: Numbers) -> Vectors:

@@ -135,9 +135,9 @@ class RankedPlaces(Sequence[Ranked]):
     @overload
     def __getitem__(self, which: slice) -> list[Ranked]: ...
     def __getitem__(self, which: int | slice) -> Ranked | list[Ranked]:
-        if isinstance(which, int):
-            return self.at(np.array([which]))[0]
-        return self.at(np.arange(len(self))[which])
+        if isinstance(which, slice):
+            return self.at(np.arange(len(self))[which])
+        return self.at(np.array([which]))[0]
 
     def at(self, which: Places) -> list[Ranked]:
         """Return some of them, given how many come before each."""
@@ -161,10 +161,8 @@ def rank(
 ) -> RankedPlaces:  # fmt: skip
     """Return the best places of all scopes, best first; weak ones among them, marked.
 
-    The score is z(lexical) + weight · z(dense), each normalised over the union of the `POOL` best of both lists, plus
-    boosts for a named speaker, a named date, a standing instruction and the beginning of a sitting, less for a mere
-    reaction. After the first few, what a place's neighbours mean and what they lend it counts too. The scope is applied
-    before the best are taken, never after.
+    They are scored by themselves (`_fused`); after the first few, what a place's neighbours mean and what they lend it
+    counts too. The scope is applied before the best are taken, never after.
 
     Args:
         query: the question.
@@ -203,7 +201,10 @@ def rank(
 
 
 def _fused(signals: Signals, usual: Signals, weight: float) -> Floats:
-    """Return the score of places by themselves, each list as so many standard deviations above what is usual."""
+    """Return z(lexical) + weight · z(dense), and what is added for a named speaker, a named date and the like.
+
+    Each list counts as so many standard deviations above what is `usual`: the union of the `POOL` best of both.
+    """
     score = _z(signals.lexical, usual.lexical) + weight * _z(signals.dense, usual.dense)
     score += SPEAKER_BOOST * signals.named + DATE_BOOST * signals.dated + INSTRUCTION_BOOST * signals.instructs
     score += BEGINNING_BOOST * signals.begins + REACTION_BOOST * signals.reacts

@@ -76,6 +76,16 @@ class Scope:
         newest = [np.flatnonzero(values == values.max())[-1] for values in scores]
         return np.array([places[best] for places, best in zip(turns, newest, strict=True)], dtype=np.int64)
 
+    def said(self, places: Places) -> Places:
+        """Return what stands for the text at each place."""
+        codes: Places = self.index.column("statements")[self.line.rows[places]]
+        return codes
+
+    def said_in_turn(self, places: Places) -> Places:
+        """Return what stands for all texts of each place's turn."""
+        turns = [self.said(np.array(self._members(turn))).tolist() for turn in self._turns(places).tolist()]
+        return np.array([hash(tuple(turn)) for turn in turns], dtype=np.int64)  # of numbers: alike in every process
+
     def _turns(self, places: npt.NDArray[np.integer]) -> Places:
         turns: Places = self.index.column("turns")[self.line.rows[places]]
         return turns

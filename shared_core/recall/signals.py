@@ -161,11 +161,9 @@ class Search:
 
     def _newest_of_each(self, places: Places, most: int) -> npt.NDArray[np.bool_]:
         """Return which places are among the newest of those that say the same."""
-        codes = self.scope.index.column("statements")[self.scope.line.rows[places]]
-        order = np.lexsort((-places, codes))
-        newer = codes[order][most:] == codes[order][:-most]
-        newest = np.ones(len(places), dtype=np.bool_)
-        newest[order[most:][newer]] = False
+        newest = _newest(places, self.scope.said(places), most)
+        if self.scope.unit == "turn" and not newest.all():  # turns that end alike may be different ones
+            newest = _newest(places, self.scope.said_in_turn(places), most)
         return newest
 
     def signals(self, units: Places) -> Signals:
@@ -218,3 +216,12 @@ class Search:
         around = np.array(list(AROUND.values()), dtype=np.float32) @ lent
         lengths = self.scope.index.lexical.lengths[line.rows[units]]
         return cosines[: len(units)], around * np.minimum(1, AROUND_TERMS / np.maximum(lengths, 1)).astype(np.float32)
+
+
+def _newest(places: Places, codes: Places, most: int) -> npt.NDArray[np.bool_]:
+    """Return which places are among the last `most` of those with one code."""
+    order = np.lexsort((-places, codes))
+    newer = codes[order][most:] == codes[order][:-most]
+    newest = np.ones(len(places), dtype=np.bool_)
+    newest[order[most:][newer]] = False
+    return newest
