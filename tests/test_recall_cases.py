@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -26,6 +27,7 @@ from shared_core import (
 )
 from shared_core.asking import REPEATS
 from shared_core.prompt.context import Kind, ReportLine
+from shared_core.prompt.window import Fill
 from shared_core.testing.hashing_embedder import HashingEmbedder
 
 QUESTION = "where do i like to swim?"
@@ -218,6 +220,14 @@ class TestWording:
             assert LAKE[0] in asked(memory)
         assert written == [4]
 
+    def test_dearer_than_was_thought_it_still_brings_back_what_fits(self) -> None:
+        dear = RecallTemplate(turn_separator=f"\n{'=- ' * 40}\n")
+        with memory_of([LAKE, POOLS, PRAGUE], scripted({LAKE: 0.75, POOLS: 0.625, PRAGUE: 0.5}), filler=40,
+                       recall_template=dear, recall_tokens=120) as memory:  # fmt: skip
+            context = memory.context(QUESTION)
+        assert [line.preview for line in lines(context)] == both(LAKE)
+        assert 60 < context.report.totals[Kind.RECALLED] <= 120
+
     def test_c14_c16_by_default_recalled_text_is_dated_and_marked_as_no_instruction(self) -> None:
         start = datetime(2026, 2, 27, 8, tzinfo=UTC)
         hours = iter(range(1000))
@@ -326,6 +336,23 @@ def test_c11_a_new_process_remembers_and_computes_no_vector_again(tmp_path: Path
 
 
 class TestC12:
+    @pytest.mark.parametrize("fill", ["stop", "skip"])
+    def test_what_is_said_to_be_in_the_window_is_in_the_prompt(self, fill: Fill) -> None:
+        random, found = Random(11), 0
+        words = ["harbour", "bridge", "opens", "piano", "moved", "why", "june", "train", "ticket", "blue", "dog", "cat"]
+        for _ in range(30):
+            with InfiniteMemory(embedder=HashingEmbedder(32), token_counter="characters/4", reserve_tokens=0, fill=fill,
+                                max_tokens=random.choice([300, 600])) as memory:  # fmt: skip
+                for _ in range(60):
+                    sides = (" ".join(random.choices(words, k=random.choice([2, 5, 10, 60]))) for _ in range(2))
+                    say(memory, (next(sides), next(sides)))
+                for _ in range(2):
+                    report = memory.context(" ".join(random.choices(words, k=3))).report
+                    inside = [line.id for line in report.lines if line.reason is Reason.IN_WINDOW]
+                    assert set(inside) <= {line.id for line in report.included}
+                    found += len(inside)
+        assert found
+
     def test_what_is_in_the_window_is_not_also_recalled(self) -> None:
         newest: Pair = ("the swimming news", "You swam in the lake today.")
         embedder = scripted({LAKE: 0.625, newest: 0.875})

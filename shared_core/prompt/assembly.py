@@ -152,27 +152,29 @@ class Assembler:
         self, frame: Frame, dressed: Sequence[Turn], candidates: Sequence[Candidate], room: int, *, shown: bool
     ) -> "_Chosen":
         """Fill the room, by what candidates take, about; if they take more, fill it again with less."""
-        less = 0
+        limit = room
         while True:
-            fates, about = self._pick(candidates, room - less)
+            fates, about = self._pick(candidates, limit)
             # Counting exactly is dear. Most of what will come into the window is known before.
             chosen = self._counted(frame, self._outside(fates, self._fit(frame, dressed, about)), shown=shown)
             if chosen.tokens > about:
                 chosen = self._counted(frame, fates, shown=shown)
             if chosen.tokens <= room:
                 return chosen
-            less += chosen.tokens - room
+            # What is picked next will cost more than is thought by as much.
+            limit = min(limit, about) * room // chosen.tokens
 
     def _outside(self, candidates: Sequence[Candidate], window: Window) -> list[Candidate]:
-        inside = {turn.turn_id for turn in window.kept}
-        return [
-            candidate.because(Reason.IN_WINDOW)
-            if candidate.entries[0].message.turn_id in inside
-            and not candidate.elsewhere
-            and candidate.reason in (None, Reason.RECALLED)
-            else candidate
-            for candidate in candidates
-        ]
+        """Return the candidates with those marked that are in a window, and not those that were in a former one."""
+        kept, result = {turn.turn_id for turn in window.kept}, []
+        for candidate in candidates:
+            inside = not candidate.elsewhere and candidate.entries[0].message.turn_id in kept
+            if inside and candidate.reason in (None, Reason.RECALLED):
+                candidate = candidate.because(Reason.IN_WINDOW)
+            elif candidate.reason is Reason.IN_WINDOW and not inside:  # a large turn came in instead (`fill="skip"`)
+                candidate = candidate.because(Reason.OVER_BUDGET)
+            result.append(candidate)
+        return result
 
     def _pick(self, candidates: Sequence[Candidate], room: int) -> tuple[list[Candidate], int]:
         """Fill the room greedily, best first, passing over what does not fit; return what that takes, about, too."""
