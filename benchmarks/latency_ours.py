@@ -34,6 +34,10 @@ class Ours(Way):
         """Build the prompt for the newest user message."""
         return len(self.memory.context().messages)
 
+    def settle(self) -> None:
+        """Wait for the short codes that each opening of a large session makes."""
+        self.memory.index()
+
     def close(self) -> None:
         """Close the file."""
         self.memory.close()
@@ -60,6 +64,10 @@ class Adapted(Way):
     def prompt(self) -> int:
         """Get the prompt for the newest user message."""
         return len(self.memory.get())
+
+    def settle(self) -> None:
+        """See `Ours.settle`."""
+        self.memory._attached.engine.index()
 
     def close(self) -> None:
         """Close the file."""
@@ -129,6 +137,7 @@ def adapted(_size: int, folder: Path, plan: Plan) -> Figures:
 
 def _turns(way: Way, plan: Plan) -> Figures:
     way.prompt()
+    way.settle()
     figures = take_turns(way, plan) | {"resident MB": resident()}
     way.close()
     return figures

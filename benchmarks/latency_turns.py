@@ -63,6 +63,10 @@ class Way(ABC):
     def prompt(self) -> int:
         """Build the prompt for the newest message, and return how many messages are in it."""
 
+    def settle(self) -> None:
+        """Wait until nothing is made in the background any more."""
+        return
+
     def close(self) -> None:
         """Release what it holds."""
         return
