@@ -31,9 +31,9 @@ from recall_ablations import Ablation
 from recall_measures import BUDGETS, Piece, Score
 from recall_talks import Talk, read_talks
 
-from shared_core.index.lexical_index import LexicalIndex
-from shared_core.index.lines import LinePrefix, PathLine
-from shared_core.index.terms import terms
+from shared_core.index.lexical import LexicalIndex
+from shared_core.index.path_rows import LinePrefix, PathLine
+from shared_core.index.text import terms
 from shared_core.recall.query import parse_query
 from shared_core.tokens import as_counter
 
@@ -70,7 +70,7 @@ class Ours:
     """
 
     def __init__(self, *, neighbours: bool) -> None:
-        off = {("shared_core.index.lexical_index", "NEIGHBOURS"): dict[int, float]()}
+        off = {("shared_core.index.lexical", "NEIGHBOURS"): dict[int, float]()}
         self._alone = None if neighbours else Ablation("neighbours", off)
         self._index = LexicalIndex()
         self._line = PathLine()

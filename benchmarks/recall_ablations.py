@@ -46,7 +46,7 @@ class Ablation:
                 setattr(owner, name, value)
 
 
-RANKING, LIFTING = "shared_core.recall.ranking", "shared_core.recall.lifting"
+RANKING, LIFTING = "shared_core.recall.ranking", "shared_core.recall.ranking"
 SIGNALS, QUERY = "shared_core.recall.signals", "shared_core.recall.query"
 
 ABLATIONS = (
@@ -58,7 +58,7 @@ ABLATIONS = (
     Ablation("of whom it speaks", {(RANKING, "REACTION_BOOST"): 0.0, (SIGNALS, "NOT_OF_SELF"): 1.0}),
     Ablation("lifting", {(LIFTING, "LIFT"): 0.0}),
     Ablation("neighbours' meaning", {(SIGNALS, "AROUND"): {}}),
-    Ablation("neighbours' words", {("shared_core.index.lexical_index", "NEIGHBOURS"): {1: 0.0}}),
+    Ablation("neighbours' words", {("shared_core.index.lexical", "NEIGHBOURS"): {1: 0.0}}),
     # The words are parsed once; who asks for them gets none.
     Ablation("words about the talk", {(QUERY, "_about_talk"): frozenset}),
     Ablation("excerpts", arguments={"excerpt_tokens": None}),

@@ -12,7 +12,7 @@ from typing import Any
 from PIL import Image
 
 from shared_core import InfiniteMemory, Message
-from shared_core.sharing.openai import read_messages
+from shared_core.sharing.readers.openai import read_messages
 from shared_core.view import write_page
 
 DOCS = Path(__file__).parent

@@ -17,7 +17,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_infinite_memory import EchoChatModel, InfiniteMemoryMiddleware, from_message, recall_tool
 from shared_core.prompt.context import ContextReport
-from shared_core.sharing.openai import read_messages
+from shared_core.sharing.readers.openai import read_messages
 
 CONVERSATION = Path(__file__).parent / "data" / "conversation.json"
 QUESTION = "What was the code of my locker at the climbing hall?"

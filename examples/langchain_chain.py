@@ -13,7 +13,7 @@ from langchain_core.runnables import RunnableConfig
 
 from langchain_infinite_memory import EchoChatModel, with_infinite_memory
 from shared_core import InfiniteMemory
-from shared_core.sharing.openai import read_messages
+from shared_core.sharing.readers.openai import read_messages
 
 CONVERSATION = Path(__file__).parent / "data" / "conversation.json"
 QUESTION = "What was the code of my locker at the climbing hall?"

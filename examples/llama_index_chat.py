@@ -11,7 +11,7 @@ from llama_index.core.chat_engine import SimpleChatEngine
 
 from llama_index_infinite_memory import EchoLLM, InfiniteChatMemoryBuffer
 from shared_core import InfiniteMemory
-from shared_core.sharing.openai import read_messages
+from shared_core.sharing.readers.openai import read_messages
 
 CONVERSATION = Path(__file__).parent / "data" / "conversation.json"
 

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from shared_core import InfiniteMemory, Message
-from shared_core.sharing.openai import read_messages
+from shared_core.sharing.readers.openai import read_messages
 
 CONVERSATION = Path(__file__).parent / "data" / "conversation.json"
 

@@ -13,8 +13,8 @@ from langchain_infinite_memory.echo import EchoChatModel
 from langchain_infinite_memory.runnable import InfiniteMemoryRunnable
 from shared_core.cli.app import Session, StorePath, User
 from shared_core.cli.printing import count, line, printable
-from shared_core.engine import InfiniteMemory
 from shared_core.errors import InfiniteMemoryError
+from shared_core.memory import InfiniteMemory
 from shared_core.prompt.context import ContextReport
 
 __all__ = ["chat"]

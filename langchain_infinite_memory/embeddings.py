@@ -8,7 +8,7 @@ from langchain_core.embeddings import Embeddings
 from shared_core.base import Embedder
 from shared_core.embedders import CallableEmbedder
 from shared_core.embedders import as_embedder as as_own_embedder
-from shared_core.embedders.function import without_marks
+from shared_core.embedders.callable import without_marks
 from shared_core.errors import MissingExtraError
 
 __all__ = ["as_embedder"]

@@ -15,8 +15,8 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from langchain_infinite_memory.forms import Given, Keys, incomplete, join_chunks, read_input, read_output
 from langchain_infinite_memory.sessions import Sessions, Whose
 from shared_core.aio import AsyncInfiniteMemory
-from shared_core.engine import InfiniteMemory
 from shared_core.errors import DuplicateError, StoreError, UnknownReferenceError
+from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message, content_of
 from shared_core.prompt.context import Context, ContextReport
 

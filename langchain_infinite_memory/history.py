@@ -13,8 +13,8 @@ from langchain_infinite_memory.messages import FORMAT, from_message, to_message
 from langchain_infinite_memory.sessions import MemoryLike, Sessions
 from shared_core.aio import AsyncInfiniteMemory
 from shared_core.arguments import a_name, whole_number
-from shared_core.engine import InfiniteMemory
 from shared_core.errors import UnknownReferenceError
+from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message, Payload
 from shared_core.pool import SessionPool
 from shared_core.prompt.context import Context, ContextReport

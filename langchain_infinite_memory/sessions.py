@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from langchain_infinite_memory.settings import engine_settings
-from shared_core.engine import InfiniteMemory
+from shared_core.memory import InfiniteMemory
 from shared_core.pool import SessionPool
 from shared_core.records import MAIN
 from shared_core.store import Store

@@ -11,7 +11,7 @@ from langchain_infinite_memory.counting import TextCounter, as_token_counter
 from langchain_infinite_memory.embeddings import as_embedder
 from langchain_infinite_memory.summarizing import SummarizerLike, as_summarizer
 from shared_core.base import Embedder
-from shared_core.engine import InfiniteMemory
+from shared_core.memory import InfiniteMemory
 
 __all__ = ["EmbeddingsLike", "engine_settings"]
 

@@ -12,7 +12,7 @@ from langchain_infinite_memory.messages import read_message
 from shared_core.base import Embedder
 from shared_core.embedders import as_embedder as as_own_embedder
 from shared_core.errors import EmbedderError
-from shared_core.index.vector_index import ExactVectorIndex
+from shared_core.index.vectors import ExactVectorIndex
 
 __all__ = ["ranked", "text_of"]
 

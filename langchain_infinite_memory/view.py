@@ -16,13 +16,13 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from langchain_infinite_memory.counting import FRAMING
 from langchain_infinite_memory.messages import from_message, read_message
 from shared_core.aio import AsyncInfiniteMemory
-from shared_core.engine import InfiniteMemory
 from shared_core.errors import BudgetError
-from shared_core.following import History
+from shared_core.history import History
+from shared_core.lists import sliding_window
+from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
 from shared_core.pool import SessionPool
 from shared_core.prompt.context import Context, ContextReport
-from shared_core.prompt.sliding import sliding_window
 from shared_core.tokens import as_counter, message_tokens, tools_tokens
 
 __all__ = ["HistoryView", "Thread", "View"]

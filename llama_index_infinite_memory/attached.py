@@ -17,9 +17,9 @@ from llama_index_infinite_memory.line import begin_anew, common_start, fork_afte
 from llama_index_infinite_memory.messages import UnstorableWarning, read_message, same, to_message
 from llama_index_infinite_memory.settings import Settings
 from llama_index_infinite_memory.stripping import rejoin, strip
-from shared_core.engine import InfiniteMemory
 from shared_core.errors import UnknownReferenceError
-from shared_core.locks import fork_safe_lock
+from shared_core.lifecycle import fork_safe_lock
+from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
 from shared_core.prompt.context import Context
 from shared_core.records import MAIN

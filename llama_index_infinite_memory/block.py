@@ -18,7 +18,7 @@ from llama_index_infinite_memory.messages import from_message
 from llama_index_infinite_memory.settings import EmbedModel
 from llama_index_infinite_memory.stripping import Stripper, strip
 from shared_core.aio import AsyncInfiniteMemory
-from shared_core.engine import InfiniteMemory
+from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
 from shared_core.pool import SessionPool
 from shared_core.prompt.template import RecallTemplate

@@ -9,8 +9,8 @@ from pydantic import PrivateAttr
 from shared_core.base import Embedder
 from shared_core.embedders import STATIC, CallableEmbedder
 from shared_core.embedders import as_embedder as as_own_embedder
+from shared_core.embedders.callable import without_marks
 from shared_core.embedders.checks import require
-from shared_core.embedders.function import without_marks
 
 __all__ = ["EngineEmbedding", "as_embedder"]
 

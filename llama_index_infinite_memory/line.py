@@ -7,7 +7,7 @@ from itertools import takewhile
 from llama_index.core.base.llms.types import ChatMessage
 
 from llama_index_infinite_memory.messages import same
-from shared_core.engine import InfiniteMemory
+from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
 from shared_core.records import MAIN, Position
 from shared_core.store import Store

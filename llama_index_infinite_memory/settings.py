@@ -15,7 +15,7 @@ from llama_index_infinite_memory.embeddings import as_embedder
 from llama_index_infinite_memory.stripping import Stripper
 from llama_index_infinite_memory.summarizing import as_summarizer
 from shared_core.base import Embedder
-from shared_core.engine import InfiniteMemory
+from shared_core.memory import InfiniteMemory
 
 __all__ = ["EmbedModel", "Settings", "Tokenizer", "known_settings", "refuse_unknown"]
 

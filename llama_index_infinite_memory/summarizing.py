@@ -8,8 +8,8 @@ from typing_extensions import override
 
 from shared_core.base import SummarizerModel
 from shared_core.messages import Message
-from shared_core.summaries.rules import AnySummarizer
-from shared_core.summaries.wording import SUMMARY_PROMPT, instruction
+from shared_core.summaries.requests import AnySummarizer
+from shared_core.summaries.template import SUMMARY_PROMPT, instruction
 
 __all__ = ["LLMSummarizer", "SummarizerLike", "as_summarizer"]
 

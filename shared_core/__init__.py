@@ -13,18 +13,10 @@ if TYPE_CHECKING:
     from shared_core.base import Summarizer as Summarizer
     from shared_core.base import SummarizerModel as SummarizerModel
     from shared_core.base import TokenCounter as TokenCounter
-    from shared_core.branches.branching import Diff as Diff
-    from shared_core.branches.branching import Moved as Moved
-    from shared_core.branches.comparing import Conflict as Conflict
-    from shared_core.branches.lineage import LogEntry as LogEntry
-    from shared_core.branches.merging import MergeResult as MergeResult
-    from shared_core.branches.picking import Picked as Picked
-    from shared_core.branches.stashing import Stash as Stash
     from shared_core.embedders import CallableEmbedder as CallableEmbedder
     from shared_core.embedders import OnnxEmbedder as OnnxEmbedder
     from shared_core.embedders import SentenceTransformerEmbedder as SentenceTransformerEmbedder
     from shared_core.embedders import StaticEmbedder as StaticEmbedder
-    from shared_core.engine import InfiniteMemory as InfiniteMemory
     from shared_core.errors import AmbiguousReferenceError as AmbiguousReferenceError
     from shared_core.errors import BudgetError as BudgetError
     from shared_core.errors import DuplicateError as DuplicateError
@@ -37,8 +29,11 @@ if TYPE_CHECKING:
     from shared_core.errors import StaleHeadError as StaleHeadError
     from shared_core.errors import StoreError as StoreError
     from shared_core.errors import UnknownReferenceError as UnknownReferenceError
-    from shared_core.following import History as History
-    from shared_core.forgetting import ForgetResult as ForgetResult
+    from shared_core.forget import ForgetResult as ForgetResult
+    from shared_core.history import History as History
+    from shared_core.lists import prune as prune
+    from shared_core.lists import sliding_window as sliding_window
+    from shared_core.memory import InfiniteMemory as InfiniteMemory
     from shared_core.messages import Grounding as Grounding
     from shared_core.messages import GroundingItem as GroundingItem
     from shared_core.messages import Message as Message
@@ -50,34 +45,35 @@ if TYPE_CHECKING:
     from shared_core.prompt.context import Kind as Kind
     from shared_core.prompt.context import Reason as Reason
     from shared_core.prompt.context import ReportLine as ReportLine
-    from shared_core.prompt.sliding import sliding_window as sliding_window
     from shared_core.prompt.template import RecallTemplate as RecallTemplate
-    from shared_core.recall.pruning import prune as prune
     from shared_core.recall.ranking import ScoredMessage as ScoredMessage
     from shared_core.records import Branch as Branch
-    from shared_core.sharing.redacting import drop_grounding as drop_grounding
-    from shared_core.sharing.redacting import drop_tool_results as drop_tool_results
-    from shared_core.sharing.redacting import replace_names as replace_names
-    from shared_core.sharing.result import ImportResult as ImportResult
+    from shared_core.records import Summary as Summary
+    from shared_core.sharing.importer import ImportResult as ImportResult
+    from shared_core.sharing.redact import drop_grounding as drop_grounding
+    from shared_core.sharing.redact import drop_tool_results as drop_tool_results
+    from shared_core.sharing.redact import replace_names as replace_names
     from shared_core.sharing.whole import export_sessions as export_sessions
     from shared_core.sharing.whole import import_sessions as import_sessions
     from shared_core.store import Store as Store
     from shared_core.stores import SQLiteStore as SQLiteStore
-    from shared_core.summaries.kept import Summary as Summary
-    from shared_core.summaries.wording import SummaryTemplate as SummaryTemplate
+    from shared_core.summaries.template import SummaryTemplate as SummaryTemplate
     from shared_core.tokens import CallableCounter as CallableCounter
     from shared_core.tokens import CharacterCounter as CharacterCounter
     from shared_core.tokens import ConservativeCounter as ConservativeCounter
     from shared_core.tokens import TiktokenCounter as TiktokenCounter
+    from shared_core.tree.branches import Diff as Diff
+    from shared_core.tree.branches import Moved as Moved
+    from shared_core.tree.conflicts import Conflict as Conflict
+    from shared_core.tree.copies import Picked as Picked
+    from shared_core.tree.copies import Stash as Stash
+    from shared_core.tree.log import LogEntry as LogEntry
+    from shared_core.tree.merge import MergeResult as MergeResult
 
 _HOMES = {
     "aio": ["AsyncInfiniteMemory"],
     "base": ["Embedder", "Fingerprint", "Summarizer", "SummarizerModel", "TokenCounter"],
-    "branches.branching": ["Diff", "Moved"],
-    "branches.comparing": ["Conflict"],
-    "prompt.context": ["Context", "ContextReport", "Kind", "Reason", "ReportLine"],
     "embedders": ["CallableEmbedder", "OnnxEmbedder", "SentenceTransformerEmbedder", "StaticEmbedder"],
-    "engine": ["InfiniteMemory"],
     "errors": [
         "AmbiguousReferenceError",
         "BudgetError",
@@ -92,27 +88,28 @@ _HOMES = {
         "StoreError",
         "UnknownReferenceError",
     ],
-    "following": ["History"],
-    "forgetting": ["ForgetResult"],
-    "branches.lineage": ["LogEntry"],
-    "branches.merging": ["MergeResult"],
+    "forget": ["ForgetResult"],
+    "history": ["History"],
+    "lists": ["prune", "sliding_window"],
+    "memory": ["InfiniteMemory"],
     "messages": ["Grounding", "GroundingItem", "Message", "Payload", "ToolCall"],
-    "branches.picking": ["Picked"],
     "pool": ["SessionPool"],
-    "recall.pruning": ["prune"],
+    "prompt.context": ["Context", "ContextReport", "Kind", "Reason", "ReportLine"],
+    "prompt.template": ["RecallTemplate"],
     "recall.ranking": ["ScoredMessage"],
-    "records": ["Branch"],
-    "prompt.sliding": ["sliding_window"],
-    "branches.stashing": ["Stash"],
-    "sharing.redacting": ["drop_grounding", "drop_tool_results", "replace_names"],
-    "sharing.result": ["ImportResult"],
+    "records": ["Branch", "Summary"],
+    "sharing.importer": ["ImportResult"],
+    "sharing.redact": ["drop_grounding", "drop_tool_results", "replace_names"],
     "sharing.whole": ["export_sessions", "import_sessions"],
     "store": ["Store"],
     "stores": ["SQLiteStore"],
-    "summaries.kept": ["Summary"],
-    "summaries.wording": ["SummaryTemplate"],
-    "prompt.template": ["RecallTemplate"],
+    "summaries.template": ["SummaryTemplate"],
     "tokens": ["CallableCounter", "CharacterCounter", "ConservativeCounter", "TiktokenCounter"],
+    "tree.branches": ["Diff", "Moved"],
+    "tree.conflicts": ["Conflict"],
+    "tree.copies": ["Picked", "Stash"],
+    "tree.log": ["LogEntry"],
+    "tree.merge": ["MergeResult"],
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -7,25 +7,22 @@ from datetime import datetime
 from itertools import islice
 from typing import Any, TypeVar
 
-from shared_core.asking import Progress
 from shared_core.base import Summarizer
-from shared_core.branches.branching import Diff, Moved
-from shared_core.branches.lineage import LogEntry
-from shared_core.branches.merging import How, MergeResult
-from shared_core.branches.picking import Picked
-from shared_core.branches.stashing import Stash
-from shared_core.engine import InfiniteMemory
-from shared_core.following import History
-from shared_core.forgetting import ForgetResult
+from shared_core.forget import ForgetResult
+from shared_core.history import History
+from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message, Role
+from shared_core.pipeline import Progress, Reply, Request, Steps, aanswer
 from shared_core.prompt.context import Context
 from shared_core.recall.ranking import ScoredMessage
-from shared_core.records import Branch
-from shared_core.requests import Reply, Request, Steps, aanswer
-from shared_core.sharing.redacting import Redact
-from shared_core.sharing.result import ImportResult
+from shared_core.records import Branch, Summary
+from shared_core.sharing.importer import ImportResult
+from shared_core.sharing.redact import Redact
 from shared_core.sharing.verbs import FileFormat
-from shared_core.summaries.kept import Summary
+from shared_core.tree.branches import Diff, Moved
+from shared_core.tree.copies import Picked, Stash
+from shared_core.tree.log import LogEntry
+from shared_core.tree.merge import How, MergeResult
 
 __all__ = ["AsyncInfiniteMemory"]
 

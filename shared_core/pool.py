@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from shared_core.arguments import whole_number
 from shared_core.embedders import as_embedder
-from shared_core.engine import InfiniteMemory
+from shared_core.memory import InfiniteMemory
 from shared_core.store import Store
 from shared_core.stores import open_store
 

@@ -17,8 +17,8 @@ from shared_core.records import (
     Segment,
     SessionState,
     Stretch,
+    Summary,
 )
-from shared_core.summaries.kept import Summary
 
 __all__ = ["Store"]
 

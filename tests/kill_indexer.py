@@ -9,7 +9,8 @@ from histories import history
 
 from shared_core import InfiniteMemory
 from shared_core.base import Vectors
-from shared_core.index import faiss_index, session_vectors
+from shared_core.index import session_vectors
+from shared_core.index import vectors as faiss_index
 from shared_core.testing import HashingEmbedder
 
 QUESTIONS = ("what of item3?", "what concerns seven gardens?", "item41 and item77", "nothing of the kind")

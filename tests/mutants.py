@@ -49,7 +49,7 @@ MUTANTS: dict[int, tuple[Mutant, ...]] = {
         ),
         Mutant(
             "a system message of recalled text has no framing",
-            "prompt/assembly.py",
+            "prompt/assembler.py",
             "return self.size(Message.system(text)), text",
             "return self.framer.counter(text), text",
         ),
@@ -81,7 +81,7 @@ MUTANTS: dict[int, tuple[Mutant, ...]] = {
         ),
         Mutant(
             "a call that still waits is dropped",
-            "asking.py",
+            "pipeline.py",
             "return (newest.whole(pending=True), newest) if newest else (None, None)",
             "return (newest.whole(), newest) if newest else (None, None)",
         ),
@@ -95,7 +95,7 @@ MUTANTS: dict[int, tuple[Mutant, ...]] = {
         ),
         Mutant(
             "of a pinned turn only its question stays",
-            "asking.py",
+            "pipeline.py",
             "stays += turn.whole().entries if turn else ()",
             "stays += turn.whole().entries[:1] if turn else ()",
         ),
@@ -104,19 +104,19 @@ MUTANTS: dict[int, tuple[Mutant, ...]] = {
     4: (
         Mutant(
             "broken tool groups are sent",
-            "asking.py",
+            "pipeline.py",
             "older = tuple(turn.whole() for turn in past if turn.asks)",
             "older = tuple(turn for turn in past if turn.asks)",
         ),
         Mutant(
             "results stand where they came, not with their call",
-            "prompt/turns.py",
+            "turns.py",
             "start = first_of.get((turn, message.tool_call_id), entry.order)",
             "start = entry.order",
         ),
         Mutant(
             "a question that is not returned leaves its answers behind",
-            "prompt/assembly.py",
+            "prompt/assembler.py",
             "        messages = insert_summary(frame, ",
             "        entries += () if shown else frame.groups\n        messages = insert_summary(frame, ",
         ),
@@ -124,7 +124,7 @@ MUTANTS: dict[int, tuple[Mutant, ...]] = {
     5: (
         Mutant(
             "what is in the window may be recalled",
-            "prompt/assembly.py",
+            "prompt/assembler.py",
             "inside = {turn.turn_id for turn in window.kept}",
             "inside = {turn.turn_id for turn in window.kept[:1]}",
         ),
@@ -136,7 +136,7 @@ MUTANTS: dict[int, tuple[Mutant, ...]] = {
         ),
         Mutant(
             "late replies stand where they came, not in their turn",
-            "prompt/turns.py",
+            "turns.py",
             "keys.append((turn, start, entry.order))",
             "keys.append((0, start, entry.order))",
         ),
@@ -144,7 +144,7 @@ MUTANTS: dict[int, tuple[Mutant, ...]] = {
     6: (
         Mutant(
             "the question before keeps its grounding",
-            "prompt/assembly.py",
+            "prompt/assembler.py",
             "left = reach - (frame.question is not None)",
             "left = reach",
         ),
@@ -164,7 +164,7 @@ MUTANTS: dict[int, tuple[Mutant, ...]] = {
     7: (
         Mutant(
             "the object that stores a system message forgets that it stays",
-            "live.py",
+            "session.py",
             "self._stays += [entry for entry in entries if entry.message.stays]",
             "pass",
         ),
@@ -176,10 +176,10 @@ MUTANTS: dict[int, tuple[Mutant, ...]] = {
         ),
     ),
     8: (
-        Mutant("every message of a tool loop moves the window", "prompt/assembly.py", "if room < 0:", "if True:"),
+        Mutant("every message of a tool loop moves the window", "prompt/assembler.py", "if room < 0:", "if True:"),
         Mutant(
             "once the budget is used up, every message of a tool loop moves the window",
-            "prompt/assembly.py",
+            "prompt/assembler.py",
             "frame, known = self.framer.answered(asked, count, slack=self.slack), count",
             "frame, known = self.framer.answered(asked, len(asked.answers), slack=self.slack), len(asked.answers)",
         ),
@@ -191,13 +191,13 @@ MUTANTS: dict[int, tuple[Mutant, ...]] = {
         ),
         Mutant(
             "words of other branches count",
-            "index/lexical_index.py",
+            "index/lexical.py",
             "line.upto - size + 0.5",
             "len(self) - size + 0.5",
         ),
         Mutant(
             "an older question loses its grounding one prompt late",
-            "prompt/assembly.py",
+            "prompt/assembler.py",
             "left = reach - (frame.question is not None)",
             "left = reach",
         ),

@@ -9,8 +9,8 @@ from hypothesis import assume
 from prompt_oracle import Messages, Told, bare, fenced, grounded, rendered, sendable
 from scenarios import Scenario, Talk, new_memory
 
-from shared_core.engine import InfiniteMemory
 from shared_core.errors import BudgetError
+from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
 from shared_core.prompt.context import Context, Kind
 from shared_core.stores import SQLiteStore

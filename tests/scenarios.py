@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any, Literal
 
-from shared_core.engine import InfiniteMemory
+from shared_core.memory import InfiniteMemory
 from shared_core.messages import Grounding, Message, ToolCall
 from shared_core.prompt.template import RecallTemplate
 from shared_core.store import Store

@@ -22,7 +22,7 @@ from scenarios import (
 
 from shared_core.messages import Grounding, GroundingItem, Message
 from shared_core.prompt.template import RecallTemplate
-from shared_core.summaries.wording import SummaryTemplate
+from shared_core.summaries.template import SummaryTemplate
 
 __all__ = ["answers", "late_scenarios", "questions", "scenarios", "steps", "summed_scenarios", "tight_scenarios"]
 

@@ -32,7 +32,7 @@ from shared_core import (
     UnknownReferenceError,
 )
 from shared_core.base import Embedder, Fingerprint, Vectors
-from shared_core.recall.recaller import DAMAGED
+from shared_core.recall.search import DAMAGED
 from shared_core.tokens import TiktokenCounter
 
 SMALL: dict[str, Any] = {"max_tokens": 300, "reserve_tokens": 50, "embed_budget_ms": 1e6}

@@ -15,8 +15,8 @@ from shared_core import (
     StaleHeadError,
     UnknownReferenceError,
 )
-from shared_core.branches.graph import draw
 from shared_core.records import MAIN, Move, Position
+from shared_core.tree.log import draw
 
 
 @pytest.fixture

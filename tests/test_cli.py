@@ -18,9 +18,9 @@ from shared_core.__main__ import main
 from shared_core.cli.app import run
 from shared_core.cli.printing import SHOWN, line, printable, record, said
 from shared_core.cli.terminal import LONG
-from shared_core.engine import InfiniteMemory
+from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message, ToolCall
-from shared_core.sharing.openai import read_messages
+from shared_core.sharing.readers.openai import read_messages
 
 ROOT = Path(__file__).parent.parent
 CALL = {"id": "c1", "type": "function", "function": {"name": "book", "arguments": '{"nights": 3}'}}

@@ -17,7 +17,7 @@ from kill_indexer import QUESTIONS, SMALL_PART, opened
 from shared_core import InfiniteMemory
 from shared_core.index import session_vectors
 from shared_core.index.snapshot import MAGIC
-from shared_core.recall.recaller import DAMAGED
+from shared_core.recall.search import DAMAGED
 from shared_core.stores import SQLiteStore
 
 LONG = (pytest.mark.soak, pytest.mark.skipif("SOAK" not in os.environ, reason="takes minutes; SOAK=1 runs it"))

@@ -34,7 +34,7 @@ from shared_core import (
     UnknownReferenceError,
 )
 from shared_core.embedders import MINILM, STATIC, static_available
-from shared_core.live import TAIL_KEPT
+from shared_core.session import TAIL_KEPT
 from shared_core.testing.hashing_embedder import HashingEmbedder
 from shared_core.tokens import CharacterCounter, tools_tokens
 
@@ -154,8 +154,8 @@ def test_a_reply_keeps_its_turn_when_its_own_object_forgets(store: CountingStore
 
 
 def test_adding_never_calls_the_embedder(store: CountingStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shared_core.engine.SNAPSHOT_EVERY", 20)
-    monkeypatch.setattr("shared_core.engine.SNAPSHOT_ROWS", 1)
+    monkeypatch.setattr("shared_core.memory.SNAPSHOT_EVERY", 20)
+    monkeypatch.setattr("shared_core.memory.SNAPSHOT_ROWS", 1)
     embedder = HashingEmbedder()
     memory = InfiniteMemory(store, embedder=embedder, **SMALL)
     memory.add(history(30))
@@ -402,7 +402,7 @@ def test_another_object_embeds_nothing_again(tmp_path: Path) -> None:
 def test_a_snapshot_is_read_instead_of_the_history(
     tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shared_core.engine.SNAPSHOT_ROWS", 50)
+    monkeypatch.setattr("shared_core.memory.SNAPSHOT_ROWS", 50)
     embedder = HashingEmbedder()
     store = CountingStore(tmp_path / "chat.db")
     memory = InfiniteMemory(store, embedder=embedder, embed_budget_ms=PATIENT, **SMALL)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from shared_core import InfiniteMemory, Message
 from shared_core.prompt.context import Context, Reason
-from shared_core.recall.excerpts import WHOLE, excerpt
+from shared_core.recall.candidates import WHOLE, excerpt
 
 FILLER = "The weather was fine and we walked along the river for a while. "
 texts = st.lists(

@@ -26,8 +26,8 @@ from prompt_oracle import (
 from scenarios import Fork, Go, Reply, Scenario, Step, Talk, Tools, new_memory
 from strategies import answers, late_scenarios, questions, scenarios, steps, summed_scenarios, tight_scenarios
 
-from shared_core.engine import InfiniteMemory
 from shared_core.errors import BudgetError, MessageTooLargeError
+from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
 from shared_core.prompt.context import Context, Kind
 from shared_core.stores import SQLiteStore

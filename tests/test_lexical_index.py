@@ -10,19 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared_core.index.lexical_index import (
+from shared_core.index.lexical import (
     BLOCK,
     CELLS,
     FADE_TERMS,
     FIRST,
     K1,
+    MAX_FREQUENCY,
+    MAX_ROWS,
     NEIGHBOURS,
     B,
     LexicalIndex,
 )
-from shared_core.index.lines import SITTING_GAP, LinePrefix, PathLine
-from shared_core.index.postings import MAX_FREQUENCY, MAX_ROWS
-from shared_core.index.terms import terms
+from shared_core.index.path_rows import SITTING_GAP, LinePrefix, PathLine
+from shared_core.index.text import terms
 
 VOCABULARY = ("boat", "tower", "river", "東京")
 
@@ -150,10 +151,10 @@ def test_the_best_are_those_of_all_places(case: Case, count: int, block: int, le
     allowed = data.draw(st.lists(st.booleans(), min_size=case.upto, max_size=case.upto))
     places = data.draw(st.lists(st.integers(0, case.upto - 1), max_size=3)) if case.upto else []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("shared_core.index.lexical_index.BLOCK", block)
-        patch.setattr("shared_core.index.lexical_index.SHORT", 0)
-        patch.setattr("shared_core.index.lexical_index.FIRST", 1)
-        patch.setattr("shared_core.index.lexical_index.LEVELS", levels)
+        patch.setattr("shared_core.index.lexical.BLOCK", block)
+        patch.setattr("shared_core.index.lexical.SHORT", 0)
+        patch.setattr("shared_core.index.lexical.FIRST", 1)
+        patch.setattr("shared_core.index.lexical.LEVELS", levels)
         line = line_of(case.rows, case.times, len(case.documents), case.upto)
         scores = index_of(case.documents).score(case.query, line)
         assert scores.at(np.array(places, dtype=np.int64))[0].tolist() == [values[place] for place in places]
@@ -164,7 +165,7 @@ def test_the_best_are_those_of_all_places(case: Case, count: int, block: int, le
 
 @pytest.mark.parametrize("count", [1, 5])
 def test_the_best_of_a_long_line_are_those_of_all_places(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shared_core.index.lexical_index.SHORT", 0)
+    monkeypatch.setattr("shared_core.index.lexical.SHORT", 0)
     chance, size = np.random.default_rng(7), 50 * FIRST * BLOCK * count
     words = np.minimum(chance.zipf(1.3, (size, 6)), 1000)
     index = index_of([Counter(f"w{word}" for word in said) for said in words.tolist()])

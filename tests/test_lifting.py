@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_ranking import Said, ranked, scope_of
 
-from shared_core.recall import lifting, ranking, signals
+from shared_core.recall import ranking, signals
+from shared_core.recall import ranking as lifting
 from shared_core.recall.ranking import Ranked
 from shared_core.recall.scope import Scope
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from shared_core.index.persons import LONGEST, of_whom
+from shared_core.index.text import LOOKED_AT, of_whom
 
 
 @pytest.mark.parametrize(
@@ -19,8 +19,8 @@ from shared_core.index.persons import LONGEST, of_whom
         ("", 0),
         ("immense youth", 0),
         ("ich war dort", 0),
-        ("x" * (LONGEST - 2) + " I", 1),
-        ("x" * (LONGEST - 1) + " I", 0),
+        ("x" * (LOOKED_AT - 2) + " I", 1),
+        ("x" * (LOOKED_AT - 1) + " I", 0),
     ],
 )
 def test_who_speaks_of_himself_is_told_from_who_speaks_of_the_hearer(text: str, whom: int) -> None:

@@ -209,7 +209,7 @@ def test_f17_a_failing_embedder_is_an_error_not_a_worse_choice() -> None:
 
 
 def test_f17_without_an_embedder_pruning_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shared_core.recall.pruning.as_embedder", lambda value: None)
+    monkeypatch.setattr("shared_core.lists.as_embedder", lambda value: None)
     with pytest.raises(EmbedderError, match="embedder="):
         prune(HISTORY, ASKED)
 

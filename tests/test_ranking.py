@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared_core.base import Vectors
-from shared_core.index.lexical_index import BLOCK
+from shared_core.index.lexical import BLOCK
 from shared_core.index.session_index import SessionIndex
 from shared_core.index.session_vectors import SessionVectors
 from shared_core.messages import Message, Role
@@ -31,7 +31,7 @@ from shared_core.recall.scope import RecallUnit, Scope
 from shared_core.recall.signals import AROUND_TERMS, ASKED_BACK, BEGINNING, FADE_TERMS, NOT_OF_SELF, Ranking, Search
 from shared_core.records import MAIN, Draft
 from shared_core.stores import SQLiteStore
-from shared_core.tree import walk
+from shared_core.tree.paths import walk
 
 DAY = datetime(2023, 5, 7, tzinfo=UTC)
 DIMENSION = 16

@@ -25,7 +25,7 @@ from shared_core import (
     SQLiteStore,
     ToolCall,
 )
-from shared_core.asking import REPEATS
+from shared_core.pipeline import REPEATS
 from shared_core.prompt.context import Kind, ReportLine
 from shared_core.prompt.window import Fill
 from shared_core.testing.hashing_embedder import HashingEmbedder

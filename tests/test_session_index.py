@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from indexing import path_to, refreshed
 
-from shared_core.index.lines import SITTING_GAP
+from shared_core.index.path_rows import SITTING_GAP
 from shared_core.index.session_index import CACHED_LINES, PAGE, SNAPSHOT, SessionIndex
 from shared_core.records import MAIN, ROOT, Draft, Position
 from shared_core.stores import SQLiteStore

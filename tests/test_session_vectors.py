@@ -21,8 +21,7 @@ from shared_core.base import Embedder
 from shared_core.errors import EmbedderError, EmbedderMismatchError, StoreError
 from shared_core.index import session_vectors
 from shared_core.index.session_vectors import SessionVectors, decode_vectors, encode_vector, text_hash
-from shared_core.recall.backfill import EmbedReply, backfill
-from shared_core.recall.dense import EmbedText, answer, message_text, name_of, turn_text
+from shared_core.recall.embedding import EmbedReply, EmbedText, answer, backfill, message_text, name_of, turn_text
 from shared_core.recall.scope import RecallUnit
 from shared_core.records import MAIN, Position
 from shared_core.testing.hashing_embedder import HashingEmbedder
@@ -369,7 +368,7 @@ class TestBackfill:
 
     def test_no_batch_begins_after_the_deadline(self, vectors: SessionVectors, monkeypatch: pytest.MonkeyPatch) -> None:
         now = 100.0
-        monkeypatch.setattr("shared_core.recall.backfill.time.monotonic", lambda: now)
+        monkeypatch.setattr("shared_core.recall.embedding.time.monotonic", lambda: now)
         embedder, done = HashingEmbedder(8), list[int]()
         assert drive(self.steps(vectors, embedder, range(10), deadline=100.0, progress=done.append)) == 10
         assert embedder.documents == []

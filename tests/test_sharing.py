@@ -32,10 +32,9 @@ from shared_core import (
     replace_names,
 )
 from shared_core.messages import Grounding, GroundingItem, Payload, ToolCall
-from shared_core.sharing import jsonl
-from shared_core.sharing.format import read_line, schema
-from shared_core.sharing.jsonl import parse
-from shared_core.sharing.redacting import Redact
+from shared_core.sharing import format as jsonl
+from shared_core.sharing.format import parse, read_line, schema
+from shared_core.sharing.redact import Redact
 from shared_core.stores import SQLiteStore
 from shared_core.testing.hashing_embedder import HashingEmbedder
 
@@ -608,7 +607,7 @@ def test_a_file_that_was_changed_is_refused(memory: InfiniteMemory, file: Path) 
 
 def test_a_line_has_an_end(memory: InfiniteMemory, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     memory.export(file)
-    for module in ("jsonl", "reading"):
+    for module in ("format", "read"):
         monkeypatch.setattr(f"shared_core.sharing.{module}.MAX_LINE", 300)
     memory.add(Message.user("x" * 300, id="long"))
     with pytest.raises(StoreError, match="'long' is larger than 300 bytes"):

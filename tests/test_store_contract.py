@@ -27,10 +27,10 @@ from shared_core.records import (
     Restored,
     Segment,
     SessionState,
+    Summary,
 )
 from shared_core.store import Store
 from shared_core.stores import SQLiteStore
-from shared_core.summaries.kept import Summary
 from shared_core.testing import StoreContract
 
 TESTS = {name: test for name, test in inspect.getmembers(StoreContract, inspect.isfunction) if name.startswith("test_")}

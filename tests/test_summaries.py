@@ -18,10 +18,9 @@ from shared_core.base import SummarizerModel
 from shared_core.errors import StoreError
 from shared_core.messages import Grounding
 from shared_core.prompt.context import Context, Kind, Reason
-from shared_core.records import Position
+from shared_core.records import Position, Summary
 from shared_core.stores import SQLiteStore
-from shared_core.summaries.kept import Summary
-from shared_core.summaries.wording import SUMMARY_PROMPT, instruction, shortened, squeezed, transcript
+from shared_core.summaries.template import SUMMARY_PROMPT, instruction, shortened, squeezed, transcript
 from shared_core.tokens import as_counter
 
 Call = tuple[str | None, list[Message]]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared_core.index.terms import KNOWN_CHARACTERS, near_duplicate_key, terms
+from shared_core.index.text import KNOWN_CHARACTERS, near_duplicate_key, terms
 
 texts = st.text(st.one_of(st.characters(), st.sampled_from("aZé\u0301\u0308 _-.'\n東カｶ\uff9eีปिदَك\u200d👍+\ud83d")))
 """Any characters, and those that depend on the ones beside them more often."""

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from shared_core.errors import InputFileError
 from shared_core.messages import Grounding, GroundingItem, Message, Payload, ToolCall
-from shared_core.sharing.openai import OPENAI_FORMAT, read_messages
+from shared_core.sharing.readers.openai import OPENAI_FORMAT, read_messages
 
 TALK: list[dict[str, Any]] = [
     {"role": "system", "content": "Be brief."},

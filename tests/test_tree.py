@@ -22,7 +22,7 @@ from shared_core import (
 from shared_core.records import MAIN, Position, Segment
 from shared_core.stores import SQLiteStore
 from shared_core.testing.hashing_embedder import HashingEmbedder
-from shared_core.tree import Path, Span, walk
+from shared_core.tree.paths import Path, Span, walk
 
 
 @pytest.fixture
@@ -355,9 +355,9 @@ STEPS = st.lists(
 @given(STEPS)
 def test_every_view_is_the_path_from_the_head_to_the_root(steps: list[tuple[str, int, int]]) -> None:
     with closing(SQLiteStore(":memory:")) as store, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("shared_core.live.PAGE", 3)
-        patch.setattr("shared_core.live.TAIL_KEPT", 2)
-        patch.setattr("shared_core.tree.PAGE", 3)
+        patch.setattr("shared_core.session.PAGE", 3)
+        patch.setattr("shared_core.session.TAIL_KEPT", 2)
+        patch.setattr("shared_core.tree.paths.PAGE", 3)
         oracle, places, embedder = Oracle(), (Place(), Place()), HashingEmbedder(16)
         memories = [
             # Everything on the branch is close enough to be found.

@@ -7,8 +7,7 @@ import numpy.typing as npt
 import pytest
 
 from shared_core.base import Vectors
-from shared_core.index.faiss_index import FaissVectorIndex
-from shared_core.index.vector_index import ExactVectorIndex, Half, VectorIndex
+from shared_core.index.vectors import ExactVectorIndex, FaissVectorIndex, Half, VectorIndex
 from shared_core.testing.index_contract import IndexContract, IndexFactory
 
 TESTS = {name: test for name, test in inspect.getmembers(IndexContract, inspect.isfunction) if name.startswith("test_")}

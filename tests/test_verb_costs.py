@@ -10,8 +10,8 @@ from histories import CountingStore, history, ids
 from parted import changed, rows, said, say
 
 from shared_core import InfiniteMemory
-from shared_core.live import PAGE
 from shared_core.records import MAIN, Draft
+from shared_core.session import PAGE
 from shared_core.testing.hashing_embedder import HashingEmbedder
 
 

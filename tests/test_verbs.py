@@ -23,9 +23,9 @@ class Verbs(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         self.patch = pytest.MonkeyPatch()
-        self.patch.setattr("shared_core.live.PAGE", 3)
-        self.patch.setattr("shared_core.live.TAIL_KEPT", 2)
-        self.patch.setattr("shared_core.tree.PAGE", 3)
+        self.patch.setattr("shared_core.session.PAGE", 3)
+        self.patch.setattr("shared_core.session.TAIL_KEPT", 2)
+        self.patch.setattr("shared_core.tree.paths.PAGE", 3)
         self.twin = Twin(SQLiteStore(":memory:"))
         self.steps = 0
 

@@ -9,7 +9,7 @@ import pytest
 from browser import Tab, browsing, needs_browser, quiet
 from viewing import NOON, Written
 
-from shared_core.engine import InfiniteMemory
+from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
 from shared_core.prompt.context import Kind
 from shared_core.view import gather

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from viewing import NOON, SETTINGS, store_a_tree
 
-from shared_core.engine import InfiniteMemory
 from shared_core.errors import BudgetError, StoreError, UnknownReferenceError
+from shared_core.memory import InfiniteMemory
 from shared_core.messages import Grounding, GroundingItem, Message, ToolCall
 from shared_core.prompt.context import Kind, Reason
 from shared_core.stores import SQLiteStore

@@ -8,7 +8,7 @@ import pytest
 from browser import Tab, browsing, needs_browser, quiet
 from viewing import Written
 
-from shared_core.engine import InfiniteMemory
+from shared_core.memory import InfiniteMemory
 from shared_core.messages import Grounding, Message, ToolCall
 from shared_core.view import gather
 

@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 
 from shared_core import InfiniteMemory, Message
-from shared_core.asking import AskSteps, SearchSteps
 from shared_core.base import Vectors
-from shared_core.recall.backfill import EmbedRequest
+from shared_core.pipeline import AskSteps, Request, SearchSteps, answer
+from shared_core.recall.embedding import EmbedRequest
 from shared_core.records import Record
-from shared_core.requests import Request, answer
 from shared_core.stores import SQLiteStore
 from shared_core.testing.hashing_embedder import HashingEmbedder
 

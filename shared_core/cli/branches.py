@@ -5,13 +5,12 @@ from typing import Annotated
 
 import typer
 
-from shared_core.branches.graph import draw
-from shared_core.branches.lineage import LogEntry
-from shared_core.branches.merging import How, MergeResult
 from shared_core.cli.options import AsJson, On, Session, StorePath, User, change, done, opened, picked, write_json
 from shared_core.cli.printing import count, line, printable
-from shared_core.engine import InfiniteMemory
+from shared_core.memory import InfiniteMemory
 from shared_core.records import MAIN, Branch
+from shared_core.tree.log import LogEntry, draw
+from shared_core.tree.merge import How, MergeResult
 
 __all__ = ["GRAPH_LIMIT", "answer_graph", "branching"]
 

@@ -9,10 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
-from shared_core.branches.picking import Picked
 from shared_core.cli.printing import count, printable
-from shared_core.engine import InfiniteMemory
 from shared_core.errors import StoreError
+from shared_core.memory import InfiniteMemory
+from shared_core.tree.copies import Picked
 
 __all__ = [
     "AsJson",

@@ -6,7 +6,7 @@ from datetime import UTC
 from typing import Any
 
 from shared_core.messages import Message
-from shared_core.sharing.openai import OPENAI_FORMAT
+from shared_core.sharing.readers.openai import OPENAI_FORMAT
 
 __all__ = ["SHOWN", "count", "doomed", "imported", "line", "printable", "record", "said", "table", "wire"]
 

@@ -12,10 +12,10 @@ import typer
 from shared_core.cli.options import AsJson, Named, Session, StorePath, User, answer, opened
 from shared_core.cli.printing import count, imported, printable
 from shared_core.cli.terminal import progress
-from shared_core.engine import InfiniteMemory
-from shared_core.sharing.reading import is_ours, read_header
-from shared_core.sharing.redacting import Redact, drop_grounding, drop_tool_results, replace_names
-from shared_core.sharing.result import ImportResult
+from shared_core.memory import InfiniteMemory
+from shared_core.sharing.importer import ImportResult
+from shared_core.sharing.read import is_ours, read_header
+from shared_core.sharing.redact import Redact, drop_grounding, drop_tool_results, replace_names
 from shared_core.sharing.whole import export_sessions, import_sessions
 
 __all__ = ["sharing"]

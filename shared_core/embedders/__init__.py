@@ -5,11 +5,11 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from shared_core.base import Embedder
+from shared_core.embedders.callable import CallableEmbedder
 from shared_core.embedders.checks import installed
-from shared_core.embedders.function import CallableEmbedder
 from shared_core.embedders.minilm import MINILM, MINILM_INT8
 from shared_core.embedders.onnx import OnnxEmbedder, onnx_available
-from shared_core.embedders.sentence import SentenceTransformerEmbedder
+from shared_core.embedders.sentence_transformers import SentenceTransformerEmbedder
 from shared_core.embedders.static import STATIC, StaticEmbedder, static_available
 
 __all__ = [

@@ -17,7 +17,7 @@ from shared_core.base import Embedder, Fingerprint, Vectors
 from shared_core.embedders.bert import encoder
 from shared_core.embedders.checks import checked, encodable, failures, installed, pieces, require
 from shared_core.embedders.minilm import MINILM, MINILM_INT8, files, known
-from shared_core.locks import fork_safe_lock
+from shared_core.lifecycle import fork_safe_lock
 
 __all__ = ["OnnxEmbedder", "onnx_available"]
 

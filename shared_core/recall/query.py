@@ -9,7 +9,7 @@ from functools import cache, lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from shared_core.index.terms import STOP_WORDS, terms
+from shared_core.index.text import STOP_WORDS, terms
 
 __all__ = ["DatePattern", "Query", "parse_query"]
 

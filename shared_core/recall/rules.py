@@ -5,15 +5,14 @@ from typing import Literal, get_args
 
 from shared_core.arguments import in_range, one_of, whole_number
 from shared_core.base import Embedder, Fingerprint
-from shared_core.recall.dense import EmbedText, message_text, name_of, turn_text
+from shared_core.recall.embedding import EmbedText, message_text, name_of, turn_text
 from shared_core.recall.ranking import MIN_LEXICAL, OPENING_LEXICAL, RELAXED, Opening
-from shared_core.recall.scope import RecallUnit
+from shared_core.recall.scope import RecallTools, RecallUnit
 from shared_core.recall.signals import Ranking
 
 __all__ = ["RecallRules", "RecallScope", "RecallTools"]
 
 RecallScope = Literal["session", "user"]
-RecallTools = Literal["replies", "none", "all"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,10 @@ from shared_core.base import Embedder
 from shared_core.errors import EmbedderError, EmbedderMismatchError
 from shared_core.index.session_index import SessionIndex
 from shared_core.index.session_vectors import SessionVectors
-from shared_core.live import LiveSession
-from shared_core.recall.dense import Dense, choose_embedder, is_another_s
+from shared_core.recall.embedding import Dense, choose_embedder, is_another_s
 from shared_core.recall.rules import RecallRules
 from shared_core.records import SessionState
+from shared_core.session import LiveSession
 
 __all__ = ["Sessions"]
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from shared_core.base import Vectors
 from shared_core.index.arrays import distinct
-from shared_core.index.lexical_index import LexicalScores
+from shared_core.index.lexical import LexicalScores
 from shared_core.index.session_index import ROLES
 from shared_core.recall.query import Query
 from shared_core.recall.scope import Scope

@@ -9,10 +9,9 @@ import numpy as np
 
 from shared_core.messages import Message
 from shared_core.records import MAIN, Newest, Position, Record, Restored, Segment, Stretch
-from shared_core.sharing.format import MAX_NUMBER, VectorValue
-from shared_core.sharing.jsonl import Wrong
+from shared_core.sharing.format import MAX_NUMBER, VectorValue, Wrong
 from shared_core.store import Store
-from shared_core.tree import Span, walk
+from shared_core.tree.paths import Span, walk
 
 __all__ = ["SessionTree"]
 

@@ -6,15 +6,13 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from shared_core.arguments import one_of
-from shared_core.branches.merging import Merging
 from shared_core.errors import InputFileError, UnknownReferenceError
-from shared_core.sharing.bringing import Spot, bring, sessions_in
-from shared_core.sharing.importing import Target
+from shared_core.sharing.export import Progress, Source, atomically, write_sessions
+from shared_core.sharing.importer import ImportResult, Spot, Target, bring, sessions_in
 from shared_core.sharing.markdown import markdown
-from shared_core.sharing.redacting import Redact, redacted
-from shared_core.sharing.result import ImportResult
-from shared_core.sharing.writing import Progress, Source, atomically, write_sessions
-from shared_core.tree import unused_branch_name
+from shared_core.sharing.redact import Redact, redacted
+from shared_core.tree.merge import Merging
+from shared_core.tree.paths import unused_branch_name
 
 __all__ = ["FileFormat", "Sharing"]
 

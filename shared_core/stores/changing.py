@@ -9,7 +9,7 @@ from shared_core.errors import StaleHeadError, UnknownReferenceError
 from shared_core.records import Change, Delete, Drop, Expect, Merge, Move, Position, Put, Ref, Rename
 from shared_core.stores.places import check_name, check_place, newest_on, newest_turn, open_segment, segment_at
 from shared_core.stores.rows import plain, text
-from shared_core.tree import walk
+from shared_core.tree.paths import walk
 
 __all__ = ["REFS", "change", "ref_of"]
 

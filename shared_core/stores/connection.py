@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from shared_core.errors import StoreError
-from shared_core.locks import at_fork
+from shared_core.lifecycle import at_fork
 from shared_core.stores.migrations import migrate
 from shared_core.stores.probe import APPLICATION_ID, probe, refuse_foreign
 from shared_core.stores.transaction import savepoint, transaction

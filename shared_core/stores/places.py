@@ -8,7 +8,7 @@ from typing import Any
 from shared_core.errors import DuplicateError, UnknownReferenceError
 from shared_core.records import MAIN, Newest, Position, Segment
 from shared_core.stores.rows import plain, text
-from shared_core.tree import Span, walk
+from shared_core.tree.paths import Span, walk
 
 __all__ = [
     "begin",

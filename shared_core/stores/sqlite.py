@@ -18,6 +18,7 @@ from shared_core.records import (
     Segment,
     SessionState,
     Stretch,
+    Summary,
 )
 from shared_core.store import Store
 from shared_core.stores.changing import REFS, change, ref_of
@@ -30,7 +31,6 @@ from shared_core.stores.rows import plain, record_of, text
 from shared_core.stores.summing import put_summary, summaries
 from shared_core.stores.vectors import all_vectors, put_vectors, spaces, vectors, vectors_of
 from shared_core.stores.writes import SELECT, SELECT_AT, append
-from shared_core.summaries.kept import Summary
 
 __all__ = ["SQLiteStore"]
 

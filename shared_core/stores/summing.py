@@ -7,12 +7,10 @@ from datetime import datetime
 from functools import cache, partial
 
 from shared_core.errors import UnknownReferenceError
-from shared_core.records import Position, Segment
+from shared_core.records import Position, Segment, Summary
 from shared_core.stores.places import check_place, segment_at
 from shared_core.stores.rows import plain, text
-from shared_core.summaries.beginning import beginning
-from shared_core.summaries.kept import Summary
-from shared_core.tree import Path, Span, walk
+from shared_core.tree.paths import Path, Span, beginning, walk
 
 __all__ = ["BLANK_TEXT", "drop_summaries", "put_summary", "summaries"]
 

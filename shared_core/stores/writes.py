@@ -9,7 +9,7 @@ from shared_core.records import Appended, Change, Draft, Newest, Position, Recor
 from shared_core.stores.changing import change
 from shared_core.stores.places import create_branch, named_turn, newest_turn, on_path, open_segment
 from shared_core.stores.rows import COLUMNS, canonical, message_row, plain, record_of, text, text_row
-from shared_core.turn_ids import assign_turns
+from shared_core.turns import assign_turns
 
 __all__ = ["SELECT", "SELECT_AT", "append", "insert_records"]
 

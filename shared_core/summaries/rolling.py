@@ -1,5 +1,6 @@
-"""Which summary a prompt shows, and when a new one is made of it and of what has left the window since."""
+"""The rolling summary: which one a prompt shows, and when a new one is made of what has left the window."""
 
+import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -9,24 +10,108 @@ from itertools import islice
 
 from shared_core.arguments import in_utc
 from shared_core.errors import StoreError
-from shared_core.live import LiveSession
-from shared_core.prompt.assembly import Assembler
+from shared_core.prompt.assembler import Assembler
 from shared_core.prompt.context import Reason
-from shared_core.prompt.frame import Frame, FramedSummary
-from shared_core.prompt.selection import Candidate, Selection
-from shared_core.prompt.summing import with_summary
-from shared_core.records import Position
-from shared_core.summaries.answering import SummaryFailure, SummaryReply, SummaryRequest
-from shared_core.summaries.beginning import beginning
-from shared_core.summaries.kept import Summary
-from shared_core.summaries.pausing import Pausing
-from shared_core.summaries.rules import SummaryRules
-from shared_core.summaries.scene import Scene, Summed
+from shared_core.prompt.frame import Frame, FramedSummary, with_summary
+from shared_core.prompt.window import Candidate, Selection
+from shared_core.records import Position, Summary
+from shared_core.session import LiveSession
+from shared_core.summaries.requests import SummaryFailure, SummaryReply, SummaryRequest, SummaryRules
 from shared_core.summaries.stretch import Part, Stretch, first_part, read_stretch
-from shared_core.summaries.wording import plain_words, shortened, stands_in
-from shared_core.tree import Path, Span
+from shared_core.summaries.template import plain_words, shortened, stands_in
+from shared_core.tree.paths import Path, Span, beginning
+from shared_core.turns import Turn
 
-__all__ = ["LEFT_OUT", "Rolling", "SummedSteps"]
+__all__ = ["LEFT_OUT", "PAUSE", "Pausing", "Rolling", "Scene", "Summed", "SummedSteps"]
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """A question, and what its prompt is chosen from.
+
+    Attributes:
+        path: the line of conversation.
+        epoch: of the session, when this was read.
+        asked: `Framer.frame`.
+        turns: past turns, newest first.
+        candidates: what may be recalled, best first.
+        end: the place of the question, counted from the root.
+        shown: whether the question is part of the prompt.
+    """
+
+    path: Path
+    epoch: int
+    asked: Frame
+    turns: Sequence[Turn]
+    candidates: Sequence[Candidate]
+    end: int
+    shown: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Summed:
+    """A scene with its summary.
+
+    Attributes:
+        frame: with the summary in it, if there is one.
+        candidates: without what stands in the summary.
+        start: where the window begins, counted from the root.
+        notes: what could not be done.
+    """
+
+    frame: Frame
+    candidates: Sequence[Candidate]
+    start: int = 0
+    notes: tuple[str, ...] = ()
+
+
+PAUSE = 10
+"""Questions that go by after a failure before the same is tried again, unless twice as much has left the window."""
+
+
+@dataclass(slots=True)
+class _Failed:
+    """The last failure: after which summary, how many places were left then, and how many questions still pass."""
+
+    after: Position | None
+    places: int
+    reason: str
+    left: int = PAUSE
+
+
+class Pausing:
+    """Remembers the last failure of one memory's summarizer."""
+
+    def __init__(self) -> None:
+        self._failed: _Failed | None = None
+        self._warned = False
+
+    def begin(self, previous: Summary | None, places: int, failure: SummaryFailure) -> str:
+        """Note a failure and return what the report says of it; the first one is a warning, too."""
+        reason = f"the summary is not renewed, as the summarizer failed ({failure})"
+        self._failed = _Failed(_place(previous), places, reason)
+        if not self._warned:
+            self._warned = True
+            warnings.warn(reason, RuntimeWarning, stacklevel=2)
+        return reason
+
+    def reason(self, previous: Summary | None, places: int) -> str:
+        """Return why nothing is to be tried for this question; empty: it may be.
+
+        Args:
+            previous: the summary so far.
+            places: how many places there are between its end and the window.
+        """
+        failed = self._failed
+        if failed is None or failed.after != _place(previous) or places >= 2 * failed.places or failed.left <= 0:
+            return ""
+        failed.left -= 1
+        return failed.reason
+
+
+def _place(summary: Summary | None) -> Position | None:
+    return summary.upto if summary is not None else None
+
 
 RENEW_SHARE = 0.25
 """What has left the window since is summed up when it is this share of what pinned text leaves, or half a call."""

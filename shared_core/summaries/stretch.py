@@ -4,12 +4,12 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from shared_core.base import TokenCounter
-from shared_core.live import LiveSession
 from shared_core.messages import Message
 from shared_core.records import Record
-from shared_core.summaries.wording import squeezed, told
+from shared_core.session import LiveSession
+from shared_core.summaries.template import squeezed, told
 from shared_core.tokens import message_tokens
-from shared_core.tree import Path
+from shared_core.tree.paths import Path
 
 __all__ = ["Part", "Stretch", "first_part", "read_stretch"]
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from shared_core.base import Embedder, Fingerprint, Vectors
-from shared_core.index.terms import terms
+from shared_core.index.text import terms
 
 __all__ = ["HashingEmbedder"]
 

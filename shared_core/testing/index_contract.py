@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shared_core.base import Vectors
-from shared_core.index.vector_index import VectorIndex
+from shared_core.index.vectors import VectorIndex
 
 __all__ = ["IndexContract", "IndexFactory"]
 

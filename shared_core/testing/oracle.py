@@ -21,8 +21,8 @@ from shared_core.records import (
     SessionState,
 )
 from shared_core.store import Store
-from shared_core.tree import walk
-from shared_core.turn_ids import assign_turns
+from shared_core.tree.paths import walk
+from shared_core.turns import assign_turns
 
 __all__ = ["ALL", "NOON", "Session", "Tree", "check", "draft", "drafts"]
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from shared_core.base import TokenCounter
 from shared_core.messages import Message
-from shared_core.tokens.bpe import TiktokenCounter, TokenFallbackWarning
 from shared_core.tokens.conservative import ConservativeCounter
+from shared_core.tokens.tiktoken import TiktokenCounter, TokenFallbackWarning
 
 __all__ = [
     "TOOL_OVERHEAD",

@@ -2,9 +2,8 @@
 
 from datetime import UTC, datetime, timedelta, timezone
 
-from shared_core.records import MAIN, Position
+from shared_core.records import MAIN, Position, Summary
 from shared_core.store import Store
-from shared_core.summaries.kept import Summary
 from shared_core.testing.oracle import Session, drafts
 
 __all__ = ["SummariesContract"]

@@ -1,0 +1,133 @@
+"""Erase what was said, everywhere: which messages go, and what became of them."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from shared_core.errors import UnknownReferenceError
+from shared_core.records import Position, Record
+from shared_core.store import Store
+from shared_core.tree.paths import walk
+from shared_core.turns import Entry, tool_groups
+
+__all__ = ["ForgetResult", "forget", "groups_of_turn", "select"]
+
+PAGE = 2_000
+"""Messages read at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetResult:
+    """What was erased, or with `dry_run` would be.
+
+    Attributes:
+        ids: the messages, in order of storing.
+        dry_run: whether nothing was done.
+        scrubbed: whether the bytes are gone from the files too.
+        reason: why they are not yet; `scrub()` tries again.
+    """
+
+    ids: tuple[str, ...]
+    dry_run: bool = False
+    scrubbed: bool = True
+    reason: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON data."""
+        return {"ids": list(self.ids), "dry_run": self.dry_run, "scrubbed": self.scrubbed, "reason": self.reason}
+
+
+def every_record(store: Store, session: int) -> Iterator[Record]:
+    """Yield all messages of a session, of all branches, in order of storing."""
+    seq = 0
+    while records := store.after(session, seq, PAGE):
+        yield from records
+        seq = records[-1].seq
+
+
+def select(
+    store: Store, session: int, *, ids: Sequence[str] | None = None, before: datetime | None = None, everything: bool
+) -> list[Record]:
+    """Return what a selection erases: whole tool groups, on all branches, with their copies and summaries.
+
+    Args:
+        store: where the session is.
+        session: which session.
+        ids: these messages.
+        before: what was said before this moment; system messages stay.
+        everything: all of it.
+
+    Raises:
+        UnknownReferenceError: an id is not stored.
+    """
+    if everything:
+        return list(every_record(store, session))
+    if ids is not None:
+        chosen = store.get(session, ids)
+        missing = set(ids) - {record.message.id for record in chosen}
+        if missing:
+            raise UnknownReferenceError(f"no message {', '.join(map(repr, sorted(missing)))} in this session")
+    else:
+        assert before is not None
+        chosen = [
+            record
+            for record in every_record(store, session)
+            if record.message.role != "system" and record.message.created_at and record.message.created_at < before
+        ]
+    found: dict[Position, Record] = {}
+    while chosen := [record for record in chosen if record.position not in found]:
+        found |= {record.position: record for record in chosen}
+        _add_groups(store, session, chosen, found)
+        # What was made from it says it again: copies, summaries, and what was made from these.
+        chosen = store.made_from(session, list(found))
+    return sorted(found.values(), key=lambda record: record.seq)
+
+
+def _add_groups(store: Store, session: int, chosen: Sequence[Record], found: dict[Position, Record]) -> None:
+    """Add the tool groups that some messages belong to."""
+    for turn_id in {record.message.turn_id for record in chosen if _in_group(record)}:
+        groups = list(groups_of_turn(store, session, turn_id or ""))
+        # Groups of two branches may share a call: what takes one of them takes the other.
+        while touched := [group for group in groups if 0 < len(group.keys() & found.keys()) < len(group)]:
+            for group in touched:
+                found |= group
+
+
+def _in_group(record: Record) -> bool:
+    return record.message.role == "tool" or bool(record.message.tool_calls)
+
+
+def groups_of_turn(store: Store, session: int, turn_id: str) -> Iterator[dict[Position, Record]]:
+    """Yield the tool groups of a turn, branch by branch: the calls of two answers may bear the same ids."""
+    records = store.turn(session, turn_id)
+    for segment in {record.position.segment for record in records}:
+        end = max(record.position for record in records if record.position.segment == segment)
+        path = walk(end, partial(store.segment, session))
+        line = sorted((r for r in records if path.covers(r.position)), key=lambda record: path.place(record.position))
+        entries = [Entry(record.message, 0, record.turn_no, number) for number, record in enumerate(line)]
+        for group in tool_groups(entries):
+            yield {line[entry.order].position: line[entry.order] for entry in group}
+
+
+def forget(store: Store, session: int, records: Sequence[Record], *, everything: bool) -> ForgetResult:
+    """Erase messages from rows, vectors and snapshots, then from the bytes of the files."""
+    gone = [record.position for record in records]
+    stale = [] if everything else _left_of_turns(store, session, records)
+    store.forget(session, gone, stale=stale, branches=everything)
+    reason = store.scrub()
+    return ForgetResult(_ids(records), scrubbed=reason is None, reason=reason)
+
+
+def _left_of_turns(store: Store, session: int, records: Sequence[Record]) -> list[Position]:
+    """Return what is left of turns that lose a message, where a vector may stand for more than its message."""
+    if not any("#" in space for space in store.spaces(session)):
+        return []
+    turns = {record.message.turn_id or "" for record in records}
+    touched = {record.position for turn in turns for record in store.turn(session, turn)}
+    return sorted(touched - {record.position for record in records})
+
+
+def _ids(records: Sequence[Record]) -> tuple[str, ...]:
+    return tuple(record.message.id or "" for record in records)

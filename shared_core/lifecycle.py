@@ -1,0 +1,119 @@
+"""What happens when the process forks or exits: locks stay usable in a child, background work is given up."""
+
+import atexit
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager
+from typing import Any
+
+__all__ = ["Background", "Work", "at_fork", "fork_safe_lock"]
+
+_guard = threading.RLock()
+_locks: "weakref.WeakSet[Any]" = weakref.WeakSet()
+_held: list[Any] = []
+_inner: list[tuple[Callable[[], None], Callable[[], None]]] = []
+_hooked = False
+
+
+def fork_safe_lock() -> AbstractContextManager[object]:
+    """Return a reentrant lock that is free in a forked process: a fork waits until no thread holds it."""
+    lock = threading.RLock()
+    with _guard:
+        _locks.add(lock)
+        _hook()
+    return lock
+
+
+def at_fork(before: Callable[[], None], after: Callable[[], None]) -> None:
+    """Have `before` called before a fork and `after` after it, in parent and child, inside all fork-safe locks.
+
+    A thread that holds such a lock may wait for what is taken here, and not the other way round.
+    """
+    with _guard:
+        _inner.append((before, after))
+        _hook()
+
+
+def _hook() -> None:
+    global _hooked
+    if not _hooked and sys.platform != "win32":
+        os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
+    _hooked = True
+
+
+def _before_fork() -> None:
+    _guard.acquire()
+    for lock in sorted(_locks, key=id):
+        lock.acquire()
+        _held.append(lock)
+    for before, _ in _inner:
+        before()
+
+
+def _after_fork() -> None:
+    for _, after in reversed(_inner):
+        after()
+    while _held:
+        _held.pop().release()
+    _guard.release()
+
+
+Work = Generator[None, None, None]
+"""Does a short part of the work between one `yield` and the next; holds no reference to the index while it waits."""
+
+_running: "weakref.WeakSet[Background]" = weakref.WeakSet()
+_exit_hooked = False
+
+
+class Background:
+    """One run of some work. It ends when the work does, is stopped, or the process ends.
+
+    Args:
+        work: what to do.
+    """
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+        self._stop = threading.Event()
+        self._pid = os.getpid()
+        self._thread = threading.Thread(target=self._run, name="infinite-memory index", daemon=True)
+        _hook_exit()
+        _running.add(self)
+        self._thread.start()
+
+    def _run(self) -> None:
+        for _ in self._work:
+            if self._stop.is_set():
+                self._work.close()
+                break
+
+    @property
+    def lost(self) -> bool:
+        """Whether this process was forked off while the work was done: threads stay behind."""
+        return self._pid != os.getpid()
+
+    def wait(self) -> None:
+        """Return when the work is done."""
+        if not self.lost:
+            self._thread.join()
+
+    def stop(self) -> None:
+        """Give the work up, and return when it has ended."""
+        self._stop.set()
+        self.wait()
+
+
+def _hook_exit() -> None:
+    global _exit_hooked
+    if not _exit_hooked:
+        # A thread that is inside a library while the interpreter goes away would take the process down.
+        atexit.register(_stop_all)
+    _exit_hooked = True
+
+
+def _stop_all() -> None:
+    for one in list(_running):
+        one.stop()

@@ -1,0 +1,186 @@
+"""Windowing and pruning for callers who hold their own list of messages: `sliding_window` and `prune`."""
+
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+import numpy as np
+
+from shared_core.arguments import one_of, whole_number
+from shared_core.base import Embedder, TokenCounter
+from shared_core.embedders import as_embedder
+from shared_core.errors import EmbedderError
+from shared_core.index.vectors import ExactVectorIndex
+from shared_core.messages import Message
+from shared_core.prompt.assembler import Assembler
+from shared_core.prompt.frame import Framer, GroundingOverflow, KeepGrounding, OnOverflow
+from shared_core.prompt.window import Fill
+from shared_core.records import Newest
+from shared_core.tokens import as_counter, message_tokens
+from shared_core.turns import Entry, Turn, assign_turns, group_turns, tool_groups
+
+__all__ = ["entries_of", "prune", "sliding_window"]
+
+
+def sliding_window(
+    messages: Sequence[Message], *, max_tokens: int, reserve_tokens: int = 0,
+    token_counter: TokenCounter | Callable[[str], int] | str | None = None, message_overhead: int = 4,
+    unit: Literal["turn", "message"] = "turn", window_slack: float = 0.0, fill: Fill = "stop",
+    keep_grounding: KeepGrounding = "newest", grounding_overflow: GroundingOverflow = "trim",
+    on_overflow: OnOverflow = "raise",
+) -> list[Message]:  # fmt: skip
+    """Return the newest messages that fit, oldest first, ready to be sent; the list given is not changed.
+
+    System and pinned messages stay. The newest user message and what answers it are there, with its grounding as far as
+    that fits; older messages come without theirs.
+
+    Args:
+        messages: the conversation, oldest first.
+        max_tokens: the model's limit.
+        reserve_tokens: kept free for the reply.
+        token_counter: as in `InfiniteMemory`.
+        message_overhead: tokens of framing per message.
+        unit: what is kept or dropped as a whole. With `"message"` the window may begin in the middle of an exchange,
+            which some providers reject.
+        window_slack: see `fit_window`.
+        fill: see `fit_window`.
+        keep_grounding: see `InfiniteMemory`.
+        grounding_overflow: see `InfiniteMemory`.
+        on_overflow: see `InfiniteMemory`.
+
+    Raises:
+        BudgetError: system and pinned messages alone do not fit.
+        MessageTooLargeError: the newest user message and its newest tool group do not fit beside them.
+        ValueError: an argument is out of range.
+    """
+    whole_number("max_tokens", max_tokens, least=1)
+    whole_number("reserve_tokens", reserve_tokens, least=0)
+    one_of("unit", unit, ("turn", "message"))
+    framer = Framer(as_counter(token_counter), message_overhead, keep_grounding, grounding_overflow, on_overflow)
+    assembler = Assembler(framer, slack=window_slack, fill=fill)
+    entries = entries_of(messages, framer.counter, message_overhead)
+    turns = group_turns(entries)
+    newest = next((turn for turn in reversed(turns) if turn.asks), None)
+    current = newest.whole(pending=True) if newest is not None else None
+    pinned = {entry.message.turn_id for entry in entries if entry.message.pinned} - {newest and newest.turn_id}
+    stays = [entry for entry in entries if entry.message.role == "system"]
+    stays += [entry for turn in turns if turn.turn_id in pinned for entry in turn.whole().entries]
+    asked = framer.frame(budget=max_tokens - reserve_tokens, tools=0, stays=stays, current=current)
+    past = [turn for turn in reversed(turns) if turn is not newest and turn.turn_id not in pinned]
+    older = [turn.whole() for turn in past if turn.asks] if unit == "turn" else _apart(past)
+    frame, selection = assembler.settle(asked, older, (), shown=True)
+    given = {entry.message.id: message for entry, message in zip(entries, messages, strict=True)}
+    context = assembler.compose(frame, selection, reserve=reserve_tokens, shown=True)
+    return [_as_given(message, given[message.id]) for message in context.messages]
+
+
+def entries_of(messages: Sequence[Message], counter: TokenCounter, overhead: int) -> list[Entry]:
+    """Return messages of a list with their sizes and turns; messages without an id are told apart by their place."""
+    named = [message.replace(id=f"{place}") for place, message in enumerate(messages)]
+    turns = assign_turns(named, Newest(None, -1), None)
+    return [
+        Entry(message.replace(turn_id=turn_id), message_tokens(message, counter, overhead), turn_no, place)
+        for place, (message, (turn_id, turn_no)) in enumerate(zip(named, turns, strict=True))
+    ]
+
+
+def _apart(turns: Sequence[Turn]) -> list[Turn]:
+    """Return every message as a turn of its own, newest first; a tool call keeps its results."""
+    groups = [group for turn in turns for group in reversed(list(tool_groups(turn.whole().entries)))]
+    return [Turn(group[0].message.id or "", group[0].order, group) for group in groups]
+
+
+def _as_given(sent: Message, given: Message) -> Message:
+    """Return a message as it is sent, with the id and turn of the caller's own."""
+    return sent.replace(id=given.id, turn_id=given.turn_id)
+
+
+Unit = tuple[Entry, ...]
+
+
+def prune(
+    messages: Sequence[Message], query: str | Message, *, top_k: int = 2, unit: Literal["message", "turn"] = "message",
+    embedder: Embedder | str | None = None,
+) -> list[Message]:  # fmt: skip
+    """Return the old messages most like a question, the last turn and the question, in order; the list is not changed.
+
+    System messages and pinned turns stay. A tool call and its results are kept or left out together; a call without all
+    its results, and a result without its call, are left out. Where old messages repeat each other, only the newest can
+    be chosen.
+
+    Args:
+        messages: the conversation, oldest first, without the question.
+        query: the question.
+        top_k: how many old messages or turns to keep.
+        unit: compare and keep single messages, or whole turns.
+        embedder: as in `InfiniteMemory`; needed as soon as something has to be left out.
+
+    Raises:
+        ValueError: `top_k` is negative.
+        EmbedderError: there is no embedder, or it failed.
+    """
+    whole_number("top_k", top_k, least=0)
+    one_of("unit", unit, ("message", "turn"))
+    question = Message.user(query) if isinstance(query, str) else query
+    stays, old = _parted(_uncounted(messages))
+    units = _by_turn(old) if unit == "turn" else old
+    kept = units if len(units) <= top_k else _nearest(units, question.content, top_k, embedder)
+    chosen = sorted(entry.order for group in [*stays, *kept] for entry in group)
+    return [*(messages[place] for place in chosen), question]
+
+
+def _uncounted(messages: Sequence[Message]) -> list[Entry]:
+    named = [message.replace(id=f"{place}") for place, message in enumerate(messages)]
+    turns = assign_turns(named, Newest(None, -1), None)
+    return [
+        Entry(message.replace(turn_id=turn.turn_id), 0, turn.turn_no, place)
+        for place, (message, turn) in enumerate(zip(named, turns, strict=True))
+    ]
+
+
+def _parted(entries: Sequence[Entry]) -> tuple[list[Unit], list[Unit]]:
+    """Return the tool groups that stay, which are system messages, pinned turns and the last turn, and all others."""
+    said = [entry.message.turn_id for entry in entries if entry.message.role != "system"]
+    turns = {*said[-1:], *(entry.message.turn_id for entry in entries if entry.message.stays)}
+    stays: list[Unit] = []
+    old: list[Unit] = []
+    for group in tool_groups(entries):
+        if Turn("", 0, group).whole().entries:
+            staying = any(entry.message.turn_id in turns for entry in group)
+            (stays if staying else old).append(group)
+    return stays, old
+
+
+def _by_turn(groups: Sequence[Unit]) -> list[Unit]:
+    turns: dict[str | None, Unit] = {}
+    for group in groups:
+        turn_id = group[0].message.turn_id
+        turns[turn_id] = (*turns.get(turn_id, ()), *group)
+    return list(turns.values())
+
+
+def _text(unit: Unit) -> str:
+    """Return what is compared: what was said, and what tools were asked, but not what they answered."""
+    said = [entry.message for entry in unit if entry.message.role != "tool"]
+    calls = (f"{call.name} {call.arguments}" for message in said for call in message.tool_calls)
+    return " ".join(filter(None, (*(message.content for message in said), *calls))).strip()
+
+
+def _nearest(units: Sequence[Unit], question: str, top_k: int, embedder: Embedder | str | None) -> list[Unit]:
+    newest: dict[str, Unit] = {}
+    for unit in units:
+        text = _text(unit)
+        newest.pop(text, None)  # so that the order is that of the newest
+        newest[text] = unit
+    newest.pop("", None)
+    candidates = list(newest.values())
+    if len(candidates) <= top_k or not top_k:
+        return candidates[:top_k]
+    chosen = as_embedder(embedder)
+    if chosen is None:
+        raise EmbedderError("prune compares meanings and no embedder is installed: pass embedder=")
+    pieces = [chosen.split(text) for text in newest]
+    index = ExactVectorIndex(chosen.fingerprint.dimension)
+    vectors = chosen.embed_documents([piece for split in pieces for piece in split])
+    index.add(np.repeat(np.arange(len(pieces)), [len(split) for split in pieces]), vectors)
+    rows, _ = index.search(chosen.embed_query(question), len(candidates))
+    return [candidates[row] for row in rows[:top_k]]

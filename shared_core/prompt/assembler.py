@@ -1,0 +1,274 @@
+"""Choose what fills the room a frame leaves, and write the prompt and its report; pure."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date
+from functools import cached_property
+from itertools import chain
+from math import inf
+from typing import Literal, get_args
+
+from shared_core.arguments import in_range, one_of, whole_number
+from shared_core.messages import Message
+from shared_core.prompt.context import Context, ContextReport, Reason
+from shared_core.prompt.frame import Frame, Framer, asked_with, insert_summary, with_summary
+from shared_core.prompt.grounding import render_grounding, with_grounding
+from shared_core.prompt.report import report_lines, trimming_notes
+from shared_core.prompt.template import RecallEstimate, RecallTemplate
+from shared_core.prompt.window import Candidate, Fill, Selection, Window, fit_window
+from shared_core.tokens import message_tokens
+from shared_core.turns import Entry, Turn, chronological
+
+__all__ = ["Assembler", "Placement"]
+
+Placement = Literal["grounding", "messages", "system"]
+
+NEWEST_LEAVES = 0.25
+"""The newest turn goes before what is recalled if it leaves this share of the room."""
+
+
+@dataclass(frozen=True)
+class Assembler:
+    """Fills frames; its fields are the constructor arguments of the memory that bear on it.
+
+    `recall_tokens` is a number of tokens, or, below or equal to 1.0 as a float, a share of what pinned text leaves.
+
+    Raises:
+        ValueError: a value is out of range.
+    """
+
+    framer: Framer
+    slack: float = 0.25
+    fill: Fill = "stop"
+    placement: Placement = "grounding"
+    template: RecallTemplate = field(default_factory=RecallTemplate)
+    recall_tokens: float | int = 0.8
+    top_k: int | None = None
+
+    def __post_init__(self) -> None:
+        in_range("window_slack", self.slack, 0, 1)
+        one_of("fill", self.fill, get_args(Fill))
+        one_of("placement", self.placement, get_args(Placement))
+        if isinstance(self.recall_tokens, float):
+            in_range("recall_tokens", self.recall_tokens, 0, 1)
+        else:
+            whole_number("recall_tokens", self.recall_tokens, least=0)
+        if self.top_k is not None:
+            whole_number("top_k", self.top_k, least=0)
+
+    def room_for_recall(self, frame: Frame, turns: Sequence[Turn]) -> int:
+        """Return how many tokens recalled messages may take at most; `turns` are newest first.
+
+        Of a share, the newest turn takes what it needs unless that is nearly all: a question is most often about it.
+        """
+        if not isinstance(self.recall_tokens, float):
+            return min(self.recall_tokens, frame.rest)
+        left = frame.rest - (turns[0].tokens if turns else 0)
+        return min(int(self.recall_tokens * frame.open), left if left >= NEWEST_LEAVES * frame.rest else frame.rest)
+
+    def window(self, frame: Frame, turns: Iterable[Turn], *, recall: int = 0) -> Window:
+        """Return the window that fits beside `recall` tokens of recalled messages; `turns` are newest first."""
+        return self._fit(frame, self._dressed(frame, turns), recall)
+
+    def _fit(self, frame: Frame, dressed: Iterable[Turn], recall: int) -> Window:
+        return fit_window(dressed, frame.rest - recall, slack=self.slack, fill=self.fill)
+
+    def _dressed(self, frame: Frame, turns: Iterable[Turn]) -> Iterator[Turn]:
+        """Yield turns as they are sent: with their grounding as far as `keep_grounding` reaches.
+
+        Pinned turns are user messages, too, but stay without what was once retrieved for them.
+        """
+        keep = self.framer.keep_grounding
+        reach = {"newest": 1, "none": 0, "all": inf}[keep] if isinstance(keep, str) else keep
+        left = reach - (frame.question is not None)
+        pinned = [entry.order for entry in frame.stays if entry.message.role == "user"]
+        for turn in turns:
+            newer = sum(order > turn.entries[0].order for order in pinned)
+            yield replace(turn, entries=tuple(map(self._dress, turn.entries))) if left > newer else turn
+            left -= turn.asks
+
+    def _dress(self, entry: Entry) -> Entry:
+        if entry.message.grounding is None or entry.message.role != "user":
+            return entry
+        message = with_grounding(entry.message, render_grounding(entry.message.grounding))
+        return replace(entry, message=message, tokens=self.size(message))
+
+    def size(self, message: Message) -> int:
+        """Return what a message costs as it is sent, in tokens."""
+        return message_tokens(message, self.framer.counter, self.framer.overhead)
+
+    def settle(
+        self, asked: Frame, turns: Sequence[Turn], candidates: Sequence[Candidate], *, shown: bool
+    ) -> tuple[Frame, Selection]:
+        """Return the frame and the selection to send; see `select` and `Framer.frame` for the arguments.
+
+        What is chosen is a function of the conversation up to the question: a tool loop only appends to it, until the
+        budget is used up. Then older turns give way: the choice is made again around all that was said so far, with a
+        share `slack` of the room left free, and what is said from there on is appended to that.
+        """
+        frame, selection, known = asked, self.select(asked, turns, candidates, shown=shown), 0
+        room = frame.room - selection.tokens
+        for count, entry in enumerate(asked.answers, start=1):
+            room -= entry.tokens
+            if room < 0:
+                frame, known = self.framer.answered(asked, count, slack=self.slack), count
+                frame = replace(frame, spare=int(self.slack * frame.open))
+                if frame.summary is not None:  # what answers the question comes first
+                    frame = with_summary(frame, frame.summary, self.size)
+                selection = self.select(frame, turns, candidates, shown=shown)
+                # What is refused is never sent: there is nothing to append to.
+                room = -1 if self.framer.refuses_grounding_of(frame) else frame.room - selection.tokens
+        return replace(frame, groups=(*frame.groups, *asked.answers[known:])), selection
+
+    def select(self, frame: Frame, turns: Sequence[Turn], candidates: Sequence[Candidate], *, shown: bool) -> Selection:
+        """Choose recalled messages and the window; what recall does not use goes to the window.
+
+        Args:
+            frame: what must be sent.
+            turns: newest first, as many as could fit.
+            candidates: best first.
+            shown: whether the question is part of the prompt, so that text can be put to it.
+        """
+        dressed = tuple(self._dressed(frame, turns))
+        everything = self._fit(frame, dressed, 0)
+        beyond = any(candidate.elsewhere and candidate.reason is None for candidate in candidates)
+        if not candidates or (everything.reaches_all and not beyond):
+            return Selection(everything, tuple(candidates))
+        room = self.room_for_recall(frame, turns)
+        base = self._fit(frame, dressed, room)
+        chosen = self._fill(frame, dressed, self._outside(candidates, base), room, shown=shown)
+        while True:
+            window = self._fit(frame, dressed, chosen.tokens)
+            outside = self._outside(chosen.fates, window)
+            if outside == chosen.fates:
+                return Selection(window, tuple(outside), chosen.tokens, chosen.text)
+            # What came into the window need not be recalled, and the room it took is the window's again.
+            chosen = self._counted(frame, outside, shown=shown)
+
+    def _fill(
+        self, frame: Frame, dressed: Sequence[Turn], candidates: Sequence[Candidate], room: int, *, shown: bool
+    ) -> "_Chosen":
+        """Fill the room, by what candidates take, about; if they take more, fill it again with less."""
+        limit = room
+        while True:
+            fates, about = self._pick(candidates, limit)
+            # Counting exactly is dear. Most of what will come into the window is known before.
+            chosen = self._counted(frame, self._outside(fates, self._fit(frame, dressed, about)), shown=shown)
+            if chosen.tokens > about:
+                chosen = self._counted(frame, fates, shown=shown)
+            if chosen.tokens <= room:
+                return chosen
+            # What is picked next will cost more than is thought by as much.
+            limit = min(limit, about) * room // chosen.tokens
+
+    def _outside(self, candidates: Sequence[Candidate], window: Window) -> list[Candidate]:
+        """Return the candidates with those marked that are in a window, and not those that were in a former one."""
+        kept, result = {turn.turn_id for turn in window.kept}, []
+        for candidate in candidates:
+            inside = not candidate.elsewhere and candidate.entries[0].message.turn_id in kept
+            if inside and candidate.reason in (None, Reason.RECALLED):
+                candidate = candidate.because(Reason.IN_WINDOW)
+            elif candidate.reason is Reason.IN_WINDOW and not inside:  # a large turn came in instead (`fill="skip"`)
+                candidate = candidate.because(Reason.OVER_BUDGET)
+            result.append(candidate)
+        return result
+
+    def _pick(self, candidates: Sequence[Candidate], room: int) -> tuple[list[Candidate], int]:
+        """Fill the room greedily, best first, passing over what does not fit; return what that takes, about, too."""
+        fates: list[Candidate] = []
+        plain, estimate = self.placement == "messages", self._estimate
+        used, count = 0 if plain else estimate.wording, 0
+        days: set[date | None] = set()
+        for candidate in candidates:
+            if candidate.reason is not None:
+                fates.append(candidate)
+                continue
+            if count == self.top_k:
+                fates.append(candidate.because(Reason.TOP_K))
+                continue
+            new = {entry.message.created_at and entry.message.created_at.date() for entry in candidate.entries} - days
+            cost = candidate.tokens if plain else estimate.lines(candidate.entries) + estimate.day * len(new)
+            if used + cost > room:
+                fates.append(candidate.because(Reason.OVER_BUDGET))
+                continue
+            fates.append(candidate.because(Reason.RECALLED))
+            used, count = used + cost, count + 1
+            days |= new
+        return fates, used
+
+    def _counted(self, frame: Frame, fates: list[Candidate], *, shown: bool) -> "_Chosen":
+        """Write down what is recalled, and count exactly what that adds to the prompt."""
+        recalled = _recalled(fates)
+        if not recalled:
+            return _Chosen(fates, 0, "")
+        if self.placement == "messages":
+            return _Chosen(fates, sum(candidate.tokens for candidate in recalled), "")
+        text = self._write(recalled)
+        if self._beside_question(frame, shown):
+            summary = frame.summary.tokens if frame.summary is not None and frame.summary.beside else 0
+            tokens = self.size(asked_with(frame, text)) - frame.bare - frame.grounding_tokens - summary
+            return _Chosen(fates, tokens, text)
+        return _Chosen(fates, self.size(Message.system(text)), text)
+
+    @cached_property
+    def _estimate(self) -> RecallEstimate:
+        return RecallEstimate(self.template, self.framer.counter, self.framer.overhead)
+
+    def _beside_question(self, frame: Frame, shown: bool) -> bool:
+        return self.placement == "grounding" and shown and frame.question is not None
+
+    def _write(self, recalled: Sequence[Candidate]) -> str:
+        """Return the text that brings candidates back, in the template's order."""
+        if self.template.order == "score":
+            entries = list(chain.from_iterable(chronological(one.entries) for one in reversed(recalled)))
+        else:
+            entries = chronological(chain.from_iterable(candidate.entries for candidate in recalled))
+        return self.template.render([entry.message for entry in entries])
+
+    def compose(
+        self, frame: Frame, selection: Selection, *, reserve: int, shown: bool, alone: Sequence[Entry] = (),
+        notes: Sequence[str] = (), pending: int = 0, embedder: str | None = None,
+    ) -> Context:  # fmt: skip
+        """Write the prompt and the report.
+
+        Args:
+            frame: what must be sent.
+            selection: what else is.
+            reserve: tokens kept free for the reply.
+            shown: whether the question, and what answers it so far, is part of the prompt; it is charged anyhow.
+            alone: replies without their user message, for the report.
+            notes: what could not be done.
+            pending: how many messages have no vector yet.
+            embedder: whose vectors were used.
+        """
+        lines = report_lines(frame, selection, alone)
+        notes = [*notes, *trimming_notes(frame)]
+        report = ContextReport(frame.budget, reserve, tuple(lines), pending, tuple(notes), embedder)
+        return Context(tuple(self._messages(frame, selection, shown)), report)
+
+    def _messages(self, frame: Frame, selection: Selection, shown: bool) -> list[Message]:
+        text = selection.text
+        entries = [*frame.stays, *chain.from_iterable(turn.entries for turn in selection.window.kept)]
+        if self.placement == "messages":
+            entries += chain.from_iterable(candidate.entries for candidate in selection.recalled)
+        if frame.question is not None and shown:
+            beside = text if self._beside_question(frame, shown) else ""
+            entries += [replace(frame.question, message=asked_with(frame, beside)), *frame.groups]
+        messages = insert_summary(frame, [with_grounding(entry.message, "") for entry in chronological(entries)])
+        if text and not self._beside_question(frame, shown):
+            leading = next((i for i, message in enumerate(messages) if message.role != "system"), len(messages))
+            messages.insert(leading, Message.system(text))
+        return messages
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """The fate of every candidate, what those recalled add to the prompt, and how they are written."""
+
+    fates: list[Candidate]
+    tokens: int
+    text: str
+
+
+def _recalled(candidates: Sequence[Candidate]) -> list[Candidate]:
+    return [candidate for candidate in candidates if candidate.reason is Reason.RECALLED]

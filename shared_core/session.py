@@ -1,0 +1,344 @@
+"""One session as one memory object sees it: its head, its newest messages, and the way new ones are stored."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
+
+from shared_core.arguments import in_utc
+from shared_core.base import TokenCounter
+from shared_core.errors import DuplicateError, UnknownReferenceError
+from shared_core.messages import Message
+from shared_core.records import MAIN, ROOT, Appended, Change, Draft, Position, Record, Segment, SessionState
+from shared_core.store import Store
+from shared_core.tokens import body_tokens
+from shared_core.tree.paths import Head, Path, Span, unused_branch_name, walk
+from shared_core.turns import Entry, Turn, group_turns
+
+__all__ = ["Changes", "LiveSession", "Sizer", "Writer"]
+
+PAGE = 64
+"""Messages read at a time, backwards from the head."""
+
+TAIL_KEPT = 4_096
+"""Of the newest messages, how many are kept in memory at least."""
+
+RECENT_KEPT = 4_096
+"""Messages read for recall that are kept in memory, the first read leaving first."""
+
+REMEMBERED_SIZES = 16_384
+"""Messages whose size is remembered where the store does not know it."""
+
+
+class Sizer:
+    """Turns records into entries, counting a text only where the store has no count by this counter.
+
+    Args:
+        counter: the token counter.
+        overhead: tokens of framing per message.
+    """
+
+    def __init__(self, counter: TokenCounter, overhead: int) -> None:
+        self.counter = counter
+        self.overhead = overhead
+        self._count = lru_cache(maxsize=REMEMBERED_SIZES)(lambda message: body_tokens(message, counter))
+
+    def clear(self) -> None:
+        """Drop what is remembered, as when something was forgotten."""
+        self._count.cache_clear()
+
+    def tokens(self, record: Record) -> int:
+        """Return the size of a stored message as sent, without grounding."""
+        known = record.tokens is not None and record.counter is not None and record.counter == self.counter.name
+        body = record.tokens if known and record.tokens is not None else self._count(record.message)
+        return body + self.overhead
+
+    def entry(self, record: Record, order: int) -> Entry:
+        """Return a stored message with its size; `order` is its place on the path."""
+        return Entry(record.message, self.tokens(record), record.turn_no, order)
+
+
+class LiveSession:
+    """Keeps up with a session: one small read a call, and reads only what is new.
+
+    Args:
+        store: where the session is.
+        user_id: whose session.
+        session_id: which session.
+        sizer: sizes messages.
+    """
+
+    def __init__(self, store: Store, user_id: str | None, session_id: str, sizer: Sizer) -> None:
+        self.store = store
+        self.user_id = user_id
+        self.session_id = session_id
+        self.sizer = sizer
+        self.head = Head(MAIN)
+        self._key: int | None = None
+        self._segments: dict[int, Segment] = {}
+        self._forget_cache()
+
+    def _forget_cache(self) -> None:
+        self.sizer.clear()
+        self._epoch = -1
+        self.path = Path((Span(*ROOT),))
+        self._tail: list[Entry] = []
+        self._cursor: list[Span] = []
+        self._stays: list[Entry] = []
+        self._recent: dict[Position, Record] = {}
+        self._openers: dict[str, Position | None] = {}
+
+    @property
+    def key(self) -> int | None:
+        """The session's key in the store, None while nothing is stored."""
+        if self._key is None:
+            self._key = self.store.session(self.user_id, self.session_id)
+        return self._key
+
+    @property
+    def epoch(self) -> int:
+        """The session's epoch at the last `sync`."""
+        return self._epoch
+
+    def create(self) -> int:
+        """Return the session's key, creating the session if need be."""
+        if self._key is None:
+            self._key = self.store.create_session(self.user_id, self.session_id)
+        return self._key
+
+    def go(self, head: Head) -> None:
+        """Stand somewhere else from now on."""
+        self.head = head
+        self._forget_cache()
+
+    def sync(self) -> SessionState:
+        """Catch up with the store and return the session's state."""
+        if self.key is None:
+            return SessionState(ROOT, 0, 0)
+        state = self.store.state(self.key, self.head.branch)
+        at = state.head if self.head.branch is not None else self.head.at
+        if at is None:
+            names = [branch.name for branch in self.store.branches(self.key)]
+            raise UnknownReferenceError(
+                f"the branch {self.head.branch!r} does not exist any more; check out one of {names}", candidates=names
+            )
+        if state.epoch != self._epoch:
+            self._forget_cache()
+            self._epoch = state.epoch
+            self._move(at)
+        elif at != self.path.head:
+            # What is more than stays in memory is read when it is needed, a page at a time.
+            grows = at.segment == self.path.head.segment and 0 < at.depth - self.path.head.depth <= TAIL_KEPT
+            self._grow(at) if grows else self._move(at)
+        return state
+
+    def segment(self, segment: int) -> Segment:
+        """Return a segment whose parent is right; its tip may be old."""
+        assert self.key is not None
+        if segment not in self._segments:
+            self._segments[segment] = self.store.segment(self.key, segment)
+        return self._segments[segment]
+
+    def path_to(self, head: Position) -> Path:
+        """Return the path that leads to a place of this session."""
+        return walk(head, self.segment)
+
+    def _move(self, head: Position) -> None:
+        assert self.key is not None
+        self.path = self.path_to(head)
+        self._tail = []
+        self._cursor = list(self.path.spans)
+        self._stays = self.entries([record for record in self.store.pinned(self.key) if self._covers(record)])
+
+    def _covers(self, record: Record) -> bool:
+        return self.path.covers(record.position)
+
+    def _grow(self, head: Position) -> None:
+        """Take the messages that were added at the head since."""
+        assert self.key is not None
+        new = self.store.newest(self.key, head, head.depth - self.path.head.depth)[::-1]
+        new = [record for record in new if record.position.depth > self.path.head.depth]
+        self.path = Path((*self.path.spans[:-1], self.path.spans[-1]._replace(upto=head.depth)))
+        entries = self.entries(new)
+        self._tail += entries
+        self._stays += [entry for entry in entries if entry.message.stays]
+        if len(self._tail) > 2 * TAIL_KEPT:
+            self._tail = self._tail[-TAIL_KEPT:]
+            oldest = self._tail[0].order
+            older = [span for span in self.path.spans if span.start + span.shift < oldest]
+            self._cursor = [span._replace(upto=min(span.upto, oldest - 1 - span.shift)) for span in older]
+
+    def entries(self, records: Sequence[Record], path: Path | None = None) -> list[Entry]:
+        """Return messages of a path, by default the one this object stands on, with their places and turns there."""
+        path = self.path if path is None else path
+        if path.plain:
+            return [self.sizer.entry(record, record.position.depth) for record in records]
+        self._find_openers(records)
+        return [self._merged_entry(record, path) for record in records]
+
+    def _merged_entry(self, record: Record, path: Path) -> Entry:
+        """Return a message of a path with merges; its turn has the number there that its first message has."""
+        opener = self._openers.get(record.message.turn_id or "") or record.position
+        turns = path.span_of(opener if path.covers(opener) else record.position).turn_shift
+        entry = self.sizer.entry(record, path.place(record.position))
+        return replace(entry, turn_no=entry.turn_no + turns) if turns else entry
+
+    def _find_openers(self, records: Sequence[Record]) -> None:
+        """Note where the turns of some messages begin; None where that has been forgotten."""
+        self._openers |= {r.message.id or "": r.position for r in records if r.message.id == r.message.turn_id}
+        turns = {record.message.turn_id or "" for record in records} - self._openers.keys()
+        if turns and self.key is not None:
+            self._openers |= dict.fromkeys(turns)
+            self._openers |= {r.message.id or "": r.position for r in self.store.get(self.key, sorted(turns))}
+
+    @property
+    def stays(self) -> list[Entry]:
+        """System and pinned messages on the path, oldest first."""
+        return sorted(self._stays, key=lambda entry: entry.order)
+
+    def tail(self, tokens: int) -> list[Entry]:
+        """Return the newest messages of the path, oldest first: at least this many tokens of them, or all."""
+        have = count = 0
+        while have < tokens:
+            if count == len(self._tail):
+                if not self._cursor:
+                    break
+                self._tail[:0] = self._read_page()
+                continue
+            count += 1
+            have += self._tail[-count].tokens
+        return self._tail[len(self._tail) - count :]
+
+    def _read_page(self) -> list[Entry]:
+        assert self.key is not None
+        span = self._cursor.pop()
+        limit = min(PAGE, span.upto - span.start + 1)
+        records = self.store.newest(self.key, Position(span.segment, span.upto), limit) if limit > 0 else []
+        # Where some have been forgotten, older ones come than the span has: these are on another span, or on none.
+        records = [record for record in records if record.position.depth >= span.start]
+        if len(records) == limit and limit and records[-1].position.depth > span.start:
+            self._cursor.append(span._replace(upto=records[-1].position.depth - 1))
+        return self.entries(records[::-1])
+
+    def last(self, count: int) -> list[Entry]:
+        """Return the newest messages of the path, oldest first, at most `count`."""
+        while len(self._tail) < count and self._cursor:
+            self._tail[:0] = self._read_page()
+        return self._tail[max(0, len(self._tail) - count) :]
+
+    def records(self, session: int, positions: Sequence[Position]) -> list[Record]:
+        """Return the messages at these positions, in any order.
+
+        Messages never change, so this session's that were read lately are kept, until something is forgotten.
+        """
+        if session != self._key:
+            return self.store.at(session, positions)
+        missing = [position for position in positions if position not in self._recent]
+        for record in self.store.at(session, missing) if missing else ():
+            self._recent[record.position] = record
+        found = [self._recent[position] for position in positions if position in self._recent]
+        while len(self._recent) > RECENT_KEPT:
+            self._recent.pop(next(iter(self._recent)))
+        return found
+
+    def is_all(self, entries: Sequence[Entry]) -> bool:
+        """Return whether a `tail` reaches the first message."""
+        return not self._cursor and len(entries) == len(self._tail)
+
+    def whole_turn(self, turn_id: str) -> Turn | None:
+        """Return one turn as far as it is on the path."""
+        assert self.key is not None
+        records = [record for record in self.store.turn(self.key, turn_id) if self._covers(record)]
+        entries = sorted(self.entries(records), key=lambda entry: entry.order)
+        return next(iter(group_turns(entries)), None)
+
+
+Changes = Callable[[str], Sequence[Change]]
+
+
+def _no_changes(branch: str) -> Sequence[Change]:
+    return ()
+
+
+class Writer:
+    """Writes for one object.
+
+    Args:
+        live: where it stands.
+        counter: counts what is stored; a nameless counter's results are not kept.
+        clock: the time of a message that has none.
+        new_id: the id of a message that has none.
+
+    Attributes:
+        open_turn: the turn this object opened last: its next reply belongs there, whoever else writes.
+    """
+
+    def __init__(
+        self, live: LiveSession, counter: TokenCounter, *, clock: Callable[[], datetime], new_id: Callable[[], str]
+    ) -> None:
+        self.live = live
+        self.counter = counter
+        self.clock = clock
+        self.new_id = new_id
+        self.open_turn: str | None = None
+
+    def add(self, messages: Sequence[Message], turn: str | None) -> list[Message]:
+        """Store messages and return them as stored; `turn` and errors are those of `InfiniteMemory.add`."""
+        if turn is not None and any(message.role == "user" for message in messages):
+            raise ValueError(f"turn={turn!r}: only replies can join a turn; a user message opens its own")
+        if not messages:
+            return []
+        if turn is not None and self.live.key is None:
+            raise UnknownReferenceError(f"there is no turn {turn!r} on this branch; nothing is stored yet")
+        drafts = [self.draft(message) for message in messages]
+        records = self.write(drafts, turn=turn).records if turn is not None else self._append_to_open_turn(drafts)
+        for record in records:
+            if record.message.role == "user":
+                self.open_turn = record.message.turn_id
+        return [record.message for record in records]
+
+    def _append_to_open_turn(self, drafts: Sequence[Draft]) -> Sequence[Record]:
+        try:
+            return self.write(drafts, turn=self.open_turn).records
+        except UnknownReferenceError:
+            if self.open_turn is None:
+                raise
+            self.open_turn = None  # nothing of it is left on this branch: it has been forgotten since
+            return self.write(drafts).records
+
+    def draft(self, message: Message) -> Draft:
+        """Return a message with an id, a time and its size."""
+        changes: dict[str, Any] = {}
+        if message.id is None:
+            changes["id"] = self.new_id()
+        if message.created_at is None:
+            changes["created_at"] = in_utc(self.clock())
+        complete = message.replace(**changes) if changes else message
+        if self.counter.name is None:
+            return Draft(complete)
+        return Draft(complete, self.counter.name, body_tokens(complete, self.counter))
+
+    def write(self, drafts: Sequence[Draft], *, turn: str | None = None, changes: Changes = _no_changes) -> Appended:
+        """Store drafts where the object stands; on a detached head this opens a branch.
+
+        Args:
+            drafts: what to store.
+            turn: as in `Store.append`.
+            changes: returns what to change in the same transaction, given the branch.
+        """
+        session = self.live.create()
+        store = self.live.store
+        branch, at = self.live.head
+        if branch is not None:
+            return store.append(session, branch, drafts, turn=turn, changes=changes(branch))
+        while True:
+            name = unused_branch_name(store, session)
+            try:
+                appended = store.append(session, name, drafts, at=at, turn=turn, changes=changes(name))
+            except DuplicateError:
+                if name not in {other.name for other in store.branches(session)}:
+                    raise
+                continue  # another writer took the name first
+            self.live.go(Head(name))
+            return appended
