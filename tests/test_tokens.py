@@ -38,7 +38,7 @@ from shared_core.tokens import (
     message_tokens,
     tools_tokens,
 )
-from shared_core.tokens import tiktoken as tables
+from shared_core.tokens import tiktoken as counters
 
 WORST: dict[str, list[str]] = json.loads(
     Path(__file__).with_name("data").joinpath("worst_case_texts.json").read_text(encoding="utf-8")
@@ -52,7 +52,7 @@ def encodings() -> list[tiktoken.Encoding]:
     """Both encodings as tiktoken itself has them, where their tables are on this machine or can be downloaded."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TokenFallbackWarning)
-        found = [tables._encoding(name) for name in ("cl100k_base", "o200k_base")]
+        found = [counters._encoding(name) for name in ("cl100k_base", "o200k_base")]
     if None in found:
         pytest.skip("no tiktoken tables: neither cached, nor with llama-index-core, nor downloadable")
     return [encoding for encoding in found if encoding is not None]
@@ -105,7 +105,7 @@ def test_an_unknown_name_is_refused_with_what_to_use() -> None:
 @pytest.mark.usefixtures("encodings")
 @pytest.mark.parametrize("name", ["cl100k_base", "o200k_base"])
 def test_every_text_counts_as_in_tiktoken(name: str) -> None:
-    counter, encoding = TiktokenCounter(name), tables._encoding(name)
+    counter, encoding = TiktokenCounter(name), counters._encoding(name)
     assert encoding is not None
     for text in TEXTS:
         assert counter(text) == len(encoding.encode_ordinary(text))
@@ -142,11 +142,11 @@ def test_a_megabyte_of_one_thing_is_counted_in_time(text: str, counter_name: str
 @pytest.mark.parametrize("gap", [" ", "  ", "\n    ", ".\n\n"])
 def test_cutting_into_blocks_changes_no_count(encodings: list[tiktoken.Encoding], gap: str) -> None:
     text = gap.join([PROSE, *WORST["source code"], "x" * 30_000, *WORST["chinese"]] * 10)
-    blocks = list(tables._blocks(text))
+    blocks = list(counters._blocks(text))
     assert "".join(blocks) == text
     assert len(blocks) > 10
-    assert max(map(len, blocks)) <= tables.BLOCK
-    hard_cuts = sum(len(block) == tables.BLOCK for block in blocks)
+    assert max(map(len, blocks)) <= counters.BLOCK
+    hard_cuts = sum(len(block) == counters.BLOCK for block in blocks)
     for encoding in encodings:
         extra = TiktokenCounter(encoding.name)(text) - len(encoding.encode_ordinary(text))
         assert 0 <= extra <= 2 * hard_cuts
@@ -158,7 +158,7 @@ def test_cutting_into_blocks_changes_no_count(encodings: list[tiktoken.Encoding]
 @pytest.fixture
 def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A process that has loaded nothing, with an empty cache folder and without LlamaIndex; returns the folder."""
-    monkeypatch.setattr(tables, "_loaded", {})
+    monkeypatch.setattr(counters, "_loaded", {})
     monkeypatch.setattr(tiktoken.registry, "ENCODINGS", {})
     monkeypatch.setitem(sys.modules, "llama_index", None)
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
@@ -193,7 +193,7 @@ def test_a_download_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> N
         return unreachable(url)
 
     monkeypatch.setattr(tiktoken.load, "read_file", hang)
-    monkeypatch.setattr(tables, "DOWNLOAD_SECONDS", 0.01)
+    monkeypatch.setattr(counters, "DOWNLOAD_SECONDS", 0.01)
     with pytest.warns(TokenFallbackWarning, match="TimeoutError"):
         assert TiktokenCounter().name == ConservativeCounter.name
     answer.set()
@@ -202,7 +202,7 @@ def test_a_download_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.usefixtures("fresh")
 def test_an_empty_cache_setting_means_no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", "")
-    assert list(tables._table_folders()) == []
+    assert list(counters._table_folders()) == []
 
 
 @pytest.fixture
@@ -227,11 +227,11 @@ def test_a_table_is_downloaded_once_and_then_read_from_the_cache(
     monkeypatch.setattr(tiktoken.load, "read_file", download)
     expected = TiktokenCounter("cl100k_base")(PROSE)
     (cached,) = fresh.iterdir()
-    monkeypatch.setattr(tables, "_loaded", {})
+    monkeypatch.setattr(counters, "_loaded", {})
     assert TiktokenCounter("cl100k_base")(PROSE) == expected
 
     cached.write_bytes(cached.read_bytes()[:1_000])
-    monkeypatch.setattr(tables, "_loaded", {})
+    monkeypatch.setattr(counters, "_loaded", {})
     assert TiktokenCounter("cl100k_base")(PROSE) == expected
     assert len(asked) == 2, "a damaged file is fetched again"
     assert cached.read_bytes() == tables["cl100k_base"]
@@ -246,8 +246,8 @@ def test_an_encoding_that_is_already_loaded_or_of_a_plug_in_is_tiktokens_own(mon
     tiktoken.list_encoding_names()
     monkeypatch.setitem(tiktoken.registry.ENCODING_CONSTRUCTORS or {}, "bytes", definition)
     assert TiktokenCounter("bytes")("é1") == 3
-    monkeypatch.setattr(tables, "_loaded", {})
-    assert tables._encoding("bytes") is tiktoken.registry.ENCODINGS["bytes"]
+    monkeypatch.setattr(counters, "_loaded", {})
+    assert counters._encoding("bytes") is tiktoken.registry.ENCODINGS["bytes"]
 
 
 BUNDLE_PROGRAM = """
