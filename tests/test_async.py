@@ -17,17 +17,17 @@ from histories import NOON, history, ids, texts
 
 from shared_core import (
     AsyncInfiniteMemory,
-    CallableEmbedder,
     Embedder,
-    EmbedderMismatchError,
     Fingerprint,
     InfiniteMemory,
-    Kind,
     Message,
     SQLiteStore,
     UnknownReferenceError,
 )
 from shared_core.base import Vectors
+from shared_core.embedders import CallableEmbedder
+from shared_core.errors import EmbedderMismatchError
+from shared_core.results import Kind
 from shared_core.testing.hashing_embedder import HashingEmbedder
 
 SETTINGS: dict[str, Any] = {"max_tokens": 300, "reserve_tokens": 50, "embed_budget_ms": 1e6}

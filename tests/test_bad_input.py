@@ -17,22 +17,20 @@ from histories import CountingStore, history, ids, texts
 from scripted import ScriptedEmbedder
 
 from shared_core import (
-    AmbiguousReferenceError,
     BudgetError,
-    CallableEmbedder,
     DuplicateError,
     EmbedderError,
     InfiniteMemory,
-    Kind,
     Message,
-    MessageTooLargeError,
-    Reason,
     StoreError,
     ToolCall,
     UnknownReferenceError,
 )
 from shared_core.base import Embedder, Fingerprint, Vectors
+from shared_core.embedders import CallableEmbedder
+from shared_core.errors import AmbiguousReferenceError, MessageTooLargeError
 from shared_core.recall.search import DAMAGED
+from shared_core.results import Kind, Reason
 from shared_core.tokens import TiktokenCounter
 
 SMALL: dict[str, Any] = {"max_tokens": 300, "reserve_tokens": 50, "embed_budget_ms": 1e6}

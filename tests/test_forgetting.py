@@ -15,17 +15,9 @@ from typing import Any
 import pytest
 from histories import NOON, CountingStore, history, ids, texts
 
-from shared_core import (
-    Grounding,
-    GroundingItem,
-    InfiniteMemory,
-    Message,
-    Payload,
-    SQLiteStore,
-    ToolCall,
-    UnknownReferenceError,
-)
+from shared_core import Grounding, GroundingItem, InfiniteMemory, Message, SQLiteStore, ToolCall, UnknownReferenceError
 from shared_core.index.session_vectors import encode_vector, text_hash
+from shared_core.messages import Payload
 from shared_core.testing.hashing_embedder import HashingEmbedder
 
 SMALL: dict[str, Any] = {"max_tokens": 300, "reserve_tokens": 50, "embed_budget_ms": 1e6}

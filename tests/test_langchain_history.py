@@ -29,7 +29,8 @@ from lc_messages import EVERY
 
 from langchain_infinite_memory.history import InfiniteChatMessageHistory, SessionHistories, session_factory
 from langchain_infinite_memory.settings import engine_settings
-from shared_core import DuplicateError, InfiniteMemory, Message, SessionPool, SQLiteStore, StaticEmbedder
+from shared_core import DuplicateError, InfiniteMemory, Message, SessionPool, SQLiteStore
+from shared_core.embedders import StaticEmbedder
 from shared_core.testing import HashingEmbedder
 
 SMALL: dict[str, Any] = {"max_tokens": 200, "reserve_tokens": 0, "token_counter": "characters/4"}

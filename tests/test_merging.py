@@ -8,8 +8,9 @@ import pytest
 from histories import CountingStore, history, ids
 from parted import parted, path, said, say
 
-from shared_core import Conflict, InfiniteMemory, Message, ToolCall
+from shared_core import InfiniteMemory, Message, ToolCall
 from shared_core.records import MAIN, Change, Draft
+from shared_core.results import Conflict
 
 
 @pytest.fixture

@@ -16,7 +16,8 @@ import pytest
 from histories import ids
 from parted import changed, parted, path, rows, said, say
 
-from shared_core import AmbiguousReferenceError, DuplicateError, InfiniteMemory, Message, UnknownReferenceError
+from shared_core import DuplicateError, InfiniteMemory, Message, UnknownReferenceError
+from shared_core.errors import AmbiguousReferenceError
 from shared_core.records import MAIN
 from shared_core.stores import SQLiteStore
 

@@ -15,19 +15,11 @@ import pytest
 from histories import CountingStore
 from scripted import ScriptedEmbedder, minilm
 
-from shared_core import (
-    Context,
-    EmbedderError,
-    InfiniteMemory,
-    Message,
-    Reason,
-    RecallTemplate,
-    SQLiteStore,
-    ToolCall,
-)
+from shared_core import Context, EmbedderError, InfiniteMemory, Message, RecallTemplate, SQLiteStore, ToolCall
 from shared_core.pipeline import REPEATS
 from shared_core.prompt.context import Kind, ReportLine
 from shared_core.prompt.window import Fill
+from shared_core.results import Reason
 from shared_core.testing.hashing_embedder import HashingEmbedder
 
 QUESTION = "where do i like to swim?"

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from histories import history, ids, texts
 
-from shared_core import InfiniteMemory, InputFileError, Message, UnknownReferenceError, import_sessions
+from shared_core import InfiniteMemory, Message, UnknownReferenceError, import_sessions
+from shared_core.errors import InputFileError
 from shared_core.stores import SQLiteStore
 
 NODES: dict[str, Any] = {

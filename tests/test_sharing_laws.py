@@ -12,7 +12,8 @@ from hypothesis.stateful import initialize, rule
 from test_verbs import SOAK, Verbs
 from verbs_twin import Twin
 
-from shared_core import InfiniteMemory, InputFileError, Message, StoreError
+from shared_core import InfiniteMemory, Message, StoreError
+from shared_core.errors import InputFileError
 from shared_core.stores import SQLiteStore
 
 

@@ -8,7 +8,7 @@ from itertools import count
 from typing import Any
 
 from histories import NOON
-from verbs_model import Model, Node, Picked
+from verbs_model import CherryPickResult, Model, Node
 
 from shared_core import InfiniteMemory, Message
 from shared_core.records import MAIN
@@ -155,7 +155,7 @@ class Twin:
             assert (list(result.ours), list(result.theirs)) == (ours, theirs)
             assert self.memory.sources(str(result.messages[1].id)) == [*ours, *theirs]
 
-    def copies(self, result: Any, copy: Callable[[Callable[[], Sequence[str]]], Picked]) -> None:
+    def copies(self, result: Any, copy: Callable[[Callable[[], Sequence[str]]], CherryPickResult]) -> None:
         expected = copy(lambda: [message.id for message in result.messages])
         assert (list(result.sources), list(result.skipped)) == (expected.sources, expected.skipped)
 

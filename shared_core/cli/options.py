@@ -12,7 +12,7 @@ import typer
 from shared_core.cli.printing import count, printable
 from shared_core.errors import StoreError
 from shared_core.memory import InfiniteMemory
-from shared_core.tree.copies import Picked
+from shared_core.tree.copies import CherryPickResult
 
 __all__ = [
     "AsJson",
@@ -103,7 +103,7 @@ def change(
     typer.echo(printable(as_text(result)))
 
 
-def picked(result: Picked) -> str:
+def picked(result: CherryPickResult) -> str:
     """Return what was copied, in words."""
     parts = [f"copied {count(len(result.messages))}"]
     if result.skipped:

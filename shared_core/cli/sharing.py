@@ -13,10 +13,10 @@ from shared_core.cli.options import AsJson, Named, Session, StorePath, User, ans
 from shared_core.cli.printing import count, imported, printable
 from shared_core.cli.terminal import progress
 from shared_core.memory import InfiniteMemory
+from shared_core.redact import Redact, drop_grounding, drop_tool_results, replace_names
+from shared_core.sharing.all_sessions import export_sessions, import_sessions
 from shared_core.sharing.importer import ImportResult
 from shared_core.sharing.read import is_ours, read_header
-from shared_core.sharing.redact import Redact, drop_grounding, drop_tool_results, replace_names
-from shared_core.sharing.whole import export_sessions, import_sessions
 
 __all__ = ["sharing"]
 

@@ -37,7 +37,7 @@ class _Visitor(InfiniteMemory):
 
     def ask_at(self, place: Position) -> Context:
         """Return the prompt for the question that stands at a place; by place, as an id may be a branch's name."""
-        self._stand(Head(None, place))
+        self._checkout.stand(Head(None, place))
         return self.context()
 
 
