@@ -161,7 +161,7 @@ FLOORS = [
     "testing.store_contract",
     "testing",
     "view.lanes",
-    "view.gathering",
+    "view.page_data",
     "view.page",
     "view",
     "cli",

@@ -9,7 +9,7 @@ from shared_core.cli.options import AsJson, Named, Session, StorePath, User, say
 from shared_core.cli.printing import printable
 from shared_core.cli.terminal import progress
 from shared_core.view import gather, write_page
-from shared_core.view.gathering import QUESTIONS
+from shared_core.view.page_data import QUESTIONS
 
 __all__ = ["viewing"]
 
