@@ -18,9 +18,9 @@ from shared_core.messages import Message, Role
 try:
     import typer
 
-    from shared_core.cli.branches import GRAPH_LIMIT, answer_graph, branching
+    from shared_core.cli.branch_commands import GRAPH_LIMIT, answer_graph, branching
+    from shared_core.cli.file_commands import sharing
     from shared_core.cli.options import AsJson, Named, Session, StorePath, Time, User, answer, opened, say, write_json
-    from shared_core.cli.sharing import sharing
     from shared_core.cli.stash import putting_aside
     from shared_core.cli.terminal import show_prompt
     from shared_core.cli.view import viewing
