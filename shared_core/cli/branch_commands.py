@@ -1,243 +1,297 @@
-"""Commands for branches: fork, merge, pick, move and compare them; with --json, for programs."""
+"""The commands about branches: list, create, move, compare and merge them, and stash the end of one."""
 
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Callable, Iterator, Sequence
+from typing import Annotated, Any
 
 import typer
 
-from shared_core.branches.graph import draw
-from shared_core.branches.lineage import LogEntry
 from shared_core.branches.merging import How, MergeResult
-from shared_core.cli.options import AsJson, On, Session, StorePath, User, change, done, opened, picked, write_json
-from shared_core.cli.printing import count, line, printable
+from shared_core.branches.picking import Picked
+from shared_core.cli.options import BranchName, CommonOptions, with_options
+from shared_core.cli.printing import count, message_line, printable
 from shared_core.engine import InfiniteMemory
 from shared_core.records import MAIN, Branch
 
-__all__ = ["GRAPH_LIMIT", "answer_graph", "branching"]
+__all__ = ["branch_commands"]
 
-GRAPH_LIMIT = 200
-"""Messages that are drawn unless another number is asked for."""
+branch_commands = typer.Typer()
+stash_commands = typer.Typer(help="Put the end of a branch aside and bring it back.", no_args_is_help=True)
+branch_commands.add_typer(stash_commands, name="stash")
 
-branching = typer.Typer()
-
-Place = Annotated[str, typer.Argument(metavar="PLACE", help="A branch, tag or message, or main@{1}.")]
-
-
-@branching.command()
-def branches(
-    store: StorePath = "chat.db", session: Session = "default", user: User = None, as_json: AsJson = False
-) -> None:
-    """List the branches, and the newest message of each."""
-    with opened(store, session, user) as memory:
-        _list(memory, memory.branches(), as_json)
+REVISION = "A branch, a tag, a message ID, or an earlier end of a branch such as main@{1}."
+Revision = Annotated[str, typer.Argument(metavar="REVISION", help=REVISION)]
+StashNumber = Annotated[int, typer.Argument(min=0, help="The number of the stash; 0 is the newest.")]
 
 
-@branching.command()
-def tags(
-    store: StorePath = "chat.db", session: Session = "default", user: User = None, as_json: AsJson = False
-) -> None:
-    """List the tags, and the message each stands at."""
-    with opened(store, session, user) as memory:
-        _list(memory, memory.tags(), as_json)
+@branch_commands.command()
+@with_options
+def branches(options: CommonOptions) -> None:
+    """List the branches and the newest message of each."""
+    with options.open() as memory:
+        _list(options, memory, memory.branches())
 
 
-@branching.command()
+@branch_commands.command()
+@with_options
+def tags(options: CommonOptions) -> None:
+    """List the tags and the message each one names."""
+    with options.open() as memory:
+        _list(options, memory, memory.tags())
+
+
+@branch_commands.command()
+@with_options
 def fork(
-    name: Annotated[str, typer.Argument(help="Of the new branch.")],
-    at: Annotated[str, typer.Option(metavar="PLACE", help="The last message the branches share.")] = MAIN,
-    store: StorePath = "chat.db",
-    session: Session = "default",
-    user: User = None,
-    as_json: AsJson = False,
+    options: CommonOptions,
+    name: Annotated[str, typer.Argument(help="The name of the new branch.")],
+    at: Annotated[
+        str, typer.Option(metavar="REVISION", help="The last message that the new branch shares; see reset --help.")
+    ] = MAIN,
 ) -> None:
-    """Open a branch."""
-    with opened(store, session, user) as memory:
+    """Create a branch."""
+    with options.open() as memory:
         memory.fork(name, at=at)
-        done(memory, f"opened {name!r} at {at}", as_json)
+        _confirm_change(options, memory, f"created branch {name!r} at {at}")
 
 
-@branching.command()
+@branch_commands.command()
+@with_options
 def rename(
-    name: Annotated[str, typer.Argument(help="Of the branch.")],
-    to: Annotated[str, typer.Argument(help="Its new name.")],
-    store: StorePath = "chat.db",
-    session: Session = "default",
-    user: User = None,
-    as_json: AsJson = False,
+    options: CommonOptions,
+    name: Annotated[str, typer.Argument(help="The current name of the branch.")],
+    to: Annotated[str, typer.Argument(help="The new name of the branch.")],
 ) -> None:
-    """Give a branch another name."""
-    with opened(store, session, user) as memory:
+    """Rename a branch."""
+    with options.open() as memory:
         memory.rename(name, to)
-        done(memory, f"{name!r} is {to!r} now", as_json)
+        _confirm_change(options, memory, f"renamed {name!r} to {to!r}")
 
 
-@branching.command("delete-branch")
-def delete_branch(
-    name: Annotated[str, typer.Argument(help="Of the branch.")],
-    store: StorePath = "chat.db",
-    session: Session = "default",
-    user: User = None,
-    as_json: AsJson = False,
-) -> None:
-    """Drop a branch; its messages stay until they are forgotten."""
-    with opened(store, session, user) as memory:
+@branch_commands.command("delete-branch")
+@with_options
+def delete_branch(options: CommonOptions, name: Annotated[str, typer.Argument(help="The name of the branch.")]) -> None:
+    """Delete a branch; its messages stay stored.
+
+    Use forget to erase messages.
+    """
+    with options.open() as memory:
         memory.delete_branch(name)
-        done(memory, f"deleted {name!r}; to have it back: fork {name} --at {name}@{{1}}", as_json)
+        _confirm_change(options, memory, f"deleted {name!r}; to restore it: fork {name} --at {name}@{{1}}")
 
 
-@branching.command()
+@branch_commands.command()
+@with_options
 def tag(
-    name: Annotated[str, typer.Argument(help="Of the tag.")],
-    at: Annotated[str, typer.Option(metavar="PLACE", help="What it is to name.")] = MAIN,
-    store: StorePath = "chat.db",
-    session: Session = "default",
-    user: User = None,
-    as_json: AsJson = False,
+    options: CommonOptions,
+    name: Annotated[str, typer.Argument(help="The name of the new tag.")],
+    at: Annotated[str, typer.Option(metavar="REVISION", help="The message to tag; see reset --help.")] = MAIN,
 ) -> None:
-    """Name a place for good."""
-    with opened(store, session, user) as memory:
+    """Give a message a name that never moves."""
+    with options.open() as memory:
         memory.tag(name, at)
-        done(memory, f"tagged {at} as {name!r}", as_json)
+        _confirm_change(options, memory, f"tagged {at} as {name!r}")
 
 
-@branching.command("delete-tag")
-def delete_tag(
-    name: Annotated[str, typer.Argument(help="Of the tag.")],
-    store: StorePath = "chat.db",
-    session: Session = "default",
-    user: User = None,
-    as_json: AsJson = False,
-) -> None:
-    """Drop a tag."""
-    with opened(store, session, user) as memory:
+@branch_commands.command("delete-tag")
+@with_options
+def delete_tag(options: CommonOptions, name: Annotated[str, typer.Argument(help="The name of the tag.")]) -> None:
+    """Delete a tag."""
+    with options.open() as memory:
         memory.delete_tag(name)
-        done(memory, f"deleted {name!r}", as_json)
+        _confirm_change(options, memory, f"deleted {name!r}")
 
 
-@branching.command()
-def reset(
-    to: Place,
-    branch: On = MAIN,
-    store: StorePath = "chat.db",
-    session: Session = "default",
-    user: User = None,
-    as_json: AsJson = False,
-) -> None:
-    """Have a branch end elsewhere; nothing is lost, see reflog."""
-    with opened(store, session, user) as memory:
+@branch_commands.command()
+@with_options
+def reset(options: CommonOptions, to: Revision, branch: BranchName = MAIN) -> None:
+    """Move the end of a branch; reflog shows how to undo it."""
+    with options.open() as memory:
         memory.checkout(branch)
         memory.reset(to)
-        done(memory, f"{branch!r} ends at {to} now; to undo it: reset {branch}@{{1}} --branch {branch}", as_json)
+        undo = f"reset {branch}@{{1}} --branch {branch}"
+        _confirm_change(options, memory, f"{branch!r} now ends at {to}; to undo it: {undo}")
 
 
-@branching.command()
+@branch_commands.command()
+@with_options
 def reflog(
-    branch: Annotated[str | None, typer.Option(metavar="NAME", help="Only of this branch.")] = None,
-    store: StorePath = "chat.db",
-    session: Session = "default",
-    user: User = None,
-    as_json: AsJson = False,
+    options: CommonOptions,
+    branch: Annotated[str | None, typer.Option(metavar="NAME", help="List only the moves of this branch.")] = None,
 ) -> None:
-    """List how branches were moved, and where they ended before."""
-    with opened(store, session, user) as memory:
+    """List how branches were moved and where they ended before."""
+    with options.open() as memory:
         moves = memory.reflog(branch)
-    if as_json:
-        write_json([move.to_dict() for move in moves])
-        return
-    for move in moves:
-        text = f"{move.at:%Y-%m-%d %H:%M}  {move.reference}  {move.why}: {move.before or '-'} -> {move.after or '-'}"
-        typer.echo(printable(text))
+    lines = (
+        f"{move.at:%Y-%m-%d %H:%M}  {move.reference}  {move.why}: {move.before or '-'} -> {move.after or '-'}"
+        for move in moves
+    )
+    options.answer([move.to_dict() for move in moves], map(printable, lines))
 
 
-@branching.command()
-def diff(
-    a: Place,
-    b: Place = MAIN,
-    store: StorePath = "chat.db",
-    session: Session = "default",
-    user: User = None,
-    as_json: AsJson = False,
-) -> None:
-    """Show what two places do not share."""
-    with opened(store, session, user) as memory:
-        found = memory.diff(a, b)
-        if as_json:
-            write_json(found.to_dict())
-            return
-        typer.echo(printable(f"both: up to {found.base or 'nothing'}"))
+@branch_commands.command()
+@with_options
+def diff(options: CommonOptions, a: Revision, b: Revision = MAIN) -> None:
+    """List the messages that only one of two revisions has."""
+
+    def lines() -> Iterator[str]:
+        yield printable(f"both: up to {found.base or 'nothing'}")
         for name, sign, ids in ((a, "<", found.only_a), (b, ">", found.only_b)):
-            typer.echo(printable(f"only {name}: {count(len(ids))}"))
+            yield printable(f"only {name}: {count(len(ids))}")
             for id_ in ids:
-                typer.echo(f"{sign} {line(memory.get(id_))}")
+                yield f"{sign} {message_line(memory.get(id_))}"
+
+    with options.open() as memory:
+        found = memory.diff(a, b)
+        options.answer(found.to_dict(), lines())
 
 
-@branching.command()
+@branch_commands.command()
+@with_options
 def merge(
-    source: Place,
-    branch: On = MAIN,
-    how: Annotated[How, typer.Option(help="See the manual.")] = "auto",
-    prompt: Annotated[str | None, typer.Option(help="The question of a squash or three-way merge.")] = None,
-    store: StorePath = "chat.db",
-    session: Session = "default",
-    user: User = None,
-    as_json: AsJson = False,
+    options: CommonOptions,
+    source: Revision,
+    branch: BranchName = MAIN,
+    how: Annotated[
+        How, typer.Option(help="The kind of merge; auto is fast-forward if that is possible, otherwise full.")
+    ] = "auto",
+    prompt: Annotated[str | None, typer.Option(help="The question that a squash or three-way merge asks.")] = None,
 ) -> None:
-    """Bring what another branch has to a branch; the other one stays."""
-    change(store, session, user, branch, lambda memory: memory.merge(source, how, prompt=prompt), _merged, as_json)
+    """Merge another branch into a branch; the other one stays."""
+    _change(options, branch, lambda memory: memory.merge(source, how, prompt=prompt), _merged)
 
 
-@branching.command("cherry-pick")
+@branch_commands.command("cherry-pick")
+@with_options
 def cherry_pick(
-    ids: Annotated[list[str], typer.Argument(help="Of the messages.")],
-    branch: On = MAIN,
-    store: StorePath = "chat.db",
-    session: Session = "default",
-    user: User = None,
-    as_json: AsJson = False,
+    options: CommonOptions,
+    ids: Annotated[list[str], typer.Argument(help="The IDs of the messages.")],
+    branch: BranchName = MAIN,
 ) -> None:
-    """Copy messages to a branch; a tool's result brings its call."""
-    change(store, session, user, branch, lambda memory: memory.cherry_pick(ids), picked, as_json)
+    """Copy messages to a branch.
+
+    The result of a tool is copied together with the call.
+    """
+    _change(options, branch, lambda memory: memory.cherry_pick(ids), _copied)
 
 
-@branching.command()
+@branch_commands.command()
+@with_options
 def rebase(
-    onto: Place,
-    branch: On,
-    since: Annotated[str | None, typer.Option(metavar="PLACE", help="Copy only what comes after.")] = None,
-    store: StorePath = "chat.db",
-    session: Session = "default",
-    user: User = None,
-    as_json: AsJson = False,
+    options: CommonOptions,
+    onto: Revision,
+    branch: BranchName,
+    since: Annotated[
+        str | None, typer.Option(metavar="REVISION", help="Copy only the messages after this one.")
+    ] = None,
 ) -> None:
-    """Have a branch end elsewhere, followed by copies of what only it has."""
-    change(store, session, user, branch, lambda memory: memory.rebase(onto, since), picked, as_json)
+    """Move a branch, with its own messages, onto a revision."""
+    _change(options, branch, lambda memory: memory.rebase(onto, since), _copied)
 
 
-def answer_graph(entries: Sequence[LogEntry], as_json: bool) -> None:
-    """Draw the tree, or write it as JSON."""
-    if as_json:
-        write_json([entry.to_dict() for entry in entries])
-        return
-    for drawn, entry in draw(entries):
-        if entry is None:
-            typer.echo(drawn)
-            continue
-        names = f" ({', '.join([*entry.branches, *(f'tag {tag}' for tag in entry.tags)])})"
-        named = printable(names) if entry.branches or entry.tags else ""
-        typer.echo(f"{drawn}{named} {line(entry.message) if entry.message is not None else 'merge'}")
+# The stash
 
 
-def _list(memory: InfiniteMemory, places: Sequence[Branch], as_json: bool) -> None:
-    newest = {name: memory.newest_at(name) for name, _ in places}
-    if as_json:
-        write_json([{"name": name, "newest": said.id if said is not None else None} for name, said in newest.items()])
-        return
-    for name, said in newest.items():
-        typer.echo(f"{printable(name)}  {line(said) if said is not None else '(empty)'}")
+@stash_commands.command("push")
+@with_options
+def stash_push(
+    options: CommonOptions,
+    branch: BranchName = MAIN,
+    since: Annotated[
+        str | None, typer.Option(metavar="REVISION", help="The last message that stays on the branch.")
+    ] = None,
+    note: Annotated[str, typer.Option(help="A note to recognise the stash by.")] = "",
+) -> None:
+    """Take the end of a branch off and keep it in a new stash.
+
+    Without --since, the end begins at the newest user message.
+    """
+    with options.open() as memory:
+        memory.checkout(branch)
+        stash = memory.stash(since, note)
+    if stash is None:
+        options.answer(None, ["nothing to stash"])
+    else:
+        options.answer(stash.to_dict(), [f"stashed {count(len(stash.ids))}"])
+
+
+@stash_commands.command("list")
+@with_options
+def stash_list(options: CommonOptions) -> None:
+    """List the stashes, newest first."""
+    with options.open() as memory:
+        stashes = memory.stashes()
+    lines = (
+        f"{stash.number}  {stash.at:%Y-%m-%d %H:%M}  {stash.branch}  {count(len(stash.ids))}  {stash.note}".rstrip()
+        for stash in stashes
+    )
+    options.answer([stash.to_dict() for stash in stashes], map(printable, lines))
+
+
+@stash_commands.command("apply")
+@with_options
+def stash_apply(options: CommonOptions, number: StashNumber = 0, branch: BranchName = MAIN) -> None:
+    """Copy stashed messages to a branch; the stash stays."""
+    _change(options, branch, lambda memory: memory.stash_apply(number), _copied)
+
+
+@stash_commands.command("pop")
+@with_options
+def stash_pop(options: CommonOptions, number: StashNumber = 0, branch: BranchName = MAIN) -> None:
+    """Copy stashed messages to a branch and drop the stash."""
+    _change(options, branch, lambda memory: memory.stash_pop(number), _copied)
+
+
+@stash_commands.command("drop")
+@with_options
+def stash_drop(options: CommonOptions, number: StashNumber = 0) -> None:
+    """Drop a stash; its messages stay stored.
+
+    Use forget to erase messages.
+    """
+    with options.open() as memory:
+        memory.stash_drop(number)
+        _confirm_change(options, memory, f"dropped stash {number}")
+
+
+# Answers
+
+
+def _list(options: CommonOptions, memory: InfiniteMemory, refs: Sequence[Branch]) -> None:
+    newest = {name: memory.newest_at(name) for name, _ in refs}
+    data = [{"name": name, "newest": message.id if message else None} for name, message in newest.items()]
+    lines = (
+        f"{printable(name)}  {message_line(message) if message else '(empty)'}" for name, message in newest.items()
+    )
+    options.answer(data, lines)
+
+
+def _confirm_change(options: CommonOptions, memory: InfiniteMemory, text: str) -> None:
+    """Answer with what was done, or as JSON with the branches and tags that there are now."""
+    data = {"branches": [branch.name for branch in memory.branches()], "tags": [tag.name for tag in memory.tags()]}
+    options.answer(data, [printable(text)])
+
+
+def _change(
+    options: CommonOptions, branch: str, verb: Callable[[InfiniteMemory], Any], text: Callable[[Any], str]
+) -> None:
+    """Change a branch and answer with the result."""
+    with options.open() as memory:
+        memory.checkout(branch)
+        result = verb(memory)
+    options.answer(result.to_dict(), [printable(text(result))])
+
+
+def _copied(result: Picked) -> str:
+    parts = [f"copied {count(len(result.messages))}"]
+    if result.skipped:
+        parts.append(f"on the branch already: {', '.join(result.skipped)}")
+    if result.halves:
+        parts.append(f"copied without the other half of their exchange: {', '.join(result.halves)}")
+    return "; ".join(parts)
 
 
 def _merged(result: MergeResult) -> str:
     if result.how == "nothing":
-        return f"nothing to merge: all of {result.source} is here"
+        return f"nothing to merge: the branch already has all of {result.source}"
     lines = [f"merged {result.source} ({result.how})", *(message.content for message in result.messages[1:])]
     return "\n".join(lines)
