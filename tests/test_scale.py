@@ -11,7 +11,7 @@ from test_crashes import Answers, answers
 
 from shared_core import InfiniteMemory, Message, SessionPool
 from shared_core.index import session_vectors
-from shared_core.recall import sessions
+from shared_core.recall import search as sessions
 from shared_core.testing import HashingEmbedder
 
 COUNT = 700
