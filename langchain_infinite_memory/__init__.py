@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Any
 from shared_core.errors import MissingExtraError
 
 if TYPE_CHECKING:
-    from langchain_infinite_memory.counting import as_token_counter as as_token_counter
-    from langchain_infinite_memory.counting import message_counter as message_counter
-    from langchain_infinite_memory.echo import EchoChatModel as EchoChatModel
     from langchain_infinite_memory.embeddings import as_embedder as as_embedder
     from langchain_infinite_memory.history import InfiniteChatMessageHistory as InfiniteChatMessageHistory
     from langchain_infinite_memory.history import SessionHistories as SessionHistories
     from langchain_infinite_memory.history import session_factory as session_factory
+    from langchain_infinite_memory.lists import prune_messages as prune_messages
     from langchain_infinite_memory.messages import UnstorableWarning as UnstorableWarning
     from langchain_infinite_memory.messages import from_message as from_message
     from langchain_infinite_memory.messages import to_message as to_message
@@ -24,12 +22,14 @@ if TYPE_CHECKING:
     from langchain_infinite_memory.node import infinite_memory_node as infinite_memory_node
     from langchain_infinite_memory.recalling import recall_tool as recall_tool
     from langchain_infinite_memory.repair import repair_messages as repair_messages
-    from langchain_infinite_memory.retriever import HistoryRetriever as HistoryRetriever
     from langchain_infinite_memory.runnable import InfiniteMemoryRunnable as InfiniteMemoryRunnable
     from langchain_infinite_memory.runnable import MemoryFailedWarning as MemoryFailedWarning
     from langchain_infinite_memory.runnable import with_infinite_memory as with_infinite_memory
+    from langchain_infinite_memory.search import HistoryRetriever as HistoryRetriever
     from langchain_infinite_memory.summarizing import as_summarizer as as_summarizer
-    from langchain_infinite_memory.trimming import prune_messages as prune_messages
+    from langchain_infinite_memory.testing import EchoChatModel as EchoChatModel
+    from langchain_infinite_memory.token_counters import as_token_counter as as_token_counter
+    from langchain_infinite_memory.token_counters import message_counter as message_counter
 
 try:
     _found = find_spec("langchain_core") is not None
@@ -41,16 +41,16 @@ if not _found:
     )
 
 _HOMES = {
-    "counting": ["as_token_counter", "message_counter"],
-    "echo": ["EchoChatModel"],
+    "token_counters": ["as_token_counter", "message_counter"],
+    "testing": ["EchoChatModel"],
     "embeddings": ["as_embedder"],
     "history": ["InfiniteChatMessageHistory", "SessionHistories", "session_factory"],
     "recalling": ["recall_tool"],
     "repair": ["repair_messages"],
-    "retriever": ["HistoryRetriever"],
+    "search": ["HistoryRetriever"],
     "runnable": ["InfiniteMemoryRunnable", "MemoryFailedWarning", "with_infinite_memory"],
     "summarizing": ["as_summarizer"],
-    "trimming": ["prune_messages"],
+    "lists": ["prune_messages"],
     "messages": ["UnstorableWarning", "from_message", "to_message"],
     "middleware": ["InfiniteMemoryMiddleware"],
     "node": ["infinite_memory_node"],

@@ -9,8 +9,8 @@ from langchain.chat_models import init_chat_model
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import HumanMessage
 
-from langchain_infinite_memory.echo import EchoChatModel
 from langchain_infinite_memory.runnable import InfiniteMemoryRunnable
+from langchain_infinite_memory.testing import EchoChatModel
 from shared_core.cli.app import Session, StorePath, User
 from shared_core.cli.printing import count, line, printable
 from shared_core.engine import InfiniteMemory

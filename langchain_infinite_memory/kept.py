@@ -7,8 +7,8 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from langchain_infinite_memory.calls import lc_calls, neutral_calls
 from langchain_infinite_memory.content import blocks_tokens
+from langchain_infinite_memory.tool_calls import lc_calls, neutral_calls
 from shared_core.messages import Message, Payload, ToolCall
 
 __all__ = ["KEPT", "Kept", "kept_of", "to_keep"]

@@ -18,10 +18,10 @@ from langchain_core.messages import (
     message_chunk_to_message,
 )
 
-from langchain_infinite_memory.calls import function_id, lc_calls, neutral_calls
+from langchain_infinite_memory.additional_kwargs import GROUNDING, grounding_form, grounding_of, grounding_value
 from langchain_infinite_memory.content import Content, blocks_tokens, pack, unpack
 from langchain_infinite_memory.kept import KEPT, Kept, kept_of, to_keep
-from langchain_infinite_memory.passages import GROUNDING, grounding_form, grounding_of, grounding_value
+from langchain_infinite_memory.tool_calls import function_id, lc_calls, neutral_calls
 from langchain_infinite_memory.values import UnstorableError, decode, encode, is_encodable
 from shared_core.messages import Grounding, Message, Payload, Role, ToolCall
 

@@ -11,8 +11,8 @@ from langchain.agents.structured_output import AutoStrategy, ToolStrategy
 from langchain_core.messages import AIMessage, BaseMessage
 from typing_extensions import override
 
+from langchain_infinite_memory.graph import Threads
 from langchain_infinite_memory.settings import engine_settings
-from langchain_infinite_memory.threads import Threads
 from langchain_infinite_memory.view import HistoryView, View
 from shared_core.arguments import one_of
 from shared_core.errors import BudgetError, EmbedderError

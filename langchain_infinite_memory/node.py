@@ -8,8 +8,8 @@ from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableLambda
 from langgraph.runtime import Runtime, get_runtime
 
+from langchain_infinite_memory.graph import Threads
 from langchain_infinite_memory.settings import engine_settings
-from langchain_infinite_memory.threads import Threads
 from langchain_infinite_memory.view import HistoryView, View
 from shared_core.pool import SessionPool
 from shared_core.prompt.context import ContextReport

@@ -15,7 +15,7 @@ from langchain_core.messages import (
 )
 from langchain_core.prompt_values import PromptValue
 
-from langchain_infinite_memory.calls import function_id, neutral_calls
+from langchain_infinite_memory.tool_calls import function_id, neutral_calls
 from shared_core.arguments import one_of
 
 __all__ = ["INTERRUPTED", "Repaired", "calls_of", "repair_messages", "repaired"]

@@ -10,8 +10,8 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.base import RunnableLike, coerce_to_runnable
 from langchain_core.runnables.utils import ConfigurableFieldSpec, get_unique_config_specs
 
-from langchain_infinite_memory.exchange import Exchanges, MemoryFailedWarning, OnError, Why
-from langchain_infinite_memory.forms import Keys, join_chunks
+from langchain_infinite_memory.chain_io import Keys, join_chunks
+from langchain_infinite_memory.chain_memory import Exchanges, MemoryFailedWarning, OnError, Why
 from langchain_infinite_memory.history import InfiniteChatMessageHistory
 from langchain_infinite_memory.sessions import MemoryLike, Sessions, Whose
 from shared_core.arguments import one_of

@@ -7,9 +7,9 @@ from typing import Any
 
 from langchain_core.embeddings import Embeddings
 
-from langchain_infinite_memory.counting import TextCounter, as_token_counter
 from langchain_infinite_memory.embeddings import as_embedder
 from langchain_infinite_memory.summarizing import SummarizerLike, as_summarizer
+from langchain_infinite_memory.token_counters import TextCounter, as_token_counter
 from shared_core.base import Embedder
 from shared_core.engine import InfiniteMemory
 

@@ -9,7 +9,7 @@ from langchain_core.messages import BaseMessage, trim_messages
 from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.runnables import RunnableBinding
 
-from langchain_infinite_memory.counting import ASK_A_SERVER, MessageCounter, message_counter
+from langchain_infinite_memory.token_counters import ASK_A_SERVER, MessageCounter, message_counter
 from shared_core.base import TokenCounter
 from shared_core.tokens import TokenFallbackWarning
 

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from langchain_core.messages import BaseMessage, SystemMessage
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from langchain_infinite_memory.counting import FRAMING
 from langchain_infinite_memory.messages import from_message, read_message
+from langchain_infinite_memory.token_counters import FRAMING
 from shared_core.aio import AsyncInfiniteMemory
 from shared_core.engine import InfiniteMemory
 from shared_core.errors import BudgetError

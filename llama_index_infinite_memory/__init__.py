@@ -12,16 +12,16 @@ from shared_core.errors import MissingExtraError
 if TYPE_CHECKING:
     from llama_index_infinite_memory.block import InfiniteMemoryBlock as InfiniteMemoryBlock
     from llama_index_infinite_memory.buffer import InfiniteChatMemoryBuffer as InfiniteChatMemoryBuffer
-    from llama_index_infinite_memory.echo import EchoLLM as EchoLLM
     from llama_index_infinite_memory.embeddings import EngineEmbedding as EngineEmbedding
     from llama_index_infinite_memory.embeddings import as_embedder as as_embedder
     from llama_index_infinite_memory.messages import UnstorableWarning as UnstorableWarning
     from llama_index_infinite_memory.messages import from_message as from_message
     from llama_index_infinite_memory.messages import to_message as to_message
-    from llama_index_infinite_memory.stripping import DEFAULT_STRIPPERS as DEFAULT_STRIPPERS
-    from llama_index_infinite_memory.stripping import Stripper as Stripper
-    from llama_index_infinite_memory.stripping import set_apart as set_apart
+    from llama_index_infinite_memory.strippers import DEFAULT_STRIPPERS as DEFAULT_STRIPPERS
+    from llama_index_infinite_memory.strippers import Stripper as Stripper
+    from llama_index_infinite_memory.strippers import set_apart as set_apart
     from llama_index_infinite_memory.summarizing import as_summarizer as as_summarizer
+    from llama_index_infinite_memory.testing import EchoLLM as EchoLLM
     from llama_index_infinite_memory.verbs import FoundMessage as FoundMessage
 
 try:
@@ -36,10 +36,10 @@ if not _found:
 _HOMES = {
     "block": ["InfiniteMemoryBlock"],
     "buffer": ["InfiniteChatMemoryBuffer"],
-    "echo": ["EchoLLM"],
+    "testing": ["EchoLLM"],
     "embeddings": ["EngineEmbedding", "as_embedder"],
     "messages": ["UnstorableWarning", "from_message", "to_message"],
-    "stripping": ["DEFAULT_STRIPPERS", "Stripper", "set_apart"],
+    "strippers": ["DEFAULT_STRIPPERS", "Stripper", "set_apart"],
     "summarizing": ["as_summarizer"],
     "verbs": ["FoundMessage"],
 }

@@ -8,7 +8,7 @@ from typing import Any
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.storage.chat_store.loading import load_chat_store
 
-from llama_index_infinite_memory.attached import Attached
+from llama_index_infinite_memory.conversation import Attached
 from llama_index_infinite_memory.settings import Settings
 from shared_core.errors import UnknownReferenceError
 from shared_core.messages import Message

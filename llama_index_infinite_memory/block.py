@@ -16,7 +16,7 @@ from pydantic import Field, PrivateAttr
 from llama_index_infinite_memory.embeddings import as_embedder
 from llama_index_infinite_memory.messages import from_message
 from llama_index_infinite_memory.settings import EmbedModel
-from llama_index_infinite_memory.stripping import Stripper, strip
+from llama_index_infinite_memory.strippers import Stripper, strip
 from shared_core.aio import AsyncInfiniteMemory
 from shared_core.engine import InfiniteMemory
 from shared_core.messages import Message

@@ -9,7 +9,9 @@ from llama_index.core.llms.llm import LLM
 from llama_index.core.memory.types import DEFAULT_CHAT_STORE_KEY
 from llama_index.core.storage.chat_store import BaseChatStore
 
-from llama_index_infinite_memory.asking import (
+from llama_index_infinite_memory.attaching import register
+from llama_index_infinite_memory.conversation import Attached, StoreLike, copied
+from llama_index_infinite_memory.prompt import (
     Input,
     Question,
     built_before,
@@ -20,10 +22,8 @@ from llama_index_infinite_memory.asking import (
     report,
     wider,
 )
-from llama_index_infinite_memory.attached import Attached, StoreLike, copied
-from llama_index_infinite_memory.attaching import register
 from llama_index_infinite_memory.settings import EmbedModel, Settings, Tokenizer, refuse_unknown
-from llama_index_infinite_memory.stripping import Stripper
+from llama_index_infinite_memory.strippers import Stripper
 from llama_index_infinite_memory.verbs import Verbs
 from shared_core.aio import AsyncInfiniteMemory
 from shared_core.errors import BudgetError

@@ -9,7 +9,7 @@ from llama_index.core.base.llms.types import ChatMessage, MessageRole
 from llama_index_infinite_memory.calls import call_blocks, function_id, neutral_calls
 from llama_index_infinite_memory.content import bare_text, pack, text_mark, unpack
 from llama_index_infinite_memory.media import blocks_tokens
-from llama_index_infinite_memory.stripping import EXECUTED
+from llama_index_infinite_memory.strippers import EXECUTED
 from llama_index_infinite_memory.values import UnstorableError, decode, encode
 from shared_core.messages import Message, Payload, Role
 

@@ -9,10 +9,10 @@ from typing import Any
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.utils import get_tokenizer
 
-from llama_index_infinite_memory import stripping
+from llama_index_infinite_memory import strippers as known_strippers
 from llama_index_infinite_memory.counting import TokenizerCounter
 from llama_index_infinite_memory.embeddings import as_embedder
-from llama_index_infinite_memory.stripping import Stripper
+from llama_index_infinite_memory.strippers import Stripper
 from llama_index_infinite_memory.summarizing import as_summarizer
 from shared_core.base import Embedder
 from shared_core.engine import InfiniteMemory
@@ -108,7 +108,7 @@ class Settings:
         given = {**data, **overrides}
         chosen = given.pop("strippers", None)
         if chosen is not None:
-            known = {value.name: value for value in vars(stripping).values() if isinstance(value, Stripper)}
+            known = {value.name: value for value in vars(known_strippers).values() if isinstance(value, Stripper)}
             chosen = [known.get(one) if isinstance(one, str) else one for one in chosen]
             chosen = [one for one in chosen if one is not None]
         return cls.of(given.pop("tokenizer_fn", None), given.pop("embed_model", None), chosen, given)

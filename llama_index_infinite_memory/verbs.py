@@ -6,8 +6,8 @@ from typing import Any, NamedTuple, Self
 
 from llama_index.core.base.llms.types import ChatMessage
 
-from llama_index_infinite_memory.attached import copied
-from llama_index_infinite_memory.handle import Handle
+from llama_index_infinite_memory.conversation import copied
+from llama_index_infinite_memory.serialization import Handle
 from shared_core.aio import AsyncInfiniteMemory
 from shared_core.messages import Role
 from shared_core.recall.ranking import ScoredMessage

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from langchain_core.messages import BaseMessage
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from langchain_infinite_memory.forms import Given, Keys, incomplete, join_chunks, read_input, read_output
+from langchain_infinite_memory.chain_io import Given, Keys, incomplete, join_chunks, read_input, read_output
 from langchain_infinite_memory.sessions import Sessions, Whose
 from shared_core.aio import AsyncInfiniteMemory
 from shared_core.engine import InfiniteMemory

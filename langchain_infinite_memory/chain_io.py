@@ -21,8 +21,8 @@ from langchain_core.messages import (
 from langchain_core.prompt_values import PromptValue
 from pydantic import BaseModel
 
+from langchain_infinite_memory.additional_kwargs import GROUNDING, grounding_of
 from langchain_infinite_memory.messages import from_message, to_message
-from langchain_infinite_memory.passages import GROUNDING, grounding_of
 from shared_core.messages import Message
 from shared_core.prompt.grounding import render_grounding, with_grounding
 

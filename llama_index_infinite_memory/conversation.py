@@ -16,7 +16,7 @@ from llama_index.core.storage.chat_store import BaseChatStore
 from llama_index_infinite_memory.line import begin_anew, common_start, fork_after, stand_on_main_line
 from llama_index_infinite_memory.messages import UnstorableWarning, read_message, same, to_message
 from llama_index_infinite_memory.settings import Settings
-from llama_index_infinite_memory.stripping import rejoin, strip
+from llama_index_infinite_memory.strippers import rejoin, strip
 from shared_core.engine import InfiniteMemory
 from shared_core.errors import UnknownReferenceError
 from shared_core.locks import fork_safe_lock

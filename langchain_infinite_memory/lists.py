@@ -11,11 +11,11 @@ from langchain_core.messages import BaseMessage, HumanMessage, MessageLikeRepres
 from langchain_core.prompt_values import PromptValue
 from langchain_core.runnables import Runnable, RunnableLambda
 
-from langchain_infinite_memory.counting import MessageCounter
 from langchain_infinite_memory.embeddings import Function
 from langchain_infinite_memory.repair import Group, Repaired, calls_of, repaired
 from langchain_infinite_memory.similar import ranked, text_of
 from langchain_infinite_memory.sizes import Size, size_of
+from langchain_infinite_memory.token_counters import MessageCounter
 from shared_core.arguments import whole_number
 from shared_core.base import Embedder
 

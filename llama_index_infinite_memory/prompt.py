@@ -6,12 +6,12 @@ from typing import Any
 
 from llama_index.core.base.llms.types import ChatMessage
 
-from llama_index_infinite_memory.attached import Attached
+from llama_index_infinite_memory.conversation import Attached
 from llama_index_infinite_memory.counting import joined_tokens
 from llama_index_infinite_memory.line import FIRST_LOOK, newest_turn
 from llama_index_infinite_memory.messages import read_message, to_message
 from llama_index_infinite_memory.settings import NO_LIMIT
-from llama_index_infinite_memory.stripping import rejoin, strip
+from llama_index_infinite_memory.strippers import rejoin, strip
 from shared_core.errors import BudgetError, MessageTooLargeError
 from shared_core.messages import Message
 from shared_core.prompt.context import Context, ContextReport

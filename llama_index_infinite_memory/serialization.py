@@ -16,8 +16,8 @@ from pydantic import (
     model_validator,
 )
 
-from llama_index_infinite_memory.attached import Attached
 from llama_index_infinite_memory.attaching import attach, reference, register, upstream_messages
+from llama_index_infinite_memory.conversation import Attached
 from llama_index_infinite_memory.settings import Settings, Tokenizer, refuse_unknown
 
 __all__ = ["Handle"]
