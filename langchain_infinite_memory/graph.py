@@ -9,7 +9,7 @@ from typing import Any
 from langgraph.config import get_config
 from langgraph.runtime import Runtime
 
-from langchain_infinite_memory.view import Thread
+from langchain_infinite_memory.threads import Thread
 
 __all__ = ["Threads"]
 

@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from langchain_infinite_memory.graph import Threads
 from langchain_infinite_memory.settings import engine_settings
-from langchain_infinite_memory.view import HistoryView, View
+from langchain_infinite_memory.threads import HistoryView, View
 from shared_core.arguments import one_of
 from shared_core.errors import BudgetError, EmbedderError
 from shared_core.pool import SessionPool

@@ -10,7 +10,7 @@ from langgraph.runtime import Runtime, get_runtime
 
 from langchain_infinite_memory.graph import Threads
 from langchain_infinite_memory.settings import engine_settings
-from langchain_infinite_memory.view import HistoryView, View
+from langchain_infinite_memory.threads import HistoryView, View
 from shared_core.pool import SessionPool
 from shared_core.prompt.context import ContextReport
 from shared_core.store import Store
