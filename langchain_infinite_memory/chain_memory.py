@@ -1,9 +1,9 @@
-"""One question to a chain and its answer: what is read from the memory before, and what is stored after."""
+"""The memory of a chain: the prompt before a run, and what is stored of the run."""
 
 import asyncio
 import threading
 import warnings
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from itertools import takewhile
@@ -12,18 +12,17 @@ from typing import Any, Literal
 from langchain_core.messages import BaseMessage
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from langchain_infinite_memory.chain_io import Given, Keys, incomplete, join_chunks, read_input, read_output
-from langchain_infinite_memory.sessions import Sessions, Whose
+from langchain_infinite_memory.chain_io import ChainInput, ChainKeys, incomplete, join_chunks, read_input, read_output
+from langchain_infinite_memory.sessions import SessionKey, Sessions
 from shared_core.aio import AsyncInfiniteMemory
 from shared_core.engine import InfiniteMemory
 from shared_core.errors import DuplicateError, StoreError, UnknownReferenceError
+from shared_core.following import _says
 from shared_core.messages import Message, content_of
 from shared_core.prompt.context import Context, ContextReport
 
-__all__ = ["Exchange", "Exchanges", "MemoryFailedWarning", "OnError", "Why"]
-
 OnError = Literal["window", "raise"]
-Why = Literal["stopped", "failed"] | None
+Interruption = Literal["stopped", "failed"] | None
 
 
 class MemoryFailedWarning(UserWarning):
@@ -31,39 +30,39 @@ class MemoryFailedWarning(UserWarning):
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange:
-    """A question that is being answered.
+class ChainRun:
+    """A run of the chain that answers a question.
 
     Attributes:
-        whose: session and user.
-        given: the chain's input, read.
+        key: the ids of session and user.
+        given: the chain's input as it was read.
         input: the chain's input with the prompt in it.
         sent: the messages of the prompt.
-        stored: whether what was given is stored.
-        turn: where the answer belongs; None: to the newest.
+        stored: whether the input is stored.
+        turn: the turn that the answer belongs to; None: the newest.
     """
 
-    whose: Whose
-    given: Given
+    key: SessionKey
+    given: ChainInput
     input: Any
     sent: Sequence[BaseMessage]
     stored: bool
     turn: str | None
 
 
-class Exchanges:
-    """The exchanges of one chain, in any number of sessions at a time.
+class ChainMemory:
+    """Builds prompts for a chain and stores its questions and answers, for any number of runs and sessions at a time.
 
     Args:
         sessions: the memories.
-        keys: where in input and output things are.
-        tools: schemas of tools to charge.
+        keys: the keys of the chain's input and output.
+        tools: schemas of tools, which are charged to the budget.
         on_error: what to do when the store fails.
         on_report: called with the report on each prompt.
     """
 
     def __init__(
-        self, sessions: Sessions, keys: Keys, *, tools: Sequence[Any], on_error: OnError,
+        self, sessions: Sessions, keys: ChainKeys, *, tools: Sequence[Any], on_error: OnError,
         on_report: Callable[[ContextReport], None] | None,
     ) -> None:  # fmt: skip
         self._sessions = sessions
@@ -72,191 +71,189 @@ class Exchanges:
         self._on_error = on_error
         self._on_report = on_report
         self._lock = threading.Lock()
-        self._open: list[tuple[Whose, str | None]] = []
+        self._open: list[tuple[SessionKey, str | None]] = []
 
-    # Before
+    # Before the run
 
     @contextmanager
-    def asked(self, value: Any, whose: Whose) -> Iterator[Exchange]:
-        """Build the prompt, store the question and give the exchange, which is over at the end."""
+    def run(self, value: Any, key: SessionKey) -> Iterator[ChainRun]:
+        """Build the prompt and store the question; the run lasts as long as the context."""
         given = read_input(value, self._keys)
-        begun = _Begun(whose, given)
+        pending = _PendingRun(key, given)
         try:
             try:
-                with self._sessions.use(*whose) as memory:
-                    self._store_before(memory, begun)
+                with self._sessions.use(*key) as memory:
+                    self._store_before(memory, pending)
                     try:
-                        begun.context = memory.context(begun.question, tools=self._charged(given))
+                        pending.context = memory.context(pending.question, tools=self._charged(given))
                     finally:
-                        self._store_question(memory, begun)
+                        self._store_question(memory, pending)
             except StoreError as error:
                 self._failed(error)
-            yield self._exchange(begun)
+            yield self._chain_run(pending)
         finally:
-            self._release(begun)
+            self._release(pending)
 
     @asynccontextmanager
-    async def aasked(self, value: Any, whose: Whose) -> AsyncIterator[Exchange]:
-        """Do the same without blocking the event loop."""
+    async def arun(self, value: Any, key: SessionKey) -> AsyncIterator[ChainRun]:
+        """Do what `run` does without blocking the event loop."""
         given = read_input(value, self._keys)
-        begun = _Begun(whose, given)
+        pending = _PendingRun(key, given)
         try:
             try:
-                async with self._sessions.ause(*whose) as memory:
-                    await asyncio.to_thread(self._store_before, memory, begun)
+                async with self._sessions.ause(*key) as memory:
+                    await asyncio.to_thread(self._store_before, memory, pending)
                     tools = self._charged(given)
                     try:
-                        begun.context = await AsyncInfiniteMemory(memory).context(begun.question, tools=tools)
+                        pending.context = await AsyncInfiniteMemory(memory).context(pending.question, tools=tools)
                     finally:
-                        await asyncio.to_thread(self._store_question, memory, begun)
+                        await asyncio.to_thread(self._store_question, memory, pending)
             except StoreError as error:
                 self._failed(error)
-            yield self._exchange(begun)
+            yield self._chain_run(pending)
         finally:
-            self._release(begun)
+            self._release(pending)
 
-    def _charged(self, given: Given) -> list[Any]:
-        """Return what is charged beside the messages: schemas of tools, and system messages that are not stored."""
+    def _charged(self, given: ChainInput) -> list[Any]:
+        """Return what is charged besides the messages: tool schemas, and the system messages, which are not stored."""
         return [*self._tools, *(message.text for message in given.system)]
 
-    def _store_before(self, memory: InfiniteMemory, begun: "_Begun") -> None:
-        """Store what was said before the question; and it, too, if it is answered in part already."""
-        given = begun.given
-        begun.question = None if given.after else given.question
-        said = _given(given)
-        new = said[_known(memory, said) :]
-        if begun.question is None:
+    def _store_before(self, memory: InfiniteMemory, pending: "_PendingRun") -> None:
+        """Store what was said before the question; and the question, too, if part of its answer follows it."""
+        given = pending.given
+        pending.question = None if given.after else given.question
+        said = _messages(given)
+        new = said[_count_stored(memory, said) :]
+        if pending.question is None:
             stored = memory.add(new) if new else memory.newest(1)
-            begun.stored, begun.turn = True, stored[-1].turn_id if stored else None
+            pending.stored, pending.turn = True, stored[-1].turn_id if stored else None
         elif earlier := new[:-1]:
             memory.add(earlier)
 
-    def _store_question(self, memory: InfiniteMemory, begun: "_Begun") -> None:
-        """Store the question, unless it is the newest message and nobody is about to answer it."""
-        if begun.question is None:
+    def _store_question(self, memory: InfiniteMemory, pending: "_PendingRun") -> None:
+        """Store the question, unless it is the newest message and no other run is answering it."""
+        if pending.question is None:
             return
-        newest = memory.newest(1) if begun.question.id is None else []
-        if newest and content_of(newest[0]) == content_of(begun.question):
-            begun.stored = self._claim(begun, newest[0], alone=True)
-        if not begun.stored:
-            begun.stored = True
-            stored = memory.add(begun.question)
-            # One that has been forgotten is not stored again, and its answer finds no turn.
-            self._claim(begun, stored[0] if stored else begun.question.replace(turn_id=begun.question.id), alone=False)
+        newest = memory.newest(1) if pending.question.id is None else []
+        if newest and content_of(newest[0]) == content_of(pending.question):
+            pending.stored = self._claim(pending, newest[0], alone=True)
+        if not pending.stored:
+            pending.stored = True
+            stored = memory.add(pending.question)
+            # A question that was forgotten is not stored again, so its answer will not find a turn.
+            self._claim(
+                pending, stored[0] if stored else pending.question.replace(turn_id=pending.question.id), alone=False
+            )
 
-    def _claim(self, begun: "_Begun", question: Message, *, alone: bool) -> bool:
-        """Note that a question is being answered; False if that is so already, and must not be."""
+    def _claim(self, pending: "_PendingRun", question: Message, *, alone: bool) -> bool:
+        """Note that this run answers a question; False if `alone` is set and another run does so already."""
         with self._lock:
-            if alone and (begun.whose, question.turn_id) in self._open:
+            if alone and (pending.key, question.turn_id) in self._open:
                 return False
-            begun.turn = question.turn_id
-            begun.claim = (begun.whose, question.turn_id)
-            self._open.append(begun.claim)
+            pending.turn = question.turn_id
+            pending.claim = (pending.key, question.turn_id)
+            self._open.append(pending.claim)
             return True
 
-    def _release(self, begun: "_Begun") -> None:
+    def _release(self, pending: "_PendingRun") -> None:
         with self._lock:
-            if begun.claim is not None:
-                self._open.remove(begun.claim)
+            if pending.claim is not None:
+                self._open.remove(pending.claim)
 
-    def _exchange(self, begun: "_Begun") -> Exchange:
-        if begun.context is not None and self._on_report is not None:
-            self._on_report(begun.context.report)
-        prompt = begun.given.plain() if begun.context is None else begun.context.messages
-        value, sent = begun.given.input(prompt)
-        return Exchange(begun.whose, begun.given, value, sent, begun.stored, begun.turn)
+    def _chain_run(self, pending: "_PendingRun") -> ChainRun:
+        if pending.context is not None and self._on_report is not None:
+            self._on_report(pending.context.report)
+        prompt = pending.given.without_memory() if pending.context is None else pending.context.messages
+        value, sent = pending.given.with_prompt(prompt)
+        return ChainRun(pending.key, pending.given, value, sent, pending.stored, pending.turn)
 
     def _failed(self, error: StoreError | UnknownReferenceError) -> None:
         if self._on_error == "raise":
             raise error
         warnings.warn(f"the memory failed and the chain goes on without it: {error}", MemoryFailedWarning, stacklevel=3)
 
-    # After
+    # After the run
 
-    def answered(self, exchange: Exchange, output: Any) -> None:
+    def save_answer(self, run: ChainRun, output: Any) -> None:
         """Store the answer.
 
         Raises:
-            TypeError: the output is nothing that can be stored.
+            TypeError: the output cannot be stored.
         """
-        self._store(exchange, read_output(output, self._keys, exchange.sent))
+        self._store(run, read_output(output, self._keys, run.sent))
 
-    async def aanswered(self, exchange: Exchange, output: Any) -> None:
-        """Do the same without blocking the event loop."""
-        await asyncio.to_thread(self.answered, exchange, output)
+    async def asave_answer(self, run: ChainRun, output: Any) -> None:
+        """Do what `save_answer` does without blocking the event loop."""
+        await asyncio.to_thread(self.save_answer, run, output)
 
-    def received(self, exchange: Exchange, chunks: Sequence[Any], why: Why) -> None:
-        """Store what came of a stream; `why` says why it is not the whole answer, None if it is.
+    def save_stream(self, run: ChainRun, chunks: Sequence[Any], why: Interruption) -> None:
+        """Store the chunks of a stream; `why` says why they are not the whole answer, None if they are.
 
         Raises:
-            TypeError: it is the whole answer, and nothing that can be stored.
+            TypeError: they are the whole answer, and it cannot be stored.
         """
         if not chunks:
             return
         try:
-            replies = read_output(join_chunks(chunks), self._keys, exchange.sent)
+            replies = read_output(join_chunks(chunks), self._keys, run.sent)
         except TypeError:
             if why is None:
                 raise
-            return  # of part of an output nothing can be made
+            return  # part of an output need not be a message
         if why is not None:
             replies = [message for message in replies if message.content or message.tool_calls]
             replies[-1:] = [incomplete(message, why) for message in replies[-1:]]
-        self._store(exchange, replies)
+        self._store(run, replies)
 
-    async def areceived(self, exchange: Exchange, chunks: Sequence[Any], why: Why) -> None:
-        """Do the same without blocking the event loop."""
-        await asyncio.to_thread(self.received, exchange, chunks, why)
+    async def asave_stream(self, run: ChainRun, chunks: Sequence[Any], why: Interruption) -> None:
+        """Do what `save_stream` does without blocking the event loop."""
+        await asyncio.to_thread(self.save_stream, run, chunks, why)
 
-    def _store(self, exchange: Exchange, replies: Sequence[Message]) -> None:
+    def _store(self, run: ChainRun, replies: Sequence[Message]) -> None:
         try:
-            with self._sessions.use(*exchange.whose) as memory:
-                if not exchange.stored:
-                    memory.add([*_given(exchange.given), *replies])
+            with self._sessions.use(*run.key) as memory:
+                if not run.stored:
+                    memory.add([*_messages(run.given), *replies])
                     return
                 own = list(takewhile(lambda message: message.role != "user", replies))
-                _add(memory, own, exchange.turn)
-                _add(memory, replies[len(own) :], None)  # who asks in an answer opens a turn
-        except (StoreError, UnknownReferenceError) as error:  # the question may have been forgotten meanwhile
+                _add(memory, own, run.turn)
+                _add(memory, replies[len(own) :], None)  # a user message in the answer opens a turn
+        except (StoreError, UnknownReferenceError) as error:  # the question may have been forgotten during the run
             self._failed(error)
 
 
 @dataclass(slots=True)
-class _Begun:
-    """An exchange while its prompt is being made; the attributes are those of `Exchange`.
+class _PendingRun:
+    """A run whose prompt is being built; further attributes are those of `ChainRun`.
 
     Attributes:
         question: what the prompt is for; None: the newest user message of the session.
-        context: the prompt; None: the memory failed.
-        claim: the question, by session and turn, while it is being answered.
+        context: the prompt; None if the memory failed.
+        claim: session and turn of the question that this run answers.
     """
 
-    whose: Whose
-    given: Given
+    key: SessionKey
+    given: ChainInput
     question: Message | None = None
     context: Context | None = None
     stored: bool = False
     turn: str | None = None
-    claim: tuple[Whose, str | None] | None = None
+    claim: tuple[SessionKey, str | None] | None = None
 
 
-def _given(given: Given) -> list[Message]:
+def _messages(given: ChainInput) -> list[Message]:
     return [*given.earlier, *([given.question] if given.question else []), *given.after]
 
 
-def _known(memory: InfiniteMemory, said: Sequence[Message]) -> int:
-    """Return how many messages at the beginning the session ends with: a client may send its history again."""
+def _count_stored(memory: InfiniteMemory, said: Sequence[Message]) -> int:
+    """Return how many leading messages are the session's newest ones: a client may send its history again."""
     stored = [_says(message) for message in memory.newest(len(said))] if len(said) > 1 else []
     sent = [_says(message) for message in said]
     return next((count for count in range(len(stored), 0, -1) if stored[-count:] == sent[:count]), 0)
 
 
-def _says(message: Message) -> Mapping[str, Any]:
-    return message.model_dump(include={"role", "content", "tool_calls", "tool_call_id"})
-
-
 def _add(memory: InfiniteMemory, messages: Sequence[Message], turn: str | None) -> None:
-    """Store replies. An answer matters more than its id: models may count from 1 each time, and caches repeat ids."""
+    """Store replies, without their ids if need be: some models count from 1 each time, and caches repeat ids."""
     if not messages:
         return
     try:
@@ -264,5 +261,5 @@ def _add(memory: InfiniteMemory, messages: Sequence[Message], turn: str | None) 
     except DuplicateError:
         memory.add([message.replace(id=None) for message in messages], turn=turn)
     else:
-        if turn is not None and len(stored) == 1 and stored[0].turn_id != turn:  # it answered another question, too
+        if turn is not None and len(stored) == 1 and stored[0].turn_id != turn:  # the id is stored for another question
             memory.add(messages[0].replace(id=None), turn=turn)

@@ -1,30 +1,38 @@
-"""Whose conversation a run is: the session and the user, from the arguments or from the run's configuration."""
+"""LangGraph: the conversation that a run belongs to, and a node for graphs of one's own."""
 
 import logging
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+from langchain_core.messages import BaseMessage
+from langchain_core.runnables import RunnableLambda
 from langgraph.config import get_config
-from langgraph.runtime import Runtime
+from langgraph.runtime import Runtime, get_runtime
 
-from langchain_infinite_memory.threads import Thread
+from langchain_infinite_memory.settings import memory_settings
+from langchain_infinite_memory.threads import Thread, ThreadMemory, ThreadPrompt
+from shared_core.pool import SessionPool
+from shared_core.prompt.context import ContextReport
+from shared_core.store import Store
 
-__all__ = ["Threads"]
+__all__ = ["infinite_memory_node"]
 
 CHECKPOINTER = "__pregel_checkpointer"
-"""Where LangGraph's configuration has the checkpointer of the run."""
+"""The entry of LangGraph's configuration that holds the run's checkpointer."""
 
 logger = logging.getLogger("langchain_infinite_memory")
 
 
 @dataclass
-class Threads:
-    """Finds the conversation of a run.
+class ThreadResolver:
+    """Finds the thread of a run.
 
     Args:
-        session_id: of all runs; None: the run's `thread_id`, else its `session_id`, else one of this object's own.
+        session_id: the session of all runs; None: the run's `thread_id`, else its `session_id`, else one that belongs
+            to this object.
         user_key: the name of the user's id in the runtime context, else in the configuration.
     """
 
@@ -33,8 +41,8 @@ class Threads:
     _own: str = field(default_factory=lambda: f"anonymous-{uuid.uuid4().hex}", init=False)
     _warned: bool = field(default=False, init=False)
 
-    def of(self, runtime: Runtime[Any] | None) -> Thread:
-        """Return whose conversation the current run is."""
+    def resolve(self, runtime: Runtime[Any] | None) -> Thread:
+        """Return the thread of the current run."""
         configurable = _configurable()
         named = (self.session_id, configurable.get("thread_id"), _thread_id(runtime), configurable.get("session_id"))
         session = next((name for name in named if name is not None and name != ""), None)
@@ -48,7 +56,7 @@ class Threads:
         if not self._warned:
             self._warned = True
             logger.warning(
-                "a run names no session, so that all such runs share one that ends with this object: pass session_id=, "
+                "a run names no session; all such runs share one, which is lost with this object: pass session_id=, "
                 'or invoke with {"configurable": {"thread_id": ...}}'
             )
         return self._own
@@ -69,3 +77,50 @@ def _thread_id(runtime: Runtime[Any] | None) -> Any:
 
 def _entry(context: Any, key: str) -> Any:
     return context.get(key) if isinstance(context, Mapping) else getattr(context, key, None)
+
+
+def infinite_memory_node(
+    store: str | Path | Store | SessionPool | None = None, *, session_id: str | None = None, user_key: str = "user_id",
+    messages_key: str = "messages", output_key: str = "llm_input_messages",
+    on_report: Callable[[ContextReport], None] | None = None, **settings: Any,
+) -> RunnableLambda[Mapping[str, Any], dict[str, list[BaseMessage]]]:  # fmt: skip
+    """Return a node, or `pre_model_hook`, that stores a graph's messages and writes the prompt beside them.
+
+    System messages at the beginning of the list are sent and charged, but not stored. The model's answer is stored when
+    the node sees it the next time.
+
+    Args:
+        store: a path, a `Store` or a `SessionPool`; None: in memory.
+        session_id: the session of all runs; None: the run's `thread_id`, else its `session_id`.
+        user_key: the name of the user's id in the runtime context, else in the configuration.
+        messages_key: the key of the messages in the state.
+        output_key: the key under which the prompt is returned.
+        on_report: called with the report on each prompt.
+        settings: as for `InfiniteMemoryMiddleware`.
+
+    Raises:
+        TypeError, ValueError: an argument is unknown or out of range.
+        StoreError: the store cannot be opened.
+    """
+    pool = store if isinstance(store, SessionPool) else SessionPool(store, **memory_settings(**settings))
+    memories, threads = ThreadMemory(pool), ThreadResolver(session_id, user_key)
+
+    def prompt(state: Mapping[str, Any]) -> dict[str, list[BaseMessage]]:
+        return update(memories.prompt(threads.resolve(_runtime()), state[messages_key]))
+
+    async def aprompt(state: Mapping[str, Any]) -> dict[str, list[BaseMessage]]:
+        return update(await memories.aprompt(threads.resolve(_runtime()), state[messages_key]))
+
+    def update(built: ThreadPrompt) -> dict[str, list[BaseMessage]]:
+        if on_report is not None:
+            on_report(built.report)
+        return {output_key: built.messages}
+
+    return RunnableLambda(prompt, aprompt, name="infinite_memory")
+
+
+def _runtime() -> Runtime[Any] | None:
+    try:
+        return get_runtime()
+    except (RuntimeError, KeyError):  # not inside a graph
+        return None

@@ -1,4 +1,4 @@
-"""The view of a list of messages that grows: follow it into the store, and build the prompt that fits."""
+"""The message list of a thread, sent whole with each run: store what is new in it, and build the prompt that fits."""
 
 import asyncio
 import inspect
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from langchain_core.messages import BaseMessage, SystemMessage
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from langchain_infinite_memory.messages import from_message, read_message
+from langchain_infinite_memory.messages import from_message, read_message, system_first
 from langchain_infinite_memory.token_counters import FRAMING
 from shared_core.aio import AsyncInfiniteMemory
 from shared_core.engine import InfiniteMemory
@@ -25,24 +25,22 @@ from shared_core.prompt.context import Context, ContextReport
 from shared_core.prompt.sliding import sliding_window
 from shared_core.tokens import as_counter, message_tokens, tools_tokens
 
-__all__ = ["HistoryView", "Thread", "View"]
-
 logger = logging.getLogger("langchain_infinite_memory")
 
-SEEN = 128
-"""Lists that are kept as they were followed, so that only what is new in them is looked at: the latest."""
+FOLLOWED = 128
+"""The number of lists that are remembered, the newest ones, so that only new messages have to be looked at."""
 
-WINDOW = frozenset(inspect.signature(sliding_window).parameters)
-"""The settings of a memory that bear on the newest turns, too."""
+WINDOW_SETTINGS = frozenset(inspect.signature(sliding_window).parameters)
+"""The settings of a memory that also apply to a sliding window."""
 
 
 class Thread(NamedTuple):
-    """Whose list it is.
+    """The conversation that a list belongs to.
 
     Attributes:
-        session_id: which conversation.
-        user_id: whose.
-        stable_ids: whether a message has the same id whenever the list is sent, as a checkpointer sees to.
+        session_id: the session's id.
+        user_id: the user's id.
+        stable_ids: whether a message keeps its id from one run to the next, as a checkpointer ensures.
     """
 
     session_id: str
@@ -51,16 +49,22 @@ class Thread(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class View:
-    """The messages to send, and why."""
+class ThreadPrompt:
+    """The messages to send, and the report on them."""
 
     messages: list[BaseMessage]
     report: ContextReport
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
-    """A list as it was followed last; `by_id`: its messages, by the ids they are stored under."""
+class _Followed:
+    """A list as it was followed last.
+
+    Attributes:
+        messages: the list.
+        history: what the engine returned for it.
+        by_id: its messages, by the ids under which they are stored.
+    """
 
     messages: Sequence[BaseMessage] = ()
     history: History = field(default_factory=History)
@@ -72,10 +76,10 @@ class _Seen:
         return next((id_ for id_ in reversed(self.history.ids) if id_ is not None), None)
 
 
-class HistoryView:
-    """Follows lists of messages, each in its session, and returns what of them, and of the past, to send.
+class ThreadMemory:
+    """Stores the message lists of threads, and builds prompts from them and from what was said before.
 
-    The list itself is never changed, and its messages are sent as they are, but for text put before the question.
+    A list is never changed. Its messages are sent as they are, except for text that is put before the question.
 
     Args:
         pool: the memories.
@@ -83,141 +87,147 @@ class HistoryView:
 
     def __init__(self, pool: SessionPool) -> None:
         self.pool = pool
-        self._seen: OrderedDict[tuple[Thread, str | None], _Seen] = OrderedDict()
+        self._followed: OrderedDict[tuple[Thread, str | None], _Followed] = OrderedDict()
         self._lock = threading.Lock()
 
-    def view(
+    def prompt(
         self, thread: Thread, messages: Sequence[BaseMessage], *, system: Sequence[BaseMessage] = (),
         tools: Sequence[Any] = (),
-    ) -> View:  # fmt: skip
+    ) -> ThreadPrompt:  # fmt: skip
         """Store what is new in the list and return the prompt for its newest human message.
 
-        System messages at the beginning of the list are sent and charged, and not stored; later ones are, and are sent
-        after those.
+        System messages at the beginning of the list are sent and charged, but not stored. Later ones are stored,
+        and sent after those.
 
         Args:
-            thread: whose list it is.
+            thread: the conversation that the list belongs to.
             messages: the whole list, oldest first.
-            system: system messages that are sent before it: they are charged, and neither stored nor returned.
-            tools: what the model may call, charged too.
+            system: system messages that the caller sends before the list; they are charged, but neither stored nor
+                returned.
+            tools: tools that the model may call, which are charged, too.
 
         Raises:
             BudgetError: system prompt, tool schemas and pinned messages alone exceed the budget.
             StoreError, EmbedderMismatchError: the memory cannot be used.
-            ValueError: nor can it with these names, such as none of a user with `scope="user"`.
+            ValueError: the memory cannot be used for this thread, such as one without a user with `scope="user"`.
         """
         with self.pool.use(thread.session_id, thread.user_id) as memory:
-            first, talk = _parts(messages)
-            seen = self._follow(memory, thread, talk)
-            asked: dict[str, Any] = {"tools": _schemas(tools), "reserve_tokens": _reserve(memory, [*system, *first])}
-            context = memory.context(**asked)
-            if not _ends_here(memory, seen):
-                context = memory.context(**asked)
-            return _view(first, context, seen)
+            leading, talk = _split(messages)
+            followed = self._follow(memory, thread, talk)
+            arguments: dict[str, Any] = {
+                "tools": _schemas(tools),
+                "reserve_tokens": _reserve(memory, [*system, *leading]),
+            }
+            context = memory.context(**arguments)
+            if not _stands_at_end(memory, followed):
+                context = memory.context(**arguments)
+            return _thread_prompt(leading, context, followed)
 
-    async def aview(
+    async def aprompt(
         self, thread: Thread, messages: Sequence[BaseMessage], *, system: Sequence[BaseMessage] = (),
         tools: Sequence[Any] = (),
-    ) -> View:  # fmt: skip
-        """Do the same without blocking the event loop."""
+    ) -> ThreadPrompt:  # fmt: skip
+        """Do what `prompt` does without blocking the event loop."""
         memory = await asyncio.to_thread(self.pool.take, thread.session_id, thread.user_id)
-        free = True
+        idle = True
         try:
-            first, talk = _parts(messages)
-            seen = await asyncio.to_thread(self._follow, memory, thread, talk)
+            leading, talk = _split(messages)
+            followed = await asyncio.to_thread(self._follow, memory, thread, talk)
             schemas = await asyncio.to_thread(_schemas, tools)
-            reserve = await asyncio.to_thread(_reserve, memory, [*system, *first])
-            asked: dict[str, Any] = {"tools": schemas, "reserve_tokens": reserve}
-            context = await AsyncInfiniteMemory(memory).context(**asked)
-            if not await asyncio.to_thread(_ends_here, memory, seen):
-                context = await AsyncInfiniteMemory(memory).context(**asked)
-            return await asyncio.to_thread(_view, first, context, seen)
+            reserve = await asyncio.to_thread(_reserve, memory, [*system, *leading])
+            arguments: dict[str, Any] = {"tools": schemas, "reserve_tokens": reserve}
+            context = await AsyncInfiniteMemory(memory).context(**arguments)
+            if not await asyncio.to_thread(_stands_at_end, memory, followed):
+                context = await AsyncInfiniteMemory(memory).context(**arguments)
+            return await asyncio.to_thread(_thread_prompt, leading, context, followed)
         except asyncio.CancelledError:
-            free = False  # a thread may be at work with it still
+            idle = False  # a worker thread may still use it
             raise
         finally:
-            if free:
+            if idle:
                 await asyncio.to_thread(self.pool.give_back, memory)
 
     def record(self, thread: Thread, messages: Sequence[BaseMessage]) -> None:
         """Store what is new in the list."""
         with self.pool.use(thread.session_id, thread.user_id) as memory:
-            self._follow(memory, thread, _parts(messages)[1])
+            self._follow(memory, thread, _split(messages)[1])
 
     async def arecord(self, thread: Thread, messages: Sequence[BaseMessage]) -> None:
-        """Do the same without blocking the event loop."""
+        """Do what `record` does without blocking the event loop."""
         await asyncio.shield(asyncio.to_thread(self.record, thread, messages))
 
     def window(
         self, messages: Sequence[BaseMessage], *, system: Sequence[BaseMessage] = (), tools: Sequence[Any] = ()
     ) -> list[BaseMessage]:
-        """Return the newest turns that fit, without the memory, and at least the newest human message."""
-        first, talk = _parts(messages)
-        given = {f"{place}": message for place, message in enumerate(talk)}
-        named = [read_message(message)[0].replace(id=place, pinned=False) for place, message in given.items()]
+        """Return the newest turns that fit, and at least the newest human message, without using the memory."""
+        leading, talk = _split(messages)
+        given = {f"{index}": message for index, message in enumerate(talk)}
+        named = [read_message(message)[0].replace(id=id_, pinned=False) for id_, message in given.items()]
         settings = self.pool.settings
         counter, overhead = as_counter(settings.get("token_counter")), settings.get("message_overhead", FRAMING)
-        taken = sum(message_tokens(read_message(message)[0], counter, overhead) for message in [*system, *first])
-        sizes = {"max_tokens": 4096, "reserve_tokens": 500} | {k: v for k, v in settings.items() if k in WINDOW}
+        taken = sum(message_tokens(read_message(message)[0], counter, overhead) for message in [*system, *leading])
+        sizes = {"max_tokens": 4096, "reserve_tokens": 500} | {
+            k: v for k, v in settings.items() if k in WINDOW_SETTINGS
+        }
         sizes["reserve_tokens"] += taken + tools_tokens(_schemas(tools), counter)
         try:
             prompt = sliding_window(named, **sizes | {"token_counter": counter, "on_overflow": "keep"})
-        except BudgetError:  # what else is sent leaves no room at all
-            asked = next((place for place in range(len(named) - 1, -1, -1) if named[place].role == "user"), 0)
-            prompt = named[asked:]
-        return _written(first, prompt, given)
+        except BudgetError:  # system messages and tools leave no room at all
+            question = next((index for index in range(len(named) - 1, -1, -1) if named[index].role == "user"), 0)
+            prompt = named[question:]
+        return _langchain_messages(leading, prompt, given)
 
-    def _follow(self, memory: InfiniteMemory, thread: Thread, messages: Sequence[BaseMessage]) -> _Seen:
-        # Lists of one run begin with the same message: of two runs at once, each is followed from where it was.
+    def _follow(self, memory: InfiniteMemory, thread: Thread, messages: Sequence[BaseMessage]) -> _Followed:
+        # The lists of one run begin with the same message. Two runs at once are followed apart, each from its own list.
         run = (thread, messages[0].id if messages else None)
-        with self._lock:  # one after the other: of two that go on from the same message, the second sees the first
-            seen = self._seen.pop(run, _Seen())
-            same = _common(seen.messages, messages)
-            given = [_neutral(message, stable_id=thread.stable_ids) for message in messages[same:]]
-            history = replace(memory.follow(given, after=seen.history.upto(same)), branch=memory.branch)
+        with self._lock:  # of two callers that go on from the same message, the second must see the first
+            followed = self._followed.pop(run, _Followed())
+            same = _common_start(followed.messages, messages)
+            given = [_engine_message(message, stable_id=thread.stable_ids) for message in messages[same:]]
+            history = replace(memory.follow(given, after=followed.history.upto(same)), branch=memory.branch)
             by_id = {id_: message for id_, message in zip(history.ids, messages, strict=True) if id_ is not None}
-            self._seen[run] = seen = _Seen(list(messages), history, by_id)
-            while len(self._seen) > SEEN:
-                self._seen.popitem(last=False)
-        return seen
+            self._followed[run] = followed = _Followed(list(messages), history, by_id)
+            while len(self._followed) > FOLLOWED:
+                self._followed.popitem(last=False)
+        return followed
 
 
-def _ends_here(memory: InfiniteMemory, seen: _Seen) -> bool:
-    """Return whether the list's end is the branch's; if others have gone on there, stand where the list ends."""
+def _stands_at_end(memory: InfiniteMemory, followed: _Followed) -> bool:
+    """Return whether the branch ends where the list ends; if others have gone on there, check out the list's end."""
     newest = [message.id for message in memory.newest(1)]
-    if seen.newest is None or newest == [seen.newest]:
+    if followed.newest is None or newest == [followed.newest]:
         return True
-    memory.checkout(seen.newest)
+    memory.checkout(followed.newest)
     return False
 
 
-def _common(old: Sequence[BaseMessage], new: Sequence[BaseMessage]) -> int:
+def _common_start(old: Sequence[BaseMessage], new: Sequence[BaseMessage]) -> int:
     """Return how many messages at the beginning are the same."""
-    for place, (before, now) in enumerate(zip(old, new, strict=False)):
+    for index, (before, now) in enumerate(zip(old, new, strict=False)):
         if before is not now and not _same(before, now):
-            return place
+            return index
     return min(len(old), len(new))
 
 
 def _same(one: BaseMessage, other: BaseMessage) -> bool:
-    """Return whether two messages are equal; where that cannot be said, as of arrays, whether they are stored alike."""
+    """Return whether two messages are equal or, if they hold values such as arrays, whether they are stored alike."""
     try:
         return bool(one == other)
     except (TypeError, ValueError):
         return read_message(one) == read_message(other)
 
 
-def _neutral(message: BaseMessage, *, stable_id: bool) -> Message:
-    neutral, lost = read_message(message)
+def _engine_message(message: BaseMessage, *, stable_id: bool) -> Message:
+    converted, lost = read_message(message)
     if lost:
         logger.warning("message %s is stored without %s", message.id, ", ".join(lost))
-    return neutral if stable_id else neutral.replace(id=None)
+    return converted if stable_id else converted.replace(id=None)
 
 
-def _parts(messages: Sequence[BaseMessage]) -> tuple[list[BaseMessage], list[BaseMessage]]:
+def _split(messages: Sequence[BaseMessage]) -> tuple[list[BaseMessage], list[BaseMessage]]:
     """Return the system messages that a list begins with, and the rest."""
-    first = next((n for n, message in enumerate(messages) if not isinstance(message, SystemMessage)), len(messages))
-    return list(messages[:first]), list(messages[first:])
+    count = next((n for n, message in enumerate(messages) if not isinstance(message, SystemMessage)), len(messages))
+    return list(messages[:count]), list(messages[count:])
 
 
 def _schemas(tools: Sequence[Any]) -> list[Any]:
@@ -231,31 +241,27 @@ def _schema(tool: Any) -> Any:
         json.dumps(tool)
     except (TypeError, ValueError):
         return repr(tool)
-    return tool  # a provider's own tool has a form of its own
+    return tool  # a provider's own tool has no common form
 
 
 def _reserve(memory: InfiniteMemory, system: Sequence[BaseMessage]) -> int:
-    """Return what is kept free: the room of the reply and of the system prompt."""
+    """Return the tokens to keep free: for the reply and for the system prompt."""
     return memory.reserve_tokens + sum(memory.count(read_message(message)[0]) for message in system)
 
 
-def _view(first: Sequence[BaseMessage], context: Context, seen: _Seen) -> View:
-    return View(_written(first, context.messages, seen.by_id), context.report)
+def _thread_prompt(leading: Sequence[BaseMessage], context: Context, followed: _Followed) -> ThreadPrompt:
+    return ThreadPrompt(_langchain_messages(leading, context.messages, followed.by_id), context.report)
 
 
-def _written(
-    first: Sequence[BaseMessage], prompt: Sequence[Message], given: Mapping[str, BaseMessage]
+def _langchain_messages(
+    leading: Sequence[BaseMessage], prompt: Sequence[Message], given: Mapping[str, BaseMessage]
 ) -> list[BaseMessage]:
-    """Return a prompt in LangChain's messages, with all system messages at its beginning.
-
-    In between, Anthropic's models refuse them.
-    """
-    ordered = sorted(prompt, key=lambda message: message.role != "system")
-    return [*first, *(_sent(message, given.get(message.id or "")) for message in ordered)]
+    """Return a prompt as LangChain's messages, with all system messages at its beginning."""
+    return [*leading, *(_sent(message, given.get(message.id or "")) for message in system_first(prompt))]
 
 
 def _sent(message: Message, given: BaseMessage | None) -> BaseMessage:
-    """Return a message of the prompt: the one that was given, unless text was put before it."""
+    """Return a message of the prompt: the given one, unless text was put before it."""
     if given is None:
         return from_message(message)
     if message.role != "user" or read_message(given)[0].content == message.content:

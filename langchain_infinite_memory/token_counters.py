@@ -1,4 +1,4 @@
-"""Whatever LangChain takes for a token counter, as one of the engine's."""
+"""What LangChain accepts as a token counter, as a counter of texts, of single messages, or of lists of messages."""
 
 import inspect
 import warnings
@@ -6,43 +6,53 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from langchain_core.language_models import BaseLanguageModel
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import BaseMessage, trim_messages
 from langchain_core.messages.utils import count_tokens_approximately
+from langchain_core.runnables import RunnableBinding
 
 from langchain_infinite_memory.messages import read_message
 from shared_core.base import TokenCounter
 from shared_core.tokens import ConservativeCounter, TokenFallbackWarning, as_counter, message_tokens
 
-__all__ = ["FRAMING", "ApproximateCounter", "ModelCounter", "as_token_counter", "message_counter"]
+__all__ = ["as_token_counter", "message_counter"]
 
 FRAMING = 4
-"""Tokens of framing per message where the caller's counter counts texts; the engine's default `message_overhead`."""
+"""Tokens of framing per message where the counter only counts texts; the engine's default `message_overhead`."""
 
-ASK_A_SERVER = ("langchain_google_genai", "langchain_google_vertexai", "langchain_cohere", "langchain_ibm")
-"""Packages whose models count by a request for each text."""
+REMOTE_TEXT_COUNTERS = (
+    "langchain_google_genai", "langchain_google_vertexai", "langchain_cohere", "langchain_ibm",
+)  # fmt: skip
+"""Packages whose models send a request for each text that they count."""
+
+REMOTE_LIST_COUNTERS = (*REMOTE_TEXT_COUNTERS, "langchain_anthropic")
+"""Packages whose models send a request for each list of messages that they count."""
 
 TextCounter = TokenCounter | Callable[[str], int] | BaseLanguageModel[Any] | str | None
 MessageCounter = (
     TextCounter | Callable[[BaseMessage], int] | Callable[[list[BaseMessage]], int] | Callable[[Sequence[Any]], int]
 )
+ListCounter = Callable[[Sequence[BaseMessage]], int]
+
+
+# Of texts
 
 
 class ApproximateCounter:
-    """A quarter of the number of characters, rounded up, as `count_tokens_approximately` has it by default."""
+    """Counts four characters as a token, rounded up, as `count_tokens_approximately` does by default."""
 
     name: str | None = "langchain/approximate"
 
     def __call__(self, text: str, /) -> int:
-        """Return the number of characters over four, rounded up."""
+        """Return a quarter of the number of characters, rounded up."""
         return -(-len(text) // 4)
 
 
 class ModelCounter:
-    """Counts with a model's `get_num_tokens`, without network.
+    """Counts with a model's `get_num_tokens`, without network access.
 
-    Where the model has no tokenizer of its own (LangChain would download GPT-2's), or asks a server, or raises, as
-    OpenAI's do for the name of a special token in a text, `ConservativeCounter` counts instead, and the first time a
-    `TokenFallbackWarning` is given. The counts have no name, so they are not stored.
+    `ConservativeCounter` counts instead, and a `TokenFallbackWarning` is given once, if the model has no tokenizer of
+    its own (LangChain would download GPT-2's), if it would send a request, or if it raises, as OpenAI's models do when
+    a text holds the name of a special token. The counter has no name, so its counts are not stored.
 
     Args:
         model: any LangChain model.
@@ -52,54 +62,61 @@ class ModelCounter:
 
     def __init__(self, model: BaseLanguageModel[Any]) -> None:
         self._model = model
-        self._instead = ConservativeCounter()
+        self._fallback = ConservativeCounter()
         self._warned = False
-        self._why = _why_not(model)
-        if self._why:
-            self._warn(self._why)
+        self._obstacle = _obstacle(model)
+        if self._obstacle:
+            self._warn(self._obstacle)
 
     def __call__(self, text: str, /) -> int:
         """Return the number of tokens of `text`; never raises."""
-        if self._why:
-            return self._instead(text)
+        if self._obstacle:
+            return self._fallback(text)
         try:
             return self._model.get_num_tokens(text)
-        except Exception as error:  # a counter never raises, and what a model's tokenizer raises is not known
+        except Exception as error:  # a counter never raises, and a tokenizer may raise anything
             self._warn(f"raised {type(error).__name__}: {error}")
-            return self._instead(text)
+            return self._fallback(text)
 
-    def _warn(self, why: str) -> None:
+    def _warn(self, reason: str) -> None:
         if not self._warned:
             self._warned = True
             warnings.warn(
-                f"the token counter of {type(self._model).__name__} {why}; tokens are over-estimated where it is not "
-                'used. Pass token_counter="o200k_base", "approximate" or a callable(str) -> int',
+                f"the token counter of {type(self._model).__name__} {reason}; it is not used, and tokens are "
+                'over-estimated. Pass token_counter="o200k_base", "approximate" or a callable(str) -> int',
                 TokenFallbackWarning,
                 stacklevel=4,
             )
 
 
-def _why_not(model: BaseLanguageModel[Any]) -> str:
-    """Return why a model's counter cannot be used; empty if it can."""
-    own = type(model)
-    if own.get_num_tokens.__module__.partition(".")[0] in ASK_A_SERVER:
+def _obstacle(model: BaseLanguageModel[Any]) -> str:
+    """Return why a model's counter cannot be used; the empty text if it can."""
+    if _package(type(model).get_num_tokens) in REMOTE_TEXT_COUNTERS:
         return "asks a server for each text"
-    plain = (
-        own.get_num_tokens is BaseLanguageModel.get_num_tokens and own.get_token_ids is BaseLanguageModel.get_token_ids
-    )
-    return "is GPT-2's, which would have to be downloaded" if plain and model.custom_get_token_ids is None else ""
+    if not _counts_texts(type(model)) and model.custom_get_token_ids is None:
+        return "is GPT-2's, which would have to be downloaded"
+    return ""
+
+
+def _counts_texts(model: type[BaseLanguageModel[Any]]) -> bool:
+    base = BaseLanguageModel
+    return model.get_num_tokens is not base.get_num_tokens or model.get_token_ids is not base.get_token_ids
+
+
+def _package(function: Callable[..., Any]) -> str:
+    return function.__module__.partition(".")[0]
 
 
 def as_token_counter(counter: TextCounter) -> TokenCounter:
-    """Return the token counter meant, for `InfiniteMemory(token_counter=...)`.
+    """Return a token counter for `InfiniteMemory(token_counter=...)`.
 
     Args:
         counter: a LangChain model (see `ModelCounter`); `"approximate"` or `count_tokens_approximately` for a quarter
-            of the characters; or what the engine takes: a `TokenCounter`, a `callable(str) -> int`, the name of a
+            of the characters; or what the engine accepts: a `TokenCounter`, a `callable(str) -> int`, the name of a
             tiktoken encoding or model, or None for its default.
 
     Raises:
-        TypeError: it is something else, such as a function of messages: that is for `message_counter`.
+        TypeError: it is something else, such as a function of messages: `message_counter` takes those.
         ValueError: the name is unknown.
     """
     if isinstance(counter, BaseLanguageModel):
@@ -111,15 +128,18 @@ def as_token_counter(counter: TextCounter) -> TokenCounter:
     return as_counter(counter)
 
 
+# Of single messages
+
+
 def message_counter(counter: MessageCounter) -> Callable[[BaseMessage], int]:
-    """Return a function from a message to its size, by the rule of `trim_messages`.
+    """Return a function that returns the tokens of a message, by the rules of `trim_messages`.
 
     Args:
         counter: `len` (each message counts 1); a function whose first parameter is annotated `BaseMessage`; any other
             function, which is given a list of one message; `"approximate"`; or a model, a `TokenCounter`, the name of a
-            tiktoken encoding or None, by which text, tool calls and media are counted as the engine counts them, with
-            4 tokens of framing. A model's `get_num_tokens_from_messages` is not used: it may ask a server, fetch images
-            and raise.
+            tiktoken encoding or None. The last four count text, tool calls and media as the engine does, with 4 tokens
+            of framing. A model's `get_num_tokens_from_messages` is not used: it may send requests, fetch images, and
+            raise.
 
     Raises:
         TypeError: it is none of these.
@@ -130,8 +150,8 @@ def message_counter(counter: MessageCounter) -> Callable[[BaseMessage], int]:
     if counter == "approximate":
         return lambda message: count_tokens_approximately([message])
     if counter is None or isinstance(counter, str | BaseLanguageModel | TokenCounter):
-        of_text = as_token_counter(counter)
-        return lambda message: message_tokens(read_message(message)[0], of_text, FRAMING)
+        text_counter = as_token_counter(counter)
+        return lambda message: message_tokens(read_message(message)[0], text_counter, FRAMING)
     if not callable(counter):
         raise TypeError(f"token_counter must be a function, a model, a str or None, not {counter!r}")
     function: Callable[[Any], int] = counter
@@ -146,3 +166,94 @@ def _takes_a_message(counter: object) -> bool:
     except (TypeError, ValueError):  # some functions written in C have no signature
         return False
     return next((parameter.annotation is BaseMessage for parameter in parameters), False)
+
+
+# Of lists
+
+
+def list_counter(counter: MessageCounter) -> ListCounter:
+    """Return a function that returns the tokens of a list of messages.
+
+    A counter of single messages is called once for each message. A counter of lists is given lists in the order of the
+    conversation, with tool groups whole, and never an empty one.
+
+    Args:
+        counter: what `prune_messages` takes.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    counter = _unbound(counter)
+    function = _list_function(counter)
+    if function is not None:
+        return lambda messages: function(list(messages)) if messages else 0
+    try:
+        return _SumOfMessages(message_counter("approximate" if counter is count_tokens_approximately else counter))
+    except (TypeError, ValueError):
+        trim_messages([], max_tokens=0, token_counter=counter)  # type: ignore[arg-type]  # raises LangChain's own error
+        raise
+
+
+def _unbound(counter: Any) -> Any:
+    while isinstance(counter, RunnableBinding):  # a model with settings
+        counter = counter.bound
+    return counter
+
+
+class _SumOfMessages:
+    """Adds up the tokens of single messages, and counts each message once."""
+
+    def __init__(self, counter: Callable[[BaseMessage], int]) -> None:
+        self._counter = counter
+        self._known: dict[int, tuple[int, BaseMessage]] = {}  # holds the message, so that its `id()` stays its own
+
+    def __call__(self, messages: Sequence[BaseMessage]) -> int:
+        return sum(map(self._tokens, messages))
+
+    def _tokens(self, message: BaseMessage) -> int:
+        known = self._known.get(id(message))
+        if known is None:
+            known = self._known[id(message)] = (self._counter(message), message)
+        return known[0]
+
+
+class _ModelListCounter:
+    """Counts with a model's `get_num_tokens_from_messages`, until the first time that it raises."""
+
+    def __init__(self, model: BaseLanguageModel[Any]) -> None:
+        self._model = model
+        self._fallback: _SumOfMessages | None = None
+
+    def __call__(self, messages: Sequence[BaseMessage]) -> int:
+        if self._fallback is None:
+            try:
+                return self._model.get_num_tokens_from_messages(list(messages))
+            except Exception as error:  # a tokenizer may raise anything
+                self._fallback = _SumOfMessages(message_counter("conservative"))
+                warnings.warn(
+                    f"get_num_tokens_from_messages of {type(self._model).__name__} raised {type(error).__name__}: "
+                    f'{error}; tokens are over-estimated instead. Pass token_counter="approximate" or a function',
+                    TokenFallbackWarning,
+                    stacklevel=2,
+                )
+        return self._fallback(messages)
+
+
+def _list_function(counter: Any) -> Callable[[list[BaseMessage]], int] | None:
+    """Return the function that counts a whole list; None if the counter counts single messages or texts."""
+    if counter is len or counter is count_tokens_approximately or isinstance(counter, str | None):
+        return None
+    if isinstance(counter, BaseLanguageModel):
+        return _ModelListCounter(counter) if _counts_only_lists(type(counter)) else None
+    if callable(own := getattr(counter, "get_num_tokens_from_messages", None)):
+        return lambda messages: int(own(messages))
+    if isinstance(counter, TokenCounter) or not callable(counter) or message_counter(counter) is counter:
+        return None
+    return lambda messages: int(counter(messages))
+
+
+def _counts_only_lists(model: type[BaseLanguageModel[Any]]) -> bool:
+    """Return whether a model counts lists with code of its own and without requests, but has no counter of texts."""
+    own = model.get_num_tokens_from_messages
+    inherited = own is BaseLanguageModel.get_num_tokens_from_messages
+    return not (_counts_texts(model) or inherited or _package(own) in REMOTE_LIST_COUNTERS)

@@ -1,42 +1,36 @@
-"""Tool calls of a LangChain message as those of the engine, and back."""
+"""The tool calls of a LangChain message as the engine's, and back."""
 
-import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, BaseMessage, FunctionMessage, ToolMessage
 
+from shared_core.interop.tool_calls import arguments_object, compact_json, function_call_id, legacy_call
 from shared_core.messages import ToolCall
 
-__all__ = ["function_id", "lc_calls", "neutral_calls"]
+LangChainCalls = tuple[list[dict[str, Any]], list[dict[str, Any]]]
+"""The `tool_calls` and the `invalid_tool_calls` of a message."""
 
-LcCalls = tuple[list[dict[str, Any]], list[dict[str, Any]]]
 
+def engine_calls(message: AIMessage) -> tuple[ToolCall, ...]:
+    """Return every call of a message. Invalid calls come last; each of them must be answered, too.
 
-def neutral_calls(message: AIMessage) -> tuple[ToolCall, ...]:
-    """Return every call that a message asks for, each of which must be answered: invalid ones, too, after the others.
-
-    A `function_call`, from the time before tools, stands for a call where there is none; see `function_id`.
+    A `function_call`, from the time before tools, counts as a call where there is no other.
     """
-    calls = [_call(call, _as_text(call.get("args"))) for call in message.tool_calls]
+    calls = [_call(call, compact_json(call.get("args"))) for call in message.tool_calls]
     calls += [_call(call, call.get("args")) for call in message.invalid_tool_calls]
     old = message.additional_kwargs.get("function_call")
-    if not calls and isinstance(old, Mapping) and isinstance(old.get("name"), str):
-        calls = [_call({**old, "id": function_id(old["name"])}, old.get("arguments"))]
+    if not calls and isinstance(old, Mapping) and (call := legacy_call(old)) is not None:
+        return (call,)
     return tuple(calls)
 
 
-def function_id(name: str) -> str:
-    """Return the id that pairs a `function_call` with its `FunctionMessage`, which share only the name."""
-    return f"function:{name}"
-
-
-def lc_calls(calls: Iterable[ToolCall]) -> LcCalls:
-    """Return valid and invalid tool calls as LangChain has them: invalid are those whose arguments are no object."""
+def langchain_calls(calls: Iterable[ToolCall]) -> LangChainCalls:
+    """Return calls as LangChain writes them. A call is invalid if its arguments are not a JSON object."""
     valid: list[dict[str, Any]] = []
     invalid: list[dict[str, Any]] = []
     for call in calls:
-        arguments = _as_object(call.arguments)
+        arguments = arguments_object(call.arguments)
         if arguments is None:
             shown = {"name": call.name, "args": call.arguments, "id": call.id, "error": None}
             invalid.append({**shown, "type": "invalid_tool_call"})
@@ -45,22 +39,12 @@ def lc_calls(calls: Iterable[ToolCall]) -> LcCalls:
     return valid, invalid
 
 
+def answered_call(message: BaseMessage) -> str | None:
+    """Return the id of the call that a message answers; None if it answers none."""
+    if isinstance(message, FunctionMessage):
+        return function_call_id(message.name)
+    return message.tool_call_id if isinstance(message, ToolMessage) else None
+
+
 def _call(call: Mapping[str, Any], arguments: Any) -> ToolCall:
     return ToolCall(id=str(call.get("id") or ""), name=str(call.get("name") or ""), arguments=str(arguments or ""))
-
-
-def _as_text(arguments: Any) -> str:
-    try:
-        return json.dumps(arguments, ensure_ascii=False, separators=(",", ":"), default=repr)
-    except (TypeError, ValueError, RecursionError):
-        return repr(arguments)
-
-
-def _as_object(arguments: str) -> dict[str, Any] | None:
-    if not arguments:
-        return {}
-    try:
-        value = json.loads(arguments, strict=False)
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
