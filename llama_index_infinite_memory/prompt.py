@@ -1,4 +1,4 @@
-"""What a model is given for a question, from a buffer: everything while it fits, else what the engine chooses."""
+"""What a buffer gives a model for a question: the whole conversation while it fits, else what the engine chooses."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -6,11 +6,9 @@ from typing import Any
 
 from llama_index.core.base.llms.types import ChatMessage
 
-from llama_index_infinite_memory.conversation import Attached
-from llama_index_infinite_memory.counting import joined_tokens
-from llama_index_infinite_memory.line import FIRST_LOOK, newest_turn
+from llama_index_infinite_memory.conversation import FIRST_READ, Conversation, newest_turn
 from llama_index_infinite_memory.messages import read_message, to_message
-from llama_index_infinite_memory.settings import NO_LIMIT
+from llama_index_infinite_memory.settings import NO_LIMIT, joined_tokens
 from llama_index_infinite_memory.strippers import rejoin, strip
 from shared_core.errors import BudgetError, MessageTooLargeError
 from shared_core.messages import Message
@@ -18,25 +16,21 @@ from shared_core.prompt.context import Context, ContextReport
 from shared_core.prompt.grounding import render_grounding, with_grounding
 from shared_core.tokens import body_tokens
 
-__all__ = [
-    "Input", "Question", "built_before", "everything", "prompt", "question", "remember", "report", "wider",
-]  # fmt: skip
-
 Input = str | ChatMessage | None
 
 OVERCOUNTED = 2
-"""Tokens that a message takes less beside others than it counts alone, at most."""
+"""The most tokens that a message can count less among others than it counts alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked of a memory.
+    """A question to a buffer.
 
     Attributes:
-        message: what is asked, if it is not stored; None: the newest user message.
-        turn: the newest user message and what answers it, as stored.
-        room: tokens for all that is sent from memory, and for the question.
-        budget: those that the engine may use: some are taken by what it does not know of.
+        message: the question, if it is not stored; None: the newest user message.
+        turn: the newest user message and its replies, as stored.
+        room: the tokens for everything that is sent from memory, and for the question.
+        budget: the part of them that the engine may use; the rest is taken by text that it does not see.
     """
 
     message: Message | None
@@ -54,161 +48,162 @@ class Question:
         }
 
 
-def question(attached: Attached, given: Input, room: int) -> Question:
-    """Return what is meant by the input of `get`.
+def read_question(conversation: Conversation, given: Input, room: int) -> Question:
+    """Return the question that the input of `get` asks.
 
-    An input that says what the newest user message says, to which there is no answer yet, is that message.
+    Input with the text of the newest user message stands for that message, as long as it is not answered.
 
     Args:
-        attached: the memory.
-        given: what `get` was given.
-        room: tokens for messages.
+        conversation: the conversation.
+        given: the input.
+        room: the tokens for messages.
     """
-    turn = tuple(newest_turn(attached.memory))
-    asked = _asked(attached, given, turn)
+    turn = tuple(newest_turn(conversation.memory))
+    asked = _new_question(conversation, given, turn)
     if asked is not None or not turn:
         return Question(asked, turn, room, max(0, room))
-    # An agent writes into the newest user message, and the model sees all of its turn, also what is set apart.
-    apart = sum(_tokens(attached, rejoin(message)) - _tokens(attached, message) for message in turn[1:])
-    return Question(None, turn, room, max(0, room - _growth(attached, turn[0]) - apart))
+    # Agents write into the newest user message, and the model is shown its whole turn, with text that is set apart.
+    apart = sum(_tokens(conversation, rejoin(message)) - _tokens(conversation, message) for message in turn[1:])
+    return Question(None, turn, room, max(0, room - _growth(conversation, turn[0]) - apart))
 
 
-def _asked(attached: Attached, given: Input, turn: Sequence[Message]) -> Message | None:
+def _new_question(conversation: Conversation, given: Input, turn: Sequence[Message]) -> Message | None:
     message = read_message(given)[0] if isinstance(given, ChatMessage) else Message.user(given or "")
     text = message.content
     if not text.strip():
         return None
-    if turn and not _answered(turn) and text in (rejoin(turn[0]).content, attached.written(turn[0])):
+    if turn and not _is_answered(turn) and text in (rejoin(turn[0]).content, conversation.live_text(turn[0])):
         return None
-    return strip(Message.user(text, media_tokens=message.media_tokens), attached.settings.strippers)
+    return strip(Message.user(text, media_tokens=message.media_tokens), conversation.settings.strippers)
 
 
-def _answered(turn: Sequence[Message]) -> bool:
+def _is_answered(turn: Sequence[Message]) -> bool:
     return turn[-1].role == "assistant" and not turn[-1].tool_calls
 
 
-def _growth(attached: Attached, stored: Message) -> int:
-    written, text = attached.written(stored), rejoin(stored).content
-    return max(0, attached.counter(written) - attached.counter(text)) if written != text else 0
+def _growth(conversation: Conversation, stored: Message) -> int:
+    written, text = conversation.live_text(stored), rejoin(stored).content
+    return max(0, conversation.counter(written) - conversation.counter(text)) if written != text else 0
 
 
-def _tokens(attached: Attached, message: Message) -> int:
-    return body_tokens(message, attached.counter)
+def _tokens(conversation: Conversation, message: Message) -> int:
+    return body_tokens(message, conversation.counter)
 
 
-# Everything
+# The whole conversation
 
 
-def everything(attached: Attached, asked: Question) -> list[ChatMessage] | None:
-    """Return all messages of the branch, or None if they do not fit.
+def whole_conversation(conversation: Conversation, question: Question) -> list[ChatMessage] | None:
+    """Return all messages of the branch; None if they do not fit.
 
-    They fit if `ChatMemoryBuffer` says so, which counts their texts as one, with tool calls and media beside.
+    They are counted as `ChatMemoryBuffer` counts them, as one text, plus tool calls and media.
     """
-    if attached.settings.engine.get("scope") == "user":
-        return None  # what was said in other sessions may matter, too
-    room, growth = asked.room, 0
-    if asked.message is not None:
-        room -= _tokens(attached, _with_all(asked.message))
-    elif asked.turn:
-        growth = _growth(attached, asked.turn[0])
-    messages = _all_if_few(attached, asked, room)
+    if conversation.settings.engine.get("scope") == "user":
+        return None  # messages of other sessions may matter, too
+    room, growth = question.room, 0
+    if question.message is not None:
+        room -= _tokens(conversation, _with_grounding(question.message))
+    elif question.turn:
+        growth = _growth(conversation, question.turn[0])
+    messages = _read_if_few(conversation, question, room)
     if messages is None:
         return None
-    total = sum(map(attached.size, messages))
-    shown = [_shown(attached, message, asked) for message in messages]
+    total = sum(map(conversation.size, messages))
+    shown = [_shown(conversation, message, question) for message in messages]
     if total + growth > room:
-        texts = sum(attached.counter(message.content) for message in messages)
-        if total - texts + joined_tokens(shown, attached.counter) > room:
+        texts = sum(conversation.counter(message.content) for message in messages)
+        if total - texts + joined_tokens(shown, conversation.counter) > room:
             return None
     return shown
 
 
-def _all_if_few(attached: Attached, asked: Question, room: int) -> list[Message] | None:
-    """Return all messages of the branch as they are sent whole, or None if that are clearly too many."""
-    size = FIRST_LOOK
+def _read_if_few(conversation: Conversation, question: Question, room: int) -> list[Message] | None:
+    """Return all messages of the branch as they were put; None if they are clearly too many."""
+    size = FIRST_READ
     while True:
-        newest = attached.memory.newest(size)
-        whole = [_with_all(message) if _is_asked(message, asked) else rejoin(message) for message in newest]
-        if sum(map(attached.size, whole)) - OVERCOUNTED * len(whole) > room:
+        newest = conversation.memory.newest(size)
+        whole = [_with_grounding(message) if _is_question(message, question) else rejoin(message) for message in newest]
+        if sum(map(conversation.size, whole)) - OVERCOUNTED * len(whole) > room:
             return None
-        if attached.settings.engine.get("keep_grounding", "newest") != "newest" and any(m.grounding for m in whole):
+        if conversation.settings.engine.get("keep_grounding", "newest") != "newest" and any(m.grounding for m in whole):
             return None
         if len(newest) < size:
             return whole
         size *= 2
 
 
-def _is_asked(message: Message, asked: Question) -> bool:
-    return asked.message is None and bool(asked.turn) and message.id == asked.turn[0].id
+def _is_question(message: Message, question: Question) -> bool:
+    return question.message is None and bool(question.turn) and message.id == question.turn[0].id
 
 
-def _with_all(message: Message) -> Message:
-    """Return a message as it is sent with all its grounding."""
+def _with_grounding(message: Message) -> Message:
+    """Return a message with all its grounding in its content."""
     whole = rejoin(message)
     return with_grounding(whole, render_grounding(whole.grounding))
 
 
-def _shown(attached: Attached, whole: Message, asked: Question) -> ChatMessage:
-    if not _is_asked(whole, asked):
-        return attached.whole(whole)
-    foreign = rejoin(asked.turn[0]).grounding is not None
-    return to_message(whole) if foreign else attached.live(asked.turn[0])
+def _shown(conversation: Conversation, whole: Message, question: Question) -> ChatMessage:
+    if not _is_question(whole, question):
+        return conversation.whole(whole)
+    foreign = rejoin(question.turn[0]).grounding is not None
+    return to_message(whole) if foreign else conversation.live(question.turn[0])
 
 
 # What the engine chooses
 
 
-def built_before(attached: Attached, asked: Question) -> tuple[Any, Context | None]:
-    """Return what the prompt is a function of, and the prompt, if the one built last was built for just that.
+def cached_context(conversation: Conversation, question: Question) -> tuple[Any, Context | None]:
+    """Return the state that the prompt depends on, and the newest prompt if it was built for the same state.
 
-    So it is in every round of a tool loop. None is a function of what other sessions hold, or detached.
+    In a tool loop, every round asks for the same prompt. The state is None if it is not known: when the prompt depends
+    on other sessions, or when no branch is checked out.
     """
-    engine, store = attached.engine, attached.store
+    engine, store = conversation.engine, conversation.store
     key = store.session(engine.user_id, engine.session_id)
-    if key is None or engine.branch is None or attached.settings.engine.get("scope") == "user":
+    if key is None or engine.branch is None or conversation.settings.engine.get("scope") == "user":
         return None, None
-    moment = (asked.message, asked.budget, engine.branch, store.state(key, engine.branch))
-    built = attached.built
-    return moment, built[1] if built is not None and built[0] == moment else None
+    state = (question.message, question.budget, engine.branch, store.state(key, engine.branch))
+    built = conversation.built
+    return state, built[1] if built is not None and built[0] == state else None
 
 
-def remember(attached: Attached, moment: Any, context: Context) -> None:
-    """Keep the prompt built last, unless the next one may be better, because more will be embedded then."""
-    if moment is not None and not context.report.pending and not context.report.degraded:
-        attached.built = moment, context
+def cache_context(conversation: Conversation, state: Any, context: Context) -> None:
+    """Keep a prompt for `cached_context`, unless the next one may be better, because more will be embedded by then."""
+    if state is not None and not context.report.pending and not context.report.degraded:
+        conversation.built = state, context
 
 
-def wider(attached: Attached, asked: Question, error: BudgetError) -> Question:
-    """Return the question with as much room as system messages need, as `on_overflow="keep"` has it.
+def widened(conversation: Conversation, question: Question, error: BudgetError) -> Question:
+    """Return the question with the budget that system messages need, for `on_overflow="keep"`.
 
     Raises:
-        BudgetError: `error`, if `on_overflow` is another.
+        BudgetError: `error`, with any other `on_overflow`.
     """
-    if isinstance(error, MessageTooLargeError) or attached.settings.on_overflow != "keep":
+    if isinstance(error, MessageTooLargeError) or conversation.settings.on_overflow != "keep":
         raise error
-    return replace(asked, budget=error.needed)
+    return replace(question, budget=error.needed)
 
 
-def prompt(attached: Attached, asked: Question, context: Context) -> list[ChatMessage]:
-    """Return the engine's prompt as LlamaIndex's messages; never nothing where something is stored and asked."""
-    now = {} if asked.message is not None else {message.id: message for message in asked.turn}
-    shown = [_sent(attached, message, now.get(message.id)) for message in context.messages]
-    if not shown and asked.message is None:
-        return [attached.whole(message) for message in attached.memory.newest(1)]
+def prompt_messages(conversation: Conversation, question: Question, context: Context) -> list[ChatMessage]:
+    """Return the engine's prompt as LlamaIndex's messages; never empty if a stored message is asked."""
+    current = {} if question.message is not None else {message.id: message for message in question.turn}
+    shown = [_sent(conversation, message, current.get(message.id)) for message in context.messages]
+    if not shown and question.message is None:
+        return [conversation.whole(message) for message in conversation.memory.newest(1)]
     return shown
 
 
-def _sent(attached: Attached, message: Message, stored: Message | None) -> ChatMessage:
-    """Return a message of the prompt; `stored` if it belongs to the turn that is asked."""
+def _sent(conversation: Conversation, message: Message, stored: Message | None) -> ChatMessage:
+    """Return a message of the prompt; `stored` is that message as stored, if it belongs to the turn of the question."""
     if stored is None:
-        return attached.sent(message)
+        return conversation.sent(message)
     if message.role != "user":
-        return attached.whole(stored)
+        return conversation.whole(stored)
     if message.content != with_grounding(stored, render_grounding(stored.grounding)).content:
-        return to_message(message)  # recalled text stands beside it, or what came with it had to be trimmed
-    return attached.live(stored) if rejoin(stored).grounding is None else to_message(message)
+        return to_message(message)  # recalled messages stand before it, or its grounding was trimmed
+    return conversation.live(stored) if rejoin(stored).grounding is None else to_message(message)
 
 
-def report(asked: Question, context: Context) -> ContextReport:
-    """Return the report with what `get` keeps free, instead of what the engine was told."""
-    return replace(context.report, reserve=asked.room - asked.budget)
+def as_report(question: Question, context: Context) -> ContextReport:
+    """Return the report with the tokens that `get` keeps free, instead of those that the engine was told to."""
+    return replace(context.report, reserve=question.room - question.budget)
