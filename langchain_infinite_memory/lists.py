@@ -268,20 +268,14 @@ def _ranked(turns: Sequence[Sequence[BaseMessage]], question: str, embeddings: E
     Raises:
         EmbedderError: there is no embedder, or it failed.
     """
-    index_of: dict[str, int] = {}
-    for index, turn in enumerate(turns):
-        text = _compared_text(turn)
-        index_of.pop(text, None)  # so that texts are in the order of their newest turns
-        index_of[text] = index
-    index_of.pop("", None)
-    if not index_of or not question.strip():
+    texts = [_compared_text(turn) for turn in turns]
+    if not any(texts) or not question.strip():
         return []
     embedder = as_embedder(embeddings) if embeddings is not None else as_own_embedder(None)
     if embedder is None:
         raise EmbedderError("top_k compares meanings and no embedder is installed: pass embeddings=")
-    indexes = list(index_of.values())
-    ranked = rank_texts(list(index_of), question, embedder)
-    return [indexes[row] for row, cosine in ranked if cosine >= embedder.fingerprint.floor]
+    ranked = rank_texts(texts, question, embedder)
+    return [index for index, cosine in ranked if cosine >= embedder.fingerprint.floor]
 
 
 def _compared_text(turn: Sequence[BaseMessage]) -> str:

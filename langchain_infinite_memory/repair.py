@@ -18,8 +18,6 @@ from langchain_core.prompt_values import PromptValue
 from langchain_infinite_memory.tool_calls import answered_call, engine_calls
 from shared_core.arguments import one_of
 from shared_core.interop.tool_calls import function_call_id
-from shared_core.messages import Message, ToolCall
-from shared_core.prompt.turns import Entry, tool_groups
 
 __all__ = ["repair_messages"]
 
@@ -29,7 +27,7 @@ INTERRUPTED = "Interrupted: this call was not finished, and there is no result."
 Dangling = Literal["drop", "answer"]
 Pending = Literal["keep", "repair"]
 Group = list[BaseMessage]
-Calls = tuple[ToolCall, ...]
+Calls = Sequence[tuple[str, str]]
 
 
 @dataclass(frozen=True)
@@ -86,7 +84,7 @@ def repaired(
     one_of("dangling", dangling, get_args(Dangling))
     one_of("pending", pending, get_args(Pending))
     given = convert_to_messages(messages if isinstance(messages, PromptValue) else list(messages))
-    groups = _tool_groups([message for message in given if not isinstance(message, SystemMessage)])
+    groups = _tool_groups(message for message in given if not isinstance(message, SystemMessage))
     kept: list[Group] = []
     for number, (group, calls) in enumerate(groups, start=1):
         waits = pending == "keep" and number == len(groups)
@@ -98,54 +96,44 @@ def repaired(
 
 
 def calls_of(message: BaseMessage) -> Calls:
-    """Return the calls of a message, each of which must be answered, without their arguments."""
+    """Return id and name of each call of a message; each of them must be answered."""
     if not isinstance(message, AIMessage):
         return ()
-    calls: list[Mapping[str, Any]] = [*message.tool_calls, *message.invalid_tool_calls]
+    calls: Sequence[Mapping[str, Any]] = [*message.tool_calls, *message.invalid_tool_calls]
     if not calls and "function_call" in message.additional_kwargs:
-        return engine_calls(message)
-    return tuple(ToolCall(id=call.get("id") or "", name=call.get("name") or "", arguments="") for call in calls)
+        return [(call.id, call.name) for call in engine_calls(message)]
+    return [(call.get("id") or "", call.get("name") or "") for call in calls] if calls else ()
 
 
-def _tool_groups(messages: Sequence[BaseMessage]) -> list[tuple[Group, Calls]]:
-    """Return each message that is no result, with the calls in it, followed by their results.
+def _tool_groups(messages: Iterable[BaseMessage]) -> list[tuple[Group, Calls]]:
+    """Return each call with its results and any other message alone; results without a call are left out.
 
-    The first result that names a call answers it. Other results are left out, and so are those without a call.
+    The first result that names a call answers it: some models number their calls anew in each turn. The engine's
+    `tool_groups` keeps every result, and converting all messages for it would take three times as long.
     """
     groups: list[tuple[Group, Calls]] = []
-    for first, *others in tool_groups(
-        [Entry(_outline(message), 0, 0, index) for index, message in enumerate(messages)]
-    ):
-        if first.message.role != "tool":
-            results: dict[str | None, BaseMessage] = {}
-            for other in others:
-                results.setdefault(other.message.tool_call_id, messages[other.order])
-            results.pop("", None)
-            groups.append(([messages[first.order], *results.values()], first.message.tool_calls))
+    waiting: dict[str, Group] = {}
+    for message in messages:
+        if isinstance(message, ToolMessage | FunctionMessage):
+            group = waiting.pop(answered_call(message) or "", None)
+            if group is not None:
+                group.append(message)
+            continue
+        groups.append(([message], calls_of(message)))
+        waiting.update((call_id, groups[-1][0]) for call_id, _ in groups[-1][1] if call_id)
     return groups
-
-
-def _outline(message: BaseMessage) -> Message:
-    """Return only what bears on tool groups: most messages need not be converted."""
-    if isinstance(message, ToolMessage | FunctionMessage):
-        return Message(role="tool", tool_call_id=answered_call(message))
-    calls = calls_of(message)
-    return Message(role="assistant", tool_calls=calls) if calls else _OTHER
-
-
-_OTHER = Message(role="user")
 
 
 def _completed(group: Group, calls: Calls) -> Group | None:
     """Return a group with added results for the calls that have none; None if the calls cannot be told apart."""
-    ids = [call.id for call in calls]
+    ids = [call_id for call_id, _ in calls]
     if not all(ids) or len(set(ids)) < len(ids):
         return None
     answered = {answered_call(result) for result in group[1:]}
-    return [*group, *(_interrupted(call) for call in calls if call.id not in answered)]
+    return [*group, *(_interrupted(call_id, name) for call_id, name in calls if call_id not in answered)]
 
 
-def _interrupted(call: ToolCall) -> BaseMessage:
-    if call.id == function_call_id(call.name):
-        return FunctionMessage(content=INTERRUPTED, name=call.name)
-    return ToolMessage(content=INTERRUPTED, tool_call_id=call.id, name=call.name or None, status="error")
+def _interrupted(call_id: str, name: str) -> BaseMessage:
+    if call_id == function_call_id(name):
+        return FunctionMessage(content=INTERRUPTED, name=name)
+    return ToolMessage(content=INTERRUPTED, tool_call_id=call_id, name=name or None, status="error")

@@ -41,7 +41,7 @@ BYTES_PER_TOKEN = 3
 
 
 def text_tokens(text: str) -> int:
-    """Return an upper estimate of the tokens in a text, for places that do not know which counter will be used."""
+    """Return an upper estimate of the tokens in a text, for code that does not know which counter will be used."""
     return -(-len(text.encode("utf-8", "surrogatepass")) // BYTES_PER_TOKEN)
 
 

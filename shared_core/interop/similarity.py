@@ -13,20 +13,28 @@ __all__ = ["rank_texts"]
 def rank_texts(texts: Sequence[str], question: str, embedder: Embedder) -> list[tuple[int, float]]:
     """Return the index of each text with its cosine, most similar to the question first; of equals, the later first.
 
-    A text that is longer than the model reads counts with the piece of it that is most similar.
+    Empty texts are left out, and so are texts that are repeated later. A text that is longer than the model reads
+    counts with the piece of it that is most similar.
 
     Args:
-        texts: what to compare; at least one.
+        texts: what to compare.
         question: what to compare it with.
-        embedder: makes the vectors.
+        embedder: makes the vectors; not called if there is nothing to compare.
 
     Raises:
         EmbedderError: the embedder failed.
     """
-    pieces = [embedder.split(text) for text in texts]
+    last: dict[str, int] = {}
+    for index, text in enumerate(texts):
+        last.pop(text, None)  # so that texts are in the order in which they occur last
+        last[text] = index
+    last.pop("", None)
+    if not last:
+        return []
+    pieces = [embedder.split(text) for text in last]
     vectors = embedder.embed_documents([piece for split in pieces for piece in split])
-    index = ExactVectorIndex(embedder.fingerprint.dimension)
-    # Rows of one text have one number, and the index gives each number once, with its best row.
-    index.add(np.repeat(np.arange(len(pieces)), [len(split) for split in pieces]), vectors)
-    rows, cosines = index.search(embedder.embed_query(question), len(texts))
+    nearest = ExactVectorIndex(embedder.fingerprint.dimension)
+    # The pieces of one text have one row, and a search returns each row once, with its best piece.
+    nearest.add(np.repeat(list(last.values()), [len(split) for split in pieces]), vectors)
+    rows, cosines = nearest.search(embedder.embed_query(question), len(last))
     return [(int(row), float(cosine)) for row, cosine in zip(rows, cosines, strict=True)]
