@@ -67,7 +67,7 @@ class Adapted(Way):
 
     def settle(self) -> None:
         """See `Ours.settle`."""
-        self.memory._attached.engine.index()
+        self.memory._conversation.engine.index()
 
     def close(self) -> None:
         """Close the file."""

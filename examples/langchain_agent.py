@@ -15,7 +15,8 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langgraph.checkpoint.memory import InMemorySaver
 
-from langchain_infinite_memory import EchoChatModel, InfiniteMemoryMiddleware, from_message, recall_tool
+from langchain_infinite_memory import InfiniteMemoryMiddleware, from_message, recall_tool
+from langchain_infinite_memory.testing import EchoChatModel
 from shared_core.prompt.context import ContextReport
 from shared_core.sharing.readers.openai import read_messages
 

@@ -11,7 +11,8 @@ from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables import RunnableConfig
 
-from langchain_infinite_memory import EchoChatModel, with_infinite_memory
+from langchain_infinite_memory import with_infinite_memory
+from langchain_infinite_memory.testing import EchoChatModel
 from shared_core import InfiniteMemory
 from shared_core.sharing.readers.openai import read_messages
 

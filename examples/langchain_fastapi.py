@@ -20,7 +20,8 @@ from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableConfig
 from pydantic import BaseModel
 
-from langchain_infinite_memory import EchoChatModel, with_infinite_memory
+from langchain_infinite_memory import with_infinite_memory
+from langchain_infinite_memory.testing import EchoChatModel
 
 SESSIONS = 50
 TALK = "Let us talk about the weather of day {}: it rained a bit, then the wind came from the west and the sun shone."

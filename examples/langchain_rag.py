@@ -12,7 +12,8 @@ from langchain_core.prompt_values import PromptValue
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables import RunnableConfig, RunnablePassthrough
 
-from langchain_infinite_memory import EchoChatModel, with_infinite_memory
+from langchain_infinite_memory import with_infinite_memory
+from langchain_infinite_memory.testing import EchoChatModel
 
 HANDBOOK = [
     Document("Refunds take five working days."),

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from llama_index.core.chat_engine import SimpleChatEngine
 
-from llama_index_infinite_memory import EchoLLM, InfiniteChatMemoryBuffer
+from llama_index_infinite_memory import InfiniteChatMemoryBuffer
+from llama_index_infinite_memory.testing import EchoLLM
 from shared_core import InfiniteMemory
 from shared_core.sharing.readers.openai import read_messages
 

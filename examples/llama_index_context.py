@@ -7,7 +7,8 @@ model: `OpenAI("gpt-4o-mini")` in place of `EchoLLM()`, and your embeddings in p
 from llama_index.core import Document, VectorStoreIndex
 from llama_index.core.chat_engine import CondensePlusContextChatEngine, ContextChatEngine
 
-from llama_index_infinite_memory import EchoLLM, EngineEmbedding, InfiniteChatMemoryBuffer
+from llama_index_infinite_memory import EngineEmbedding, InfiniteChatMemoryBuffer
+from llama_index_infinite_memory.testing import EchoLLM
 
 HANDBOOK = [
     "Refunds take five working days.",

@@ -8,8 +8,8 @@ from langchain.chat_models import init_chat_model
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import HumanMessage
 
-from langchain_infinite_memory.echo import EchoChatModel
 from langchain_infinite_memory.runnable import InfiniteMemoryRunnable
+from langchain_infinite_memory.testing import EchoChatModel
 from shared_core.cli.chat_loop import ChatLoop
 from shared_core.cli.options import MaxTokens, SessionOptions, with_options
 from shared_core.memory import InfiniteMemory

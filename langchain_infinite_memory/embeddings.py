@@ -1,4 +1,4 @@
-"""Whatever LangChain takes for embeddings, as an embedder of the engine."""
+"""What LangChain accepts as embeddings, as an embedder for the engine."""
 
 import inspect
 from collections.abc import Awaitable, Callable
@@ -17,28 +17,29 @@ Rows = list[list[float]]
 Function = Callable[[list[str]], Rows] | Callable[[list[str]], Awaitable[Rows]]
 
 MODEL_FIELDS = ("model", "model_name", "model_id", "deployment", "repo_id")
-"""Where embeddings classes keep the name of their model."""
+"""The attributes in which embeddings classes keep the name of their model."""
 
 
 def as_embedder(embed: Embedder | Embeddings | Function | str | None, *, name: str | None = None) -> Embedder | None:
-    """Return the embedder meant, for `InfiniteMemory(embedder=...)`.
+    """Return an embedder for `InfiniteMemory(embedder=...)`.
 
-    Documents go through `embed_documents`, questions through `embed_query`, in async code through `aembed_documents`
-    and `aembed_query`. The dimension is learned from one short text, at first use. Vectors of any length are
-    normalised; whatever the model raises, and vectors that are not finite or of another shape, are an `EmbedderError`.
+    Documents are embedded with `embed_documents` and questions with `embed_query`; asynchronous code awaits
+    `aembed_documents` and `aembed_query`. One short text is embedded at first use to learn the dimension. Vectors of
+    any length are normalized. Whatever the model raises becomes an `EmbedderError`, and so do vectors that are not
+    finite or have another shape.
 
     Args:
         embed: an `Embeddings`; a function, sync or async, from a list of texts to as many vectors;
-            `"provider:model"`, as for LangChain's `init_embeddings`; or what the engine takes: an `Embedder`, the name
-            of one of its own, or None, which is returned.
-        name: identifies the vectors in the store. By default the class and the model that it names, or a function's
-            module and name: two models must not go by one name.
+            `"provider:model"`, as for LangChain's `init_embeddings`; or what the engine accepts: an `Embedder`, the
+            name of one of its own, or None, which is returned.
+        name: identifies the vectors in the store. By default, the class and the model that it names, or the module and
+            name of a function. Two models must not share a name.
 
     Raises:
         MissingExtraError: `"provider:model"` needs the package `langchain`.
         ImportError: the provider's package is not installed.
         TypeError: it is none of these.
-        ValueError: a function without a name of its own, such as a lambda, and no `name`.
+        ValueError: the function has no name of its own, such as a lambda, and no `name` is given.
     """
     if embed is None or isinstance(embed, Embedder):
         return embed
@@ -77,7 +78,7 @@ def _of_embeddings(embeddings: Embeddings, name: str | None) -> Embedder:
 
 
 def _name_of_object(embedder: object) -> str:
-    inner = getattr(embedder, "underlying_embeddings", None)  # a cache is as good as what it caches
+    inner = getattr(embedder, "underlying_embeddings", None)  # a cache returns the vectors of what it caches
     if isinstance(inner, Embeddings):
         return _name_of_object(inner)
     own = type(embedder).__qualname__
@@ -90,7 +91,7 @@ def _model_of(embedder: object) -> str | None:
 
 
 def _name_of_callable(function: object) -> str | None:
-    """Return the name that the embeddings behind a callable give it; None if it is a function like any other."""
+    """Return a name for a callable that belongs to embeddings; None for any other function."""
     if inspect.ismethod(function) and _model_of(function.__self__):
         return f"{_name_of_object(function.__self__)}.{function.__name__}"
     return _name_of_object(function) if _model_of(function) and not inspect.isroutine(function) else None

@@ -9,7 +9,7 @@ from typing import Any
 from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.messages import BaseMessage
 
-from langchain_infinite_memory.messages import FORMAT, from_message, to_message
+from langchain_infinite_memory.messages import FORMAT, from_message, system_first, to_message
 from langchain_infinite_memory.sessions import MemoryLike, Sessions
 from shared_core.aio import AsyncInfiniteMemory
 from shared_core.arguments import a_name, whole_number
@@ -25,26 +25,26 @@ Query = str | BaseMessage | None
 
 
 class InfiniteChatMessageHistory(BaseChatMessageHistory):
-    """Everything that was said in a session, for `RunnableWithMessageHistory` and for programs of one's own.
+    """All messages of a session, for `RunnableWithMessageHistory` and for your own programs.
 
-    `messages` is all of it, however long: `RunnableWithMessageHistory` reads it twice and takes what lies beyond its
-    length for new. The prompt that fits the budget is `window(query)`.
+    `messages` returns all of them, however many: `RunnableWithMessageHistory` reads the list twice, and takes what lies
+    beyond its length to be new. `window(query)` returns the prompt that fits the budget.
 
-    Messages come back equal, in the order in which they were added. A message whose id is stored with the same content
-    is not added again. Nothing is opened before the first use. LangChain deprecates chat message histories, not this
-    class: in 2.0 it will need another base; agents are better served by a middleware.
+    Messages are restored equal, in the order in which they were added. A message is not added again if its id is stored
+    with the same content. The store is opened when it is first used. LangChain deprecates chat message histories, not
+    this class: LangChain 2.0 will need another base class, and agents are better served by a middleware.
 
     Args:
-        session_id: which conversation.
-        user_id: whose.
-        memory: a path, a `Store`, a `SessionPool`, or the `InfiniteMemory` of this session, whose branch it then
-            follows; otherwise the branch is `main`. None: in memory, gone with this object.
+        session_id: the session's id.
+        user_id: the user's id.
+        memory: a path, a `Store`, a `SessionPool`, or the `InfiniteMemory` of this session, whose branch is then used;
+            otherwise the branch is `main`. None: in memory, lost with this object.
         settings: the other arguments of `InfiniteMemory`, and `embeddings`, `token_counter` and `summarizer` in
-            LangChain's words (`engine_settings`), where `memory` has none of its own.
+            LangChain's words; only for a store.
 
     Raises:
-        TypeError: an argument is unknown, or `memory` has its settings already.
-        ValueError: `memory` is that of another session.
+        TypeError: an argument is unknown, or `memory` has settings of its own.
+        ValueError: `memory` belongs to another session.
     """
 
     def __init__(
@@ -58,11 +58,11 @@ class InfiniteChatMessageHistory(BaseChatMessageHistory):
         self._turn: str | None = None
         self._cleared = False
 
-    # All of it
+    # All messages
 
     @property
     def messages(self) -> list[BaseMessage]:  # type: ignore[override]  # declared as an attribute
-        """All messages of the branch, oldest first, as a new list."""
+        """All messages of the branch, oldest first, in a new list."""
         with self._sessions.use(self.session_id, self.user_id) as memory:
             return [from_message(message) for message in memory.messages()]
 
@@ -73,13 +73,13 @@ class InfiniteChatMessageHistory(BaseChatMessageHistory):
     def add_messages(self, messages: Sequence[BaseMessage]) -> None:
         """Store messages in one transaction, durable on return.
 
-        Replies without a user message before them join the turn that this object opened last, else the newest.
+        Replies without a user message before them join the turn that this object opened last, or else the newest turn.
 
         Raises:
             TypeError: one cannot be stored, such as a `RemoveMessage`.
-            DuplicateError: an id is stored with other content.
+            DuplicateError: an id is already stored with other content.
         """
-        given = _without_repetitions([to_message(message) for message in messages])
+        given = _without_repeats([to_message(message) for message in messages])
         with self._sessions.use(self.session_id, self.user_id) as memory:
             stored = self._add(memory, given)
         opened = [message.turn_id for message in stored if message.role == "user"]
@@ -87,7 +87,7 @@ class InfiniteChatMessageHistory(BaseChatMessageHistory):
 
     def _add(self, memory: InfiniteMemory, messages: Sequence[Message]) -> list[Message]:
         if self._cleared:
-            messages = [message if _is_known(memory, message.id) else _anew(message) for message in messages]
+            messages = [message if _is_stored(memory, message.id) else _without_id(message) for message in messages]
         if self._turn is not None and all(message.role != "user" for message in messages):
             try:
                 return memory.add(messages, turn=self._turn)
@@ -102,7 +102,7 @@ class InfiniteChatMessageHistory(BaseChatMessageHistory):
     def clear(self) -> None:
         """Erase the session, with all its branches.
 
-        What this object adds again after that is stored; of other objects, ids that were forgotten are not.
+        This object can add the same messages again; other objects cannot, because their ids are forgotten for good.
         """
         with self._sessions.use(self.session_id, self.user_id) as memory:
             memory.forget(session=True)
@@ -113,7 +113,7 @@ class InfiniteChatMessageHistory(BaseChatMessageHistory):
         await asyncio.to_thread(self.clear)
 
     def unanswered(self) -> list[BaseMessage]:
-        """Return the user messages of the branch that nothing replies to, oldest first."""
+        """Return the user messages of the branch that have no reply, oldest first."""
         with self._sessions.use(self.session_id, self.user_id) as memory:
             messages = list(memory.messages())
         replies = Counter(message.turn_id for message in messages if message.role != "user")
@@ -121,28 +121,28 @@ class InfiniteChatMessageHistory(BaseChatMessageHistory):
             from_message(message) for message in messages if message.role == "user" and not replies[message.turn_id]
         ]
 
-    # What fits
+    # The prompt
 
     def window(self, query: Query = None, *, include_question: bool = True) -> list[BaseMessage]:
-        """Return the prompt for a question, within the budget: the newest turns and what else matters for it.
+        """Return the prompt for a question within the budget: the newest turns, and older messages that matter for it.
 
         Args:
-            query: what is asked, if it is not stored yet; None: the newest user message.
-            include_question: whether the question ends the prompt; it is charged to the budget anyhow.
+            query: the question, if it is not stored yet; None: the newest user message.
+            include_question: whether the prompt ends with the question; it is charged to the budget either way.
 
         Raises:
             BudgetError: system and pinned messages alone exceed the budget.
-            EmbedderMismatchError: the session's vectors are another embedder's.
+            EmbedderMismatchError: the session's vectors were made by another embedder.
         """
-        return _messages(self._context(query, include_question))
+        return _prompt(self._context(query, include_question))
 
     async def awindow(self, query: Query = None, *, include_question: bool = True) -> list[BaseMessage]:
-        """Do what `window` does without blocking the event loop; natively asynchronous embeddings are awaited."""
+        """Do what `window` does without blocking the event loop; asynchronous embeddings are awaited."""
         context = await self._acontext(query, include_question)
-        return await asyncio.to_thread(_messages, context)
+        return await asyncio.to_thread(_prompt, context)
 
     def explain(self, query: Query = None, *, include_question: bool = True) -> ContextReport:
-        """Return why `window`, called with the same arguments, is as it is."""
+        """Return the report on what `window` returns for the same arguments."""
         return self._context(query, include_question).report
 
     async def aexplain(self, query: Query = None, *, include_question: bool = True) -> ContextReport:
@@ -157,19 +157,17 @@ class InfiniteChatMessageHistory(BaseChatMessageHistory):
         async with self._sessions.ause(self.session_id, self.user_id) as memory:
             return await AsyncInfiniteMemory(memory).context(_question(query), include_question=include_question)
 
-    # The object
-
     def close(self) -> None:
         """Release the store, if it was opened here."""
         self._sessions.close()
 
     def __eq__(self, other: object) -> bool:
-        """Whether both hold the same messages, in the same order."""
+        """Return whether both hold the same messages in the same order."""
         if not isinstance(other, InfiniteChatMessageHistory):
             return NotImplemented
         return self is other or self.messages == other.messages
 
-    __hash__ = None  # type: ignore[assignment]  # what it is equal to changes
+    __hash__ = None  # type: ignore[assignment]  # equality follows the stored messages
 
     def __repr__(self) -> str:
         user = f", user_id={self.user_id!r}" if self.user_id is not None else ""
@@ -180,26 +178,25 @@ def _question(query: Query) -> str | Message | None:
     return to_message(query) if isinstance(query, BaseMessage) else query
 
 
-def _messages(context: Context) -> list[BaseMessage]:
-    # System messages come first: in between, Anthropic's models refuse them.
-    return [from_message(message) for message in sorted(context.messages, key=lambda one: one.role != "system")]
+def _prompt(context: Context) -> list[BaseMessage]:
+    return [from_message(message) for message in system_first(context.messages)]
 
 
-def _is_known(memory: InfiniteMemory, id_: str | None) -> bool:
+def _is_stored(memory: InfiniteMemory, id_: str | None) -> bool:
     try:
         return id_ is None or memory.get(id_).id == id_
     except UnknownReferenceError:
         return False
 
 
-def _anew(message: Message) -> Message:
-    """Return a message that is stored though its id was forgotten, since it was added on purpose; it keeps its id."""
+def _without_id(message: Message) -> Message:
+    """Return a message that the store accepts although its id was forgotten; the id moves into the payload."""
     own = message.payload.data if message.payload is not None and message.payload.format == FORMAT else {}
     return message.replace(id=None, payload=Payload(format=FORMAT, data={**own, "id": message.id}))
 
 
-def _without_repetitions(messages: Iterable[Message]) -> list[Message]:
-    """Drop messages with an id that are given twice alike; the store refuses those that differ."""
+def _without_repeats(messages: Iterable[Message]) -> list[Message]:
+    """Drop messages that are given twice with one id and the same content; the store refuses those that differ."""
     first: dict[str, Message] = {}
     return [
         message
@@ -209,10 +206,10 @@ def _without_repetitions(messages: Iterable[Message]) -> list[Message]:
 
 
 class SessionHistories:
-    """The histories of one store, by session: what `session_factory` returns.
+    """The histories of one store, by session; returned by `session_factory`.
 
     Attributes:
-        pool: the memories behind them.
+        pool: the memories that the histories use.
     """
 
     def __init__(self, pool: SessionPool, *, size: int, owns_pool: bool) -> None:
@@ -242,15 +239,16 @@ class SessionHistories:
 def session_factory(store: MemoryLike = None, *, size: int = 64, **settings: Any) -> SessionHistories:
     """Return a `get_session_history` for `RunnableWithMessageHistory`.
 
-    It takes `session_id`, or, with two fields named so in `history_factory_config`, `session_id` and `user_id`.
+    It is called with `session_id`, or with `session_id` and `user_id` if `history_factory_config` has two fields of
+    these names.
 
     Args:
-        store: a path, a `Store`, a `SessionPool`, or None: in memory. It is opened here, and closed by `close()`.
-        size: how many sessions stay ready while nobody uses them; any number can be stored.
+        store: a path, a `Store`, a `SessionPool`, or None: in memory. It is opened at once; `close()` closes it.
+        size: how many unused sessions stay ready; any number can be stored.
         settings: as for `InfiniteChatMessageHistory`.
 
     Raises:
-        TypeError: an argument is unknown, or `store` is an `InfiniteMemory`, which has one session only.
+        TypeError: an argument is unknown, or `store` is an `InfiniteMemory`, which serves one session only.
         ValueError, StoreError: as for `InfiniteMemory`.
     """
     if isinstance(store, InfiniteMemory):

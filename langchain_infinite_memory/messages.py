@@ -1,8 +1,8 @@
-"""LangChain's messages as the engine's, and back, equal."""
+"""LangChain's messages as the engine's, and back without loss."""
 
 import copy
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -18,20 +18,28 @@ from langchain_core.messages import (
     message_chunk_to_message,
 )
 
-from langchain_infinite_memory.calls import function_id, lc_calls, neutral_calls
-from langchain_infinite_memory.content import Content, blocks_tokens, pack, unpack
-from langchain_infinite_memory.kept import KEPT, Kept, kept_of, to_keep
-from langchain_infinite_memory.passages import GROUNDING, grounding_form, grounding_of, grounding_value
-from langchain_infinite_memory.values import UnstorableError, decode, encode, is_encodable
+from langchain_infinite_memory.additional_kwargs import (
+    ENGINE_FIELDS,
+    GROUNDING,
+    EngineFields,
+    decode_grounding,
+    encode_grounding,
+    grounding_of,
+    read_fields,
+    written_fields,
+)
+from langchain_infinite_memory.content import CODEC, Content, blocks_tokens, pack, unpack
+from langchain_infinite_memory.tool_calls import answered_call, engine_calls, langchain_calls
+from shared_core.interop.values import UnstorableError, UnstorableWarning
 from shared_core.messages import Grounding, Message, Payload, Role, ToolCall
 
-__all__ = ["FORMAT", "UnstorableWarning", "from_message", "read_message", "to_message"]
+__all__ = ["UnstorableWarning", "from_message", "to_message"]
 
 FORMAT = "langchain/1"
-"""The format of the payload: the message's fields, by name, as far as the neutral message does not hold them.
+"""The format of the payload: those fields of the message, by name, that the engine's message does not hold.
 
-Keys that begin with "$" are no fields: "$type" is the message's type where the role does not say it, "$text" length and
-checksum of the text that the blocks of "content" refer to, "$grounding" the form that grounding was given in.
+Keys that begin with "$" are not fields: "$type" is the message's type where the role does not imply it, "$text" the
+`text_mark` of the text that the blocks of "content" refer to, "$grounding" the form in which grounding was given.
 """
 
 _TYPES: dict[str, type[BaseMessage]] = {
@@ -48,32 +56,30 @@ _ROLE_NAMED: dict[str, Role] = {
     **dict.fromkeys(("system", "developer"), "system"),
     **dict.fromkeys(("assistant", "ai", "model", "bot", "tool", "function"), "assistant"),
 }
-"""The roles of a `ChatMessage`; any other is a person's. It names no call, so that it cannot be a tool's reply."""
+"""The roles of a `ChatMessage`; any other is a user's. It cannot be a tool's reply, because it does not name a call."""
 
 _NEUTRAL = {"content", "type", "id", "name", "additional_kwargs"}
 _NEUTRAL_TOO = {"ai": {"tool_calls", "invalid_tool_calls"}, "tool": {"tool_call_id"}}
-"""Fields that are not copied into the payload as they are."""
-
-
-class UnstorableWarning(UserWarning):
-    """A part of a message has no JSON form, so that it is stored without that part."""
+"""Fields that are not copied into the payload."""
 
 
 def to_message(message: BaseMessage) -> Message:
-    """Return a LangChain message as the engine stores it; `from_message` gives an equal one back.
+    """Convert a LangChain message for the engine; `from_message` restores an equal one.
 
-    Chunks become whole messages first, and a subclass becomes the class of LangChain that it extends. The id is kept;
-    a message without one is given one by the store, and comes back without. The text of content blocks, joined, is the
-    `content`; images and the like count with fixed figures (`media`), reasoning by its text. Invalid tool calls are
-    tool calls, too: each must be answered. `additional_kwargs["grounding"]` becomes `grounding`, kept apart: a text, a
-    list of texts or `Document`s, or a mapping with the arguments of `Grounding`. `additional_kwargs["infinite_memory"]`
-    may hold `{"pinned": True}`, and `{"media_tokens": n}` where the cost of media is known.
+    A chunk is converted to a whole message first, and a subclass to the class of LangChain that it extends. The id is
+    kept; the store gives an id to a message without one, which is restored without. The texts of content blocks are
+    joined to the `content`. Images and the like cost fixed figures, reasoning costs what its text does. Invalid tool
+    calls count as tool calls, because each must be answered, too.
 
-    A value that JSON has no form for is left out, with an `UnstorableWarning`: an artifact, a content block, a tool
-    call's arguments or one entry of `additional_kwargs` and `response_metadata`.
+    `additional_kwargs["grounding"]` becomes `grounding`: a text, a list of texts or `Document`s, or a mapping with the
+    arguments of `Grounding`. `additional_kwargs["infinite_memory"]` may hold `{"pinned": True}`, and
+    `{"media_tokens": n}` where the cost of media is known.
+
+    What JSON cannot express is left out with an `UnstorableWarning`: an artifact, a content block, the arguments of a
+    tool call, or one entry of `additional_kwargs` or `response_metadata`.
 
     Raises:
-        TypeError: it is no message that can be stored, such as a `RemoveMessage`.
+        TypeError: this kind of message cannot be stored, such as a `RemoveMessage`.
     """
     read, lost = read_message(message)
     if lost:
@@ -83,7 +89,7 @@ def to_message(message: BaseMessage) -> Message:
 
 
 def read_message(message: BaseMessage) -> tuple[Message, tuple[str, ...]]:
-    """Return what `to_message` returns and names of what is left out, without a warning."""
+    """Return what `to_message` returns, and descriptions of what is left out, without a warning."""
     whole = _whole(message)
     kind = next((name for name, cls in _TYPES.items() if isinstance(whole, cls)), None)
     if kind is None:
@@ -91,22 +97,22 @@ def read_message(message: BaseMessage) -> tuple[Message, tuple[str, ...]]:
             f"a {type(message).__name__} cannot be stored; these can: "
             f"{', '.join(cls.__name__ for cls in _TYPES.values())}"
         )
-    reading = _Reading(whole, kind)
-    return reading.message(), tuple(reading.lost)
+    reader = _MessageReader(whole, kind)
+    return reader.message(), tuple(reader.lost)
 
 
 def _whole(message: BaseMessage) -> BaseMessage:
-    while isinstance(message, BaseMessageChunk):  # a subclass of a chunk becomes a chunk at first
+    while isinstance(message, BaseMessageChunk):  # a subclass of a chunk is converted to a chunk first
         message = message_chunk_to_message(message)
     return message
 
 
-class _Reading:
-    """One LangChain message, taken apart.
+class _MessageReader:
+    """Takes one LangChain message apart.
 
     Attributes:
         data: what goes into the payload.
-        lost: what has no JSON form, named for a person.
+        lost: descriptions of what JSON cannot express.
     """
 
     def __init__(self, message: BaseMessage, kind: str) -> None:
@@ -115,7 +121,7 @@ class _Reading:
         self.role = _role(message, kind)
         self.data: dict[str, Any] = {} if _TYPE_OF[self.role] == kind else {"$type": kind}
         self.lost: list[str] = []
-        self.kept: Kept | None = None
+        self.fields: EngineFields | None = None
         self.grounding: Grounding | None = None
         if not message.id:
             self.data["id"] = message.id
@@ -130,14 +136,14 @@ class _Reading:
     def message(self) -> Message:
         """Return the engine's message."""
         message = self._message()
-        given = self.source.additional_kwargs.get(KEPT)
-        if self.kept is not None and from_message(message).additional_kwargs.get(KEPT) != given:
-            self.data["additional_kwargs"] = {**self.data.get("additional_kwargs", {}), KEPT: encode(given)}
+        given = self.source.additional_kwargs.get(ENGINE_FIELDS)
+        if self.fields is not None and from_message(message).additional_kwargs.get(ENGINE_FIELDS) != given:
+            self.data.setdefault("additional_kwargs", {})[ENGINE_FIELDS] = CODEC.encode(given)
             message = self._message()
         return message
 
     def _message(self) -> Message:
-        kept = self.kept or Kept()
+        fields = self.fields or EngineFields()
         media = blocks_tokens(self.content.blocks or ())
         own = Payload(format=FORMAT, data=self.data) if self.data else None
         return Message(
@@ -145,16 +151,16 @@ class _Reading:
             content=self.content.text,
             id=self.source.id or None,
             name=self.source.name,
-            tool_calls=kept.tool_calls or self.tool_calls,
-            tool_call_id=_answered(self.source),
+            tool_calls=fields.tool_calls or self.tool_calls,
+            tool_call_id=answered_call(self.source),
             grounding=self.grounding,
-            pinned=kept.pinned,
-            media_tokens=media if kept.media_tokens is None else kept.media_tokens,
-            payload=own or copy.deepcopy(kept.payload),
+            pinned=fields.pinned,
+            media_tokens=media if fields.media_tokens is None else fields.media_tokens,
+            payload=own or copy.deepcopy(fields.payload),
         )
 
     def _read_content(self) -> Content:
-        # An answer comes in pieces of one text, a question may come with texts that stand apart.
+        # The blocks of an answer are pieces of one text; those of a question may be separate texts.
         content = pack(self.source.content, "" if self.kind == "ai" else "\n")
         if content.blocks is not None:
             self.data["content"] = content.blocks
@@ -165,40 +171,40 @@ class _Reading:
     def _read_calls(self) -> tuple[ToolCall, ...]:
         if not isinstance(self.source, AIMessage):
             return ()
-        calls = neutral_calls(self.source)
+        calls = engine_calls(self.source)
         given = {"tool_calls": self.source.tool_calls, "invalid_tool_calls": self.source.invalid_tool_calls}
-        pairs = zip(given.items(), lc_calls(calls), strict=True)
+        pairs = zip(given.items(), langchain_calls(calls), strict=True)
         try:
-            self.data |= {name: encode(value) for (name, value), back in pairs if value != back}
+            self.data |= {name: CODEC.encode(value) for (name, value), back in pairs if value != back}
         except UnstorableError as error:
             self.lost.append(f"tool_calls ({error})")
         return calls
 
     def _read_kwargs(self) -> None:
         entries = dict(self.source.additional_kwargs)
-        if KEPT in entries and is_encodable(entries[KEPT]) and _plain_keys(entries):
-            self.kept = kept_of(self.source)
-            if self.kept is not None:
-                del entries[KEPT]
+        if ENGINE_FIELDS in entries and CODEC.can_encode(entries[ENGINE_FIELDS]) and _plain_keys(entries):
+            self.fields = read_fields(self.source)
+            if self.fields is not None:
+                del entries[ENGINE_FIELDS]
         if (grounding := grounding_of(entries.get(GROUNDING))) is not None:
             self.grounding = grounding
             try:
-                form = grounding_form(entries.pop(GROUNDING), grounding)
-                self.data |= {} if form is None else {"$grounding": form}
+                data = encode_grounding(entries.pop(GROUNDING), grounding)
+                self.data |= {} if data is None else {"$grounding": data}
             except UnstorableError as error:
                 self.lost.append(f"what else is in additional_kwargs['{GROUNDING}'] ({error})")
         if entries:
             self._keep_entries("additional_kwargs", entries)
 
     def _keep_entries(self, name: str, value: Any) -> None:
-        """Keep a mapping, without what in it has no JSON form."""
+        """Keep a mapping, without the entries that JSON cannot express."""
         if not isinstance(value, dict) or not _plain_keys(value):
             self._keep(name, value)
             return
         entries: dict[str, Any] = {}
         for key, inner in value.items():
             try:
-                entries[key] = encode(inner)
+                entries[key] = CODEC.encode(inner)
             except UnstorableError as error:
                 self.lost.append(f"{name}[{key!r}] ({error})")
         if entries:
@@ -206,7 +212,7 @@ class _Reading:
 
     def _keep(self, name: str, value: Any) -> None:
         try:
-            self.data[name] = encode(value)
+            self.data[name] = CODEC.encode(value)
         except UnstorableError as error:
             self.lost.append(f"{name} ({error})")
 
@@ -215,12 +221,6 @@ def _role(message: BaseMessage, kind: str) -> Role:
     if isinstance(message, ChatMessage):
         return _ROLE_NAMED.get(message.role.lower(), "user")
     return _ROLE_OF[kind]
-
-
-def _answered(message: BaseMessage) -> str | None:
-    if isinstance(message, FunctionMessage):
-        return function_id(message.name)
-    return message.tool_call_id if isinstance(message, ToolMessage) else None
 
 
 def _is_default(message: BaseMessage, name: str, value: Any) -> bool:
@@ -239,31 +239,31 @@ def _plain_keys(entries: Mapping[Any, Any]) -> bool:
 
 
 def from_message(message: Message) -> BaseMessage:
-    """Return a message of the engine as LangChain's.
+    """Convert a message of the engine to LangChain's.
 
-    One that `to_message` made comes back equal. One that was written without LangChain, or by another adapter, becomes
-    a plain message of its role; what LangChain has no field for (`pinned`, `media_tokens`, the other payload, the exact
-    text of a call's arguments) is kept in `additional_kwargs["infinite_memory"]` where there is any, so that
-    `to_message` returns the same content again. `created_at` and `turn_id` are the store's and are not carried; nor are
-    tool calls of a message that is not an assistant's, or a `tool_call_id` of one that is not a tool's (a tool's
+    A message made by `to_message` is restored equal. One that was stored without LangChain, or by another adapter,
+    becomes a plain message of its role. What LangChain has no field for (`pinned`, `media_tokens`, another payload, the
+    exact text of a call's arguments) is kept in `additional_kwargs["infinite_memory"]`, so that `to_message` returns
+    the same content again. These are not carried over: `created_at` and `turn_id`, which belong to the store; tool
+    calls of a message that is not an assistant's; and the `tool_call_id` of one that is not a tool's (a tool's message
     without one gets "").
 
-    In a prompt, where recalled text and grounding have been put before the content, they stand before it here, too.
+    In a prompt, recalled messages and grounding stand before the content, here as in the engine's message.
     """
     data = _own(message.payload)
     built = _bare(message, data)
     if "content" in data:
         built.content = unpack(message.content, data["content"], data["$text"])
     if isinstance(built, AIMessage):
-        built.tool_calls, built.invalid_tool_calls = lc_calls(message.tool_calls)  # type: ignore[assignment]
+        built.tool_calls, built.invalid_tool_calls = langchain_calls(message.tool_calls)  # type: ignore[assignment]
     for name, value in data.items():
         if name not in _NEUTRAL and not name.startswith("$"):
-            _put(built, name, decode(value))
-    entries = decode(data.get("additional_kwargs", {}))
+            _put(built, name, CODEC.decode(value))
+    entries = CODEC.decode(data.get("additional_kwargs", {}))
     if message.grounding is not None:
-        entries[GROUNDING] = grounding_value(message.grounding, data.get("$grounding"))
-    if KEPT not in entries and (kept := to_keep(message, data, built)):
-        entries[KEPT] = kept
+        entries[GROUNDING] = decode_grounding(message.grounding, data.get("$grounding"))
+    if ENGINE_FIELDS not in entries and (fields := written_fields(message, data, built)):
+        entries[ENGINE_FIELDS] = fields
     if entries:
         built.additional_kwargs = entries
     return built
@@ -276,7 +276,7 @@ def _own(payload: Payload | None) -> Mapping[str, Any]:
 
 
 def _bare(message: Message, data: Mapping[str, Any]) -> BaseMessage:
-    # All other fields are set later, because the constructor reads tool calls anew, and with another result.
+    # The other fields are set later: the constructor would parse tool calls again, with another result.
     kind = data.get("$type", _TYPE_OF[message.role])
     fields: dict[str, Any] = {"content": message.content, "id": data.get("id", message.id), "name": message.name}
     if kind == "tool":
@@ -291,5 +291,10 @@ def _bare(message: Message, data: Mapping[str, Any]) -> BaseMessage:
 def _put(built: BaseMessage, name: str, value: Any) -> None:
     if name in type(built).model_fields:
         setattr(built, name, value)
-    elif built.model_extra is not None:  # a plain assignment would go to a property of that name
+    elif built.model_extra is not None:  # a plain assignment would call a property of that name
         built.model_extra[name] = value
+
+
+def system_first(prompt: Iterable[Message]) -> list[Message]:
+    """Return a prompt with its system messages at the beginning; Anthropic's models refuse them in between."""
+    return sorted(prompt, key=lambda message: message.role != "system")

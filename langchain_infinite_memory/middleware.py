@@ -1,4 +1,4 @@
-"""InfiniteMemoryMiddleware: an agent that forgets nothing, and sends only what fits."""
+"""InfiniteMemoryMiddleware: lets an agent keep every message, and send only what fits."""
 
 import asyncio
 import logging
@@ -11,9 +11,9 @@ from langchain.agents.structured_output import AutoStrategy, ToolStrategy
 from langchain_core.messages import AIMessage, BaseMessage
 from typing_extensions import override
 
-from langchain_infinite_memory.settings import engine_settings
-from langchain_infinite_memory.threads import Threads
-from langchain_infinite_memory.view import HistoryView, View
+from langchain_infinite_memory.graph import ThreadResolver
+from langchain_infinite_memory.settings import memory_settings
+from langchain_infinite_memory.threads import ThreadMemory, ThreadPrompt
 from shared_core.arguments import one_of
 from shared_core.errors import BudgetError, EmbedderError
 from shared_core.pool import SessionPool
@@ -25,41 +25,44 @@ __all__ = ["InfiniteMemoryMiddleware"]
 logger = logging.getLogger("langchain_infinite_memory")
 
 FAILURES = (Exception,)
-"""What a memory raises: a store, a counter and a clock may be the caller's, and what they raise is not known."""
+"""What a memory raises: stores, counters and clocks may be the caller's own, and raise anything."""
 
-Answer = Any  # `ModelResponse`, `AIMessage`, or where LangChain has it, `ExtendedModelResponse`
+Answer = Any  # `ModelResponse`, `AIMessage` or, in newer versions of LangChain, `ExtendedModelResponse`
 
 if TYPE_CHECKING:
     Middleware = AgentMiddleware[Any, Any, Any]
     Request = ModelRequest[Any]
     Response = ModelResponse[Any]
-else:  # before LangChain 1.2.7 these have other parameters or none
+else:  # before LangChain 1.2.7, these have other type parameters, or none
     Middleware, Request, Response = AgentMiddleware, ModelRequest, ModelResponse
 
 
 class InfiniteMemoryMiddleware(Middleware):
-    """For `create_agent`: keeps every message of a thread, and sends the model the best prompt that fits.
+    """Keeps every message of a thread, and sends the model the best prompt that fits; for `create_agent`.
 
-    It only changes what the model is shown: system prompt, newest turns, and old messages that matter for the newest
-    human message, tool groups whole, within `max_tokens` including system prompt and tool schemas. The graph's state is
-    never changed, no model is called but a `summarizer`, no node is added, and nothing goes into the stream. While
-    tools are at work, the prompt only grows at its end. A thread that goes back to an older checkpoint, or whose
-    messages are edited, goes on as a branch, and recall follows it.
+    The prompt has the system prompt, the newest turns, and the old messages that matter for the newest human message.
+    Tool groups stay whole. System prompt and tool schemas count towards `max_tokens`. While tools are at work, the
+    prompt only grows at its end.
 
-    Put it after middleware that redacts messages, so that what is redacted is not stored, and before middleware that
-    marks the prompt for a provider's cache. Middleware that removes old messages from the state is not needed; what it
-    removes stays stored.
+    Only what the model is shown changes: the state of the graph does not, no node is added, nothing goes into the
+    stream, and no model is called but a `summarizer`. A thread that goes back to an older checkpoint, or whose messages
+    are edited, continues as a branch, and recall follows that branch.
+
+    Place it after middleware that redacts messages, so that they are stored redacted, and before middleware that marks
+    the prompt for a provider's cache. Middleware that removes old messages from the state is not needed; the messages
+    it removes stay stored.
 
     Args:
         store: a path, a `Store` or a `SessionPool`; None: in memory.
         session_id: the session of all runs; None: the run's `thread_id`, else its `session_id`.
-        user_key: the name of the user's id in the runtime context, else in `config["configurable"]`. Users never meet;
-            with `scope="user"`, what one said in other threads is recalled, too.
-        on_error: what to do when the memory fails: `"window"`: log it and send the newest turns that fit, or `"raise"`.
+        user_key: the name of the user's id in the runtime context, else in `config["configurable"]`. Messages of one
+            user are never shown to another; with `scope="user"`, messages from a user's other threads are recalled.
+        on_error: what to do when the memory fails: `"window"` logs it and sends the newest turns that fit; `"raise"`
+            raises.
         on_report: called with the report on each prompt.
-        name: the middleware's name, where an agent has two.
+        name: the middleware's name, for an agent with two of them.
         settings: the other arguments of `InfiniteMemory`, and `embeddings`, `token_counter` and `summarizer` in
-            LangChain's words (`engine_settings`); not for a `SessionPool`, which has its own.
+            LangChain's words; not for a `SessionPool`, which has its own.
 
     Raises:
         TypeError, ValueError: an argument is unknown or out of range.
@@ -75,63 +78,65 @@ class InfiniteMemoryMiddleware(Middleware):
         self._on_error = one_of("on_error", on_error, ("window", "raise"))
         self._on_report = on_report
         self._name = name or type(self).__name__
-        self._threads = Threads(session_id, user_key)
+        self._threads = ThreadResolver(session_id, user_key)
         if isinstance(store, SessionPool) and settings:
             raise TypeError(f"{', '.join(sorted(settings))}: the pool has its own settings; pass them where it is made")
         self._owns_pool = not isinstance(store, SessionPool)
-        self.pool = store if isinstance(store, SessionPool) else SessionPool(store, **engine_settings(**settings))
-        self._views = HistoryView(self.pool)
+        self.pool = store if isinstance(store, SessionPool) else SessionPool(store, **memory_settings(**settings))
+        self._memory = ThreadMemory(self.pool)
 
     @property
     def name(self) -> str:
-        """The middleware's name, unique in an agent."""
+        """The middleware's name, which is unique in an agent."""
         return self._name
 
     @override
     def wrap_model_call(self, request: Request, handler: Callable[[Request], Response]) -> Answer:
-        thread, failure = self._threads.of(request.runtime), None
-        view: View | list[BaseMessage]
+        thread, failure = self._threads.resolve(request.runtime), None
+        prompt: ThreadPrompt | list[BaseMessage]
         try:
-            view = self._views.view(thread, request.messages, system=_system(request), tools=_schemas(request))
+            prompt = self._memory.prompt(thread, request.messages, system=_system(request), tools=_schemas(request))
         except FAILURES as error:
-            view, failure = self._window(request, error), error
-        answer = handler(self._shown(request, view))
+            prompt, failure = self._window(request, error), error
+        answer = handler(self._with_prompt(request, prompt))
         if _can_record(failure):
             try:
-                self._views.record(thread, [*request.messages, *_said(answer)])
+                self._memory.record(thread, [*request.messages, *_said(answer)])
             except FAILURES as error:
                 self._failed(error)
         return answer
 
     @override
     async def awrap_model_call(self, request: Request, handler: Callable[[Request], Awaitable[Response]]) -> Answer:
-        thread, failure = self._threads.of(request.runtime), None
-        view: View | list[BaseMessage]
+        thread, failure = self._threads.resolve(request.runtime), None
+        prompt: ThreadPrompt | list[BaseMessage]
         try:
-            view = await self._views.aview(thread, request.messages, system=_system(request), tools=_schemas(request))
+            prompt = await self._memory.aprompt(
+                thread, request.messages, system=_system(request), tools=_schemas(request)
+            )
         except FAILURES as error:
-            view, failure = await asyncio.to_thread(self._window, request, error), error
-        answer = await handler(self._shown(request, view))
+            prompt, failure = await asyncio.to_thread(self._window, request, error), error
+        answer = await handler(self._with_prompt(request, prompt))
         if _can_record(failure):
             try:
-                await self._views.arecord(thread, [*request.messages, *_said(answer)])
+                await self._memory.arecord(thread, [*request.messages, *_said(answer)])
             except FAILURES as error:
                 self._failed(error)
         return answer
 
-    def _shown(self, request: Request, view: View | list[BaseMessage]) -> Request:
-        if isinstance(view, View):
+    def _with_prompt(self, request: Request, prompt: ThreadPrompt | list[BaseMessage]) -> Request:
+        if isinstance(prompt, ThreadPrompt):
             if self._on_report is not None:
-                self._on_report(view.report)
-            view = view.messages
-        return request.override(messages=view)  # type: ignore[arg-type]
+                self._on_report(prompt.report)
+            prompt = prompt.messages
+        return request.override(messages=prompt)  # type: ignore[arg-type]
 
     def _window(self, request: Request, error: Exception) -> list[BaseMessage]:
         self._failed(error)
         try:
-            return self._views.window(request.messages, system=_system(request), tools=_schemas(request))
+            return self._memory.window(request.messages, system=_system(request), tools=_schemas(request))
         except FAILURES as again:  # such as a counter that raises
-            logger.warning("nor can its window be counted, and everything is sent: %s", again)
+            logger.warning("the newest turns cannot be counted either, and everything is sent: %s", again)
             return list(request.messages)
 
     def _failed(self, error: Exception) -> None:
@@ -146,7 +151,7 @@ class InfiniteMemoryMiddleware(Middleware):
 
 
 def _can_record(failure: Exception | None) -> bool:
-    """Return whether to try: a store that has just failed would be waited for again, and gets all with the next one."""
+    """Return whether to store the answer now: not if the store has just failed; the next call stores everything."""
     return failure is None or isinstance(failure, BudgetError | EmbedderError)
 
 
@@ -155,7 +160,7 @@ def _system(request: Request) -> list[BaseMessage]:
 
 
 def _schemas(request: Request) -> list[Any]:
-    """Return all schemas that are sent with a request: of tools, and of structured output."""
+    """Return the schemas that are sent with a request: those of tools and of structured output."""
     form = request.response_format
     if isinstance(form, AutoStrategy):
         form = ToolStrategy(form.schema)

@@ -1,4 +1,4 @@
-"""A list of messages in which every tool call stands with its results, as providers ask for."""
+"""Repairing a list of messages: every tool call stands with its results, as providers require."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,13 +15,14 @@ from langchain_core.messages import (
 )
 from langchain_core.prompt_values import PromptValue
 
-from langchain_infinite_memory.calls import function_id, neutral_calls
+from langchain_infinite_memory.tool_calls import answered_call, engine_calls
 from shared_core.arguments import one_of
+from shared_core.interop.tool_calls import function_call_id
 
-__all__ = ["INTERRUPTED", "Repaired", "calls_of", "repair_messages", "repaired"]
+__all__ = ["repair_messages"]
 
 INTERRUPTED = "Interrupted: this call was not finished, and there is no result."
-"""The text of a result that is made up for a call without one."""
+"""The text of the result that is added to a call without one."""
 
 Dangling = Literal["drop", "answer"]
 Pending = Literal["keep", "repair"]
@@ -35,7 +36,7 @@ class Repaired:
 
     Attributes:
         system: the system messages.
-        groups: what follows them: each tool call with its results, any other message alone.
+        groups: the other messages: each tool call with its results, any other message alone.
     """
 
     system: list[BaseMessage]
@@ -50,21 +51,21 @@ def repair_messages(
 ) -> list[BaseMessage]:
     """Return the messages as a list that providers accept; the list given is not changed.
 
-    - A result stands right behind its call. One that comes later, such as after a message that was sent while the call
-      was running, is moved there. Results of one message's calls keep their order.
-    - A result without its call is dropped, and so is a second result of the same call.
-    - A call without all its results, invalid calls included, is dropped, with those that it has, or completed. So is
-      one that no result can name, because two calls of the message have one id, or one has none: always dropped.
-    - At the end of the list such a call is pending, and left alone with the results that it has.
-    - System messages come first, since Anthropic refuses them in between and Gemini drops them there.
+    - A result stands right behind its call. A result that comes later, such as after a message that was sent while the
+      call was running, is moved there. Results of one message's calls keep their order.
+    - A result without a call is dropped, and so is a second result of the same call.
+    - A call without all its results is dropped together with the results that it has, or completed. Invalid calls
+      count as calls. A message in which two calls share an id, or one has none, cannot be completed and is dropped.
+    - At the end of the list, such a call is pending: it is kept with the results that it has.
+    - System messages come first, because Anthropic refuses them in between and Gemini drops them there.
 
-    All messages returned are the same objects as given, but those made up, and those that were not given as messages.
-    Repairing once more changes nothing.
+    The messages returned are the objects that were given, except added results and input that was not a message.
+    Repairing a repaired list changes nothing.
 
     Args:
-        messages: oldest first; whatever LangChain takes for messages.
+        messages: oldest first; whatever LangChain accepts as messages.
         dangling: drop calls without all their results, or answer them with a result that says `INTERRUPTED`.
-        pending: keep a pending call, or take it for dangling, too.
+        pending: keep a pending call, or treat it as dangling.
 
     Raises:
         ValueError: an option is unknown.
@@ -79,41 +80,42 @@ def repaired(
     dangling: Dangling = "drop",
     pending: Pending = "keep",
 ) -> Repaired:
-    """Return what `repair_messages` returns, in parts; for the arguments see there."""
+    """Return what `repair_messages` returns, in parts; it takes the same arguments."""
     one_of("dangling", dangling, get_args(Dangling))
     one_of("pending", pending, get_args(Pending))
     given = convert_to_messages(messages if isinstance(messages, PromptValue) else list(messages))
     groups = _tool_groups(message for message in given if not isinstance(message, SystemMessage))
     kept: list[Group] = []
-    for place, (group, calls) in enumerate(groups, start=1):
-        waits = pending == "keep" and place == len(groups)
+    for number, (group, calls) in enumerate(groups, start=1):
+        waits = pending == "keep" and number == len(groups)
         if waits or len(group) - 1 == len(calls):
             kept.append(group)
-        elif dangling == "answer" and (answered := _answered(group, calls)):
-            kept.append(answered)
+        elif dangling == "answer" and (completed := _completed(group, calls)):
+            kept.append(completed)
     return Repaired([message for message in given if isinstance(message, SystemMessage)], kept)
 
 
 def calls_of(message: BaseMessage) -> Calls:
-    """Return id and name of each call of a message that must be answered, as `neutral_calls` has them."""
+    """Return id and name of each call of a message; each of them must be answered."""
     if not isinstance(message, AIMessage):
         return ()
     calls: Sequence[Mapping[str, Any]] = [*message.tool_calls, *message.invalid_tool_calls]
     if not calls and "function_call" in message.additional_kwargs:
-        return [(call.id, call.name) for call in neutral_calls(message)]
+        return [(call.id, call.name) for call in engine_calls(message)]
     return [(call.get("id") or "", call.get("name") or "") for call in calls] if calls else ()
 
 
 def _tool_groups(messages: Iterable[BaseMessage]) -> list[tuple[Group, Calls]]:
     """Return each call with its results and any other message alone; results without a call are left out.
 
-    A call is answered once, by the first result that names it: some models number their calls anew in each turn.
+    The first result that names a call answers it: some models number their calls anew in each turn. The engine's
+    `tool_groups` keeps every result, and converting all messages for it would take three times as long.
     """
     groups: list[tuple[Group, Calls]] = []
     waiting: dict[str, Group] = {}
     for message in messages:
         if isinstance(message, ToolMessage | FunctionMessage):
-            group = waiting.pop(_named_call(message), None)
+            group = waiting.pop(answered_call(message) or "", None)
             if group is not None:
                 group.append(message)
             continue
@@ -122,20 +124,16 @@ def _tool_groups(messages: Iterable[BaseMessage]) -> list[tuple[Group, Calls]]:
     return groups
 
 
-def _named_call(result: ToolMessage | FunctionMessage) -> str:
-    return result.tool_call_id if isinstance(result, ToolMessage) else function_id(result.name)
-
-
-def _answered(group: Group, calls: Calls) -> Group | None:
-    """Return a group with made-up results for the calls that have none; None if they cannot be told apart."""
+def _completed(group: Group, calls: Calls) -> Group | None:
+    """Return a group with added results for the calls that have none; None if the calls cannot be told apart."""
     ids = [call_id for call_id, _ in calls]
     if not all(ids) or len(set(ids)) < len(ids):
         return None
-    found = {_named_call(result) for result in group[1:] if isinstance(result, ToolMessage | FunctionMessage)}
-    return [*group, *(_made_up(call_id, name) for call_id, name in calls if call_id not in found)]
+    answered = {answered_call(result) for result in group[1:]}
+    return [*group, *(_interrupted(call_id, name) for call_id, name in calls if call_id not in answered)]
 
 
-def _made_up(call_id: str, name: str) -> BaseMessage:
-    if call_id == function_id(name):
+def _interrupted(call_id: str, name: str) -> BaseMessage:
+    if call_id == function_call_id(name):
         return FunctionMessage(content=INTERRUPTED, name=name)
     return ToolMessage(content=INTERRUPTED, tool_call_id=call_id, name=name or None, status="error")

@@ -10,10 +10,10 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.base import RunnableLike, coerce_to_runnable
 from langchain_core.runnables.utils import ConfigurableFieldSpec, get_unique_config_specs
 
-from langchain_infinite_memory.exchange import Exchanges, MemoryFailedWarning, OnError, Why
-from langchain_infinite_memory.forms import Keys, join_chunks
+from langchain_infinite_memory.chain_io import ChainKeys, join_chunks
+from langchain_infinite_memory.chain_memory import ChainMemory, Interruption, MemoryFailedWarning, OnError
 from langchain_infinite_memory.history import InfiniteChatMessageHistory
-from langchain_infinite_memory.sessions import MemoryLike, Sessions, Whose
+from langchain_infinite_memory.sessions import MemoryLike, SessionKey, Sessions
 from shared_core.arguments import one_of
 from shared_core.prompt.context import ContextReport
 
@@ -21,35 +21,36 @@ __all__ = ["InfiniteMemoryRunnable", "MemoryFailedWarning", "with_infinite_memor
 
 
 class InfiniteMemoryRunnable(Runnable[Any, Any]):
-    """Puts what was said before, as far as it fits and matters, into a chain's input, and stores question and answer.
+    """Adds to a chain's input what was said before, as far as it fits and matters, and stores question and answer.
 
-    Without keys the chain is given a list of messages: the whole prompt. With `input_key` it is given the dict with the
-    prompt in that place. With `history_key`, too, what was said before goes there, and the question, in the form in
-    which it came, stays under `input_key`, preceded by what was recalled and retrieved for it; with
-    `placement="system"` or `"messages"`, what is recalled is put into the history instead.
+    Without keys, the chain is given a list of messages: the whole prompt. With `input_key`, it is given the dict, with
+    the prompt under that key. With `history_key`, too, earlier messages go there, and the question stays under
+    `input_key` in the form in which it came. What was recalled and retrieved for the question stands before it; with
+    `placement="system"` or `"messages"`, recalled messages are part of the history instead.
 
-    The question is stored before the chain runs, and what the chain answers in the question's own turn, whatever else
-    is said in the session meanwhile. System messages in the input are sent first and not stored. A chain that fails
-    leaves a question without an answer (`history(...).unanswered()`); the same question asked again, while it is the
-    newest message, is that one. What a consumer of a stream has received when he stops, or when the chain fails, is
-    stored as the answer, with `additional_kwargs["incomplete"]` `"stopped"` or `"failed"`; nothing, if it was nothing.
+    The question is stored before the chain runs. The answer is stored in the question's own turn, whatever else is said
+    in the session in the meantime. System messages in the input are sent first and not stored. A chain that fails
+    leaves a question without an answer (`history(...).unanswered()`); if that question is still the newest message when
+    it is asked again, it is not stored twice. When the consumer of a stream stops, or the chain fails, the part that
+    was received is stored as the answer, with `additional_kwargs["incomplete"]` `"stopped"` or `"failed"`; nothing is
+    stored if nothing was received.
 
     Args:
-        runnable: the chain or the model, or what LangChain makes one of.
+        runnable: the chain or the model, or anything that LangChain coerces to a `Runnable`.
         memory: a path, a `Store`, a `SessionPool`, or the `InfiniteMemory` of the only session. None: in memory.
-        input_key: where the question is in an input that is a dict.
-        history_key: where the chain expects what was said before.
-        output_key: where the answer is in an output that is a dict of several entries.
+        input_key: the key of the question in an input that is a dict.
+        history_key: the key under which the chain expects earlier messages.
+        output_key: the key of the answer in an output that is a dict of several entries.
         session_key: the entry of `config["configurable"]` that names the session.
-        user_key: the one that names the user; None: there are no users.
-        documents_key: where in the input a list of `Document`s is that was retrieved for the question: kept apart from
-            it, and sent with the newest question only. `additional_kwargs["grounding"]` of a message is the same.
+        user_key: the entry that names the user; None: there are no users.
+        documents_key: the key in the input of `Document`s that were retrieved for the question. They are kept apart
+            from it, and sent with the newest question only. `additional_kwargs["grounding"]` of a message is the same.
         tools: schemas of tools that are bound to the model, which are charged to the budget.
-        on_error: what to do when the store cannot be read or written: `"window"`: go on with what was given, with a
-            `MemoryFailedWarning`; or `"raise"`. Wrong arguments raise anyhow.
+        on_error: what to do when the store cannot be read or written: `"window"` goes on with the input alone and gives
+            a `MemoryFailedWarning`; `"raise"` raises. Wrong arguments always raise.
         on_report: called with the report on each prompt.
         settings: the other arguments of `InfiniteMemory`, and `embeddings`, `token_counter` and `summarizer` in
-            LangChain's words (`engine_settings`), where `memory` has none of its own.
+            LangChain's words; only for a store.
 
     Raises:
         TypeError, ValueError: an argument is unknown or out of range.
@@ -63,16 +64,16 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
         on_error: OnError = "window", on_report: Callable[[ContextReport], None] | None = None, **settings: Any,
     ) -> None:  # fmt: skip
         one_of("on_error", on_error, ("window", "raise"))
-        keys = Keys(input=input_key, history=history_key, output=output_key, documents=documents_key)
+        keys = ChainKeys(input=input_key, history=history_key, output=output_key, documents=documents_key)
         self.bound: Runnable[Any, Any] = coerce_to_runnable(runnable)
         self._session_key = session_key
         self._user_key = user_key
         self._sessions = Sessions(memory, **settings)
         if self._sessions.only is None:
-            self._sessions.open()  # what is wrong is said now, not with the first question
-        self._exchanges = Exchanges(self._sessions, keys, tools=tools, on_error=on_error, on_report=on_report)
+            self._sessions.open()  # a wrong argument is reported now, not with the first question
+        self._memory = ChainMemory(self._sessions, keys, tools=tools, on_error=on_error, on_report=on_report)
 
-    # Whose memory
+    # Sessions
 
     @property
     def config_specs(self) -> list[ConfigurableFieldSpec]:
@@ -82,25 +83,25 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
         return get_unique_config_specs([*self.bound.config_specs, *ours])
 
     def history(self, session_id: str, user_id: str | None = None) -> InfiniteChatMessageHistory:
-        """Return a session's history: all messages, the window for a question and the report on it."""
+        """Return a session's history: all messages, the prompt for a question, and the report on it."""
         memory = self._sessions.only or self._sessions.open()
         return InfiniteChatMessageHistory(session_id, user_id=user_id, memory=memory)
 
-    def _whose(self, config: RunnableConfig) -> Whose:
-        return self._sessions.whose(config.get("configurable") or {}, [self._session_key], self._user_key)
+    def _key(self, config: RunnableConfig) -> SessionKey:
+        return self._sessions.key(config.get("configurable") or {}, [self._session_key], self._user_key)
 
-    # One answer
+    # Whole answers
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
-        """Return the chain's answer, and remember question and answer."""
+        """Return the chain's answer; question and answer are stored."""
         return self._call_with_config(self._invoke, input, config, **kwargs)
 
     def _invoke(
         self, value: Any, run_manager: CallbackManagerForChainRun, config: RunnableConfig, **kwargs: Any
     ) -> Any:
-        with self._exchanges.asked(value, self._whose(config)) as exchange:
-            output = self.bound.invoke(exchange.input, config, **kwargs)
-            self._exchanges.answered(exchange, output)
+        with self._memory.run(value, self._key(config)) as run:
+            output = self.bound.invoke(run.input, config, **kwargs)
+            self._memory.save_answer(run, output)
             return output
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
@@ -110,19 +111,19 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
     async def _ainvoke(
         self, value: Any, run_manager: AsyncCallbackManagerForChainRun, config: RunnableConfig, **kwargs: Any
     ) -> Any:
-        async with self._exchanges.aasked(value, self._whose(config)) as exchange:
-            output = await self.bound.ainvoke(exchange.input, config, **kwargs)
-            await self._exchanges.aanswered(exchange, output)
+        async with self._memory.arun(value, self._key(config)) as run:
+            output = await self.bound.ainvoke(run.input, config, **kwargs)
+            await self._memory.asave_answer(run, output)
             return output
 
-    # A stream
+    # Streams
 
     def stream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Any]:
-        """Yield the chain's answer as it comes, and remember question and answer at its end."""
+        """Yield the chain's answer as it comes; question and answer are stored."""
         yield from self.transform(iter([input]), config, **kwargs)
 
     def transform(self, input: Iterator[Any], config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Any]:
-        """Do what `stream` does, once all of the input has come."""
+        """Do what `stream` does, once the whole input has arrived."""
         begun: list[Generator[Any, None, None]] = []
 
         def begin(
@@ -139,19 +140,19 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
 
     def _stream(self, inputs: Iterator[Any], config: RunnableConfig, **kwargs: Any) -> Generator[Any, None, None]:
         value = join_chunks(list(inputs))
-        with self._exchanges.asked(value, self._whose(config)) as exchange:
+        with self._memory.run(value, self._key(config)) as run:
             received: list[Any] = []
-            whole: Why = "stopped"
+            why: Interruption = "stopped"
             try:
-                for chunk in self.bound.stream(exchange.input, config, **kwargs):
+                for chunk in self.bound.stream(run.input, config, **kwargs):
                     received.append(chunk)
                     yield chunk
-                whole = None
+                why = None
             except Exception:
-                whole = "failed"
+                why = "failed"
                 raise
             finally:
-                self._exchanges.received(exchange, received, whole)
+                self._memory.save_stream(run, received, why)
 
     async def astream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> AsyncIterator[Any]:
         """Do what `stream` does without blocking the event loop."""
@@ -180,19 +181,19 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
         **kwargs: Any,
     ) -> AsyncIterator[Any]:
         value = join_chunks([chunk async for chunk in inputs])
-        async with self._exchanges.aasked(value, self._whose(config)) as exchange:
+        async with self._memory.arun(value, self._key(config)) as run:
             received: list[Any] = []
-            whole: Why = "stopped"
+            why: Interruption = "stopped"
             try:
-                async for chunk in self.bound.astream(exchange.input, config, **kwargs):
+                async for chunk in self.bound.astream(run.input, config, **kwargs):
                     received.append(chunk)
                     yield chunk
-                whole = None
+                why = None
             except Exception:
-                whole = "failed"
+                why = "failed"
                 raise
             finally:
-                await asyncio.shield(self._exchanges.areceived(exchange, received, whole))
+                await asyncio.shield(self._memory.asave_stream(run, received, why))
 
     def close(self) -> None:
         """Release the store, if it was opened here."""

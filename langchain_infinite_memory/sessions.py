@@ -1,4 +1,4 @@
-"""Whose memory it is: one conversation that was given, or any of a store's."""
+"""The memories that a history, a chain or a search uses: a single one that was given, or one per session of a store."""
 
 import asyncio
 import threading
@@ -7,37 +7,35 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
-from langchain_infinite_memory.settings import engine_settings
+from langchain_infinite_memory.settings import memory_settings
 from shared_core.memory import InfiniteMemory
 from shared_core.pool import SessionPool
 from shared_core.records import MAIN
 from shared_core.store import Store
 
-__all__ = ["MemoryLike", "Sessions", "Whose"]
-
 MemoryLike = InfiniteMemory | SessionPool | Store | str | Path | None
 
-Whose = tuple[str, str | None]
-"""Session and user."""
+SessionKey = tuple[str, str | None]
+"""The ids of a session and of its user."""
 
 
 class Sessions:
     """Hands out memories, each to one caller at a time.
 
     Args:
-        memory: an `InfiniteMemory`, which serves its own session only and is handed out to all callers; a
-            `SessionPool`; or a store as for `InfiniteMemory`, opened at first use.
+        memory: an `InfiniteMemory`, which only serves its own session and is shared by all callers; a `SessionPool`; or
+            a store as for `InfiniteMemory`, which is opened when it is first used.
         size: as for `SessionPool`, for a store.
-        settings: what `engine_settings` takes, for a store.
+        settings: what `memory_settings` takes, for a store.
 
     Raises:
         TypeError: an argument is unknown, or `memory` has its settings already.
     """
 
     def __init__(self, memory: MemoryLike = None, *, size: int = 64, **settings: Any) -> None:
-        self._one = memory if isinstance(memory, InfiniteMemory) else None
+        self._only = memory if isinstance(memory, InfiniteMemory) else None
         self._pool = memory if isinstance(memory, SessionPool) else None
-        self._owns_pool = self._one is None and self._pool is None
+        self._owns_pool = self._only is None and self._pool is None
         if settings and not self._owns_pool:
             names = ", ".join(sorted(settings))
             raise TypeError(f"{names}: the memory given has its own settings; pass them where it is made")
@@ -47,34 +45,34 @@ class Sessions:
             raise TypeError(f"memory must be a path, a Store, a SessionPool or an InfiniteMemory, not {memory!r}")
         self._store: str | Path | Store | None = memory
         self._size = size
-        self._settings = engine_settings(**settings)
+        self._settings = memory_settings(**settings)
         self._lock = threading.Lock()
 
     @property
     def only(self) -> InfiniteMemory | None:
-        """The one memory there is; None: one for every session."""
-        return self._one
+        """The memory that was given; None if there is one for every session."""
+        return self._only
 
     def check(self, session_id: str | None, user_id: str | None) -> None:
-        """Raise ValueError if this is another session than the only one there is."""
-        if self._one is not None and (session_id, user_id) != (self._one.session_id, self._one.user_id):
+        """Raise ValueError if the memory given is that of another session."""
+        if self._only is not None and (session_id, user_id) != (self._only.session_id, self._only.user_id):
             raise ValueError(
                 f"session_id={session_id!r}, user_id={user_id!r}: the memory given is that of session "
-                f"{self._one.session_id!r} of user {self._one.user_id!r}; pass a SessionPool to serve several"
+                f"{self._only.session_id!r} of user {self._only.user_id!r}; pass a SessionPool to serve several"
             )
 
-    def whose(self, entries: Mapping[str, Any], session_keys: Sequence[str], user_key: str | None) -> Whose:
-        """Return session and user as the configuration of a run names them, else those of the only memory there is.
+    def key(self, entries: Mapping[str, Any], session_keys: Sequence[str], user_key: str | None) -> SessionKey:
+        """Return the session and the user that the configuration of a run names, else those of the memory given.
 
         Args:
             entries: `config["configurable"]`.
-            session_keys: the first of these that is there names the session.
-            user_key: names the user; None: there are no users.
+            session_keys: the first of these entries that is set names the session.
+            user_key: the entry that names the user; None: there are no users.
 
         Raises:
-            ValueError: one is not there, or names another than the only one there is.
+            ValueError: an entry is missing, or names another session or user than those of the memory given.
         """
-        only = self._one
+        only = self._only
         named = next((entries[key] for key in session_keys if entries.get(key) is not None), None)
         session = only.session_id if named is None and only else named
         user = only.user_id if only else None
@@ -91,7 +89,7 @@ class Sessions:
         return str(session), user
 
     def open(self) -> SessionPool:
-        """Open the store, if that is not done yet.
+        """Return the pool; the first call opens the store.
 
         Raises:
             ValueError, StoreError: as for `SessionPool`.
@@ -103,7 +101,7 @@ class Sessions:
 
     @contextmanager
     def use(self, session_id: str, user_id: str | None = None) -> Iterator[InfiniteMemory]:
-        """Give a session's memory: one that was given as it stands, one of a store on the branch `main`."""
+        """Provide a session's memory: the one given as it stands, one of a store on the branch `main`."""
         memory = self._take(session_id, user_id)
         try:
             yield memory
@@ -112,7 +110,7 @@ class Sessions:
 
     @asynccontextmanager
     async def ause(self, session_id: str, user_id: str | None = None) -> AsyncIterator[InfiniteMemory]:
-        """Do the same without blocking the event loop."""
+        """Do what `use` does without blocking the event loop."""
         memory = await asyncio.to_thread(self._take, session_id, user_id)
         try:
             yield memory
@@ -120,19 +118,19 @@ class Sessions:
             await asyncio.shield(asyncio.to_thread(self._give_back, memory))
 
     def _take(self, session_id: str, user_id: str | None) -> InfiniteMemory:
-        if self._one is not None:
-            return self._one
+        if self._only is not None:
+            return self._only
         memory = self.open().take(session_id, user_id)
         if memory.branch != MAIN:
             memory.checkout(MAIN)
         return memory
 
     def _give_back(self, memory: InfiniteMemory) -> None:
-        if self._one is None:
+        if self._only is None:
             self.open().give_back(memory)
 
     def close(self) -> None:
-        """Release the store, if it was opened here; what was given stays open."""
+        """Release the store, if it was opened here; a memory or pool that was given stays open."""
         with self._lock:
             if self._owns_pool and self._pool is not None:
                 self._pool.close()

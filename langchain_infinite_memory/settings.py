@@ -1,43 +1,50 @@
-"""Arguments in LangChain's words as the engine's."""
+"""Arguments of `InfiniteMemory` in LangChain's words: its embeddings, token counters and models."""
 
-import inspect
 from collections.abc import Callable
-from functools import cache
-from typing import Any
+from typing import Any, TypeVar, overload
 
 from langchain_core.embeddings import Embeddings
+from langchain_core.messages import BaseMessage
+from langchain_core.runnables import Runnable, RunnableConfig
 
-from langchain_infinite_memory.counting import TextCounter, as_token_counter
 from langchain_infinite_memory.embeddings import as_embedder
-from langchain_infinite_memory.summarizing import SummarizerLike, as_summarizer
-from shared_core.base import Embedder
-from shared_core.memory import InfiniteMemory
+from langchain_infinite_memory.token_counters import TextCounter, as_token_counter
+from shared_core.base import Embedder, SummarizerModel
+from shared_core.interop.settings import ModelSummarizer, memory_arguments
+from shared_core.summaries.requests import AnySummarizer
+from shared_core.summaries.template import SUMMARY_PROMPT
 
-__all__ = ["EmbeddingsLike", "engine_settings"]
+__all__ = ["as_summarizer"]
 
+Given = TypeVar("Given", bound=AnySummarizer)
+
+SummarizerLike = Runnable[Any, Any] | AnySummarizer
 EmbeddingsLike = Embedder | Embeddings | Callable[[list[str]], Any] | str | None
 
+NOT_STREAMED: RunnableConfig = {"run_name": "summarize", "tags": ["nostream", "langsmith:nostream"]}
+"""Keeps the summary out of the answer that an agent streams."""
 
-def engine_settings(
+
+def memory_settings(
     *, embeddings: EmbeddingsLike = None, token_counter: TextCounter = None,
     summarizer: SummarizerLike | None = None, **settings: Any,
 ) -> dict[str, Any]:  # fmt: skip
-    """Return the arguments of `InfiniteMemory` and `SessionPool` that these stand for.
+    """Return arguments for `InfiniteMemory` and `SessionPool`.
 
-    An agent or a chain has to go on, so that a question that does not fit is sent all the same and the report says so:
-    `on_overflow="keep"`, unless another is given.
+    An agent or a chain has to go on, so `on_overflow` is `"keep"` unless another is given: a question that does not fit
+    is sent all the same, and the report says so.
 
     Args:
-        embeddings: LangChain's `Embeddings` or what else `as_embedder` takes; the engine's `embedder` by another name.
+        embeddings: what `as_embedder` takes, such as LangChain's `Embeddings`; the engine's `embedder` by another name.
         token_counter: what `as_token_counter` takes, such as a model.
         summarizer: what `as_summarizer` takes, such as a chat model.
-        settings: the other arguments of `InfiniteMemory`, as they are.
+        settings: the other arguments of `InfiniteMemory`, which are passed on.
 
     Raises:
         TypeError: an argument is unknown, or both `embeddings` and `embedder` are given; or as for `as_summarizer`.
         ValueError, ImportError: as for `as_embedder` and `as_token_counter`.
     """
-    unknown = settings.keys() - _engine_arguments()
+    unknown = settings.keys() - (memory_arguments() - {"store"})
     if unknown:
         raise TypeError(f"unknown argument {', '.join(map(repr, sorted(unknown)))}: see InfiniteMemory for those known")
     if embeddings is not None:
@@ -51,6 +58,41 @@ def engine_settings(
     return {"on_overflow": "keep", **settings}
 
 
-@cache
-def _engine_arguments() -> frozenset[str]:
-    return frozenset(inspect.signature(InfiniteMemory).parameters) - {"store"}
+@overload
+def as_summarizer(model: Runnable[Any, Any], *, prompt: str = ...) -> SummarizerModel: ...
+
+
+@overload
+def as_summarizer(model: Given, *, prompt: str = ...) -> Given: ...
+
+
+def as_summarizer(model: SummarizerLike, *, prompt: str = SUMMARY_PROMPT) -> AnySummarizer:
+    """Return a summarizer for `InfiniteMemory(summarizer=...)` and for `merge(..., summarizer=...)`.
+
+    Args:
+        model: a chat model, or another `Runnable` that takes a text and returns a message or a text; or a function of
+            the summary so far (or None) and messages of the engine, which is returned as it is.
+        prompt: what the model is told; `{previous}` and `{messages}` are filled in. A merge asks a question of its own.
+
+    Raises:
+        TypeError: it is none of these.
+    """
+    if isinstance(model, Runnable):
+        return _model_summarizer(model, prompt)
+    if isinstance(model, type) or not callable(model):
+        raise TypeError(f"summarizer must be a chat model, another Runnable or a function, not {model!r}")
+    return model
+
+
+def _model_summarizer(model: Runnable[Any, Any], prompt: str) -> SummarizerModel:
+    async def acomplete(text: str) -> str:
+        return _text(await model.ainvoke(text, NOT_STREAMED))
+
+    return ModelSummarizer(lambda text: _text(model.invoke(text, NOT_STREAMED)), acomplete, prompt)
+
+
+def _text(answer: Any) -> str:
+    said = answer.text if isinstance(answer, BaseMessage) else answer
+    if not isinstance(said, str):
+        raise TypeError(f"the summarizer's model returned {type(answer).__name__}, not a message or a text")
+    return str(said)

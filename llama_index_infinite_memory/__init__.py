@@ -1,57 +1,39 @@
-"""infinite-memory for LlamaIndex: a chat memory buffer that forgets nothing, and what goes with it.
+# ruff: noqa: F403
+"""infinite-memory for LlamaIndex: a chat memory buffer and a memory block that keep every message.
 
-Names are loaded when they are first used, so that importing the package costs next to nothing.
+A name is loaded when it is first used, so importing the package costs next to nothing.
 """
 
-from importlib import import_module
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from shared_core.errors import MissingExtraError
+from shared_core.interop.packages import public_name, require_framework
 
-if TYPE_CHECKING:
-    from llama_index_infinite_memory.block import InfiniteMemoryBlock as InfiniteMemoryBlock
-    from llama_index_infinite_memory.buffer import InfiniteChatMemoryBuffer as InfiniteChatMemoryBuffer
-    from llama_index_infinite_memory.echo import EchoLLM as EchoLLM
-    from llama_index_infinite_memory.embeddings import EngineEmbedding as EngineEmbedding
-    from llama_index_infinite_memory.embeddings import as_embedder as as_embedder
-    from llama_index_infinite_memory.messages import UnstorableWarning as UnstorableWarning
-    from llama_index_infinite_memory.messages import from_message as from_message
-    from llama_index_infinite_memory.messages import to_message as to_message
-    from llama_index_infinite_memory.stripping import DEFAULT_STRIPPERS as DEFAULT_STRIPPERS
-    from llama_index_infinite_memory.stripping import Stripper as Stripper
-    from llama_index_infinite_memory.stripping import set_apart as set_apart
-    from llama_index_infinite_memory.summarizing import as_summarizer as as_summarizer
-    from llama_index_infinite_memory.verbs import FoundMessage as FoundMessage
+if TYPE_CHECKING:  # the public names of a module are its `__all__`
+    from llama_index_infinite_memory.block import *
+    from llama_index_infinite_memory.buffer import *
+    from llama_index_infinite_memory.embeddings import *
+    from llama_index_infinite_memory.messages import *
+    from llama_index_infinite_memory.settings import *
+    from llama_index_infinite_memory.strippers import *
+    from llama_index_infinite_memory.testing import *
 
-try:
-    _found = find_spec("llama_index.core") is not None
-except ModuleNotFoundError:  # the namespace alone, or nothing of it, is there
-    _found = False
-if not _found:
-    raise MissingExtraError(
-        "llama-index-core is not installed: pip install 'infinite-memory[llama-index]'", name="llama_index"
-    )
+require_framework("llama_index.core", distribution="llama-index-core", extra="llama-index")
 
-_HOMES = {
+_MODULES = {
     "block": ["InfiniteMemoryBlock"],
-    "buffer": ["InfiniteChatMemoryBuffer"],
-    "echo": ["EchoLLM"],
+    "buffer": ["FoundMessage", "InfiniteChatMemoryBuffer"],
     "embeddings": ["EngineEmbedding", "as_embedder"],
     "messages": ["UnstorableWarning", "from_message", "to_message"],
-    "stripping": ["DEFAULT_STRIPPERS", "Stripper", "set_apart"],
-    "summarizing": ["as_summarizer"],
-    "verbs": ["FoundMessage"],
+    "settings": ["as_summarizer"],
+    "strippers": ["DEFAULT_STRIPPERS", "Stripper", "set_apart"],
+    "testing": ["EchoLLM"],
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
-__all__ = sorted(_HOME_OF)
+__all__ = sorted(name for names in _MODULES.values() for name in names)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+    return public_name(__name__, _MODULES, name, extra="llama-index")
 
 
 def __dir__() -> list[str]:

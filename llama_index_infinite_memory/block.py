@@ -1,4 +1,4 @@
-"""InfiniteMemoryBlock: for LlamaIndex's `Memory`, what was flushed from it, brought back when it matters."""
+"""InfiniteMemoryBlock: recalls what LlamaIndex's `Memory` has flushed, when it matters."""
 
 import asyncio
 import weakref
@@ -16,7 +16,7 @@ from pydantic import Field, PrivateAttr
 from llama_index_infinite_memory.embeddings import as_embedder
 from llama_index_infinite_memory.messages import from_message
 from llama_index_infinite_memory.settings import EmbedModel
-from llama_index_infinite_memory.stripping import Stripper, strip
+from llama_index_infinite_memory.strippers import Stripper, strip
 from shared_core.aio import AsyncInfiniteMemory
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
@@ -27,51 +27,50 @@ from shared_core.store import Store
 __all__ = ["InfiniteMemoryBlock"]
 
 SESSION = "session_id"
-"""The key of `additional_kwargs` under which LlamaIndex says whose a flushed message is."""
+"""The key of `additional_kwargs` in which LlamaIndex names the session of a flushed message."""
 
 NO_SESSION = "default"
-"""The session of messages of which it does not say so."""
+"""The session of messages that name none."""
 
 SHORTLIST = 100
-"""Messages that are tried, best first, until the room is filled."""
-
+"""The number of messages that are tried, best first, until the room is filled."""
 
 UNDATED = RecallTemplate(day="")
-"""LlamaIndex does not say when something was said, only when it was flushed."""
+"""LlamaIndex does not record when something was said; the time of flushing would mislead."""
 
 
 class _Recalled(str):
-    """The text of recalled messages, with the messages, best first, so that the weakest can be left out later."""
+    """The text of recalled messages, with the messages, best first: `Memory` may ask later to leave some out."""
 
     __slots__ = ("found",)
     found: tuple[Message, ...]
 
 
 class InfiniteMemoryBlock(BaseMemoryBlock[str]):
-    """Recalls from what `Memory` has flushed; nothing of it is ever dropped.
+    """Stores what `Memory` flushes, and recalls from it; nothing is ever dropped.
 
-    What matches the newest user message is written, fenced off as a record, where `Memory` puts the content
-    of its blocks. If the whole does not fit, the messages that match least are left out first. One block may serve any
-    number of sessions at a time, which never meet.
+    Messages that match the newest user message are written, as a fenced record, where `Memory` puts the content of its
+    blocks. If they do not all fit, those that match least are left out first. One block can serve any number of
+    sessions at a time, and keeps them apart.
 
     Args:
-        name: of the block.
+        name: the block's name.
         description: for people.
-        priority: 0: never shortened; else, as `Memory` has it, blocks with a lower number are shortened first.
-        accept_short_term_memory: whether what is flushed is stored.
-        max_tokens: what is recalled takes no more.
-        top_k: nor is it more than so many messages; None: as many as fit.
-        store: a path, a `Store`, a `SessionPool`, or None: in memory, gone when it is closed.
-        user_id: whose sessions these are.
+        priority: 0: never shortened; otherwise `Memory` shortens blocks with a lower number first.
+        accept_short_term_memory: whether flushed messages are stored.
+        max_tokens: the most tokens that recalled messages may take.
+        top_k: the most messages to recall; None: as many as fit.
+        store: a path, a `Store`, a `SessionPool`, or None: in memory, lost when it is closed.
+        user_id: the user whose sessions these are.
         embed_model: finds messages by meaning, as for `as_embedder`; None: as for `InfiniteMemory`.
-        strippers: set text apart that only served one turn; None: `DEFAULT_STRIPPERS`.
+        strippers: set apart text that only served one turn; None: `DEFAULT_STRIPPERS`.
         tokenizer_fn: counts tokens; None: LlamaIndex's own.
-        template: the wording around what is recalled.
-        settings: other arguments of `InfiniteMemory`, for a store.
+        template: the wording around recalled messages.
+        settings: other arguments of `InfiniteMemory`; only for a store.
 
     Raises:
-        TypeError: an argument is unknown, or `store` has its settings already; or a `summarizer`, which has nothing to
-            do here: the block recalls.
+        TypeError: an argument is unknown, or `store` has settings of its own; or a `summarizer` is given, which a block
+            has no use for.
         ValueError, StoreError: as for `SessionPool`.
     """
 
@@ -98,7 +97,7 @@ class InfiniteMemoryBlock(BaseMemoryBlock[str]):
         self._count = tokenizer_fn or get_tokenizer()
         self._template = template
         if settings.get("summarizer") is not None:
-            raise TypeError("summarizer: a block recalls and sums nothing up; InfiniteChatMemoryBuffer does both")
+            raise TypeError("summarizer: a block recalls and does not summarize; InfiniteChatMemoryBuffer does both")
         embedder = as_embedder(embed_model)
         if not isinstance(store, SessionPool):
             self._pool = SessionPool(store, embedder=embedder, **settings)
@@ -114,7 +113,7 @@ class InfiniteMemoryBlock(BaseMemoryBlock[str]):
     async def aput(
         self, messages: list[ChatMessage], from_short_term_memory: bool = False, session_id: str | None = None
     ) -> None:
-        """Store messages, in one transaction; they are left as they are."""
+        """Store messages in one transaction; the messages given are not changed."""
         if self.accept_short_term_memory or not from_short_term_memory:
             await self._store(messages, session_id)
 
@@ -125,7 +124,7 @@ class InfiniteMemoryBlock(BaseMemoryBlock[str]):
         self, messages: list[ChatMessage] | None = None, session_id: str | None = None,
         input: str | ChatMessage | None = None, **block_kwargs: Any,
     ) -> str:  # fmt: skip
-        """Return what matches `input`, else the newest user message, else the newest one; other words are ignored."""
+        """Return what matches `input`, else the newest user message, else the newest message."""
         query = self._query(messages or [], input)
         if not query.strip():
             return ""
@@ -134,22 +133,22 @@ class InfiniteMemoryBlock(BaseMemoryBlock[str]):
         return self._written([hit.message for hit in found])
 
     async def atruncate(self, content: str, tokens_to_truncate: int) -> str | None:
-        """Return the content at least so many tokens shorter, without what matches least; None: nothing is left."""
+        """Return the content shortened by so many tokens, without the weakest matches; None if nothing is left."""
         if not isinstance(content, _Recalled):
             return None
         room = self._tokens(content) - tokens_to_truncate
         return self._render(content.found, room) or None
 
-    # How it is done
+    # Storing and writing
 
     async def _store(self, messages: Sequence[ChatMessage], session_id: str | None) -> None:
         sessions: dict[str, list[Message]] = {}
         moment = self._pool.settings.get("clock", _now)()
-        for place, message in enumerate(messages):
+        for index, message in enumerate(messages):
             named = session_id or message.additional_kwargs.get(SESSION)
-            neutral = strip(from_message(_unmarked(message)), self._strippers)
+            stripped = strip(from_message(_unmarked(message)), self._strippers)
             # LlamaIndex gives no time, and messages of one moment would have no order.
-            timed = neutral.replace(created_at=moment + timedelta(microseconds=place))
+            timed = stripped.replace(created_at=moment + timedelta(microseconds=index))
             sessions.setdefault(named if isinstance(named, str) and named else NO_SESSION, []).append(timed)
         for session, given in sessions.items():
             async with self._use(session) as memory:
@@ -170,7 +169,7 @@ class InfiniteMemoryBlock(BaseMemoryBlock[str]):
         return strip(from_message(_unmarked(asked)), self._strippers).content if asked is not None else ""
 
     def _written(self, found: Sequence[Message]) -> str:
-        """Return as many of the messages as fit, best first; one that does not fit is passed over."""
+        """Return the text of as many messages as fit, best first; one that does not fit is skipped."""
         chosen: list[Message] = []
         room = self.max_tokens - self._tokens(self._template.header + self._template.footer)
         for message in found:
@@ -181,11 +180,9 @@ class InfiniteMemoryBlock(BaseMemoryBlock[str]):
         return self._render(chosen, self.max_tokens)
 
     def _render(self, found: Sequence[Message], room: int) -> str:
-        """Write messages, which are given best first, leaving out the last until they fit."""
+        """Return the text of messages, given best first; the last are left out until the rest fit."""
         for count in range(len(found), 0, -1):
-            in_time = sorted(
-                found[:count], key=lambda message: message.created_at.timestamp() if message.created_at else 0
-            )
+            in_time = sorted(found[:count], key=_timestamp)
             text = _Recalled(self._template.render(in_time))
             text.found = tuple(found[:count])
             if self._tokens(text) <= room:
@@ -195,14 +192,14 @@ class InfiniteMemoryBlock(BaseMemoryBlock[str]):
     def _tokens(self, text: str) -> int:
         return len(self._count(text))
 
-    # Life
+    # End of use
 
     def close(self) -> None:
-        """Keep what was indexed and release the store; closing twice is fine."""
+        """Save the index and release the store; closing twice is allowed."""
         self._pool.close()
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> "InfiniteMemoryBlock":
-        return self  # a workflow copies its state, and what is stored is to stay one
+        return self  # a workflow copies its state, and its copies must share what is stored
 
     def __copy__(self) -> "InfiniteMemoryBlock":
         return self
@@ -212,11 +209,11 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-def _moment(message: Message) -> float:
+def _timestamp(message: Message) -> float:
     return message.created_at.timestamp() if message.created_at else 0.0
 
 
 def _unmarked(message: ChatMessage) -> ChatMessage:
-    """Return a message without the session's id that LlamaIndex, or another block, has written into it."""
+    """Return a message without the session's id, which LlamaIndex or another block has written into it."""
     kwargs = {key: value for key, value in message.additional_kwargs.items() if key != SESSION}
     return message.model_copy(update={"additional_kwargs": kwargs})

@@ -1,23 +1,64 @@
-"""The blocks of a message as JSON data around its text, without keeping a text twice."""
+"""The blocks of a message: as JSON data around its text, in which no text is stored twice, and what they cost."""
 
-from collections.abc import Iterable, Sequence
+import base64
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date, datetime
+from enum import Enum
 from io import IOBase
-from itertools import accumulate
+from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 from llama_index.core.base.llms import types
 from llama_index.core.base.llms.types import TextBlock
-from pydantic import BaseModel
+from pydantic import AnyUrl, BaseModel
 
-from llama_index_infinite_memory.values import UnstorableError, decode, encode
+from shared_core.interop.content import (
+    AUDIO_TOKENS,
+    FILE_TOKENS,
+    IMAGE_TOKENS,
+    LOW_IMAGE_TOKENS,
+    VIDEO_TOKENS,
+    references,
+    text_slice,
+    text_tokens,
+    unpack_blocks,
+)
+from shared_core.interop.values import Encode, UnstorableError, ValueCodec
 
-__all__ = ["SEPARATOR", "bare_text", "pack", "text_mark", "unpack"]
+
+def _encode_bytes(value: bytes | bytearray, _: Encode) -> Any:
+    # Pictures come as base64 text, which needs no second encoding.
+    return {"$ascii": value.decode("ascii")} if value.isascii() else {"$bytes": base64.b64encode(value).decode()}
+
+
+def _encode_date(value: date, _: Encode) -> Any:
+    return {"$time" if isinstance(value, datetime) else "$date": value.isoformat()}
+
+
+def _encode_model(value: BaseModel, encode: Encode) -> Any:
+    # The model's own dump may run serializers that fail on some versions of pydantic.
+    return encode({**vars(value), **(value.model_extra or {})})
+
+
+CODEC = ValueCodec(
+    [
+        (Enum, lambda value, encode: encode(value.value)),
+        (Mapping, lambda value, encode: encode(dict(value))),
+        ((set, frozenset), lambda value, encode: {"$set": [encode(item) for item in value]}),
+        ((bytes, bytearray), _encode_bytes),
+        (date, _encode_date),
+        (Path, lambda value, _: {"$path": str(value)}),
+        (AnyUrl, lambda value, _: {"$url": str(value)}),
+        (BaseModel, _encode_model),
+    ]
+)
+"""Encodes the values of message fields as JSON data: besides what every `ValueCodec` does, sets, bytes, dates, paths
+and URLs. A pydantic object becomes a mapping and an enumeration its value, which are not equal to what they were."""
 
 SEPARATOR = "\n"
 """What `ChatMessage.content` puts between the texts of its blocks."""
 
-# Looked up by name, because older versions of LlamaIndex lack some.
+# Looked up by name, because older versions of LlamaIndex lack some of them.
 _NAMES = (
     "TextBlock", "ImageBlock", "AudioBlock", "VideoBlock", "DocumentBlock", "CachePoint", "CitableBlock",
     "CitationBlock", "ThinkingBlock", "ToolCallBlock",
@@ -25,92 +66,95 @@ _NAMES = (
 _CLASSES: dict[str, type[BaseModel]] = {
     found.model_fields["block_type"].default: found for name in _NAMES if (found := getattr(types, name, None))
 }
-_STREAMED = {"image": "image", "audio": "audio", "video": "video", "document": "data"}
+_STREAM_FIELDS = {"image": "image", "audio": "audio", "video": "video", "document": "data"}
 """Block type -> its field that may hold a stream."""
+
+_FIGURES = {
+    "image": IMAGE_TOKENS,
+    "audio": AUDIO_TOKENS,
+    "video": VIDEO_TOKENS,
+    "document": FILE_TOKENS,
+    "cache": 0,
+    "text": 0,  # counted with the message's text
+    "tool_call": 0,  # counted with the message's tool calls
+}
 
 
 def bare_text(text: str) -> TextBlock:
-    """Return a text as a block; nothing is validated, which takes most of the time."""
+    """Return a text as a block, without validation, which would take most of the time."""
     return TextBlock.model_construct(block_type="text", text=text)
 
 
-def text_mark(text: str) -> list[int]:
-    """Return length and checksum of a text, by which `unpack` knows it again."""
-    return [len(text), crc32(text.encode("utf-8", "surrogatepass"))]
+# Packing
 
 
 def pack(blocks: Iterable[Any], lost: list[str]) -> list[Any]:
-    """Return blocks as JSON data, each text block as a reference into all text, counted from its end.
+    """Return blocks as JSON data, in which each plain text block is a reference into all text.
 
-    So text that is put before it changes nothing. What has no JSON form is left out and named in `lost`.
+    What JSON cannot express is left out and described in `lost`.
     """
     given = list(blocks)
-    sizes = [len(block.text) + len(SEPARATOR) if isinstance(block, TextBlock) else 0 for block in given]
-    starts = list(accumulate(sizes, initial=len(SEPARATOR) - sum(sizes)))
+    texts = [block.text if isinstance(block, TextBlock) else None for block in given]
     packed: list[Any] = []
-    for place, block in enumerate(given):
+    for index, (block, reference) in enumerate(zip(given, references(texts, SEPARATOR), strict=True)):
         if type(block) is TextBlock and vars(block).keys() == {"block_type", "text"}:
-            packed.append({"$text": [starts[place], starts[place] + len(block.text)]})
+            packed.append(reference)
             continue
         try:
             packed.append(_packed(block))
         except UnstorableError as error:
-            lost.append(f"blocks[{place}] ({error})")
+            lost.append(f"blocks[{index}] ({error})")
     return packed
 
 
 def _packed(block: Any) -> Any:
     kind = getattr(block, "block_type", None)
     if not isinstance(block, BaseModel) or kind not in _CLASSES:
-        raise UnstorableError(f"{type(block).__name__} is no kind of block known")
+        raise UnstorableError(f"{type(block).__name__} is not a known kind of block")
     fields = {name: _field(kind, name, value) for name, value in vars(block).items()}
     return fields | {"block_type": kind}
 
 
 def _field(kind: str, name: str, value: Any) -> Any:
-    if _STREAMED.get(kind) == name and isinstance(value, IOBase):
-        return encode(_read(kind, name, value))
+    if _STREAM_FIELDS.get(kind) == name and isinstance(value, IOBase):
+        return CODEC.encode(_read(kind, name, value))
     if isinstance(value, BaseModel):
-        return _packed(value) if hasattr(value, "block_type") else encode(value)
+        return _packed(value) if hasattr(value, "block_type") else CODEC.encode(value)
     if kind == "citable" and name == "content":
         return [_packed(inner) for inner in value]
-    return encode(value)
+    return CODEC.encode(value)
 
 
 def _read(kind: str, name: str, stream: Any) -> bytes | None:
-    """Return what a stream holds, as a block that was given it as bytes holds it; the stream stays where it is."""
+    """Return what a stream holds, as a block that was given it as bytes holds it; the stream's position is restored."""
     try:
-        place = stream.tell()
+        position = stream.tell()
         stream.seek(0)
         content = stream.read()
-        stream.seek(place)
+        stream.seek(position)
     except (OSError, ValueError) as error:
         raise UnstorableError(f"its stream cannot be read: {error}") from error
     held: bytes | None = vars(_CLASSES[kind](**{name: content}))[name]
     return held
 
 
+# Unpacking
+
+
 def unpack(text: str, blocks: Sequence[Any], mark: Sequence[int]) -> list[Any]:
-    """Return the blocks that `pack` was given, for a text that is the same.
+    """Return the blocks that `pack` was given; for a text that has changed since see `unpack_blocks`."""
 
-    What has been put before the text since, such as grounding, becomes a block of its own at the front. For another
-    text, that text is the only text block, before the others.
-    """
-    before = len(text) - mark[0]
-    if before < 0 or text_mark(text[before:]) != list(mark):
-        others = [block for block in blocks if "$text" not in block and block["block_type"] != "text"]
-        return [bare_text(text), *(_block(block) for block in others)]
-    added = [bare_text(text[:before])] if before else []
-    return added + [_slice(text, block["$text"]) if "$text" in block else _block(block) for block in blocks]
+    def restored(block: Any) -> Any:
+        return bare_text(text_slice(text, block["$text"])) if "$text" in block else _block(block)
 
-
-def _slice(text: str, place: Sequence[int]) -> TextBlock:
-    start, end = (len(text) + number for number in place)
-    return bare_text(text[max(start, 0) : end])
+    return unpack_blocks(
+        text, blocks, mark, text_block=bare_text, block=restored,
+        is_text=lambda block: "$text" in block or block["block_type"] == "text",
+    )  # fmt: skip
 
 
 def _block(data: Any) -> Any:
-    """Return a block as it was: a constructor would look for its file, and read its bytes anew."""
+    """Return a block as it was; its constructor would look for its file, and read its bytes again."""
     kind = data["block_type"]
     if kind not in _CLASSES:  # written with a newer LlamaIndex
         return bare_text("")
@@ -124,5 +168,35 @@ def _value(kind: str, name: str, value: Any) -> Any:
     if kind == "citable" and name == "content":
         return [_block(inner) for inner in value]
     if kind == "cache" and name == "cache_control":
-        return types.CacheControl.model_construct(**decode(value))
-    return decode(value)
+        return types.CacheControl.model_construct(**CODEC.decode(value))
+    return CODEC.decode(value)
+
+
+# Cost
+
+
+def blocks_tokens(blocks: Iterable[Any]) -> int:
+    """Return the tokens of the blocks that are neither text nor tool calls.
+
+    Thinking counts with the number that its provider gave, else by its text; citations count by their text.
+    """
+    return sum(map(_block_tokens, blocks))
+
+
+def _block_tokens(block: Any) -> int:
+    kind = getattr(block, "block_type", "")
+    if kind == "image" and getattr(block, "detail", None) == "low":
+        return LOW_IMAGE_TOKENS
+    if kind in _FIGURES:
+        return _FIGURES[kind]
+    if kind == "thinking":
+        return int(block.num_tokens or text_tokens(block.content or ""))
+    if kind == "citable":
+        return text_tokens(block.title + block.source) + sum(map(_inner_tokens, block.content))
+    if kind == "citation":
+        return text_tokens(block.title + block.source) + _inner_tokens(block.cited_content)
+    return 0
+
+
+def _inner_tokens(block: Any) -> int:
+    return text_tokens(block.text) if block.block_type == "text" else _block_tokens(block)

@@ -1,4 +1,4 @@
-"""LlamaIndex's embeddings as embedders of the engine, and the engine's embedders as LlamaIndex's embeddings."""
+"""LlamaIndex's embeddings as embedders for the engine, and the engine's embedders as LlamaIndex's embeddings."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -18,36 +18,36 @@ Rows = list[list[float]]
 Function = Callable[[list[str]], Rows] | Callable[[list[str]], Awaitable[Rows]]
 
 NO_MODEL = "unknown"
-"""What `BaseEmbedding.model_name` is by default."""
+"""The default of `BaseEmbedding.model_name`."""
 
 LOCAL = "local:"
-"""How LlamaIndex marks the name of a model that runs here."""
+"""LlamaIndex's prefix for the name of a local model."""
 
 BATCH = 256
-"""Texts that go to one of the engine's embedders at once."""
+"""The number of texts that go to one of the engine's embedders at once."""
 
 
 def as_embedder(
     embed_model: Embedder | BaseEmbedding | Function | str | None, *, name: str | None = None
 ) -> Embedder | None:
-    """Return the embedder meant, for `InfiniteMemory(embedder=...)`; `Settings.embed_model` is never used.
+    """Return an embedder for `InfiniteMemory(embedder=...)`; `Settings.embed_model` is never used.
 
-    History goes through `get_text_embedding_batch`, questions through `get_query_embedding`, in async code through
-    their asynchronous twins, where the model has any. The dimension is learned from one short text, at first use.
-    Vectors of any length are normalised; whatever the model raises, and vectors that are not finite or of another
-    shape, are an `EmbedderError`.
+    Stored messages are embedded with `get_text_embedding_batch` and questions with `get_query_embedding`; asynchronous
+    code awaits their asynchronous versions, if the model has its own. One short text is embedded at first use to learn
+    the dimension. Vectors of any length are normalized. Whatever the model raises becomes an `EmbedderError`, and so do
+    vectors that are not finite or have another shape.
 
     Args:
         embed_model: a `BaseEmbedding`; a function, sync or async, from a list of texts to as many vectors;
-            `"local:NAME"` or `"NAME"` for a sentence-transformers model; or what else the engine takes: an `Embedder`,
-            `"static"`, or None, which is returned.
-        name: identifies the vectors in the store. By default the class and the model that it names, or a function's
-            module and name: two models must not go by one name.
+            `"local:NAME"` or `"NAME"` for a sentence-transformers model; or what else the engine accepts: an
+            `Embedder`, `"static"`, or None, which is returned.
+        name: identifies the vectors in the store. By default, the class and the model that it names, or the module and
+            name of a function. Two models must not share a name.
 
     Raises:
         TypeError: it is none of these.
-        ValueError: `"default"`, which LlamaIndex takes for a model behind a key; or a function without a name of its
-            own, such as a lambda, and no `name`.
+        ValueError: `"default"`, which LlamaIndex would resolve to a model that needs a key; or a function has no name
+            of its own, such as a lambda, and no `name` is given.
     """
     if embed_model is None or isinstance(embed_model, Embedder):
         return embed_model
@@ -75,7 +75,7 @@ def _of_embedding(model: BaseEmbedding, name: str | None) -> Embedder:
 
 
 def _is_asynchronous(model: type[BaseEmbedding]) -> bool:
-    """Return whether texts are embedded without holding up the event loop, as `BaseEmbedding`'s own methods do not."""
+    """Return whether a model has asynchronous methods of its own; those of `BaseEmbedding` block the event loop."""
     return (
         model._aget_text_embedding is not BaseEmbedding._aget_text_embedding
         or model._aget_text_embeddings is not BaseEmbedding._aget_text_embeddings
@@ -84,18 +84,18 @@ def _is_asynchronous(model: type[BaseEmbedding]) -> bool:
 
 def _name_of_model(model: BaseEmbedding) -> str:
     own = model.class_name()
-    known = own if own != BaseEmbedding.class_name() else type(model).__qualname__  # a class that did not name itself
+    known = own if own != BaseEmbedding.class_name() else type(model).__qualname__  # the class does not name itself
     return f"{known}/{model.model_name}" if model.model_name not in ("", NO_MODEL) else known
 
 
 def _name_of_method(function: object) -> str | None:
-    """Return the name of a model's method; None for what is none."""
+    """Return a name for the method of a model; None for any other function."""
     owner = getattr(function, "__self__", None)
     return f"{_name_of_model(owner)}.{getattr(function, '__name__', '')}" if isinstance(owner, BaseEmbedding) else None
 
 
 class EngineEmbedding(BaseEmbedding):
-    """One of the engine's embedders for LlamaIndex's indexes and retrievers, the static one by default: offline.
+    """One of the engine's embedders for LlamaIndex's indexes and retrievers; by default the static one: offline.
 
     Args:
         embedder: an `Embedder`, `"static"`, or the name or folder of a sentence-transformers model; None: the model
@@ -103,7 +103,7 @@ class EngineEmbedding(BaseEmbedding):
         fields: the arguments of `BaseEmbedding`; `embed_batch_size` is 256 by default.
 
     Raises:
-        MissingExtraError: the package it needs is not installed.
+        MissingExtraError: a package that it needs is not installed.
     """
 
     _embedder: Embedder = PrivateAttr()
@@ -119,7 +119,7 @@ class EngineEmbedding(BaseEmbedding):
 
     @classmethod
     def class_name(cls) -> str:
-        """Return the name under which LlamaIndex writes it down."""
+        """Return the name under which LlamaIndex serializes it."""
         return "EngineEmbedding"
 
     @property

@@ -1,27 +1,28 @@
-"""LlamaIndex's chat messages as the engine's, and back, equal."""
+"""LlamaIndex's chat messages as the engine's, and back without loss."""
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from llama_index.core.base.llms import types
 from llama_index.core.base.llms.types import ChatMessage, MessageRole
 
-from llama_index_infinite_memory.calls import call_blocks, function_id, neutral_calls
-from llama_index_infinite_memory.content import bare_text, pack, text_mark, unpack
-from llama_index_infinite_memory.media import blocks_tokens
-from llama_index_infinite_memory.stripping import EXECUTED
-from llama_index_infinite_memory.values import UnstorableError, decode, encode
-from shared_core.messages import Message, Payload, Role
+from llama_index_infinite_memory.content import CODEC, bare_text, blocks_tokens, pack, unpack
+from llama_index_infinite_memory.strippers import EXECUTED
+from shared_core.interop.content import text_mark
+from shared_core.interop.tool_calls import arguments_object, arguments_text, function_call_id, legacy_call
+from shared_core.interop.values import UnstorableError, UnstorableWarning
+from shared_core.messages import Message, Payload, Role, ToolCall
 
-__all__ = ["FORMAT", "UnstorableWarning", "from_message", "read_message", "same", "to_message"]
+__all__ = ["UnstorableWarning", "from_message", "to_message"]
 
 FORMAT = "llama-index/1"
-"""The format of the payload: those fields of the message, by name, that do not follow from the neutral one.
+"""The format of the payload: those fields of the message, by name, that do not follow from the engine's message.
 
-"$text" is length and checksum of the text that "blocks" refer to.
+"$text" is the `text_mark` of the text that "blocks" refer to.
 """
 
-_NEUTRAL: dict[str, Role] = {
+_ROLE_OF: dict[str, Role] = {
     "system": "system",
     "developer": "system",
     "user": "user",
@@ -31,22 +32,18 @@ _NEUTRAL: dict[str, Role] = {
     "tool": "tool",
     "function": "tool",
 }
-_ROLES = {role: MessageRole(role) for role in ("system", "user", "assistant", "tool")}
-
-
-class UnstorableWarning(UserWarning):
-    """A part of a message has no JSON form, so that it is stored without that part."""
+_LLAMA_INDEX_ROLES = {role: MessageRole(role) for role in ("system", "user", "assistant", "tool")}
 
 
 def from_message(message: ChatMessage) -> Message:
-    """Return a LlamaIndex message as the engine stores it; `to_message` gives an equal one back.
+    """Convert a LlamaIndex message for the engine; `to_message` restores an equal one.
 
-    The texts of its blocks, a line each, are the `content`; pictures and the like count with fixed figures, thinking
-    by its text. Objects in `additional_kwargs` come back as mappings of the same content; a value that JSON has no form
-    for is left out, with an `UnstorableWarning`: a block, or one entry of `additional_kwargs`.
+    The texts of its blocks, a line each, become the `content`. Pictures and the like cost fixed figures, thinking costs
+    what its text does. Objects in `additional_kwargs` are restored as mappings of the same content. What JSON cannot
+    express is left out with an `UnstorableWarning`: a block, or one entry of `additional_kwargs`.
 
     Raises:
-        TypeError: it is no `ChatMessage`.
+        TypeError: it is not a `ChatMessage`.
     """
     read, lost = read_message(message)
     if lost:
@@ -55,30 +52,30 @@ def from_message(message: ChatMessage) -> Message:
 
 
 def read_message(message: ChatMessage) -> tuple[Message, tuple[str, ...]]:
-    """Return what `from_message` returns and names of what is left out, without a warning."""
+    """Return what `from_message` returns, and descriptions of what is left out, without a warning."""
     if not isinstance(message, ChatMessage):
         raise TypeError(f"expected a ChatMessage, not {repr(message)[:80]}")
     role, kwargs = MessageRole(message.role).value, message.additional_kwargs
     text = message.content or ""
-    # What a CodeActAgent is told of its code belongs to the turn of the question, though it is said as the user.
-    told = role == "user" and text.startswith(EXECUTED)
-    neutral = Message(
-        role="assistant" if told else _NEUTRAL[role],
+    # The result of a CodeActAgent's code belongs to the turn of the question, although its role is the user's.
+    executed = role == "user" and text.startswith(EXECUTED)
+    converted = Message(
+        role="assistant" if executed else _ROLE_OF[role],
         content=text,
         name=_text(kwargs.get("name")),
-        tool_calls=neutral_calls(message) if _NEUTRAL[role] == "assistant" else (),
+        tool_calls=engine_calls(message) if _ROLE_OF[role] == "assistant" else (),
         tool_call_id=_answered(role, kwargs),
         media_tokens=blocks_tokens(message.blocks),
     )
     lost: list[str] = []
-    data = _rest(message, _bare(neutral), lost)
+    data = _rest(message, _bare(converted), lost)
     if "blocks" in data:
-        data["$text"] = text_mark(neutral.content)
-    return neutral.replace(payload=Payload(format=FORMAT, data=data)) if data else neutral, tuple(lost)
+        data["$text"] = text_mark(converted.content)
+    return converted.replace(payload=Payload(format=FORMAT, data=data)) if data else converted, tuple(lost)
 
 
 def _rest(message: ChatMessage, bare: ChatMessage, lost: list[str]) -> dict[str, Any]:
-    """Return the fields of a message that differ from those its neutral form alone gives."""
+    """Return the fields of a message that differ from those of `bare`, which the engine's fields alone give."""
     data: dict[str, Any] = {}
     if message.role != bare.role:
         data["role"] = MessageRole(message.role).value
@@ -90,10 +87,10 @@ def _rest(message: ChatMessage, bare: ChatMessage, lost: list[str]) -> dict[str,
 
 
 def same(given: Any, other: Any) -> bool:
-    """Return whether two values are equal; False if that cannot be said."""
+    """Return whether two values are equal; False if they cannot be compared."""
     try:
         return bool(given == other)
-    except (TypeError, ValueError):  # such as an array, which has no one answer
+    except (TypeError, ValueError):  # such as arrays, which compare element by element
         return False
 
 
@@ -101,10 +98,10 @@ def _entries(kwargs: Mapping[str, Any], lost: list[str]) -> Any:
     kept: dict[str, Any] = {}
     for key, value in kwargs.items():
         try:
-            kept[key] = encode(value)
+            kept[key] = CODEC.encode(value)
         except UnstorableError as error:
             lost.append(f"additional_kwargs[{key!r}] ({error})")
-    # A single key that begins with "$" would be taken for a mark.
+    # A single key that begins with "$" would be read as a mark.
     return kept if not any(key.startswith("$") for key in kept) else {"$map": [list(pair) for pair in kept.items()]}
 
 
@@ -115,18 +112,18 @@ def _text(value: Any) -> str | None:
 def _answered(role: str, kwargs: Mapping[str, Any]) -> str | None:
     named = _text(kwargs.get("tool_call_id"))
     if role == "function" and named is None and _text(kwargs.get("name")):
-        return function_id(kwargs["name"])
-    return named if _NEUTRAL[role] == "tool" else None
+        return function_call_id(kwargs["name"])
+    return named if _ROLE_OF[role] == "tool" else None
 
 
 def to_message(message: Message) -> ChatMessage:
-    """Return a message of the engine as LlamaIndex's.
+    """Convert a message of the engine to LlamaIndex's.
 
-    One that `from_message` made comes back equal. One that was written without LlamaIndex, or by another adapter,
-    becomes a plain message of its role, with its tool calls, and with `name` and `tool_call_id` in `additional_kwargs`;
-    `id`, `created_at`, `turn_id`, `pinned` and grounding, for which LlamaIndex has no field, are not carried.
+    A message made by `from_message` is restored equal. One that was stored without LlamaIndex, or by another adapter,
+    becomes a plain message of its role, with its tool calls, and with `name` and `tool_call_id` in `additional_kwargs`.
+    LlamaIndex has no field for `id`, `created_at`, `turn_id`, `pinned` and grounding, which are not carried over.
 
-    In a prompt, where recalled text and grounding have been put before the content, they stand before it here, too.
+    In a prompt, recalled messages and grounding stand before the content, here as in the engine's message.
     """
     data = _own(message.payload)
     built = _bare(message)
@@ -135,7 +132,7 @@ def to_message(message: Message) -> ChatMessage:
     if "blocks" in data:
         built.blocks = unpack(message.content, data["blocks"], data["$text"])
     if "additional_kwargs" in data:
-        built.additional_kwargs = decode(data["additional_kwargs"])
+        built.additional_kwargs = CODEC.decode(data["additional_kwargs"])
     return built
 
 
@@ -145,7 +142,7 @@ def _own(payload: Payload | None) -> Mapping[str, Any]:
 
 
 def _bare(message: Message) -> ChatMessage:
-    """Return what follows from the neutral fields alone; nothing is validated, which takes most of the time."""
+    """Return what the engine's fields alone give, without validation, which would take most of the time."""
     blocks: list[Any] = [bare_text(message.content)]
     kwargs: dict[str, Any] = {}
     if message.name is not None:
@@ -156,4 +153,74 @@ def _bare(message: Message) -> ChatMessage:
         calls, entries = call_blocks(message.tool_calls)
         blocks, kwargs = ([*blocks, *calls] if message.content else calls), kwargs | entries
         blocks = blocks or [bare_text("")]
-    return ChatMessage.model_construct(role=_ROLES[message.role], additional_kwargs=kwargs, blocks=blocks)
+    return ChatMessage.model_construct(role=_LLAMA_INDEX_ROLES[message.role], additional_kwargs=kwargs, blocks=blocks)
+
+
+# Tool calls
+
+
+def engine_calls(message: ChatMessage) -> tuple[ToolCall, ...]:
+    """Return every call of a message, once.
+
+    Calls are blocks, or stand in `additional_kwargs["tool_calls"]` as OpenAI's objects or mappings, Anthropic's
+    mappings or LlamaIndex's own selections; some integrations write both. A `function_call`, from the time before
+    tools, counts as a call where there is no other.
+    """
+    calls = [_from_block(block) for block in message.blocks if getattr(block, "block_type", "") == "tool_call"]
+    known = {call.id for call in calls}
+    others = message.additional_kwargs.get("tool_calls")
+    if isinstance(others, list | tuple):
+        found = [call for call in map(_from_any, others) if call is not None]
+        calls += [call for call in found if call.id not in known or (not call.id and not known)]
+    if not calls and (old := legacy_call(_fields(message.additional_kwargs.get("function_call")))) is not None:
+        return (old,)
+    return tuple(calls)
+
+
+def call_blocks(calls: Iterable[ToolCall]) -> tuple[list[Any], dict[str, Any]]:
+    """Return calls as LlamaIndex writes them: blocks or, in versions without such blocks, `additional_kwargs`."""
+    given = list(calls)
+    block = getattr(types, "ToolCallBlock", None)
+    if block is not None:
+        return [
+            block(tool_call_id=call.id or None, tool_name=call.name, tool_kwargs=_tool_kwargs(call.arguments))
+            for call in given
+        ], {}
+    entries = [
+        {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+        for call in given
+    ]
+    return [], {"tool_calls": entries} if entries else {}
+
+
+def _from_block(block: Any) -> ToolCall:
+    return ToolCall(
+        id=str(block.tool_call_id or ""), name=str(block.tool_name), arguments=arguments_text(block.tool_kwargs or "")
+    )
+
+
+def _from_any(value: Any) -> ToolCall | None:
+    fields = _fields(value)
+    function = _fields(fields.get("function")) or fields
+    name = _first(function, "name", "tool_name")
+    if not isinstance(name, str):
+        return None
+    arguments = _first(function, "arguments", "args", "input", "tool_kwargs")
+    return ToolCall(
+        id=str(_first(fields, "id", "tool_id", "tool_call_id") or ""), name=name, arguments=arguments_text(arguments)
+    )
+
+
+def _fields(value: Any) -> Mapping[str, Any]:
+    if isinstance(value, Mapping):
+        return value
+    return vars(value) if hasattr(value, "__dict__") else {}
+
+
+def _first(fields: Mapping[str, Any], *names: str) -> Any:
+    return next((fields[name] for name in names if fields.get(name) is not None), None)
+
+
+def _tool_kwargs(arguments: str) -> dict[str, Any] | str:
+    found = arguments_object(arguments)
+    return arguments if found is None else found

@@ -1,51 +1,105 @@
-"""Arguments in LlamaIndex's words as the engine's."""
+"""Arguments of `InfiniteMemory` in LlamaIndex's words: its tokenizer, embeddings and models."""
 
-import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
-from functools import cache
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar, overload
 
+import tiktoken
 from llama_index.core.base.embeddings.base import BaseEmbedding
+from llama_index.core.base.llms.base import BaseLLM
+from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.utils import get_tokenizer
 
-from llama_index_infinite_memory import stripping
-from llama_index_infinite_memory.counting import TokenizerCounter
+from llama_index_infinite_memory import strippers as known_strippers
 from llama_index_infinite_memory.embeddings import as_embedder
-from llama_index_infinite_memory.stripping import Stripper
-from llama_index_infinite_memory.summarizing import as_summarizer
-from shared_core.base import Embedder
-from shared_core.memory import InfiniteMemory
+from llama_index_infinite_memory.strippers import Stripper
+from shared_core.base import Embedder, SummarizerModel
+from shared_core.interop.settings import ModelSummarizer, memory_arguments
+from shared_core.summaries.requests import AnySummarizer
+from shared_core.summaries.template import SUMMARY_PROMPT
 
-__all__ = ["EmbedModel", "Settings", "Tokenizer", "known_settings", "refuse_unknown"]
+__all__ = ["as_summarizer"]
 
 Tokenizer = Callable[[str], Sized]
 EmbedModel = Embedder | BaseEmbedding | Callable[[list[str]], Any] | str | None
+SummarizerLike = BaseLLM | AnySummarizer
+Given = TypeVar("Given", bound=AnySummarizer)
 
 NO_LIMIT = 2**40
-"""The engine's limit; each call gets its own, because handles of one memory may have limits of their own."""
+"""The engine's limit. Each call sets its own, because buffers of one conversation may have different limits."""
 
 _FIXED = {
-    "store",
-    "session_id",
-    "user_id",
-    "max_tokens",
-    "reserve_tokens",
-    "token_counter",
-    "message_overhead",
-    "embedder",
-}
-"""Arguments of the engine that have another name here, or none."""
+    "store", "session_id", "user_id", "max_tokens", "reserve_tokens", "token_counter", "message_overhead", "embedder",
+}  # fmt: skip
+"""Arguments of the engine that a buffer sets itself, or that have another name here."""
+
+SEPARATOR = " "
+"""What `ChatMemoryBuffer` puts between messages before it counts them as one text."""
+
+TOKENIZED_CHARACTERS = 20_000
+"""Characters given to tiktoken at once: it panics on a million of white space."""
+
+
+# Counting
+
+
+class TokenizerCounter:
+    """Counts a text with the space before it, so that messages joined by spaces never count more than their sum.
+
+    Counts are stored if the tokenizer is LlamaIndex's default; others cannot be identified.
+
+    Args:
+        tokenizer_fn: takes a text and returns its tokens.
+    """
+
+    def __init__(self, tokenizer_fn: Callable[[str], Sized]) -> None:
+        self.tokenizer_fn = tokenizer_fn
+        encoding = _default_encoding(tokenizer_fn)
+        self.name = f"llama-index/{encoding}" if encoding else None
+
+    def __call__(self, text: str, /) -> int:
+        """Return the tokens of the text after a space, or alone if that is more: the first message has no space."""
+        return max(self.tokens(SEPARATOR + text), self.tokens(text))
+
+    def tokens(self, text: str) -> int:
+        """Return the number of tokens of the text alone."""
+        if self.name is None or len(text) <= TOKENIZED_CHARACTERS:
+            return len(self.tokenizer_fn(text))
+        return sum(
+            len(self.tokenizer_fn(text[at : at + TOKENIZED_CHARACTERS]))
+            for at in range(0, len(text), TOKENIZED_CHARACTERS)
+        )
+
+
+def joined_tokens(messages: Sequence[ChatMessage], counter: TokenizerCounter) -> int:
+    """Return the tokens of messages as `ChatMemoryBuffer` counts them: of their joined text alone."""
+    return counter.tokens(SEPARATOR.join(str(message.content) for message in messages)) if messages else 0
+
+
+def _default_encoding(tokenizer_fn: Callable[[str], Sized]) -> str | None:
+    if (
+        not isinstance(tokenizer_fn, partial)
+        or tokenizer_fn.args
+        or tokenizer_fn.keywords != {"allowed_special": "all"}
+    ):
+        return None
+    encoding = getattr(tokenizer_fn.func, "__self__", None)
+    plain = isinstance(encoding, tiktoken.Encoding) and tokenizer_fn.func == encoding.encode
+    return encoding.name if plain and isinstance(encoding, tiktoken.Encoding) else None
+
+
+# Settings
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What the memory behind a buffer is made with, besides its place.
+    """The settings of a conversation's memory.
 
     Attributes:
-        tokenizer_fn: counts.
+        tokenizer_fn: counts tokens.
         embed_model: finds older messages by meaning.
-        strippers: set text apart that only served one turn; None: `DEFAULT_STRIPPERS`.
+        strippers: set apart text that only served one turn; None: `DEFAULT_STRIPPERS`.
         engine: other arguments of `InfiniteMemory`, by name.
     """
 
@@ -62,7 +116,7 @@ class Settings:
         strippers: Iterable[Stripper] | None,
         engine: Mapping[str, Any],
     ) -> "Settings":
-        """Return the settings meant, with defaults for what is None."""
+        """Return settings, with defaults for what is None."""
         chosen = None if strippers is None else tuple(strippers)
         return cls(tokenizer_fn or get_tokenizer(), embed_model, chosen, dict(engine))
 
@@ -73,7 +127,7 @@ class Settings:
 
     @property
     def on_overflow(self) -> str:
-        """What becomes of a question that does not fit."""
+        """What happens to a question that does not fit."""
         return str(self.engine.get("on_overflow", "keep"))
 
     def arguments(self) -> dict[str, Any]:
@@ -93,7 +147,7 @@ class Settings:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """Return as JSON data what can be written down: not a tokenizer, a model or other objects."""
+        """Return the settings as JSON data, without tokenizers, models and other objects."""
         data: dict[str, Any] = {}
         data |= {name: value for name, value in self.engine.items() if isinstance(value, str | int | float)}
         if isinstance(self.embed_model, str):
@@ -104,24 +158,55 @@ class Settings:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], overrides: Mapping[str, Any]) -> "Settings":
-        """Return what `to_dict` was made of, as far as it was written down; `overrides` come first."""
+        """Return the settings that `to_dict` was called on, as far as it holds them; `overrides` take precedence."""
         given = {**data, **overrides}
         chosen = given.pop("strippers", None)
         if chosen is not None:
-            known = {value.name: value for value in vars(stripping).values() if isinstance(value, Stripper)}
+            known = {value.name: value for value in vars(known_strippers).values() if isinstance(value, Stripper)}
             chosen = [known.get(one) if isinstance(one, str) else one for one in chosen]
             chosen = [one for one in chosen if one is not None]
         return cls.of(given.pop("tokenizer_fn", None), given.pop("embed_model", None), chosen, given)
 
 
-@cache
-def known_settings() -> frozenset[str]:
-    """Return the engine's arguments that may be given by name."""
-    return frozenset(inspect.signature(InfiniteMemory).parameters) - _FIXED
-
-
 def refuse_unknown(given: Mapping[str, Any], known: Sequence[str] = ()) -> None:
-    """Raise what `ChatMemoryBuffer` raises if there is an argument that is not known."""
-    unknown = {name: value for name, value in given.items() if name not in known_settings() and name not in known}
+    """Raise the error of `ChatMemoryBuffer` if an argument is unknown."""
+    accepted = memory_arguments() - _FIXED | set(known)
+    unknown = {name: value for name, value in given.items() if name not in accepted}
     if unknown:
         raise ValueError(f"Unexpected kwargs: {unknown}")
+
+
+# Summaries
+
+
+@overload
+def as_summarizer(llm: BaseLLM, *, prompt: str = ...) -> SummarizerModel: ...
+
+
+@overload
+def as_summarizer(llm: Given, *, prompt: str = ...) -> Given: ...
+
+
+def as_summarizer(llm: SummarizerLike, *, prompt: str = SUMMARY_PROMPT) -> AnySummarizer:
+    """Return a summarizer for `InfiniteMemory(summarizer=...)` and for `merge(..., summarizer=...)`.
+
+    Args:
+        llm: any `LLM`; or a function of the summary so far (or None) and messages of the engine, which is returned as
+            it is.
+        prompt: what the model is told; `{previous}` and `{messages}` are filled in. A merge asks a question of its own.
+
+    Raises:
+        TypeError: it is neither.
+    """
+    if isinstance(llm, BaseLLM):
+        return _model_summarizer(llm, prompt)
+    if isinstance(llm, type) or not callable(llm):
+        raise TypeError(f"summarizer must be an LLM or a function, not {llm!r}")
+    return llm
+
+
+def _model_summarizer(llm: BaseLLM, prompt: str) -> SummarizerModel:
+    async def acomplete(text: str) -> str:
+        return (await llm.acomplete(text)).text
+
+    return ModelSummarizer(lambda text: llm.complete(text).text, acomplete, prompt)

@@ -11,7 +11,7 @@ from shared_core.records import Position, Record
 from shared_core.session import LiveSession
 from shared_core.tree.paths import Path
 
-__all__ = ["Followed", "FollowedHistory", "Follower"]
+__all__ = ["Followed", "FollowedHistory", "Follower", "resent_fields"]
 
 CHECKED = 64
 """Known messages whose text is compared, where the history was not followed before."""
@@ -127,7 +127,12 @@ class Follower:
         """Take one more message: it is stored on this line, or new."""
         own = known.get(one.message.id or "")
         record = known.get(one.chain)
-        if record is None and not line.apart and own is not None and _says(own.message) == _says(one.message):
+        if (
+            record is None
+            and not line.apart
+            and own is not None
+            and resent_fields(own.message) == resent_fields(one.message)
+        ):
             record = own
         if record is not None and self._continues(line.at, record):
             # What stands before a stored message and is not stored was forgotten, or put there for show.
@@ -210,7 +215,7 @@ class Follower:
 
         So it is with a client that sends no ids and only what is new, or only the end of its history.
         """
-        old, said = [_says(record.message) for record in tail], [_says(one.message) for one in sent]
+        old, said = [resent_fields(record.message) for record in tail], [resent_fields(one.message) for one in sent]
         most = min(len(old), len(said))
         overlap = next((count for count in range(most, 0, -1) if old[-count:] == said[:count]), 0)
         same = tail[len(tail) - overlap :]
@@ -246,14 +251,18 @@ def _ends_turn(messages: Sequence[Message]) -> bool:
     return bool(messages) and all(message.role == "assistant" and not message.tool_calls for message in messages)
 
 
-def _says(message: Message) -> Mapping[str, Any]:
+def _is_resent(stored: Message, sent: Message) -> bool:
+    return resent_fields(stored) == resent_fields(sent)
+
+
+def resent_fields(message: Message) -> Mapping[str, Any]:
     """Return what makes a message of a history the same one sent again; clients lose the rest on the way."""
     return message.model_dump(include={"role", "content", "tool_calls", "tool_call_id"})
 
 
 def _chain(chain: str, message: Message) -> str:
-    # The JSON of [chain, _says(message)] with sorted keys, of which stored ids are digests; put together from its parts
-    # in less than half of the time, because every message that a client sends again is digested again.
+    # Stored ids are digests of the JSON of [chain, resent_fields(message)] with sorted keys, put together from its
+    # parts in less than half of the time, because every message that a client sends again is digested again.
     calls = (
         json.dumps([call.model_dump() for call in message.tool_calls], sort_keys=True) if message.tool_calls else "[]"
     )

@@ -16,8 +16,8 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.checkpoint.sqlite import SqliteSaver
 from pydantic import Field
 
-from langchain_infinite_memory.counting import message_counter
 from langchain_infinite_memory.middleware import InfiniteMemoryMiddleware
+from langchain_infinite_memory.token_counters import message_counter
 from shared_core.pool import SessionPool
 from shared_core.tokens import tools_tokens
 

@@ -37,6 +37,7 @@ FLOORS = [
     "pipeline",
     "memory",
     "results",
+    "interop",
     "pool",
     "aio",
     "testing",

@@ -12,9 +12,9 @@ from langchain_core.messages.utils import count_tokens_approximately
 from lc_messages import EVERY, PICTURE
 
 from langchain_infinite_memory import as_token_counter, message_counter, to_message
-from langchain_infinite_memory.counting import ApproximateCounter, ModelCounter
-from langchain_infinite_memory.media import IMAGE_TOKENS
+from langchain_infinite_memory.token_counters import ApproximateCounter, ModelCounter
 from shared_core import InfiniteMemory
+from shared_core.interop.content import IMAGE_TOKENS
 from shared_core.tokens import ConservativeCounter, TiktokenCounter, TokenFallbackWarning, message_tokens
 
 SPECIAL = "<|endoftext|>"

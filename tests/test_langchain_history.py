@@ -28,7 +28,7 @@ from langchain_core.runnables.history import RunnableWithMessageHistory
 from lc_messages import EVERY
 
 from langchain_infinite_memory.history import InfiniteChatMessageHistory, SessionHistories, session_factory
-from langchain_infinite_memory.settings import engine_settings
+from langchain_infinite_memory.settings import memory_settings
 from shared_core import DuplicateError, InfiniteMemory, Message, SessionPool, SQLiteStore
 from shared_core.embedders import StaticEmbedder
 from shared_core.testing import HashingEmbedder
@@ -53,12 +53,12 @@ def talk(history: BaseChatMessageHistory, exchanges: int) -> None:
 
 def test_arguments_in_langchains_words() -> None:
     embedder, model = StaticEmbedder(), FakeListChatModel(responses=["x"])
-    given = engine_settings(embeddings=embedder, token_counter="approximate", max_tokens=9)
+    given = memory_settings(embeddings=embedder, token_counter="approximate", max_tokens=9)
     assert given.pop("token_counter").name == "langchain/approximate"
     assert given == {"embedder": embedder, "max_tokens": 9, "on_overflow": "keep"}
-    assert engine_settings(on_overflow="raise", embedder=None) == {"on_overflow": "raise", "embedder": None}
+    assert memory_settings(on_overflow="raise", embedder=None) == {"on_overflow": "raise", "embedder": None}
     with pytest.warns(UserWarning, match="FakeListChatModel"):
-        assert engine_settings(token_counter=model)["token_counter"]("four") > 0
+        assert memory_settings(token_counter=model)["token_counter"]("four") > 0
 
 
 @pytest.mark.parametrize(

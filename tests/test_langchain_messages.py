@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -30,17 +31,17 @@ from strategies import groundings
 
 import langchain_infinite_memory
 from langchain_infinite_memory import UnstorableWarning, from_message, to_message
-from langchain_infinite_memory.media import (
+from langchain_infinite_memory.content import CODEC, block_tokens
+from shared_core import Grounding, GroundingItem, InfiniteMemory, Message, ToolCall
+from shared_core.interop.content import (
     AUDIO_TOKENS,
     FILE_TOKENS,
     IMAGE_TOKENS,
     LOW_IMAGE_TOKENS,
     VIDEO_TOKENS,
-    block_tokens,
     text_tokens,
 )
-from langchain_infinite_memory.values import UnstorableError, decode, encode
-from shared_core import Grounding, GroundingItem, InfiniteMemory, Message, ToolCall
+from shared_core.interop.values import UnstorableError
 from shared_core.messages import Payload, content_of
 from shared_core.prompt.frame import with_grounding
 from shared_core.tokens import TiktokenCounter
@@ -316,7 +317,7 @@ def test_a_value_in_itself_is_left_out() -> None:
 @pytest.mark.parametrize("value", [{1, 2}, object(), np.int64(3), Message.user("a")])
 def test_nothing_else_is_encoded(value: Any) -> None:
     with pytest.raises(UnstorableError):
-        encode([{"deep": value}])
+        CODEC.encode([{"deep": value}])
 
 
 def test_a_value_that_looks_like_a_reference_is_not_one() -> None:
@@ -329,12 +330,12 @@ def test_a_value_that_looks_like_a_reference_is_not_one() -> None:
         {"$document": {}},
     ]
     for value in values:
-        assert decode(json.loads(json.dumps(encode(value)))) == value
+        assert CODEC.decode(json.loads(json.dumps(CODEC.encode(value)))) == value
 
 
 def test_a_reference_that_cannot_be_resolved_is_an_error() -> None:
     with pytest.raises(KeyError, match="text"):
-        decode([{"$text": [0, 1]}])
+        CODEC.decode([{"$text": [0, 1]}])
 
 
 @pytest.mark.parametrize("odd", [{"$map": 1}, {"$text": "b"}, {7: "c"}, {(1, 2): 3, "d": "text"}])
@@ -568,6 +569,8 @@ def test_every_public_name_is_there() -> None:
     assert set(names) <= set(dir(langchain_infinite_memory))
     for name in names:
         assert getattr(langchain_infinite_memory, name).__name__ == name
+    for module, public in langchain_infinite_memory._MODULES.items():
+        assert import_module(f"langchain_infinite_memory.{module}").__all__ == public
     with pytest.raises(AttributeError, match="no_such_name"):
         _ = langchain_infinite_memory.no_such_name
 

@@ -14,7 +14,7 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from lc_agents import Words, config, look, reply, said
 
 from langchain_infinite_memory import infinite_memory_node
-from langchain_infinite_memory.counting import message_counter
+from langchain_infinite_memory.token_counters import message_counter
 from shared_core import BudgetError
 from shared_core.pool import SessionPool
 from shared_core.prompt.context import ContextReport

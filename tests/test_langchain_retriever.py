@@ -18,9 +18,8 @@ from langchain_core.language_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 
-from langchain_infinite_memory.recalling import recall_tool
-from langchain_infinite_memory.retriever import HistoryRetriever
 from langchain_infinite_memory.runnable import with_infinite_memory
+from langchain_infinite_memory.search import HistoryRetriever, recall_tool
 from shared_core import InfiniteMemory, Message, RecallTemplate, SessionPool, ToolCall
 from shared_core.testing import HashingEmbedder
 

@@ -12,7 +12,7 @@ from langchain_core.runnables import RunnableLambda
 from lc_agents import Model, Words, agent, ask, config, memory, size
 
 from langchain_infinite_memory import as_summarizer, with_infinite_memory
-from langchain_infinite_memory.settings import engine_settings
+from langchain_infinite_memory.settings import memory_settings
 from shared_core import AsyncInfiniteMemory, ContextReport, InfiniteMemory, Message, SummaryTemplate
 
 SETTINGS: dict[str, Any] = {
@@ -125,7 +125,7 @@ def test_whatever_runs_is_a_summarizer() -> None:
 @pytest.mark.parametrize("wrong", ["gpt", 7, Model])
 def test_what_is_none_is_refused(wrong: Any) -> None:
     with pytest.raises(TypeError, match="summarizer must be a chat model"):
-        engine_settings(summarizer=wrong)
+        memory_settings(summarizer=wrong)
 
 
 def test_the_same_object_sums_up_a_branch_that_is_merged() -> None:

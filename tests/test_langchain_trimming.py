@@ -23,8 +23,8 @@ from lc_histories import group_ids, ids, models, objections, sent_objections, so
 from needs import PROVIDERS, needs_providers
 from pydantic import Field
 
+from langchain_infinite_memory.lists import prune_messages
 from langchain_infinite_memory.repair import repair_messages
-from langchain_infinite_memory.trimming import prune_messages
 from shared_core.errors import EmbedderError
 from shared_core.testing import HashingEmbedder
 from shared_core.tokens import CharacterCounter, TokenFallbackWarning

@@ -15,7 +15,7 @@ from llama_index.core.memory import Memory, StaticMemoryBlock
 from llama_index.core.memory.memory import InsertMethod
 
 from llama_index_infinite_memory.block import InfiniteMemoryBlock
-from llama_index_infinite_memory.stripping import rejoin
+from llama_index_infinite_memory.strippers import rejoin
 from shared_core import InfiniteMemory, SessionPool
 from shared_core.prompt.template import RecallTemplate
 from shared_core.testing import HashingEmbedder

@@ -492,7 +492,7 @@ def test_branches() -> None:
     with pytest.raises(DuplicateError):
         memory.branch("main")
     for wrong in (-1, 3):
-        with pytest.raises(UnknownReferenceError, match="has not so many messages"):
+        with pytest.raises(UnknownReferenceError, match="has fewer messages"):
             memory.branch("wrong", at=wrong)
     empty = ours()
     empty.branch("first", at=0)

@@ -10,7 +10,8 @@ from documents import ROOT, python_blocks, run
 from llama_index.core import llms
 from llama_index.core.base.llms.types import ChatMessage
 
-from llama_index_infinite_memory import DEFAULT_STRIPPERS, EchoLLM, InfiniteChatMemoryBuffer, InfiniteMemoryBlock
+from llama_index_infinite_memory import DEFAULT_STRIPPERS, InfiniteChatMemoryBuffer, InfiniteMemoryBlock
+from llama_index_infinite_memory.testing import EchoLLM
 
 SAID = {
     "llama_index_agent.py": [

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,11 @@ from pydantic import BaseModel
 
 import llama_index_infinite_memory
 from llama_index_infinite_memory import UnstorableWarning, from_message, to_message
-from llama_index_infinite_memory.media import FILE_TOKENS, IMAGE_TOKENS, LOW_IMAGE_TOKENS, blocks_tokens
+from llama_index_infinite_memory.content import CODEC, blocks_tokens
 from llama_index_infinite_memory.messages import FORMAT, read_message
-from llama_index_infinite_memory.values import UnstorableError, decode, encode
 from shared_core import Grounding, InfiniteMemory, Message, ToolCall
+from shared_core.interop.content import FILE_TOKENS, IMAGE_TOKENS, LOW_IMAGE_TOKENS
+from shared_core.interop.values import UnstorableError
 from shared_core.messages import Payload
 
 ROOT = Path(__file__).parent.parent
@@ -308,17 +310,17 @@ for _ in range(5_000):
 
 def test_values_that_are_nested_too_deeply_are_refused() -> None:
     with pytest.raises(UnstorableError, match="nested too deeply"):
-        encode(nested)
+        CODEC.encode(nested)
 
 
 @given(st.dictionaries(st.sampled_from(["$text", "$map", "$set", "a"]), st.integers(), max_size=2))
 def test_marks_in_data_are_data(value: dict[str, int]) -> None:
-    assert decode(json.loads(json.dumps(encode(value)))) == value
+    assert CODEC.decode(json.loads(json.dumps(CODEC.encode(value)))) == value
 
 
 def test_data_that_was_not_encoded_here_is_refused() -> None:
     with pytest.raises(KeyError):
-        decode({"$code": "x"})
+        CODEC.decode({"$code": "x"})
 
 
 # The package
@@ -328,6 +330,8 @@ def test_every_public_name_is_there_and_loaded_late() -> None:
     for name in llama_index_infinite_memory.__all__:
         assert getattr(llama_index_infinite_memory, name) is not None
         assert name in dir(llama_index_infinite_memory)
+    for module, public in llama_index_infinite_memory._MODULES.items():
+        assert import_module(f"llama_index_infinite_memory.{module}").__all__ == public
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         llama_index_infinite_memory.nothing  # noqa: B018
     script = "import sys, llama_index_infinite_memory; print('llama_index.core' in sys.modules)"

@@ -20,7 +20,7 @@ from test_llama_index_messages import in_new_process
 from workflows.context.serializers import JsonSerializer
 
 from llama_index_infinite_memory import InfiniteChatMemoryBuffer
-from llama_index_infinite_memory.stripping import PASTED_CONTEXT
+from llama_index_infinite_memory.strippers import PASTED_CONTEXT
 from shared_core import InfiniteMemory, SQLiteStore, StoreError
 
 Buffer = InfiniteChatMemoryBuffer

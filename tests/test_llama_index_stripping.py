@@ -13,7 +13,7 @@ from llama_index.core.prompts.default_prompts import (
     DEFAULT_TREE_SUMMARIZE_TMPL,
 )
 
-from llama_index_infinite_memory.stripping import (
+from llama_index_infinite_memory.strippers import (
     DEFAULT_STRIPPERS,
     PASTED_CONTEXT,
     Stripper,

@@ -12,7 +12,8 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables import RunnableConfig
 
-from langchain_infinite_memory import EchoChatModel, with_infinite_memory
+from langchain_infinite_memory import with_infinite_memory
+from langchain_infinite_memory.testing import EchoChatModel
 
 
 def old_messages() -> list[BaseMessage]:

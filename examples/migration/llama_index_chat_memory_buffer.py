@@ -10,7 +10,8 @@ from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.chat_engine import SimpleChatEngine
 from llama_index.core.memory import ChatMemoryBuffer
 
-from llama_index_infinite_memory import EchoLLM, InfiniteChatMemoryBuffer
+from llama_index_infinite_memory import InfiniteChatMemoryBuffer
+from llama_index_infinite_memory.testing import EchoLLM
 
 
 def old_memory() -> ChatMemoryBuffer:

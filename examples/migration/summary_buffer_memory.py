@@ -14,7 +14,8 @@ from langchain_core.prompt_values import PromptValue
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables import RunnableConfig
 
-from langchain_infinite_memory import EchoChatModel, with_infinite_memory
+from langchain_infinite_memory import with_infinite_memory
+from langchain_infinite_memory.testing import EchoChatModel
 
 OLD_SUMMARY = "Alice plans a trip to Lisbon with two friends."  # memory.moving_summary_buffer
 OLD_BUFFER = [HumanMessage("We are leaving on Friday."), AIMessage("Noted.")]  # memory.chat_memory.messages

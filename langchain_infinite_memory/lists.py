@@ -1,4 +1,4 @@
-"""`trim_messages` whose windows a provider accepts, and which can bring back older turns that matter."""
+"""prune_messages: like `trim_messages`, with windows that providers accept, and older turns that matter."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -7,33 +7,35 @@ from itertools import chain, pairwise
 from typing import Any, Final, Literal, overload
 
 from langchain_core.embeddings import Embeddings
-from langchain_core.messages import BaseMessage, HumanMessage, MessageLikeRepresentation, trim_messages
+from langchain_core.messages import BaseMessage, HumanMessage, MessageLikeRepresentation, ToolMessage, trim_messages
 from langchain_core.prompt_values import PromptValue
 from langchain_core.runnables import Runnable, RunnableLambda
 
-from langchain_infinite_memory.counting import MessageCounter
-from langchain_infinite_memory.embeddings import Function
+from langchain_infinite_memory.embeddings import Function, as_embedder
+from langchain_infinite_memory.messages import read_message
 from langchain_infinite_memory.repair import Group, Repaired, calls_of, repaired
-from langchain_infinite_memory.similar import ranked, text_of
-from langchain_infinite_memory.sizes import Size, size_of
+from langchain_infinite_memory.token_counters import ListCounter, MessageCounter, list_counter
 from shared_core.arguments import whole_number
 from shared_core.base import Embedder
+from shared_core.embedders import as_embedder as as_own_embedder
+from shared_core.errors import EmbedderError
+from shared_core.interop.similarity import rank_texts
 
 __all__ = ["prune_messages"]
 
 Kinds = str | type[BaseMessage] | Sequence[str | type[BaseMessage]]
 Messages = Iterable[MessageLikeRepresentation] | PromptValue
-Splitter = Callable[[str], list[str]] | Any  # or a `TextSplitter`, of a package that need not be installed
+Splitter = Callable[[str], list[str]] | Any  # or a `TextSplitter`, whose package need not be installed
 Embedding = Embedder | Embeddings | Function | str | None
 
 BY_STRATEGY: Final = ("human",)
-"""The default of `start_on`: this with `strategy="last"`, nothing with "first"; told by identity."""
+"""The default of `start_on`: this with `strategy="last"`, nothing with "first"; compared by identity."""
 
 TOP_K = 4
-"""The default of `top_k` where there is a query."""
+"""The default of `top_k` if there is a query."""
 
 TRIES = 64
-"""How many turns that match but do not fit are passed over."""
+"""How many turns that match but do not fit are skipped."""
 
 
 @overload
@@ -62,42 +64,44 @@ def prune_messages(
 ) -> list[BaseMessage] | Runnable[Messages, list[BaseMessage]]:  # fmt: skip
     """Return the messages that fit, oldest first, as a prompt that providers accept; without messages, a Runnable.
 
-    Takes the arguments of LangChain's `trim_messages`, with the same meaning and errors, and differs in this:
+    The arguments of LangChain's `trim_messages` have the same meaning and raise the same errors. The differences are:
 
     - The list is repaired first (`repair_messages`), so that calls and results stand together, and the window is cut
       between whole tool groups. All system messages stand at the front, and `include_system` keeps all of them.
-    - By default a window begins with a person's message, after the system messages, and `include_system` is True. To
-      cut between any two groups pass `start_on=None`, and to treat system messages like others `include_system=False`.
-    - Where a window begins with a person's message, the newest one is always there, with the newest group of what
-      answers it and as many older ones as fit: also if that exceeds `max_tokens`.
-    - `end_on` takes off whole groups, with "ai" also a call that has results, and never system messages that stay.
-      `start_on="tool"` finds no beginning.
-    - `allow_partial` splits no message of a tool group.
-    - A list counter is given lists in the order of the conversation, system messages included, with groups whole, and
-      about as many messages as are returned, not the whole history; a counter of messages each message once.
+    - By default, a window begins with a human message, after the system messages, and `include_system` is True. Pass
+      `start_on=None` to cut between any two groups, and `include_system=False` to treat system messages like others.
+    - If a window begins with a human message, the newest one is always kept, with the newest group of its turn and as
+      many older groups as fit, even if that exceeds `max_tokens`.
+    - `end_on` removes whole groups, with "ai" also a call that has results, and never system messages that are kept.
+      `start_on="tool"` never matches.
+    - `allow_partial` does not split messages of a tool group.
+    - A counter of lists is given lists in the order of the conversation, with system messages and whole groups, and
+      with about as many messages as are returned, not the whole history. A counter of messages is called once for each.
     - `top_k` and `query` bring back older turns.
 
-    Messages are the same objects as given, but those that `allow_partial` splits; nothing given is changed.
+    The messages returned are the objects that were given, except one that `allow_partial` splits; nothing given is
+    changed.
 
     Args:
-        messages: oldest first; whatever LangChain takes for messages.
-        max_tokens: the most that is returned, by `token_counter`.
-        token_counter: as for `trim_messages`, or what `message_counter` takes. A model counts texts with its own
-            tokenizer if it has one, else it is asked for whole lists, unless it would ask a server; see `ModelCounter`.
+        messages: oldest first; whatever LangChain accepts as messages.
+        max_tokens: the limit, as counted by `token_counter`.
+        token_counter: as for `trim_messages`, or what `message_counter` takes. A model counts texts if it has a
+            tokenizer of its own; otherwise it counts whole lists, unless it would send requests. See `ModelCounter`.
         strategy: keep the last or the first messages.
         allow_partial: whether to split the message at the cut.
-        end_on: kinds of message to end on; those after the last of them do not count.
-        start_on: kinds of message to start on; not with `strategy="first"`.
-        include_system: whether system messages stay, and are paid first; not with `strategy="first"`.
-        text_splitter: for `allow_partial`; by lines if None.
-        query: bring back the turns most like this text; None with `top_k`: like the newest person's message.
-        top_k: how many at most; 4 if there is a `query`. Of what system messages and the newest turn leave, half is for
-            the turns just before, the rest for these, best first; what they do not use goes to the window. They stand
-            in their place in time. Needs windows that begin with a person's message. No message is split then.
-        embeddings: as for `as_embedder`; None: the static embedder, where it is installed.
+        end_on: the kinds of message to end on; messages after the last of them are dropped.
+        start_on: the kinds of message to start on; not with `strategy="first"`.
+        include_system: whether system messages are kept and counted first; not with `strategy="first"`.
+        text_splitter: for `allow_partial`; None: by lines.
+        query: bring back the turns most similar to this text; None with `top_k`: to the newest human message.
+        top_k: how many turns to bring back, at most; 4 if there is a `query`. Half of what system messages and the
+            newest turn leave is for the turns just before, the rest for these, best first; what they do not use goes to
+            the window. They stand in the order of the conversation. Windows must begin with a human message. No message
+            is split.
+        embeddings: as for `as_embedder`; None: the static embedder, if it is installed.
 
     Raises:
-        ValueError: arguments that do not go together, or an unknown one.
+        ValueError: an argument is unknown, or does not go with another.
         EmbedderError: turns have to be compared, and there is no embedder, or it failed.
     """
     first = strategy == "first"
@@ -121,36 +125,36 @@ class _Recall:
 def _pruned(
     messages: Messages, *, options: dict[str, Any], counter: MessageCounter, recall: _Recall | None
 ) -> list[BaseMessage]:
-    trim_messages([], **options, token_counter=len)  # raises where arguments do not go together
-    cut = _Cut(repaired(messages), size_of(counter), options)
+    trim_messages([], **options, token_counter=len)  # raises if arguments do not go together
+    window = _Window(repaired(messages), list_counter(counter), options)
     if options["strategy"] == "first":
         if recall is not None:
             raise ValueError("query and top_k bring back older turns, and strategy='first' keeps those: drop one")
-        return cut.first()
-    return cut.last() if recall is None else cut.with_recalled(recall)
+        return window.first()
+    return window.last() if recall is None else window.with_recalled(recall)
 
 
-class _Cut:
-    """One list of messages, about to be cut.
+class _Window:
+    """Cuts one list of messages.
 
     Attributes:
-        head: system messages that stay.
-        groups: what can be cut.
-        asked: the places of the groups that are a person's message at which a window may begin.
+        head: the system messages that are kept.
+        groups: the groups that can be cut off.
+        questions: the indexes of the groups at which a window may begin: human messages.
     """
 
-    def __init__(self, parts: Repaired, size: Size, options: dict[str, Any]) -> None:
-        self._size = size
+    def __init__(self, parts: Repaired, counter: ListCounter, options: dict[str, Any]) -> None:
+        self._tokens = counter
         self._options = options
-        self._most: int = options["max_tokens"]
+        self._limit: int = options["max_tokens"]
         self._start_on: Kinds | None = options["start_on"]
         self.head = parts.system if options["include_system"] else []
         self.groups = [*([] if self.head else [[message] for message in parts.system]), *parts.groups]
         if options["strategy"] == "last":
             self.groups = self._ended(self.groups)
-        self.asked = [
-            place
-            for place, (message, *_) in enumerate(self.groups)
+        self.questions = [
+            index
+            for index, (message, *_) in enumerate(self.groups)
             if self._start_on and isinstance(message, HumanMessage) and _is(message, self._start_on)
         ]
 
@@ -161,37 +165,37 @@ class _Cut:
         return _flat(self._ended([*kept, *self._part(rest[:1], kept)]))
 
     def last(self) -> list[BaseMessage]:
-        """Return the longest end that fits and begins as asked."""
+        """Return the longest end that fits and begins with `start_on`."""
         count = _longest(len(self.groups), lambda n: self._fits(self._newest(n)))
         rest, kept = self.groups[: len(self.groups) - count], self._newest(count)
         kept = [*self._part(rest[-1:], kept), *kept]
         if self._start_on:
-            begins = (place for place, group in enumerate(kept) if _is(group[0], self._start_on))
+            begins = (index for index, group in enumerate(kept) if _is(group[0], self._start_on))
             kept = kept[next(begins, len(kept)) :]
-        if self.asked and len(kept) < len(self.groups) - self.asked[-1]:
+        if self.questions and len(kept) < len(self.groups) - self.questions[-1]:
             kept = self._current()
         return [*self.head, *_flat(kept)]
 
     def with_recalled(self, recall: _Recall) -> list[BaseMessage]:
-        """Return what `last` does with older turns among it, in the order of the conversation."""
+        """Return what `last` returns, with older turns that match, in the order of the conversation."""
         top_k = whole_number("top_k", TOP_K if recall.top_k is None else recall.top_k, least=0)
         if not self._start_on or not _is(HumanMessage(""), self._start_on):
-            raise ValueError("query and top_k bring back whole turns, which need start_on='human'")
-        turns = [self.groups[start:end] for start, end in pairwise([*self.asked, len(self.groups)])]
+            raise ValueError("query and top_k bring back whole turns: pass start_on='human' with them")
+        turns = [self.groups[start:end] for start, end in pairwise([*self.questions, len(self.groups)])]
         if len(turns) < 2 or not top_k or self._fits(*turns):
             return self.last()
         *past, current = turns
-        query = recall.query if recall.query is not None else text_of(current[0][0])
-        must = self._size([*self.head, *_flat(current)])
-        if must >= self._most:
+        query = recall.query if recall.query is not None else read_message(current[0][0])[0].content
+        must = self._tokens([*self.head, *_flat(current)])
+        if must >= self._limit:
             return self.last()
-        half = must + (self._most - must) // 2
+        half = must + (self._limit - must) // 2
         count = _longest(len(past), lambda n: self._fits(*past[len(past) - n :], current, most=half))
         outside, base = past[: len(past) - count], past[len(past) - count :]
         chosen: list[int] = []
-        for place in ranked([_flat(turn) for turn in outside], query, recall.embeddings)[: top_k + TRIES]:
-            if len(chosen) < top_k and self._fits(*(outside[i] for i in sorted([*chosen, place])), *base, current):
-                chosen.append(place)
+        for index in _ranked([_flat(turn) for turn in outside], query, recall.embeddings)[: top_k + TRIES]:
+            if len(chosen) < top_k and self._fits(*(outside[i] for i in sorted([*chosen, index])), *base, current):
+                chosen.append(index)
 
         def around(n: int) -> list[list[Group]]:
             start = len(past) - count - n
@@ -201,8 +205,8 @@ class _Cut:
         return [*self.head, *_flat(chain(*around(more)))]
 
     def _current(self) -> list[Group]:
-        """Return the newest question with the newest group of its turn, and older ones while they fit."""
-        question, *answers = self.groups[self.asked[-1] :]
+        """Return the newest question with the newest group of its turn, and as many older groups as fit."""
+        question, *answers = self.groups[self.questions[-1] :]
         count = _longest(len(answers), lambda n: self._fits([question, *answers[len(answers) - n :]]))
         return [question, *answers[len(answers) - max(1, count) :]] if answers else [question]
 
@@ -210,8 +214,8 @@ class _Cut:
         return self.groups[len(self.groups) - count :]
 
     def _fits(self, *parts: Iterable[Group], most: int | None = None) -> bool:
-        size = self._size([*self.head, *_flat(chain(*parts))])
-        return size <= (self._most if most is None else most)
+        size = self._tokens([*self.head, *_flat(chain(*parts))])
+        return size <= (self._limit if most is None else most)
 
     def _ended(self, groups: list[Group]) -> list[Group]:
         end_on, count = self._options["end_on"], len(groups)
@@ -220,20 +224,22 @@ class _Cut:
         return groups[:count]
 
     def _part(self, cut: list[Group], kept: list[Group]) -> list[Group]:
-        """Return what of the group at the cut can stand beside those kept, as `trim_messages` splits it."""
+        """Return the part of the group at the cut that fits beside those kept, as `trim_messages` splits it."""
         if not self._options["allow_partial"] or not cut or len(cut[0]) > 1 or calls_of(cut[0][0]):
             return []
-        room = self._most - self._size([*self.head, *_flat(kept)])
+        room = self._limit - self._tokens([*self.head, *_flat(kept)])
         options = {**self._options, "start_on": None, "end_on": None, "include_system": False, "max_tokens": room}
-        # Copies, since it changes what it has counted already.
-        part = trim_messages(cut[0], **options, token_counter=lambda tried: self._size([m.model_copy() for m in tried]))
+        # Copies, because `trim_messages` changes messages that are counted already.
+        part = trim_messages(
+            cut[0], **options, token_counter=lambda tried: self._tokens([m.model_copy() for m in tried])
+        )
         return [part] if part else []
 
 
 def _longest(count: int, fits: Callable[[int], bool]) -> int:
-    """Return the largest number up to `count` that fits, given that all smaller ones do; 0 is not asked for.
+    """Return the largest number up to `count` that fits, given that all smaller numbers do; 0 is taken to fit.
 
-    Numbers are tried from the small end, so that about as much is counted as fits.
+    Numbers are tried from small to large, so that not much more is counted than fits.
     """
     low, high = 0, 1
     while high <= count and fits(high):
@@ -252,3 +258,31 @@ def _is(message: BaseMessage, kinds: Kinds) -> bool:
 
 def _flat(groups: Iterable[Group]) -> list[BaseMessage]:
     return list(chain.from_iterable(groups))
+
+
+def _ranked(turns: Sequence[Sequence[BaseMessage]], question: str, embeddings: Embedding) -> list[int]:
+    """Return the indexes of the turns that match a question, best first; of equals, the newer first.
+
+    A turn that says the same as a newer one is left out, and so is one below the embedder's floor.
+
+    Raises:
+        EmbedderError: there is no embedder, or it failed.
+    """
+    texts = [_compared_text(turn) for turn in turns]
+    if not any(texts) or not question.strip():
+        return []
+    embedder = as_embedder(embeddings) if embeddings is not None else as_own_embedder(None)
+    if embedder is None:
+        raise EmbedderError("top_k compares meanings and no embedder is installed: pass embeddings=")
+    ranked = rank_texts(texts, question, embedder)
+    return [index for index, cosine in ranked if cosine >= embedder.fingerprint.floor]
+
+
+def _compared_text(turn: Sequence[BaseMessage]) -> str:
+    """Return what was said, and what tools were asked, but not what they answered."""
+    parts: list[str] = []
+    for message in turn:
+        if not isinstance(message, ToolMessage):
+            read = read_message(message)[0]
+            parts += [read.content, *(f"{call.name} {call.arguments}" for call in read.tool_calls)]
+    return " ".join(filter(None, parts)).strip()

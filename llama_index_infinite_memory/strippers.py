@@ -1,8 +1,8 @@
-"""Text that only served one turn, set apart from what was said when a message is stored; pure.
+"""Strippers: set apart text that only served one turn, when a message is stored; pure.
 
-The part that stays is the message's `content`, the rest moves into its `grounding`, which the engine sends with the
-newest question only. `rejoin` gives the message back as it was, to the last character: for `get_all`, and for every
-message of the newest turn, which a model must see whole.
+The part that stays is the message's `content`. The rest moves into its `grounding`, which the engine sends with the
+newest question only. `rejoin` restores the message to the last character: for `get_all`, and for the messages of the
+newest turn, which a model must see whole.
 """
 
 import re
@@ -11,25 +11,22 @@ from dataclasses import dataclass
 
 from shared_core.messages import Grounding, Message
 
-__all__ = [
-    "DEFAULT_STRIPPERS", "EXECUTED", "EXECUTION_RESULTS", "PASTED_CONTEXT", "REACT_OBSERVATIONS", "STATE_PROMPTS",
-    "TOOL_RESULTS", "Stripper", "rejoin", "set_apart", "strip",
-]  # fmt: skip
+__all__ = ["DEFAULT_STRIPPERS", "Stripper", "set_apart"]
 
 NOTE = "(Left out for length: {count} parts.)"
-"""What the model is told when grounding is trimmed; also tells grounding made here from what others attach."""
+"""What the model is told when grounding is trimmed; also marks grounding that was made here."""
 
 CUT = " […]"
-"""Stands where the end of a long result was."""
+"""Replaces the end of a long result."""
 
 LONG = 400
-"""Characters up to which a result stays whole: shorter ones cost little more than saying that they are left out."""
+"""Characters up to which a result stays whole: leaving out less would save little more than the note costs."""
 
 MANY = 1_000
-"""Paragraphs above which those to come are one part."""
+"""Paragraphs that become parts of their own; all further ones are one part."""
 
 BEGINNING = 200
-"""Characters that stay of a longer one, so that one sees what it was."""
+"""Characters that stay of a long result, so that the model sees what it was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +34,8 @@ class Stripper:
     """One kind of text that is set apart.
 
     Args:
-        name: says which kind.
-        strip: returns the message with that text set apart, by `set_apart`, or the message itself.
+        name: names the kind.
+        strip: returns the message with that text set apart by `set_apart`, or the message itself.
     """
 
     name: str
@@ -46,16 +43,16 @@ class Stripper:
 
 
 def strip(message: Message, strippers: Iterable[Stripper] | None = None) -> Message:
-    """Return the message with everything set apart that the strippers, one after the other, find in it.
+    """Return the message without the text that the strippers, one after the other, set apart.
 
-    A message that has grounding already is left alone.
+    A message that already has grounding is returned as it is.
 
     Args:
-        message: as it was said.
+        message: the message as it was put.
         strippers: None: `DEFAULT_STRIPPERS`.
 
     Raises:
-        ValueError: a stripper lost text, so that the message could not be given back.
+        ValueError: a stripper lost text, so that the message could not be restored.
     """
     if message.grounding is not None:
         return message
@@ -71,8 +68,8 @@ def strip(message: Message, strippers: Iterable[Stripper] | None = None) -> Mess
 
 
 def rejoin(message: Message) -> Message:
-    """Return a message as it was before `strip`; one that was not stripped as it is."""
-    if not _ours(message):
+    """Return a message as it was before `strip`; one that was not stripped is returned as it is."""
+    if not _is_stripped(message):
         return message
     assert message.grounding is not None
     kept, rest = message.content, "".join(item.text for item in message.grounding.items)
@@ -84,15 +81,15 @@ def rejoin(message: Message) -> Message:
 
 
 def set_apart(message: Message, start: int, end: int) -> Message:
-    """Return the message with `content[start:end]` as its content, without space around it, and the rest set apart.
+    """Return the message with `content[start:end]`, without surrounding space, as its content, and the rest set apart.
 
-    Nothing is set apart if there is no rest, or no text to keep.
+    Nothing is set apart if nothing else is there, or no text would stay.
     """
     return _set_apart(message, start, end, mark="")
 
 
 def _set_apart(message: Message, start: int, end: int, *, mark: str) -> Message:
-    if message.grounding is not None and (message.grounding.header or not _ours(message)):
+    if message.grounding is not None and (message.grounding.header or not _is_stripped(message)):
         return message
     kept = message.content[start:end]
     if not kept.strip():
@@ -104,22 +101,22 @@ def _set_apart(message: Message, start: int, end: int, *, mark: str) -> Message:
     before, kept, after = whole.content[:start], whole.content[start:end], whole.content[end:]
     if before:
         grounding = _grounding(before, footer=after)
-    else:  # the text goes before its grounding, which the header says: it is never empty then
+    else:  # text comes before its grounding: the header marks this, so it must not be empty
         header = after[: max(1, len(after) - len(after.lstrip()))]
         grounding = _grounding(after[len(header) :], header=header)
     if not (before + after).strip():
         return message
     apart = whole.replace(content=kept + mark, grounding=grounding)
-    return apart if rejoin(apart) == whole else message  # a text that ends with the mark itself
+    return apart if rejoin(apart) == whole else message  # the text itself ends with the mark
 
 
 def _grounding(text: str, *, header: str = "", footer: str = "") -> Grounding:
-    """Return grounding whose items are the paragraphs, if not too many, so that it can be trimmed by them."""
+    """Return grounding with a paragraph to an item, so that it can be trimmed by paragraphs."""
     paragraphs = (part for part in re.split(r"(?<=\n\n)", text, maxsplit=MANY) if part)
     return Grounding.of(*paragraphs, header=header, footer=footer, omitted_note=NOTE)
 
 
-def _ours(message: Message) -> bool:
+def _is_stripped(message: Message) -> bool:
     return message.grounding is not None and message.grounding.omitted_note == NOTE
 
 
@@ -131,12 +128,12 @@ def _tool_result(message: Message) -> Message:
 
 
 EXECUTED = "Result of executing the code given:"
-"""What a `CodeActAgent` is told of its code begins with this; it is said in the user's role."""
+"""The beginning of the results of a `CodeActAgent`'s code, which come in the user's role."""
 
 
 def _execution_result(message: Message) -> Message:
-    told = message.role in ("user", "assistant") and message.content.startswith(EXECUTED)
-    return _beginning(message) if told else message
+    executed = message.role in ("user", "assistant") and message.content.startswith(EXECUTED)
+    return _beginning(message) if executed else message
 
 
 def _beginning(message: Message) -> Message:
@@ -149,7 +146,7 @@ def _beginning(message: Message) -> Message:
     return message if first else _set_apart(message, 0, end, mark=CUT)
 
 
-# The steps of a ReAct agent, which it stores with its answer as one text
+# The steps of a ReAct agent, which stores them and its answer as one text
 
 
 def _react_observations(message: Message) -> Message:
@@ -171,8 +168,8 @@ def _state_prompt(message: Message) -> Message:
     return set_apart(message, found + len(marker), len(text)) if found >= 0 else message
 
 
-# Passages pasted around a question. Only what a program wrote is taken for such: what a person tells of their own under
-# "Context:" is to be recalled.
+# Passages pasted around a question. They must look as if a program had written them: what people themselves write under
+# "Context:" has to be recalled.
 
 OPENING = re.compile(
     r"\s*(?:context information[^\n]* is below|use the context information below|"
@@ -204,7 +201,7 @@ def _refined(text: str) -> tuple[int, int] | None:
 
 
 def _tagged(text: str) -> tuple[int, int] | None:
-    """Find the question beside passages in tags, which stand at the beginning or at the end."""
+    """Find the question before or after passages in tags."""
     found = TAG.search(text)
     if found is None:
         return None
@@ -241,7 +238,7 @@ def _context_first(text: str) -> tuple[int, int] | None:
 
 
 def _answer(text: str) -> int:
-    """Return where a template asks for the answer, at its end."""
+    """Return the index at which a template asks for the answer, at its end."""
     found = ANSWER.search(text, max(0, len(text) - 100))
     return found.start() if found else len(text)
 

@@ -1,6 +1,5 @@
-"""A chat model that needs no key: it answers with what it was shown."""
+"""EchoChatModel: a chat model that needs no key, for tests, examples and first steps."""
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -10,15 +9,13 @@ from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, Huma
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from typing_extensions import override
 
-from shared_core.prompt.template import RecallTemplate
+from shared_core.interop.echo import recalled_lines, words
 
 __all__ = ["EchoChatModel"]
 
-WORD = re.compile(r"\S+\s*|\s+")
-
 
 class EchoChatModel(BaseChatModel):
-    """Says which old messages it was shown with the question: to try a memory without a model."""
+    """Answers with the old messages that it was shown with the question."""
 
     @property
     @override
@@ -37,7 +34,7 @@ class EchoChatModel(BaseChatModel):
         self, messages: list[BaseMessage], stop: list[str] | None = None,
         run_manager: CallbackManagerForLLMRun | None = None, **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:  # fmt: skip
-        for word in WORD.findall(_answer(messages)):
+        for word in words(_answer(messages)):
             chunk = ChatGenerationChunk(message=AIMessageChunk(content=word))
             if run_manager is not None:
                 run_manager.on_llm_new_token(word, chunk=chunk)
@@ -45,15 +42,5 @@ class EchoChatModel(BaseChatModel):
 
 
 def _answer(messages: Sequence[BaseMessage]) -> str:
-    asked = next((message.text for message in reversed(messages) if isinstance(message, HumanMessage)), "")
-    recalled = _recalled(asked)
-    if recalled:
-        return "\n".join(["Earlier it was said:", *recalled])
-    return f"I was shown {len(messages)} messages, and nothing from before them matches."
-
-
-def _recalled(asked: str) -> list[str]:
-    """Return the lines between the header and the footer of recalled text."""
-    template = RecallTemplate()
-    _, fence, rest = asked.partition(template.header)
-    return rest.partition(template.footer)[0].strip("\n").split("\n") if fence else []
+    roles = ("user" if isinstance(message, HumanMessage) else message.type for message in messages)
+    return recalled_lines([(role, message.text) for role, message in zip(roles, messages, strict=True)])

@@ -1,4 +1,4 @@
-"""A model for LlamaIndex that needs no key: it answers with what it was shown."""
+"""EchoLLM: a model for LlamaIndex that needs no key, for tests, examples and first steps."""
 
 import re
 from collections.abc import Sequence
@@ -15,74 +15,62 @@ from llama_index.core.base.llms.types import (
 from llama_index.core.llms.callbacks import llm_chat_callback, llm_completion_callback
 from llama_index.core.llms.custom import CustomLLM
 
+from shared_core.interop.echo import matching_line, words
+
 __all__ = ["EchoLLM"]
 
-WORD = re.compile(r"\S+\s*|\s+")
-TELLING = re.compile(r"\w{5,}")
-OPENING = "I was shown"
 REWRITE = re.compile(r"follow up (?:input|message)[^:\n]*[:>]\s*(.*?)\s*<?standalone question[:>]?\s*$", re.I | re.S)
-"""What an engine asks that wants a question which can be understood alone."""
+"""The prompt of an engine that wants a question rewritten so that it can be understood alone."""
 
 
 class EchoLLM(CustomLLM):
-    """Answers with the line that shares most words with the question: to try a memory without a model."""
+    """Answers with the line of the prompt that shares most words with the question."""
 
     @classmethod
     def class_name(cls) -> str:
-        """Return the name under which LlamaIndex writes it down."""
+        """Return the name under which LlamaIndex serializes it."""
         return "EchoLLM"
 
     @property
     def metadata(self) -> LLMMetadata:
-        """What LlamaIndex asks of a model."""
+        """What LlamaIndex needs to know of a model."""
         return LLMMetadata(model_name="echo", is_chat_model=True, context_window=16_000)
 
     @llm_chat_callback()
     def chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
-        """Answer."""
+        """Return an answer."""
         return ChatResponse(message=ChatMessage(role="assistant", content=_answer(messages)))
 
     @llm_chat_callback()
     def stream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseGen:
-        """Answer, word by word."""
+        """Return an answer, word by word."""
 
-        def words() -> ChatResponseGen:
+        def responses() -> ChatResponseGen:
             so_far = ""
-            for word in WORD.findall(_answer(messages)):
+            for word in words(_answer(messages)):
                 so_far += word
                 yield ChatResponse(message=ChatMessage(role="assistant", content=so_far), delta=word)
 
-        return words()
+        return responses()
 
     @llm_completion_callback()
     def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
-        """Answer a text."""
+        """Return an answer to a text."""
         return CompletionResponse(text=_answer([ChatMessage(role="user", content=prompt)]))
 
     @llm_completion_callback()
     def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseGen:
-        """Answer a text, in one piece."""
+        """Return an answer to a text, in one piece."""
 
-        def whole() -> CompletionResponseGen:
+        def responses() -> CompletionResponseGen:
             answer = _answer([ChatMessage(role="user", content=prompt)])
             yield CompletionResponse(text=answer, delta=answer)
 
-        return whole()
+        return responses()
 
 
 def _answer(messages: Sequence[ChatMessage]) -> str:
-    asked = next((place for place in reversed(range(len(messages))) if messages[place].role == "user"), None)
-    question = "" if asked is None else messages[asked].content or ""
-    if rewritten := REWRITE.search(question):
-        return rewritten[1]
-    words = set(TELLING.findall(question.lower()))
-    shown = [line for place, message in enumerate(messages) if place != asked for line in _lines(message)]
-    best = max(reversed(shown), key=lambda line: len(words & set(TELLING.findall(line.lower()))), default="")
-    if not words & set(TELLING.findall(best.lower())):
-        return f"{OPENING} {len(messages)} messages, and nothing in them matches."
-    return f"{OPENING} {len(messages)} messages. In one it says: {best}"
-
-
-def _lines(message: ChatMessage) -> list[str]:
-    lines = [line.strip() for line in (message.content or "").splitlines()]
-    return [line for line in lines if line and not line.startswith(OPENING) and not line.endswith("?")]
+    shown = [("user" if message.role == "user" else "other", message.content or "") for message in messages]
+    question = next((text for role, text in reversed(shown) if role == "user"), "")
+    rewritten = REWRITE.search(question)
+    return rewritten[1] if rewritten else matching_line(shown)

@@ -1,4 +1,4 @@
-"""What goes into a chain and what comes out of it, as messages; pure."""
+"""The input and the output of a chain as messages; pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,24 +21,22 @@ from langchain_core.messages import (
 from langchain_core.prompt_values import PromptValue
 from pydantic import BaseModel
 
-from langchain_infinite_memory.messages import from_message, to_message
-from langchain_infinite_memory.passages import GROUNDING, grounding_of
+from langchain_infinite_memory.additional_kwargs import GROUNDING, grounding_of
+from langchain_infinite_memory.messages import from_message, system_first, to_message
 from shared_core.messages import Message
 from shared_core.prompt.frame import render_grounding, with_grounding
 
-__all__ = ["INCOMPLETE", "Given", "Keys", "incomplete", "join_chunks", "read_input", "read_output"]
-
 INCOMPLETE = "incomplete"
-"""The key of `additional_kwargs` that says why an answer is not whole: `"stopped"` or `"failed"`."""
+"""The key of `additional_kwargs` that says why an answer is incomplete: `"stopped"` or `"failed"`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Keys:
-    """Where in a chain's input and output things are; None: it is no dict, or has none.
+class ChainKeys:
+    """The keys of a chain's input and output; None: it is not a dict, or has no such entry.
 
     Attributes:
         input: the question, or the messages, in the input.
-        history: where the chain expects what was said before.
+        history: the earlier messages that the chain expects in its input.
         output: the answer in the output.
         documents: what was retrieved for the question, in the input.
     """
@@ -54,37 +52,37 @@ class Keys:
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
-    """A chain's input, read.
+class ChainInput:
+    """The input of a chain.
 
     Attributes:
-        value: as it was given.
-        keys: where it has what.
-        form: what the question was given as.
-        system: system messages, which are sent first, this time, and not stored.
-        earlier: messages before the question.
-        question: the newest user message, None if there is none.
-        after: what follows it, as the results of tools.
+        value: the input as it was given.
+        keys: the keys of its entries.
+        form: the form in which the question was given.
+        system: the system messages, which are sent first, and not stored.
+        earlier: the messages before the question.
+        question: the newest user message; None if there is none.
+        after: the messages after it, such as results of tools.
     """
 
     value: Any
-    keys: Keys
+    keys: ChainKeys
     form: Literal["text", "message", "list"]
     system: tuple[BaseMessage, ...]
     earlier: tuple[Message, ...]
     question: Message | None
     after: tuple[Message, ...]
 
-    def input(self, prompt: Sequence[Message]) -> tuple[Any, list[BaseMessage]]:
-        """Return the input for the chain with a prompt put in, and all messages in it."""
-        prompt = sorted(prompt, key=lambda message: message.role != "system")  # in between, Anthropic refuses them
+    def with_prompt(self, prompt: Sequence[Message]) -> tuple[Any, list[BaseMessage]]:
+        """Return the input for the chain with a prompt in it, and all messages in it."""
+        prompt = system_first(prompt)
         sent = [*self.system, *map(from_message, prompt)]
         if self.keys.input is None:
             return sent, sent
         if self.keys.history is None:
             return {**self.value, self.keys.input: sent}, sent
-        asked = max((place for place, message in enumerate(prompt) if message.role == "user"), default=None)
-        if self.question is None or asked is None:  # what was given ends the prompt, and stays where it was given
+        asked = max((index for index, message in enumerate(prompt) if message.role == "user"), default=None)
+        if self.question is None or asked is None:  # the input ends the prompt, and stays under its key
             return {**self.value, self.keys.history: sent[: len(sent) - len(self.after)]}, sent
         asked += len(self.system)
         question = self._as_given(sent[asked:])
@@ -95,24 +93,24 @@ class Given:
             return messages[0].content
         return messages[0] if self.form == "message" and len(messages) == 1 else messages
 
-    def plain(self) -> list[Message]:
-        """Return the prompt where there is no memory: what was given, grounding written in."""
+    def without_memory(self) -> list[Message]:
+        """Return the prompt if the memory fails: the input, with grounding written into the question."""
         question = self.question
         asked = [with_grounding(question, render_grounding(question.grounding))] if question else []
         return [with_grounding(message, "") for message in self.earlier] + asked + list(self.after)
 
 
-def read_input(value: Any, keys: Keys) -> Given:
-    """Take a chain's input apart.
+def read_input(value: Any, keys: ChainKeys) -> ChainInput:
+    """Read the input of a chain.
 
     Args:
-        value: a str, a message, a list of messages (or what LangChain takes for one), a prompt, or a dict that has one
-            of these under `keys.input`.
-        keys: where it has what.
+        value: a str, a message, a list of messages (or what LangChain accepts as one), a prompt, or a dict with one of
+            these under `keys.input`.
+        keys: the keys of its entries.
 
     Raises:
         TypeError: it is something else.
-        KeyError: a dict without the key.
+        KeyError: the dict has no such key.
     """
     asked = value
     if keys.input is not None:
@@ -127,12 +125,12 @@ def read_input(value: Any, keys: Keys) -> Given:
     system = tuple(message for message in messages if isinstance(message, SystemMessage))
     others = [message for message in messages if not isinstance(message, SystemMessage)]
     roles = [to_message(message).role for message in others]
-    at = max((place for place, role in enumerate(roles) if role == "user"), default=-1)
+    at = max((index for index, role in enumerate(roles) if role == "user"), default=-1)
     if at >= 0 and keys.documents is not None:
         others[at] = _grounded(others[at], value.get(keys.documents), keys.documents)
-    neutral = [to_message(message) for message in others]
-    question = neutral[at] if at >= 0 else None
-    return Given(value, keys, form, system, tuple(neutral[: max(at, 0)]), question, tuple(neutral[at + 1 :]))
+    said = [to_message(message) for message in others]
+    question = said[at] if at >= 0 else None
+    return ChainInput(value, keys, form, system, tuple(said[: max(at, 0)]), question, tuple(said[at + 1 :]))
 
 
 def _messages(value: Any) -> tuple[list[BaseMessage], Literal["text", "message", "list"]]:
@@ -157,13 +155,13 @@ def _grounded(question: BaseMessage, documents: Any, key: str) -> BaseMessage:
     return question.model_copy(update={"additional_kwargs": {**question.additional_kwargs, GROUNDING: given}})
 
 
-def read_output(value: Any, keys: Keys, sent: Sequence[BaseMessage]) -> list[Message]:
-    """Return what a chain answered, without what was sent to it and is given back, and without system messages.
+def read_output(value: Any, keys: ChainKeys, sent: Sequence[BaseMessage]) -> list[Message]:
+    """Return the messages of a chain's answer, without system messages, and without those of its input.
 
     Args:
-        value: a str, a message, a list of messages, a pydantic object (stored as JSON text), or a dict that has one of
+        value: a str, a message, a list of messages, a pydantic object (stored as JSON text), or a dict with one of
             these under `keys.output`, or as its only entry.
-        keys: where it has what.
+        keys: the keys of its entries.
         sent: the messages in the chain's input.
 
     Raises:
@@ -197,7 +195,7 @@ def _whole(message: BaseMessage) -> BaseMessage:
 
 
 def _new(answer: list[BaseMessage], sent: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """Drop what was sent: from the beginning, since ids may have been given to it meanwhile, and what has its id."""
+    """Drop the messages of the input: at the beginning, where the chain may have given them ids, and by their ids."""
     if len(answer) >= len(sent) and all(map(_same, answer, sent)):
         answer = answer[len(sent) :]
     known = {message.id: message for message in sent if message.id}
@@ -209,10 +207,10 @@ def _same(one: BaseMessage, other: BaseMessage) -> bool:
 
 
 def join_chunks(chunks: Sequence[Any]) -> Any:
-    """Return the chunks of a stream as the whole output; None if there are none.
+    """Return the whole output that the chunks of a stream make up; None if there are none.
 
-    Chunks are added up; messages that are no chunks become a list, dicts are joined entry by entry, and of anything
-    else the newest counts.
+    Texts and message chunks are added up, other messages become a list, dicts are joined entry by entry, and of
+    anything else only the newest counts.
     """
     if len(chunks) <= 1:
         return chunks[0] if chunks else None
@@ -229,7 +227,7 @@ def join_chunks(chunks: Sequence[Any]) -> Any:
 
 
 def incomplete(message: Message, why: Literal["stopped", "failed"]) -> Message:
-    """Return a message marked as not whole."""
+    """Return a message that is marked as incomplete."""
     marked = from_message(message)
     marked.additional_kwargs = {**marked.additional_kwargs, INCOMPLETE: why}
     return to_message(marked)

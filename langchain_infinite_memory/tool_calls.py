@@ -1,0 +1,50 @@
+"""The tool calls of a LangChain message as the engine's, and back."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage, FunctionMessage, ToolMessage
+
+from shared_core.interop.tool_calls import arguments_object, compact_json, function_call_id, legacy_call
+from shared_core.messages import ToolCall
+
+LangChainCalls = tuple[list[dict[str, Any]], list[dict[str, Any]]]
+"""The `tool_calls` and the `invalid_tool_calls` of a message."""
+
+
+def engine_calls(message: AIMessage) -> tuple[ToolCall, ...]:
+    """Return every call of a message. Invalid calls come last; each of them must be answered, too.
+
+    A `function_call`, from the time before tools, counts as a call where there is no other.
+    """
+    calls = [_call(call, compact_json(call.get("args"))) for call in message.tool_calls]
+    calls += [_call(call, call.get("args")) for call in message.invalid_tool_calls]
+    old = message.additional_kwargs.get("function_call")
+    if not calls and isinstance(old, Mapping) and (call := legacy_call(old)) is not None:
+        return (call,)
+    return tuple(calls)
+
+
+def langchain_calls(calls: Iterable[ToolCall]) -> LangChainCalls:
+    """Return calls as LangChain writes them. A call is invalid if its arguments are not a JSON object."""
+    valid: list[dict[str, Any]] = []
+    invalid: list[dict[str, Any]] = []
+    for call in calls:
+        arguments = arguments_object(call.arguments)
+        if arguments is None:
+            shown = {"name": call.name, "args": call.arguments, "id": call.id, "error": None}
+            invalid.append({**shown, "type": "invalid_tool_call"})
+        else:
+            valid.append({"name": call.name, "args": arguments, "id": call.id, "type": "tool_call"})
+    return valid, invalid
+
+
+def answered_call(message: BaseMessage) -> str | None:
+    """Return the id of the call that a message answers; None if it answers none."""
+    if isinstance(message, FunctionMessage):
+        return function_call_id(message.name)
+    return message.tool_call_id if isinstance(message, ToolMessage) else None
+
+
+def _call(call: Mapping[str, Any], arguments: Any) -> ToolCall:
+    return ToolCall(id=str(call.get("id") or ""), name=str(call.get("name") or ""), arguments=str(arguments or ""))

@@ -1,0 +1,1 @@
+"""What the adapters for LangChain and LlamaIndex share; no framework is imported here."""

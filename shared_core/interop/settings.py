@@ -1,0 +1,45 @@
+"""What the adapters need to build the arguments of `InfiniteMemory`: which there are, and a summarizer from a model."""
+
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from functools import cache
+
+from typing_extensions import override
+
+from shared_core.base import SummarizerModel
+from shared_core.memory import InfiniteMemory
+from shared_core.messages import Message
+from shared_core.summaries.template import SUMMARY_PROMPT, instruction
+
+__all__ = ["ModelSummarizer", "memory_arguments"]
+
+
+@cache
+def memory_arguments() -> frozenset[str]:
+    """Return the names of the arguments of `InfiniteMemory`."""
+    return frozenset(inspect.signature(InfiniteMemory).parameters)
+
+
+class ModelSummarizer(SummarizerModel):
+    """Summarizes with a language model; asynchronous code awaits the model.
+
+    Args:
+        complete: answers a prompt.
+        acomplete: does the same asynchronously.
+        prompt: what the model is told; `{previous}` and `{messages}` are filled in.
+    """
+
+    def __init__(
+        self, complete: Callable[[str], str], acomplete: Callable[[str], Awaitable[str]], prompt: str = SUMMARY_PROMPT
+    ) -> None:
+        self._complete = complete
+        self._acomplete = acomplete
+        self._prompt = prompt
+
+    @override
+    def __call__(self, previous_summary: str | None, messages: Sequence[Message], /) -> str:
+        return self._complete(instruction(previous_summary, messages, self._prompt))
+
+    @override
+    async def summarize(self, previous_summary: str | None, messages: Sequence[Message], /) -> str:
+        return await self._acomplete(instruction(previous_summary, messages, self._prompt))
