@@ -19,7 +19,7 @@ from shared_core.arguments import whole_number
 from shared_core.base import Embedder
 from shared_core.embedders import as_embedder as as_own_embedder
 from shared_core.errors import EmbedderError
-from shared_core.interop.similarity import rank_texts
+from shared_core.lists import rank_texts
 
 __all__ = ["prune_messages"]
 

@@ -17,7 +17,7 @@ from langchain_core.prompt_values import PromptValue
 
 from langchain_infinite_memory.tool_calls import answered_call, engine_calls
 from shared_core.arguments import one_of
-from shared_core.interop.tool_calls import function_call_id
+from shared_core.interop.content import function_call_id
 
 __all__ = ["repair_messages"]
 

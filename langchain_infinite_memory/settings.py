@@ -10,7 +10,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_infinite_memory.embeddings import as_embedder
 from langchain_infinite_memory.token_counters import TextCounter, as_token_counter
 from shared_core.base import Embedder, SummarizerModel
-from shared_core.interop.settings import ModelSummarizer, memory_arguments
+from shared_core.interop.adapters import ModelSummarizer, memory_arguments
 from shared_core.summaries.requests import AnySummarizer
 from shared_core.summaries.template import SUMMARY_PROMPT
 

@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, Huma
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from typing_extensions import override
 
-from shared_core.interop.echo import recalled_lines, words
+from shared_core.interop.adapters import recalled_lines, words
 
 __all__ = ["EchoChatModel"]
 

@@ -9,8 +9,7 @@ from llama_index.core.base.llms.types import ChatMessage, MessageRole
 
 from llama_index_infinite_memory.content import CODEC, bare_text, blocks_tokens, pack, unpack
 from llama_index_infinite_memory.strippers import EXECUTED
-from shared_core.interop.content import text_mark
-from shared_core.interop.tool_calls import arguments_object, arguments_text, function_call_id, legacy_call
+from shared_core.interop.content import arguments_object, arguments_text, function_call_id, legacy_call, text_mark
 from shared_core.interop.values import UnstorableError, UnstorableWarning
 from shared_core.messages import Message, Payload, Role, ToolCall
 

@@ -15,7 +15,7 @@ from llama_index_infinite_memory import strippers as known_strippers
 from llama_index_infinite_memory.embeddings import as_embedder
 from llama_index_infinite_memory.strippers import Stripper
 from shared_core.base import Embedder, SummarizerModel
-from shared_core.interop.settings import ModelSummarizer, memory_arguments
+from shared_core.interop.adapters import ModelSummarizer, memory_arguments
 from shared_core.summaries.requests import AnySummarizer
 from shared_core.summaries.template import SUMMARY_PROMPT
 

@@ -18,7 +18,7 @@ from shared_core.records import Newest
 from shared_core.tokens import as_counter, message_tokens
 from shared_core.turns import Entry, Turn, assign_turns, group_turns, tool_groups
 
-__all__ = ["entries_of", "prune", "sliding_window"]
+__all__ = ["entries_of", "prune", "rank_texts", "sliding_window"]
 
 
 def sliding_window(
@@ -166,21 +166,42 @@ def _text(unit: Unit) -> str:
 
 
 def _nearest(units: Sequence[Unit], question: str, top_k: int, embedder: Embedder | str | None) -> list[Unit]:
-    newest: dict[str, Unit] = {}
-    for unit in units:
-        text = _text(unit)
-        newest.pop(text, None)  # so that the order is that of the newest
-        newest[text] = unit
-    newest.pop("", None)
-    candidates = list(newest.values())
-    if len(candidates) <= top_k or not top_k:
-        return candidates[:top_k]
+    texts = [_text(unit) for unit in units]
+    different = set(texts) - {""}
+    if len(different) <= top_k or not top_k:
+        newest = {text: unit for text, unit in zip(texts, units, strict=True) if text}
+        return list(newest.values())[:top_k]
     chosen = as_embedder(embedder)
     if chosen is None:
         raise EmbedderError("prune compares meanings and no embedder is installed: pass embedder=")
-    pieces = [chosen.split(text) for text in newest]
-    index = ExactVectorIndex(chosen.fingerprint.dimension)
-    vectors = chosen.embed_documents([piece for split in pieces for piece in split])
-    index.add(np.repeat(np.arange(len(pieces)), [len(split) for split in pieces]), vectors)
-    rows, _ = index.search(chosen.embed_query(question), len(candidates))
-    return [candidates[row] for row in rows[:top_k]]
+    return [units[index] for index, _ in rank_texts(texts, question, chosen)[:top_k]]
+
+
+def rank_texts(texts: Sequence[str], question: str, embedder: Embedder) -> list[tuple[int, float]]:
+    """Return the index of each text with its cosine, most similar to the question first; of equals, the later first.
+
+    Empty texts are left out, and so are texts that are repeated later. A text that is longer than the model reads
+    counts with the piece of it that is most similar.
+
+    Args:
+        texts: what to compare.
+        question: what to compare it with.
+        embedder: makes the vectors; not called if there is nothing to compare.
+
+    Raises:
+        EmbedderError: the embedder failed.
+    """
+    last: dict[str, int] = {}
+    for index, text in enumerate(texts):
+        last.pop(text, None)  # so that texts are in the order in which they occur last
+        last[text] = index
+    last.pop("", None)
+    if not last:
+        return []
+    pieces = [embedder.split(text) for text in last]
+    vectors = embedder.embed_documents([piece for split in pieces for piece in split])
+    nearest = ExactVectorIndex(embedder.fingerprint.dimension)
+    # The pieces of one text have one row, and a search returns each row once, with its best piece.
+    nearest.add(np.repeat(list(last.values()), [len(split) for split in pieces]), vectors)
+    rows, cosines = nearest.search(embedder.embed_query(question), len(last))
+    return [(int(row), float(cosine)) for row, cosine in zip(rows, cosines, strict=True)]

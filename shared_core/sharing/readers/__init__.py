@@ -9,8 +9,12 @@ from shared_core.errors import InputFileError
 from shared_core.messages import Message
 from shared_core.sharing.format import Line, Wrong
 from shared_core.sharing.readers.chatgpt import chatgpt_lines, conversations, session_id_of
-from shared_core.sharing.readers.langchain import is_langchain, langchain_entry
-from shared_core.sharing.readers.llama_index import is_simple_chat_store, llama_index_entry
+from shared_core.sharing.readers.frameworks import (
+    is_langchain,
+    is_simple_chat_store,
+    langchain_entry,
+    llama_index_entry,
+)
 from shared_core.sharing.readers.openai import entries_of, messages_of, parse_text, text_of
 
 __all__ = ["Foreign", "read_foreign"]

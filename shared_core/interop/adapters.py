@@ -1,0 +1,150 @@
+"""What both adapter packages share besides messages: lazy names, arguments, a model as summarizer, an echo."""
+
+import inspect
+import re
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from typing_extensions import override
+
+from shared_core.base import SummarizerModel
+from shared_core.errors import MissingExtraError
+from shared_core.memory import InfiniteMemory
+from shared_core.messages import Message
+from shared_core.prompt.template import RecallTemplate
+from shared_core.summaries.template import SUMMARY_PROMPT, instruction
+
+__all__ = [
+    "ModelSummarizer",
+    "matching_line",
+    "memory_arguments",
+    "public_name",
+    "recalled_lines",
+    "require_framework",
+    "words",
+]
+
+
+def require_framework(module: str, *, distribution: str, extra: str) -> None:
+    """Check that a framework is installed, without importing it.
+
+    Raises:
+        MissingExtraError: it is not.
+    """
+    try:
+        found = find_spec(module) is not None
+    except ModuleNotFoundError:  # of a namespace package, only another part is installed; or a hook hides the module
+        found = False
+    if not found:
+        raise MissingExtraError(
+            f"{distribution} is not installed: pip install 'infinite-memory[{extra}]'", name=module.partition(".")[0]
+        )
+
+
+def public_name(
+    package: str, modules: Mapping[str, Sequence[str]], name: str, *, extra: str, optional: Collection[str] = ()
+) -> Any:
+    """Return a public name of a package, loading the module that defines it.
+
+    Args:
+        package: the package's name.
+        modules: its modules, each with the public names that it defines.
+        name: the name wanted.
+        extra: the extra that installs everything the package needs.
+        optional: packages that only some modules need.
+
+    Raises:
+        AttributeError: there is no such name.
+        MissingExtraError: an optional package is not installed.
+    """
+    home = next((module for module, names in modules.items() if name in names), None)
+    if home is None:
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+    try:
+        return getattr(import_module(f"{package}.{home}"), name)
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing not in optional:
+            raise
+        raise MissingExtraError(
+            f"{name} needs {missing}, which is not installed: pip install 'infinite-memory[{extra}]'", name=missing
+        ) from error
+
+
+@cache
+def memory_arguments() -> frozenset[str]:
+    """Return the names of the arguments of `InfiniteMemory`."""
+    return frozenset(inspect.signature(InfiniteMemory).parameters)
+
+
+class ModelSummarizer(SummarizerModel):
+    """Summarizes with a language model; asynchronous code awaits the model.
+
+    Args:
+        complete: answers a prompt.
+        acomplete: does the same asynchronously.
+        prompt: what the model is told; `{previous}` and `{messages}` are filled in.
+    """
+
+    def __init__(
+        self, complete: Callable[[str], str], acomplete: Callable[[str], Awaitable[str]], prompt: str = SUMMARY_PROMPT
+    ) -> None:
+        self._complete = complete
+        self._acomplete = acomplete
+        self._prompt = prompt
+
+    @override
+    def __call__(self, previous_summary: str | None, messages: Sequence[Message], /) -> str:
+        return self._complete(instruction(previous_summary, messages, self._prompt))
+
+    @override
+    async def summarize(self, previous_summary: str | None, messages: Sequence[Message], /) -> str:
+        return await self._acomplete(instruction(previous_summary, messages, self._prompt))
+
+
+Shown = Sequence[tuple[str, str]]
+"""Role and text of each message in the prompt."""
+
+OPENING = "I was shown"
+
+_CHUNK = re.compile(r"\S+\s*|\s+")
+_KEYWORD = re.compile(r"\w{5,}")
+
+
+def words(text: str) -> list[str]:
+    """Return a text in the pieces in which a model would stream it."""
+    return _CHUNK.findall(text)
+
+
+def recalled_lines(shown: Shown) -> str:
+    """Return an answer that lists the recalled messages which stand before the newest user message."""
+    template = RecallTemplate()
+    question = next((text for role, text in reversed(shown) if role == "user"), "")
+    _, fence, rest = question.partition(template.header)
+    if fence:
+        return "\n".join(["Earlier it was said:", *rest.partition(template.footer)[0].strip("\n").split("\n")])
+    return f"{OPENING} {len(shown)} messages, and nothing from before them matches."
+
+
+def matching_line(shown: Shown) -> str:
+    """Return an answer that quotes the line which shares most words with the newest user message."""
+    asked = next((index for index in reversed(range(len(shown))) if shown[index][0] == "user"), None)
+    keywords = _keywords(shown[asked][1]) if asked is not None else set()
+    lines = [line for index, (_, text) in enumerate(shown) if index != asked for line in _statements(text)]
+    best = max(reversed(lines), key=lambda line: len(keywords & _keywords(line)), default="")
+    if not keywords & _keywords(best):
+        return f"{OPENING} {len(shown)} messages, and nothing in them matches."
+    return f"{OPENING} {len(shown)} messages. In one it says: {best}"
+
+
+def _keywords(text: str) -> set[str]:
+    return set(_KEYWORD.findall(text.lower()))
+
+
+def _statements(text: str) -> list[str]:
+    """Return the lines of a message that can answer a question: not questions, and not earlier answers like these."""
+    lines = [line.strip() for line in text.splitlines()]
+    return [line for line in lines if line and not line.startswith(OPENING) and not line.endswith("?")]
