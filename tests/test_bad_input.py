@@ -13,8 +13,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from histories import CountingStore, history, ids, texts
-from scripted import ScriptedEmbedder
 
 from shared_core import (
     AmbiguousReferenceError,
@@ -34,6 +32,8 @@ from shared_core import (
 from shared_core.base import Embedder, Fingerprint, Vectors
 from shared_core.recall.search import DAMAGED
 from shared_core.tokens import TiktokenCounter
+from tests.support.histories import CountingStore, history, ids, texts
+from tests.support.scripted_embedder import ScriptedEmbedder
 
 SMALL: dict[str, Any] = {"max_tokens": 300, "reserve_tokens": 50, "embed_budget_ms": 1e6}
 
