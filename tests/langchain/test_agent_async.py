@@ -187,28 +187,40 @@ def test_a_consumer_that_stops_early_leaves_the_question() -> None:
 
 def test_a_run_that_is_cancelled_leaves_the_memory_in_order(tmp_path: Path) -> None:
     class Endless(HashingEmbedder):
+        def __init__(self) -> None:
+            super().__init__()
+            self.waits = asyncio.Event()
+
         async def aembed_query(self, text: str) -> Any:
+            self.waits.set()
             await asyncio.Event().wait()
 
     def settings(embedder: HashingEmbedder) -> dict[str, Any]:
         return {"ranking": "hybrid", "embeddings": embedder, "max_tokens": 150, "token_counter": Words()}
 
-    async def work(middleware: InfiniteMemoryMiddleware, *, ends: bool) -> None:
-        one = agent(Model(reply=reply), middleware, checkpointer=saver)
-        for _ in range(6 if not ends else 1):
-            try:
-                await asyncio.wait_for(aask(one, "tell me of the weather " * 8), None if ends else 0.5)
-            except TimeoutError:
-                return
-        assert ends, "it never waited"
+    async def ask(middleware: InfiniteMemoryMiddleware) -> None:
+        await aask(agent(Model(reply=reply), middleware, checkpointer=saver), "tell me of the weather " * 8)
 
-    saver = InMemorySaver()
-    with closing(memory(tmp_path / "memory.db", **settings(Endless()))) as middleware:
-        asyncio.run(work(middleware, ends=False))
+    async def cancel(middleware: InfiniteMemoryMiddleware, embedder: Endless) -> None:
+        for _ in range(6):
+            asked, waits = asyncio.create_task(ask(middleware)), asyncio.create_task(embedder.waits.wait())
+            await asyncio.wait({asked, waits}, return_when=asyncio.FIRST_COMPLETED)
+            if embedder.waits.is_set():
+                asked.cancel()
+                await asyncio.wait({asked})
+                assert asked.cancelled()
+                return
+            waits.cancel()
+            await asked
+        pytest.fail("it never waited")
+
+    saver, embedder = InMemorySaver(), Endless()
+    with closing(memory(tmp_path / "memory.db", **settings(embedder))) as middleware:
+        asyncio.run(cancel(middleware, embedder))
         before = stored(middleware)
         assert before[-1] == "tell me of the weather " * 8
     with closing(memory(tmp_path / "memory.db", **settings(HashingEmbedder()))) as middleware:
-        asyncio.run(work(middleware, ends=True))
+        asyncio.run(ask(middleware))
         assert stored(middleware)[: len(before)] == before
 
 

@@ -32,7 +32,9 @@ from shared_core.testing import HashingEmbedder
 from tests.langchain.sample_messages import EVERY
 from tests.support.event_loop import nothing_blocks
 
-SMALL: dict[str, Any] = {"max_tokens": 200, "reserve_tokens": 0, "token_counter": "characters/4"}
+SMALL: dict[str, Any] = {
+    "max_tokens": 200, "reserve_tokens": 0, "token_counter": "characters/4", "embed_budget_ms": float("inf"),
+}  # fmt: skip
 ONE: Any = {"configurable": {"session_id": "1"}}
 
 

@@ -340,14 +340,15 @@ def test_a_database_held_by_another_is_named(store: SQLiteStore, path: Path, mon
 
 
 def test_a_new_file_held_by_another_is_waited_for(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "_BUSY_SECONDS", 0.3)
     filled(path)
     with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:
         other.execute("PRAGMA journal_mode = DELETE")
         other.execute("BEGIN")
         other.execute("SELECT * FROM migrations").fetchall()
-        with pytest.raises(StoreError, match="another process held it"):
-            SQLiteStore(path)
+        with monkeypatch.context() as impatient:
+            impatient.setattr(connection, "_BUSY_SECONDS", 0.3)
+            with pytest.raises(StoreError, match="another process held it"):
+                SQLiteStore(path)
         release = Timer(0.05, other.execute, ("COMMIT",))
         release.start()
         with closing(SQLiteStore(path)) as store:

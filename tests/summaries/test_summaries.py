@@ -710,7 +710,7 @@ def test_a_summary_without_words_is_cut_where_it_must() -> None:
 
 
 def test_two_threads_that_ask_at_once_call_it_once() -> None:
-    together = threading.Barrier(2, timeout=10)
+    together = threading.Barrier(2, timeout=60)
     calls: list[int] = []
 
     def slow(previous: str | None, messages: Sequence[Message]) -> str:
