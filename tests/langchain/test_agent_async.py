@@ -17,6 +17,8 @@ from shared_core.testing import HashingEmbedder
 from tests.langchain.agents import Model, Words, agent, config, memory, reply, said, stored
 from tests.support.event_loop import nothing_blocks
 
+UNHURRIED: dict[str, Any] = {"embed_budget_ms": float("inf")}
+
 
 class Slow(Model):
     """Lets others run before it answers, the later question first."""
@@ -137,7 +139,7 @@ def test_nothing_blocks_with_an_embedder_and_when_the_memory_fails(tmp_path: Pat
             assert (await aask(one, "hello"))[-1].text == "fine: hello"
         return model
 
-    given: dict[str, Any] = {"ranking": "hybrid", "embeddings": HashingEmbedder(), "max_tokens": 200}
+    given: dict[str, Any] = {"ranking": "hybrid", "embeddings": HashingEmbedder(), "max_tokens": 200} | UNHURRIED
     asyncio.run(work(memory(tmp_path / "memory.db", **given)))
 
 
@@ -196,7 +198,7 @@ def test_a_run_that_is_cancelled_leaves_the_memory_in_order(tmp_path: Path) -> N
             await asyncio.Event().wait()
 
     def settings(embedder: HashingEmbedder) -> dict[str, Any]:
-        return {"ranking": "hybrid", "embeddings": embedder, "max_tokens": 150, "token_counter": Words()}
+        return {"ranking": "hybrid", "embeddings": embedder, "max_tokens": 150, "token_counter": Words()} | UNHURRIED
 
     async def ask(middleware: InfiniteMemoryMiddleware) -> None:
         await aask(agent(Model(reply=reply), middleware, checkpointer=saver), "tell me of the weather " * 8)

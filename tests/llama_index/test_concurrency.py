@@ -79,7 +79,7 @@ class Watching(MockEmbedding):
 
 def test_embeddings_are_awaited() -> None:
     model = Watching(embed_dim=4)
-    memory = ours(TALK, token_limit=200, embed_model=model)
+    memory = ours(TALK, token_limit=200, embed_model=model, embed_budget_ms=float("inf"))
     asyncio.run(memory.aget(input="what is my locker code?"))
     assert model._called == {"query"}
 

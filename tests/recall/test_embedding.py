@@ -19,7 +19,9 @@ class TestWaiting:
 
     @pytest.fixture
     def memory(self) -> Generator[InfiniteMemory]:
-        with InfiniteMemory(embedder=HashingEmbedder(), max_tokens=120, reserve_tokens=0) as memory:
+        with InfiniteMemory(
+            embedder=HashingEmbedder(), max_tokens=120, reserve_tokens=0, embed_budget_ms=float("inf")
+        ) as memory:
             for number in range(20):
                 memory.add([
                     Message.user(f"tower {number}", id=f"u{number}"),
