@@ -1,7 +1,6 @@
-"""The command `infinite-memory chat`: talk to a model in the terminal, with everything said before behind it."""
+"""The command `infinite-memory chat`: a chat in the terminal with a LangChain model that remembers."""
 
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
@@ -11,40 +10,34 @@ from langchain_core.messages import HumanMessage
 
 from langchain_infinite_memory.echo import EchoChatModel
 from langchain_infinite_memory.runnable import InfiniteMemoryRunnable
-from shared_core.cli.app import Session, StorePath, User
-from shared_core.cli.printing import count, line, printable
-from shared_core.errors import InfiniteMemoryError
+from shared_core.cli.chat_loop import ChatLoop
+from shared_core.cli.options import MaxTokens, SessionOptions, with_options
 from shared_core.memory import InfiniteMemory
-from shared_core.prompt.context import ContextReport
 
 __all__ = ["chat"]
 
-HELP = """\
-/report         why the last prompt was as it was
-/search WORDS   what was said about it
-/forget ID ...  erase messages for good, everywhere
-/help           this
-/quit           end (or Ctrl-D)"""
 
-
+@with_options
 def chat(
+    options: SessionOptions,
     model: Annotated[
-        str, typer.Option("--model", metavar="PROVIDER:MODEL", help="As for init_chat_model; echo needs no key.")
+        str,
+        typer.Option(metavar="PROVIDER:MODEL", help="A model for init_chat_model; echo is a model that needs no key."),
     ] = "echo",
-    store: StorePath = "chat.db",
-    session: Session = "default",
-    user: User = None,
-    max_tokens: Annotated[int, typer.Option(help="The model's limit.")] = 4096,
+    max_tokens: MaxTokens = 4096,
 ) -> None:
-    """Talk to a model that remembers; /help lists what else can be said."""
+    """Chat with a model that remembers; /help lists the commands in the chat."""
     chosen = _model(model)
-    with InfiniteMemory(store, session_id=session, user_id=user, max_tokens=max_tokens, on_overflow="keep") as memory:
-        known = memory.stats()["messages"]
-        _note(f"{count(known)} known in {store}, session {session}; /help lists what else can be said")
-        talk = _Talk(memory, chosen)
-        while (said := _read()) is not None:
-            if said.strip() and not talk.take(said.strip()):
-                break
+    settings: dict[str, Any] = {"session_id": options.session, "user_id": options.user, "max_tokens": max_tokens}
+    with InfiniteMemory(options.store, on_overflow="keep", **settings) as memory:
+        loop = ChatLoop(memory)
+        chain = InfiniteMemoryRunnable(chosen, memory=memory, on_error="raise", on_report=loop.keep_report)
+
+        def reply(question: str) -> Iterator[str]:
+            for chunk in chain.stream(HumanMessage(question), {"configurable": {"session_id": options.session}}):
+                yield chunk.text
+
+        loop.run(options.store, reply)
 
 
 def _model(name: str) -> BaseChatModel:
@@ -52,73 +45,6 @@ def _model(name: str) -> BaseChatModel:
         return EchoChatModel()
     try:
         model: BaseChatModel = init_chat_model(name)
-    except Exception as error:  # each provider has errors of its own for a missing key
-        raise typer.BadParameter(f"{name!r} cannot be used: {error}") from error
+    except Exception as error:  # each provider raises errors of its own for a missing key
+        raise typer.BadParameter(f"the model {name!r} cannot be used: {error}") from error
     return model
-
-
-class _Talk:
-    """One conversation in the terminal."""
-
-    def __init__(self, memory: InfiniteMemory, model: BaseChatModel) -> None:
-        self.memory = memory
-        self.chain = InfiniteMemoryRunnable(model, memory=memory, on_error="raise", on_report=self._keep)
-        self.report: ContextReport | None = None
-        self.commands: Mapping[str, Callable[[str], None]] = {
-            "/report": self._show_report, "/search": self._search, "/forget": self._forget,
-            "/help": lambda rest: typer.echo(HELP),
-        }  # fmt: skip
-
-    def _keep(self, report: ContextReport) -> None:
-        self.report = report
-
-    def take(self, said: str) -> bool:
-        """Do or answer what was said; False: it was goodbye."""
-        word, _, rest = said.partition(" ")
-        if word in ("/quit", "/exit"):
-            return False
-        if word in self.commands:
-            self.commands[word](rest.strip())
-        elif word.startswith("/"):
-            _note(f"no command {printable(word)}; /help lists them")
-        else:
-            self._answer(said)
-        return True
-
-    def _answer(self, said: str) -> None:
-        whose: Any = {"configurable": {"session_id": self.memory.session_id}}
-        try:
-            for chunk in self.chain.stream(HumanMessage(said), whose):
-                typer.echo(printable(chunk.text), nl=False)
-        except InfiniteMemoryError:
-            raise
-        except Exception as error:  # the model's: the chat, and what was said, go on
-            _note(f"the model failed: {printable(str(error))}; what you said is kept")
-        typer.echo()
-
-    def _show_report(self, rest: str) -> None:
-        typer.echo(str(self.report) if self.report is not None else "nothing has been asked yet")
-
-    def _search(self, words: str) -> None:
-        found = self.memory.search(words) if words else []
-        typer.echo("\n".join(f"{hit.score:6.2f}  {line(hit.message)}" for hit in found) or "nothing found")
-
-    def _forget(self, rest: str) -> None:
-        ids = rest.split()
-        try:
-            result = self.memory.forget(ids=ids)
-        except InfiniteMemoryError as error:
-            _note(str(error))
-            return
-        typer.echo(f"forgot {count(len(result.ids))}" + (f"\n! {result.reason}" if result.reason else ""))
-
-
-def _read() -> str | None:
-    if sys.stdin.isatty():
-        typer.echo("> ", nl=False, err=True)
-    text = sys.stdin.readline()
-    return text or None
-
-
-def _note(text: str) -> None:
-    typer.echo(text, err=True)

@@ -17,7 +17,7 @@ from langchain_infinite_memory.counting import FRAMING
 from langchain_infinite_memory.messages import from_message, read_message
 from shared_core.aio import AsyncInfiniteMemory
 from shared_core.errors import BudgetError
-from shared_core.history import History
+from shared_core.history import FollowedHistory
 from shared_core.lists import sliding_window
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
@@ -63,7 +63,7 @@ class _Seen:
     """A list as it was followed last; `by_id`: its messages, by the ids they are stored under."""
 
     messages: Sequence[BaseMessage] = ()
-    history: History = field(default_factory=History)
+    history: FollowedHistory = field(default_factory=FollowedHistory)
     by_id: Mapping[str, BaseMessage] = field(default_factory=dict)
 
     @property

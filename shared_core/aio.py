@@ -9,18 +9,18 @@ from typing import Any, TypeVar
 
 from shared_core.base import Summarizer
 from shared_core.forget import ForgetResult
-from shared_core.history import History
+from shared_core.history import FollowedHistory
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message, Role
 from shared_core.pipeline import Progress, Reply, Request, Steps, aanswer
 from shared_core.prompt.context import Context
 from shared_core.recall.ranking import ScoredMessage
 from shared_core.records import Branch, Summary
+from shared_core.redact import Redact
+from shared_core.sharing.files import FileFormat
 from shared_core.sharing.importer import ImportResult
-from shared_core.sharing.redact import Redact
-from shared_core.sharing.verbs import FileFormat
-from shared_core.tree.branches import Diff, Moved
-from shared_core.tree.copies import Picked, Stash
+from shared_core.tree.branches import Diff, ReflogEntry
+from shared_core.tree.copies import CherryPickResult, Stash
 from shared_core.tree.log import LogEntry
 from shared_core.tree.merge import How, MergeResult
 
@@ -68,7 +68,7 @@ class AsyncInfiniteMemory:
         """Store messages; see `InfiniteMemory.add`."""
         return await asyncio.to_thread(self._memory.add, messages, turn=turn)
 
-    async def follow(self, messages: Sequence[Message], *, after: History | None = None) -> History:
+    async def follow(self, messages: Sequence[Message], *, after: FollowedHistory | None = None) -> FollowedHistory:
         """Stand where a history leads; see `InfiniteMemory.follow`."""
         return await asyncio.to_thread(self._memory.follow, messages, after=after)
 
@@ -173,7 +173,7 @@ class AsyncInfiniteMemory:
         """Have the branch end at another place; see `InfiniteMemory.reset`."""
         await asyncio.to_thread(self._memory.reset, to)
 
-    async def reflog(self, branch: str | None = None, limit: int = 100) -> list[Moved]:
+    async def reflog(self, branch: str | None = None, limit: int = 100) -> list[ReflogEntry]:
         """Return how branches were moved; see `InfiniteMemory.reflog`."""
         return await asyncio.to_thread(self._memory.reflog, branch, limit)
 
@@ -199,11 +199,11 @@ class AsyncInfiniteMemory:
         """Return what a message was made from; see `InfiniteMemory.sources`."""
         return await asyncio.to_thread(self._memory.sources, id)
 
-    async def cherry_pick(self, ids: str | Sequence[str]) -> Picked:
+    async def cherry_pick(self, ids: str | Sequence[str]) -> CherryPickResult:
         """Copy messages to the branch; see `InfiniteMemory.cherry_pick`."""
         return await asyncio.to_thread(self._memory.cherry_pick, ids)
 
-    async def rebase(self, onto: str, since: str | None = None) -> Picked:
+    async def rebase(self, onto: str, since: str | None = None) -> CherryPickResult:
         """Have the branch go on from another place; see `InfiniteMemory.rebase`."""
         return await asyncio.to_thread(self._memory.rebase, onto, since)
 
@@ -215,11 +215,11 @@ class AsyncInfiniteMemory:
         """Return what was put aside; see `InfiniteMemory.stashes`."""
         return await asyncio.to_thread(self._memory.stashes)
 
-    async def stash_apply(self, number: int = 0) -> Picked:
+    async def stash_apply(self, number: int = 0) -> CherryPickResult:
         """Add copies of what was put aside; see `InfiniteMemory.stash_apply`."""
         return await asyncio.to_thread(self._memory.stash_apply, number)
 
-    async def stash_pop(self, number: int = 0) -> Picked:
+    async def stash_pop(self, number: int = 0) -> CherryPickResult:
         """Add copies of what was put aside and drop the stash; see `InfiniteMemory.stash_pop`."""
         return await asyncio.to_thread(self._memory.stash_pop, number)
 

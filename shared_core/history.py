@@ -11,7 +11,7 @@ from shared_core.records import Position, Record
 from shared_core.session import LiveSession
 from shared_core.tree.paths import Path
 
-__all__ = ["Followed", "Follower", "History"]
+__all__ = ["Followed", "FollowedHistory", "Follower"]
 
 CHECKED = 64
 """Known messages whose text is compared, where the history was not followed before."""
@@ -21,7 +21,7 @@ FIRST_LOOK = 8
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class FollowedHistory:
     """A client's history, as far as it was followed.
 
     Attributes:
@@ -39,11 +39,11 @@ class History:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def upto(self, count: int) -> "History":
+    def upto(self, count: int) -> "FollowedHistory":
         """Return the first `count` messages; ValueError if there are not so many."""
         if not 0 <= count <= len(self):
             raise ValueError(f"count={count!r}: this history has {len(self)} messages")
-        return self if count == len(self) else History(self.ids[:count], self.chains[:count])
+        return self if count == len(self) else FollowedHistory(self.ids[:count], self.chains[:count])
 
 
 class _Sent(NamedTuple):
@@ -67,7 +67,7 @@ class Followed:
     at: Position | None
     turn: str | None
     new: tuple[Message, ...]
-    history: History
+    history: FollowedHistory
 
 
 @dataclass
@@ -94,7 +94,7 @@ class Follower:
     def __init__(self, live: LiveSession) -> None:
         self.live = live
 
-    def follow(self, messages: Sequence[Message], after: History) -> Followed:
+    def follow(self, messages: Sequence[Message], after: FollowedHistory) -> Followed:
         """Return where a history leads; `messages` are those that come `after` what was followed before."""
         sent = list(_chained(messages, after.chains[-1] if after else ""))
         if not after and self._is_said_once_more(sent):
@@ -107,7 +107,7 @@ class Follower:
             if after.branch is not None and followed.turn is not None and _ends_turn(followed.new):
                 followed = replace(followed, at=self._end_of(after.branch) or followed.at)
         chains = after.chains + tuple(one.chain for one in sent)
-        return replace(followed, history=History(after.ids + followed.history.ids, chains))
+        return replace(followed, history=FollowedHistory(after.ids + followed.history.ids, chains))
 
     def _place(self, sent: Sequence[_Sent], before: Record | None) -> Followed:
         known, newest = self._known(sent)
@@ -121,7 +121,7 @@ class Follower:
         new = tuple(sent[place].message.replace(id=line.ids[place], turn_id=None) for place in line.new)
         turn = line.at.message.turn_id if line.at is not None and line.place is None else None
         at = line.place or (line.at.position if line.at is not None else None)
-        return Followed(at, turn, new, History(tuple(line.ids)))
+        return Followed(at, turn, new, FollowedHistory(tuple(line.ids)))
 
     def _step(self, line: _Line, one: _Sent, known: Mapping[str, Record], place: int, *, inside: bool) -> None:
         """Take one more message: it is stored on this line, or new."""
@@ -218,7 +218,7 @@ class Follower:
         ids = (*(record.message.id for record in same), *(message.id for message in new))
         stays = path is self.live.path and not same
         turn = same[-1].message.turn_id if same else None
-        return Followed(None if stays else path.head, turn, new, History(ids))
+        return Followed(None if stays else path.head, turn, new, FollowedHistory(ids))
 
     def _is_said_once_more(self, sent: Sequence[_Sent]) -> bool:
         """Return whether a client that sends only what is new says what it said before.

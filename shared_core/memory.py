@@ -2,7 +2,7 @@
 
 import logging
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,10 +11,12 @@ from typing import Any, Literal, get_args
 from shared_core.arguments import a_name, given_messages, in_utc, one_of, whole_number
 from shared_core.base import Embedder, TokenCounter
 from shared_core.embedders import as_embedder
-from shared_core.history import Follower, History
+from shared_core.errors import UnknownReferenceError
+from shared_core.forget import ForgetResult, forget, select
+from shared_core.history import FollowedHistory, Follower
 from shared_core.lifecycle import fork_safe_lock
 from shared_core.messages import Message, Role
-from shared_core.pipeline import Ask, Asker, AskSteps, IndexSteps, Progress, SearchSteps, SummarySteps, drive
+from shared_core.pipeline import Ask, AskSteps, IndexSteps, Progress, PromptBuilder, SearchSteps, SummarySteps, drive
 from shared_core.prompt.assembler import Assembler, Placement
 from shared_core.prompt.context import Context
 from shared_core.prompt.frame import Framer, GroundingOverflow, KeepGrounding, OnOverflow, SummaryPlacement
@@ -24,18 +26,20 @@ from shared_core.prompt.window import Fill
 from shared_core.recall.embedding import EmbedText
 from shared_core.recall.ranking import ScoredMessage
 from shared_core.recall.rules import RecallRules, RecallScope, RecallTools
-from shared_core.recall.scope import Eligible, RecallUnit
-from shared_core.recall.search import Recaller
+from shared_core.recall.scope import Filter, RecallUnit
+from shared_core.recall.search import Searcher
 from shared_core.recall.signals import Ranking
-from shared_core.records import Summary
-from shared_core.session import LiveSession, Sizer, Writer
-from shared_core.sharing.verbs import Sharing
+from shared_core.records import MAIN, Summary
+from shared_core.session import Checkout, LiveSession, Sizer, Writer
+from shared_core.sharing.files import FileVerbs
 from shared_core.store import Store
 from shared_core.stores import open_store
 from shared_core.summaries.requests import AnySummarizer, SummaryRules
 from shared_core.summaries.rolling import Rolling
 from shared_core.summaries.template import SummaryTemplate
 from shared_core.tokens import as_counter, message_tokens
+from shared_core.tree.paths import Head, read
+from shared_core.tree.verbs import TreeVerbs
 
 __all__ = ["InfiniteMemory"]
 
@@ -45,10 +49,13 @@ SNAPSHOT_ROWS = 1_000
 SNAPSHOT_EVERY = 10_000
 """Additions by one object after which a snapshot is kept."""
 
+NO_SESSION = -1
+"""A key that no session has."""
+
 logger = logging.getLogger("shared_core")
 
 
-class InfiniteMemory(Sharing):
+class InfiniteMemory(TreeVerbs, FileVerbs):
     """The memory of one conversation.
 
     Args:
@@ -140,10 +147,10 @@ class InfiniteMemory(Sharing):
         self._owns_store = not isinstance(store, Store)
         opened = open_store(store, durability=durability)
         live = LiveSession(opened, user_id, session_id, Sizer(framer.counter, framer.overhead))
-        super().__init__(opened, live, Writer(live, framer.counter, clock=clock, new_id=new_id), lock)
-        self._follower = Follower(live)
+        self._store, self._lock = opened, lock
+        self._checkout = Checkout(live, Writer(live, framer.counter, clock=clock, new_id=new_id), lock)
         rolling = Rolling(live, assembler, summing, lock, clock=clock)
-        self._asker = Asker(live, assembler, Recaller(live, lock, rules), rolling, lock)
+        self._prompts = PromptBuilder(live, assembler, Searcher(live, lock, rules), rolling, lock)
         self._added = 0
         self._closed = False
 
@@ -168,7 +175,7 @@ class InfiniteMemory(Sharing):
         with self._lock:
             return self._add(given, turn)
 
-    def follow(self, messages: Sequence[Message], *, after: History | None = None) -> History:
+    def follow(self, messages: Sequence[Message], *, after: FollowedHistory | None = None) -> FollowedHistory:
         """Stand where a history leads that a client sends again and again, and store what of it is new.
 
         A message goes by its id, or without one by all that is said up to it. Where the history has gone back or was
@@ -182,24 +189,73 @@ class InfiniteMemory(Sharing):
             All of the history, with the ids its messages are stored under.
         """
         given = given_messages(messages)
+        checkout = self._checkout
         with self._lock:
-            self._live.sync()
-            followed = self._follower.follow(given, after or History())
+            checkout.live.sync()
+            followed = Follower(checkout.live).follow(given, after or FollowedHistory())
             if followed.at is not None:
-                self._stand_at(followed.at)
-                self._writer.open_turn = followed.turn
+                checkout.stand_at(followed.at)
+                checkout.writer.open_turn = followed.turn
             stored = {message.id for message in self._add(followed.new, None)}
             gone = {message.id for message in followed.new} - stored
         history = followed.history
         return history if not gone else replace(history, ids=tuple(None if i in gone else i for i in history.ids))
 
+    def close_turn(self) -> None:
+        """Let the next reply join the newest turn of the branch, even if this object opened another."""
+        with self._lock:
+            self._checkout.writer.open_turn = None
+
     def _add(self, messages: Sequence[Message], turn: str | None) -> list[Message]:
-        stored = self._writer.add(messages, turn)
+        stored = self._checkout.writer.add(messages, turn)
         self._added += len(stored)
         if self._added >= SNAPSHOT_EVERY:
             self._added = 0
-            self._asker.refresh_and_save(least=SNAPSHOT_ROWS)
+            self._prompts.refresh_and_save(least=SNAPSHOT_ROWS)
         return stored
+
+    # Reading
+
+    @property
+    def session_id(self) -> str:
+        """The conversation's name."""
+        return self._checkout.live.session_id
+
+    @property
+    def user_id(self) -> str | None:
+        """The user it belongs to; None: nobody."""
+        return self._checkout.live.user_id
+
+    def get(self, id: str) -> Message:
+        """Return one message of the session; UnknownReferenceError if there is none."""
+        session = self._checkout.live.key
+        records = self._store.get(session, [id]) if session is not None else []
+        if not records:
+            raise UnknownReferenceError(f"no message {id!r} in this session")
+        return records[0].message
+
+    def messages(self) -> Iterator[Message]:
+        """Iterate over the branch, oldest first, reading as it goes."""
+        live = self._checkout.live
+        with self._lock:
+            live.sync()
+            session, path = live.key, live.path
+        if session is None:
+            return
+        for record in read(self._store, session, path.spans):
+            yield record.message
+
+    def newest(self, limit: int) -> list[Message]:
+        """Return the newest messages of the branch, oldest first, at most `limit`."""
+        with self._lock:
+            self._checkout.live.sync()
+            return [entry.message for entry in self._checkout.live.last(whole_number("limit", limit, least=0))]
+
+    def stats(self) -> dict[str, Any]:
+        """Return what the session holds: counts, bytes on disk, and the embedders whose vectors it has."""
+        key = self._checkout.live.key
+        session = key if key is not None else NO_SESSION
+        return {"branch": self.branch, **self._store.stats(session), "embedders": self._store.spaces(session)}
 
     # Recalling
 
@@ -239,14 +295,14 @@ class InfiniteMemory(Sharing):
         whole_number("reserve_tokens", reserve, least=0)
         whole_number("max_tokens", self.max_tokens, least=1)  # it may have been changed since
         ask = Ask(None if blank else message, self.max_tokens, reserve, tuple(tools or ()), include_question)
-        context = yield from self._asker.steps(ask)
+        context = yield from self._prompts.steps(ask)
         logger.debug("%s", context.report)
         return context
 
     def count(self, message: Message) -> int:
         """Return what a message costs as sent, in tokens: text, name, tool calls, media, grounding and framing."""
         sent = with_grounding(message, render_grounding(message.grounding))
-        return message_tokens(sent, self._writer.counter, self._live.sizer.overhead)
+        return message_tokens(sent, self._checkout.writer.counter, self._checkout.live.sizer.overhead)
 
     def search(
         self, query: str, top_k: int = 10, *, since: datetime | None = None, until: datetime | None = None,
@@ -270,12 +326,12 @@ class InfiniteMemory(Sharing):
         whole_number("top_k", top_k, least=0)
         if role is not None:
             one_of("role", role, get_args(Role))
-        wanted = Eligible(
+        wanted = Filter(
             since=in_utc(since).timestamp() if since else float("-inf"),
             until=in_utc(until).timestamp() if until else float("inf"),
             role=role,
         )
-        return self._asker.search_steps(query, top_k, wanted)
+        return self._prompts.search_steps(query, top_k, wanted)
 
     def index(self, progress: Progress | None = None) -> None:
         """Embed everything that has no vector yet and keep a snapshot, so that the next question need not wait.
@@ -296,16 +352,16 @@ class InfiniteMemory(Sharing):
         """Return the steps of `index` and `reindex`."""
         if anew:
             with self._lock:
-                self._asker.recaller.accept()
-        yield from self._asker.index_steps(progress)
+                self._prompts.searcher.accept()
+        yield from self._prompts.index_steps(progress)
 
     # Summing up
 
     def summary(self) -> Summary | None:
         """Return the summary of this branch that reaches farthest from its beginning; None: there is none."""
         with self._lock:
-            self._live.sync()
-            return self._asker.rolling.newest(self._live.path)
+            self._checkout.live.sync()
+            return self._prompts.rolling.newest(self._checkout.live.path)
 
     def summarize(self) -> Summary | None:
         """Sum up all that has left the window, so that no question need wait for it, and return `summary()`.
@@ -319,9 +375,50 @@ class InfiniteMemory(Sharing):
 
     def summary_steps(self) -> SummarySteps:
         """Return the steps of `summarize`."""
-        if self._asker.rolling.rules.summarizer is None:
+        if self._prompts.rolling.rules.summarizer is None:
             raise ValueError("summarize: pass summarizer= where this memory is made")
-        return self._asker.summary_steps(Ask(None, self.max_tokens, self.reserve_tokens))
+        return self._prompts.summary_steps(Ask(None, self.max_tokens, self.reserve_tokens))
+
+    # Forgetting
+
+    def forget(
+        self, *, ids: Sequence[str] | None = None, before: datetime | None = None, session: bool = False,
+        dry_run: bool = False,
+    ) -> ForgetResult:  # fmt: skip
+        """Erase messages everywhere: rows, vectors, indexes, snapshots, all branches, and the bytes of the files.
+
+        Tool groups are erased whole. Forgotten ids are not stored again.
+
+        Args:
+            ids: these messages.
+            before: what was said before this moment, taken as UTC if it has no zone; system messages stay.
+            session: everything.
+            dry_run: only return what would be erased.
+
+        Raises:
+            UnknownReferenceError: an id is not stored.
+        """
+        if (ids is not None) + (before is not None) + session != 1:
+            raise ValueError("forget: pass one of ids=, before= and session=True")
+        with self._lock:
+            key = self._checkout.live.key
+            if key is None and ids:
+                raise UnknownReferenceError(f"no message {ids[0]!r}: nothing is stored yet")
+            moment = None if before is None else in_utc(before)
+            records = select(self._store, key, ids=ids, before=moment, everything=session) if key is not None else []
+            if dry_run or key is None:
+                return ForgetResult(tuple(record.message.id or "" for record in records), dry_run=dry_run)
+            if not records and not session:
+                return self.scrub()  # every process would otherwise drop its indexes for nothing
+            result = forget(self._store, key, records, everything=session)
+            if session:
+                self._checkout.stand(Head(MAIN))
+            return result
+
+    def scrub(self) -> ForgetResult:
+        """Try again to remove erased bytes from the files, where `forget` reported that a reader was in the way."""
+        reason = self._store.scrub()
+        return ForgetResult((), scrubbed=reason is None, reason=reason)
 
     # Life
 
@@ -331,7 +428,7 @@ class InfiniteMemory(Sharing):
             if not self._closed:
                 self._closed = True
                 try:
-                    self._asker.close(least=SNAPSHOT_ROWS)
+                    self._prompts.close(least=SNAPSHOT_ROWS)
                 finally:
                     if self._owns_store:
                         self._store.close()

@@ -19,8 +19,8 @@ from shared_core.recall.embedding import Dense, EmbedReply, EmbedRequest
 from shared_core.recall.embedding import aanswer as aembed
 from shared_core.recall.embedding import answer as embed
 from shared_core.recall.ranking import ScoredMessage
-from shared_core.recall.scope import Eligible
-from shared_core.recall.search import POOL_TOKENS, Found, Recaller
+from shared_core.recall.scope import Filter
+from shared_core.recall.search import POOL_TOKENS, Found, Searcher
 from shared_core.records import Position, SessionState, Summary
 from shared_core.session import LiveSession
 from shared_core.summaries.requests import SummaryReply, SummaryRequest, asummarize, summarize
@@ -32,10 +32,10 @@ from shared_core.turns import Entry, Turn, group_turns
 __all__ = [
     "Ask",
     "AskSteps",
-    "Asker",
     "IndexSteps",
     "Plan",
     "Progress",
+    "PromptBuilder",
     "Reply",
     "Request",
     "SearchSteps",
@@ -146,16 +146,16 @@ SearchSteps = Steps[list[ScoredMessage]]
 SummarySteps = Steps[Summary | None]
 
 
-class Asker:
+class PromptBuilder:
     """Builds prompts for one memory; its arguments are the memory's collaborators."""
 
     def __init__(
-        self, live: LiveSession, assembler: Assembler, recaller: Recaller, rolling: Rolling,
+        self, live: LiveSession, assembler: Assembler, recaller: Searcher, rolling: Rolling,
         lock: AbstractContextManager[object],
     ) -> None:  # fmt: skip
         self.live = live
         self.assembler = assembler
-        self.recaller = recaller
+        self.searcher = recaller
         self.rolling = rolling
         self._lock = lock
 
@@ -175,15 +175,15 @@ class Asker:
             candidates: list[Candidate] = []
             if plan.base is None:
                 with self._lock:
-                    self.recaller.sessions.check()
+                    self.searcher.sessions.check()
             elif room:
-                wanted = Eligible(plan.path, plan.before, self._in_prompt(plan.base, plan.asked), repeats=REPEATS)
-                found = yield from self.recaller.find(question, plan.state, wanted, room)
+                wanted = Filter(plan.path, plan.before, self._in_prompt(plan.base, plan.asked), repeats=REPEATS)
+                found = yield from self.searcher.find(question, plan.state, wanted, room)
                 with self._lock:
                     if self.live.sync().epoch != plan.state.epoch:
                         continue  # something was forgotten meanwhile: nothing decided before may be used
                     candidates = read_candidates(
-                        self.live, self.recaller, found, path=plan.path, question=question, room=room,
+                        self.live, self.searcher, found, path=plan.path, question=question, room=room,
                         placement=self.assembler.placement,
                     )  # fmt: skip
             summed: Summed | None = Summed(plan.asked, candidates)
@@ -207,14 +207,14 @@ class Asker:
             with self._lock:
                 return self.rolling.newest(plan.path)
 
-    def search_steps(self, query: str, top_k: int, wanted: Eligible) -> SearchSteps:
+    def search_steps(self, query: str, top_k: int, wanted: Filter) -> SearchSteps:
         """Yield requests for vectors and return the best messages; a blank query finds none."""
         if not query.strip():
             return []
         while True:
             with self._lock:
                 state = self.live.sync()
-            found = yield from self.recaller.find(query, state, wanted, room=POOL_TOKENS * top_k)
+            found = yield from self.searcher.find(query, state, wanted, room=POOL_TOKENS * top_k)
             best = found.ranked.at(np.flatnonzero(~found.ranked.weak)[:top_k])
             with self._lock:
                 if self.live.sync().epoch == state.epoch:  # else something was forgotten meanwhile
@@ -229,11 +229,11 @@ class Asker:
         with self._lock:
             scopes, rows = [], np.empty(0, dtype=np.int64)
             # Branches share messages: each is embedded once, and a branch that adds none is not held in memory.
-            for scope in self.recaller.every_branch(self.live.sync()):
-                new = np.setdiff1d(self.recaller.pending(scope), rows)
+            for scope in self.searcher.every_branch(self.live.sync()):
+                new = np.setdiff1d(self.searcher.pending(scope), rows)
                 scopes += [scope] if len(new) else []
                 rows = np.concatenate([rows, new])
-            embedder, total = self.recaller.sessions.dense().embedder, len(rows)
+            embedder, total = self.searcher.sessions.dense().embedder, len(rows)
         done = 0
         for scope in scopes:
             before = done
@@ -245,11 +245,11 @@ class Asker:
                     progress(done, max(total, done))
 
             if embedder is not None:
-                yield from self.recaller.embed_pending(
+                yield from self.searcher.embed_pending(
                     [scope], embedder, batch=LARGE_BATCH, deadline=float("inf"), progress=report,
                     save=SessionVectors.save,
                 )  # fmt: skip
-        for _, vectors in self.recaller.sessions.opened():
+        for _, vectors in self.searcher.sessions.opened():
             if vectors is not None:
                 vectors.vectors.settle()
         with self._lock:
@@ -260,19 +260,19 @@ class Asker:
         try:
             self.save_snapshots(least=least)
         finally:
-            self.recaller.sessions.close()
+            self.searcher.sessions.close()
 
     def refresh_and_save(self, *, least: int) -> None:
         """Keep snapshots of the session's index, if it is in memory, with what was added since."""
         state = self.live.sync()
-        for index, _ in self.recaller.sessions.opened():
+        for index, _ in self.searcher.sessions.opened():
             if index.session == self.live.key:
-                self.recaller.sessions.open(index.session, state, Dense(None))
+                self.searcher.sessions.open(index.session, state, Dense(None))
         self.save_snapshots(least=least)
 
     def save_snapshots(self, *, least: int) -> None:
         """Keep the indexes in memory in the store, if they have grown by `least` rows, or were damaged."""
-        for index, vectors in self.recaller.sessions.opened():
+        for index, vectors in self.searcher.sessions.opened():
             if vectors is not None:
                 # The report of the question that made them says so; who needs them next makes them again.
                 with suppress(StoreError):
@@ -323,7 +323,7 @@ class Asker:
         past = [turn for turn in reversed(turns) if turn is not stored and turn.turn_id not in pinned]
         older = tuple(turn.whole() for turn in past if turn.asks)
         base, fits = None, self.assembler.window(asked, older).reaches_all
-        if self.recaller.rules.scope == "user" or not fits:
+        if self.searcher.rules.scope == "user" or not fits:
             base = self.assembler.window(asked, older, recall=self.assembler.room_for_recall(asked, older))
         before = self.live.path.at(stored.entries[0].order) if stored is not None else None
         alone = [entry for turn in past if whole and not turn.asks for entry in turn.entries]

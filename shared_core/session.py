@@ -1,22 +1,23 @@
 """One session as one memory object sees it: its head, its newest messages, and the way new ones are stored."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 from shared_core.arguments import in_utc
 from shared_core.base import TokenCounter
-from shared_core.errors import DuplicateError, UnknownReferenceError
+from shared_core.errors import DuplicateError, StaleHeadError, UnknownReferenceError
 from shared_core.messages import Message
-from shared_core.records import MAIN, ROOT, Appended, Change, Draft, Position, Record, Segment, SessionState
+from shared_core.records import MAIN, ROOT, Appended, Change, Draft, Expect, Position, Record, Segment, SessionState
 from shared_core.store import Store
 from shared_core.tokens import body_tokens
-from shared_core.tree.paths import Head, Path, Span, unused_branch_name, walk
+from shared_core.tree.paths import Head, Path, Span, read, resolve, unused_branch_name, walk
 from shared_core.turns import Entry, Turn, group_turns
 
-__all__ = ["Changes", "LiveSession", "Sizer", "Writer"]
+__all__ = ["Changes", "Checkout", "LiveSession", "Sizer", "Writer", "if_unmoved"]
 
 PAGE = 64
 """Messages read at a time, backwards from the head."""
@@ -256,9 +257,16 @@ class LiveSession:
 
 Changes = Callable[[str], Sequence[Change]]
 
+Result = TypeVar("Result")
+
 
 def _no_changes(branch: str) -> Sequence[Change]:
     return ()
+
+
+def if_unmoved(epoch: int, head: Position, changes: Changes = _no_changes) -> Changes:
+    """Return changes that are refused if the branch has left this head, or a message was forgotten, since."""
+    return lambda name: [Expect(epoch, name, head), *changes(name)]
 
 
 class Writer:
@@ -342,3 +350,86 @@ class Writer:
                 continue  # another writer took the name first
             self.live.go(Head(name))
             return appended
+
+
+class Checkout:
+    """Where one memory object stands in its session's tree, and what every tree verb needs there.
+
+    Args:
+        live: the session, and the branch or position this object stands on.
+        writer: adds messages there.
+        lock: held by one verb at a time.
+    """
+
+    def __init__(self, live: LiveSession, writer: Writer, lock: AbstractContextManager[object]) -> None:
+        self.live = live
+        self.writer = writer
+        self.lock = lock
+        self.store = live.store
+
+    def existing(self) -> int:
+        """Return the session's key, caught up with the store; UnknownReferenceError if nothing is stored."""
+        session = self.stored()
+        self.live.sync()
+        return session
+
+    def stored(self) -> int:
+        """Return the session's key; UnknownReferenceError if nothing is stored."""
+        if self.live.key is None:
+            raise UnknownReferenceError("there are no branches: nothing is stored yet")
+        return self.live.key
+
+    def position_of(self, reference: str | None) -> Position:
+        """Return the position that a reference names; None: where this object stands.
+
+        Raises:
+            UnknownReferenceError: there is no such position.
+        """
+        session = self.live.create()
+        head = self.live.head if reference is None else resolve(self.store, session, reference)
+        at = head.at or self.store.state(session, head.branch).head
+        if at is None:
+            raise UnknownReferenceError(f"the branch {head.branch!r} does not exist any more")
+        return at
+
+    def stand(self, head: Head) -> None:
+        """Check out a branch or a position."""
+        self.live.go(head)
+        self.writer.open_turn = None
+
+    def stand_at(self, position: Position) -> None:
+        """Check out a branch that ends at this position; a detached head if there is none."""
+        newest = [self.live.path.at(entry.order) for entry in self.live.last(1)]
+        # The newest message need not be at the head: the message at the head may have been forgotten.
+        if position not in (self.live.path.head, *newest):
+            session = self.live.key
+            branches = self.store.branches(session) if session is not None else []
+            names = [branch.name for branch in branches if branch.head == position]
+            self.stand(Head(names[-1]) if names else Head(None, position))
+            self.live.sync()
+
+    def until_fresh(self, verb: Callable[[], Result]) -> Result:
+        """Repeat a verb until nobody has moved the branch, or forgotten a message, between its reads and its write."""
+        with self.lock:
+            while True:
+                try:
+                    return verb()
+                except StaleHeadError:
+                    continue
+
+    def read(self, spans: Iterable[Span]) -> list[Record]:
+        """Return the messages of some spans, in order."""
+        return list(read(self.store, self.stored(), spans))
+
+    def newest_of(self, spans: Sequence[Span], limit: int) -> list[Record]:
+        """Return the newest messages of some spans, in order, at most `limit`."""
+        session, found = self.stored(), list[Record]()
+        for span in reversed(spans):
+            wanted = min(limit - len(found), span.upto - span.start + 1)
+            records = self.store.newest(session, Position(span.segment, span.upto), wanted) if wanted else ()
+            found += [record for record in records if record.position.depth >= span.start]
+        return found[::-1]
+
+    def newest_shared(self, one: Path, other: Path) -> str | None:
+        """Return the id of the newest message that two paths share; None: they share none."""
+        return next((record.message.id for record in self.newest_of(one.shared(other), 1)), None)

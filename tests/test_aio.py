@@ -15,17 +15,17 @@ from blockbuster import BlockingError
 
 from shared_core import (
     AsyncInfiniteMemory,
-    CallableEmbedder,
     Embedder,
-    EmbedderMismatchError,
     Fingerprint,
     InfiniteMemory,
-    Kind,
     Message,
     SQLiteStore,
     UnknownReferenceError,
 )
 from shared_core.base import Vectors
+from shared_core.embedders import CallableEmbedder
+from shared_core.errors import EmbedderMismatchError
+from shared_core.results import Kind
 from shared_core.testing.hashing_embedder import HashingEmbedder
 from tests.support.event_loop import nothing_blocks
 from tests.support.histories import NOON, history, ids, texts

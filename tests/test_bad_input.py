@@ -15,22 +15,20 @@ import numpy as np
 import pytest
 
 from shared_core import (
-    AmbiguousReferenceError,
     BudgetError,
-    CallableEmbedder,
     DuplicateError,
     EmbedderError,
     InfiniteMemory,
-    Kind,
     Message,
-    MessageTooLargeError,
-    Reason,
     StoreError,
     ToolCall,
     UnknownReferenceError,
 )
 from shared_core.base import Embedder, Fingerprint, Vectors
+from shared_core.embedders import CallableEmbedder
+from shared_core.errors import AmbiguousReferenceError, MessageTooLargeError
 from shared_core.recall.search import DAMAGED
+from shared_core.results import Kind, Reason
 from shared_core.tokens import TiktokenCounter
 from tests.support.histories import CountingStore, history, ids, texts
 from tests.support.scripted_embedder import ScriptedEmbedder

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared_core import History, InfiniteMemory, Message, SQLiteStore, ToolCall
+from shared_core import InfiniteMemory, Message, SQLiteStore, ToolCall
+from shared_core.results import FollowedHistory
 from shared_core.testing import HashingEmbedder
 
 ai, user = Message.assistant, Message.user
@@ -182,9 +183,9 @@ def test_the_reply_that_ends_a_turn_may_come_after_other_questions(store: SQLite
 
 
 def test_part_of_a_history_has_no_branch() -> None:
-    history = History(("1", "2"), ("x", "y"), "main")
+    history = FollowedHistory(("1", "2"), ("x", "y"), "main")
     assert history.upto(2) == history
-    assert history.upto(1) == History(("1",), ("x",))
+    assert history.upto(1) == FollowedHistory(("1",), ("x",))
 
 
 def test_a_made_id_is_the_digest_of_all_that_was_said_up_to_it(store: SQLiteStore) -> None:
@@ -254,7 +255,12 @@ def test_every_history_is_on_its_branch_as_it_was_sent(
 ) -> None:
     """Whatever a client goes back to and says instead, the branch says what the client's history says."""
     with closing(SQLiteStore(":memory:")) as store:
-        one, history, number, followed = memory(store), [user("first", id="first" if ids else None)], 0, History()
+        one, history, number, followed = (
+            memory(store),
+            [user("first", id="first" if ids else None)],
+            0,
+            FollowedHistory(),
+        )
         for back, texts in steps:
             followed = followed.upto(min(len(followed), max(1, len(history) - back)))
             del history[max(1, len(history) - back) :]

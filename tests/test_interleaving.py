@@ -141,9 +141,10 @@ def test_branches_that_merged_each_other_often_are_walked_once() -> None:
 
 
 def test_no_store_is_made_by_looking(tmp_path: Path) -> None:
-    from shared_core.cli.options import opened
+    from shared_core.cli.options import SessionOptions
 
-    with pytest.raises(StoreError, match="no store at"), opened(f"sqlite:///{tmp_path}/none.db", "s", None):
+    options = SessionOptions(store=f"sqlite:///{tmp_path}/none.db", session="s")
+    with pytest.raises(StoreError, match="no store at"), options.open():
         pass
     assert not list(tmp_path.iterdir())
 

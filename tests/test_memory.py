@@ -13,25 +13,22 @@ from typing import Any
 
 import pytest
 
-import shared_core
 from shared_core import (
     BudgetError,
     Context,
     DuplicateError,
-    EmbedderMismatchError,
     Grounding,
     GroundingItem,
     InfiniteMemory,
-    Kind,
     Message,
-    Reason,
     SQLiteStore,
-    StaticEmbedder,
     StoreError,
     ToolCall,
     UnknownReferenceError,
 )
-from shared_core.embedders import MINILM, STATIC, static_available
+from shared_core.embedders import MINILM, STATIC, StaticEmbedder, static_available
+from shared_core.errors import EmbedderMismatchError
+from shared_core.results import Kind, Reason
 from shared_core.session import TAIL_KEPT
 from shared_core.testing.hashing_embedder import HashingEmbedder
 from shared_core.tokens import CharacterCounter, tools_tokens
@@ -658,73 +655,6 @@ def test_logging_says_just_the_report(memory: InfiniteMemory, caplog: pytest.Log
         context = memory.context("what of item5?")
     ours = [record for record in caplog.records if record.name.startswith("shared_core")]
     assert [(record.levelname, record.getMessage()) for record in ours] == [("DEBUG", str(context.report))]
-
-
-def test_the_public_names() -> None:
-    assert shared_core.__all__ == [
-        "AmbiguousReferenceError",
-        "AsyncInfiniteMemory",
-        "Branch",
-        "BudgetError",
-        "CallableCounter",
-        "CallableEmbedder",
-        "CharacterCounter",
-        "Conflict",
-        "ConservativeCounter",
-        "Context",
-        "ContextReport",
-        "Diff",
-        "DuplicateError",
-        "Embedder",
-        "EmbedderError",
-        "EmbedderMismatchError",
-        "Fingerprint",
-        "ForgetResult",
-        "Grounding",
-        "GroundingItem",
-        "History",
-        "ImportResult",
-        "InfiniteMemory",
-        "InfiniteMemoryError",
-        "InputFileError",
-        "Kind",
-        "LogEntry",
-        "MergeResult",
-        "Message",
-        "MessageTooLargeError",
-        "MissingExtraError",
-        "Moved",
-        "OnnxEmbedder",
-        "Payload",
-        "Picked",
-        "Reason",
-        "RecallTemplate",
-        "ReportLine",
-        "SQLiteStore",
-        "ScoredMessage",
-        "SentenceTransformerEmbedder",
-        "SessionPool",
-        "StaleHeadError",
-        "Stash",
-        "StaticEmbedder",
-        "Store",
-        "StoreError",
-        "Summarizer",
-        "SummarizerModel",
-        "Summary",
-        "SummaryTemplate",
-        "TiktokenCounter",
-        "TokenCounter",
-        "ToolCall",
-        "UnknownReferenceError",
-        "drop_grounding",
-        "drop_tool_results",
-        "export_sessions",
-        "import_sessions",
-        "prune",
-        "replace_names",
-        "sliding_window",
-    ]
 
 
 # Embedders

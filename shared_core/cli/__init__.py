@@ -1,1 +1,1 @@
-"""The `infinite-memory` command; needs the extra `cli`."""
+"""The `infinite-memory` command. It needs the extra `cli`."""

@@ -1,113 +1,118 @@
-"""What all commands share: their options, opening a store that exists, and answering as text or JSON."""
+"""The options that commands share, and the decorator that gives them to a command as one object."""
 
-import json
-from collections.abc import Callable, Iterator, Mapping
+import inspect
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from shared_core.cli.printing import count, printable
+from shared_core.cli.printing import say, write_json
 from shared_core.errors import StoreError
 from shared_core.memory import InfiniteMemory
-from shared_core.tree.copies import Picked
 
-__all__ = [
-    "AsJson",
-    "Named",
-    "On",
-    "Session",
-    "StorePath",
-    "Time",
-    "User",
-    "answer",
-    "change",
-    "done",
-    "opened",
-    "picked",
-    "say",
-    "write_json",
-]
+__all__ = ["BranchName", "CommonOptions", "EmbedderName", "MaxTokens", "SessionOptions", "time_option", "with_options"]
 
 
-def when(text: str) -> datetime:
+def _time(text: str) -> datetime:
     try:
         value = datetime.fromisoformat(text)
     except ValueError:
-        raise typer.BadParameter(f"{text!r} is not a time; expected ISO 8601, as in 2025-03-01T10:00") from None
+        raise typer.BadParameter(f"{text!r} is not a time: use ISO 8601, for example 2025-03-01T10:00") from None
     return value if value.tzinfo else value.replace(tzinfo=UTC)
 
 
-StorePath = Annotated[str, typer.Option("--store", envvar="INFINITE_MEMORY_STORE", help="The database.")]
-Session = Annotated[str, typer.Option("--session", metavar="ID", help="Which conversation.")]
-On = Annotated[str, typer.Option("--branch", metavar="NAME", help="The branch to do it on.")]
-User = Annotated[str | None, typer.Option("--user", metavar="ID", help="Whose conversation.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Answer in JSON.")]
-Named = Annotated[str | None, typer.Option("--embedder", metavar="NAME", help="Instead of the one used so far.")]
-Time = typer.Option(parser=when, metavar="TIME", help="ISO 8601; without a zone it is UTC.")
+BranchName = Annotated[str, typer.Option("--branch", metavar="NAME", help="The branch to work on.")]
+EmbedderName = Annotated[
+    str | None,
+    typer.Option("--embedder", metavar="NAME", help="The embedder to use instead of the store's current one."),
+]
+MaxTokens = Annotated[int, typer.Option(help="The model's context limit, in tokens.")]
 
 
-def say(text: str) -> None:
-    """Say something on one line of stderr: stdout is for the answer alone."""
-    typer.echo(f"infinite-memory: {printable(' '.join(text.split()))}", err=True)
+def time_option(help: str) -> Any:
+    """Return an option that takes a time."""
+    return typer.Option(parser=_time, metavar="TIME", help=f"{help} Use ISO 8601; a time without a zone is UTC.")
 
 
-@contextmanager
-def opened(store: str, session: str, user: str | None, **settings: Any) -> Iterator[InfiniteMemory]:
-    """Open a store that exists; one that does not is not made."""
-    path = store.removeprefix("sqlite:///")
-    if "://" not in path and not Path(path).expanduser().exists():
-        raise StoreError(f"no store at {store!r}: import a conversation first (infinite-memory import FILE)")
-    with InfiniteMemory(store, session_id=session, user_id=user, **settings) as memory:
-        if not memory.newest(1) and not memory.log(1):
-            say(f"note: session {session!r} holds no messages")
-        yield memory
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionOptions:
+    """The session that a command works on.
+
+    Attributes:
+        store: path or URL of the database.
+        session: ID of the conversation.
+        user: ID of the conversation's owner. None: it has no owner.
+    """
+
+    store: Annotated[
+        str, typer.Option("--store", envvar="INFINITE_MEMORY_STORE", help="The path or URL of the database.")
+    ] = "chat.db"
+    session: Annotated[str, typer.Option("--session", metavar="ID", help="The ID of the conversation.")] = "default"
+    user: Annotated[
+        str | None, typer.Option("--user", metavar="ID", help="The ID of the user the conversation belongs to.")
+    ] = None
+
+    @contextmanager
+    def open(self, **settings: Any) -> Iterator[InfiniteMemory]:
+        """Open the session in a store that exists, with these arguments of `InfiniteMemory`.
+
+        Raises:
+            StoreError: there is no such store. It is not created.
+        """
+        path = self.store.removeprefix("sqlite:///")
+        if "://" not in path and not Path(path).expanduser().exists():
+            raise StoreError(f"no store at {self.store!r}: import a conversation first (infinite-memory import FILE)")
+        with InfiniteMemory(self.store, session_id=self.session, user_id=self.user, **settings) as memory:
+            if not memory.newest(1) and not memory.log(1):
+                say(f"note: session {self.session!r} holds no messages")
+            yield memory
 
 
-def answer(data: Mapping[str, Any], as_json: bool, as_text: Callable[[Mapping[str, Any]], str]) -> None:
-    """Write data to stdout, as JSON or in words."""
-    if as_json:
-        write_json(data)
-    else:
-        typer.echo(as_text(data))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommonOptions(SessionOptions):
+    """The session that a command works on, and how it answers.
+
+    Attributes:
+        as_json: answer as JSON instead of text.
+    """
+
+    as_json: Annotated[bool, typer.Option("--json", help="Write the answer as JSON.")] = False
+
+    def answer(self, data: Any, lines: Iterable[str]) -> None:
+        """Write plain data as JSON, or these lines, to stdout."""
+        if self.as_json:
+            write_json(data)
+            return
+        for line in lines:
+            typer.echo(line)
 
 
-def write_json(data: Any) -> None:
-    """Write plain data to stdout."""
-    typer.echo(json.dumps(data, ensure_ascii=False, indent=2))
+def with_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options it shares with others, as one object.
 
+    The first parameter of the command is annotated with `SessionOptions` or `CommonOptions`. Each field becomes an
+    option of the command. A user may also write it before the command's name; the one after the name wins.
+    """
+    first, *own = inspect.signature(command).parameters.values()
+    shared = inspect.signature(first.annotation).parameters
 
-def done(memory: InfiniteMemory, text: str, as_json: bool) -> None:
-    """Say what was done, or answer with the branches there are now."""
-    if as_json:
-        write_json(
-            {"branches": [branch.name for branch in memory.branches()], "tags": [tag.name for tag in memory.tags()]}
-        )
-        return
-    typer.echo(printable(text))
+    @wraps(command)
+    def run(context: typer.Context, **values: Any) -> None:
+        before_name = context.find_root().params
+        options = {}
+        for name in shared:
+            value, source = values.pop(name), context.get_parameter_source(name)
+            # Compared by name: the enumeration belongs to no public module of typer.
+            options[name] = value if source is not None and source.name == "COMMANDLINE" else before_name[name]
+        command(first.annotation(**options), **values)
 
-
-def change(
-    store: str, session: str, user: str | None, branch: str, verb: Callable[[InfiniteMemory], Any],
-    as_text: Callable[[Any], str], as_json: bool,
-) -> None:  # fmt: skip
-    """Do something on a branch and answer with what became of it."""
-    with opened(store, session, user) as memory:
-        memory.checkout(branch)
-        result = verb(memory)
-    if as_json:
-        write_json(result.to_dict())
-        return
-    typer.echo(printable(as_text(result)))
-
-
-def picked(result: Picked) -> str:
-    """Return what was copied, in words."""
-    parts = [f"copied {count(len(result.messages))}"]
-    if result.skipped:
-        parts.append(f"here already: {', '.join(result.skipped)}")
-    if result.halves:
-        parts.append(f"half an exchange: {', '.join(result.halves)}")
-    return "; ".join(parts)
+    parameters = [inspect.Parameter("context", first.kind, annotation=typer.Context), *own, *shared.values()]
+    described: Any = run  # typer reads the parameters of a command from these two attributes
+    described.__signature__ = inspect.Signature(parameters)
+    described.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run

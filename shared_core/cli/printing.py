@@ -1,42 +1,94 @@
-"""What the command prints: text that is safe for a terminal, and plain JSON data; pure."""
+"""What the command prints: text that is safe for a terminal, JSON, progress bars and boxes."""
 
+import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC
 from typing import Any
 
-from shared_core.messages import Message
+import typer
+from rich.console import Console
+from rich.panel import Panel
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.text import Text
+
+from shared_core.messages import Message, Role
 from shared_core.sharing.readers.openai import OPENAI_FORMAT
 
-__all__ = ["SHOWN", "count", "doomed", "imported", "line", "printable", "record", "said", "table", "wire"]
+__all__ = [
+    "PREVIEW_LIMIT",
+    "PROGRESS_FROM",
+    "count",
+    "forget_preview",
+    "import_summary",
+    "message_line",
+    "message_record",
+    "message_text",
+    "openai_message",
+    "printable",
+    "progress",
+    "say",
+    "show_prompt",
+    "table",
+    "write_json",
+]
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-"""What a terminal would obey instead of showing."""
+"""Characters that a terminal would obey instead of showing."""
 
-SHOWN = 20
-"""Messages listed before a question whether to forget them."""
+PREVIEW_LIMIT = 20
+"""How many messages are listed before the user confirms that they are forgotten."""
 
+PROGRESS_FROM = 2_000
+"""A longer file shows its progress even if stderr is not a terminal, so that a log shows that work goes on."""
 
-def imported(data: Mapping[str, Any]) -> str:
-    """Return what an import took."""
-    counts = f"{count(data['new'])} new, {data['known']:,} known, {data['forgotten']:,} forgotten earlier"
-    counts += f", {data['remapped']:,} under other ids" if data["remapped"] else ""
-    span = f", from {data['first'][:10]} to {data['last'][:10]}" if data["first"] else ""
-    how = f"embedder {data['embedder'] or 'none (ranked by words alone)'}, {data['seconds']:.1f} s"
-    return printable(f"{data['file']} -> {data['store']}: {counts}\n{data['turns']:,} turns{span}\n{how}")
+COLOURS: Mapping[Role, str] = {"system": "magenta", "user": "cyan", "assistant": "green", "tool": "yellow"}
+
+# Output
 
 
-def table(data: Mapping[str, Any]) -> str:
-    """Return names and values, one pair a line."""
-    width = max(map(len, data), default=0)
-    rows = ((name, ", ".join(value) if isinstance(value, list) else value) for name, value in data.items())
-    return "\n".join(f"{name:<{width}}  {'-' if value in (None, '') else value}" for name, value in rows)
+def say(text: str) -> None:
+    """Write one line to stderr, which leaves stdout to the answer."""
+    typer.echo(f"infinite-memory: {printable(' '.join(text.split()))}", err=True)
 
 
-def doomed(messages: Sequence[Message], total: int) -> str:
-    """Return what would be forgotten, `total` messages that begin with these."""
-    more = [f"... and {total - len(messages):,} more"] if total > len(messages) else []
-    return "\n".join([f"would forget {count(total)}", *map(line, messages), *more])
+def write_json(data: Any) -> None:
+    """Write plain data to stdout."""
+    typer.echo(json.dumps(data, ensure_ascii=False, indent=2))
+
+
+@contextmanager
+def progress(title: str, total: int) -> Iterator[Callable[[int, int], None]]:
+    """Provide a callable(done, total) that draws a progress bar on stderr, for a terminal or a long file."""
+    console = Console(stderr=True)
+    if not console.is_terminal and total <= PROGRESS_FROM:
+        yield lambda done, of: None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=console, transient=console.is_terminal) as bar:
+        task = bar.add_task(title, total=total)
+        yield lambda done, of: bar.update(task, completed=done, total=of)
+
+
+def show_prompt(messages: Iterable[Message]) -> None:
+    """Print messages, each in a box if stdout is a terminal."""
+    console = Console(highlight=False, markup=False)
+    for message in messages:
+        title = message.role if message.name is None else f"{message.role} ({printable(message.name)})"
+        if console.is_terminal:
+            text, style = Text(message_text(message)), COLOURS[message.role]
+            console.print(Panel(text, title=Text(title), title_align="left", border_style=style))
+        else:
+            console.file.write(f"[{title}]\n{message_text(message)}\n\n")
+
+
+# Text
+
+
+def printable(text: str) -> str:
+    """Return the text with control characters escaped, except tabs and line feeds."""
+    return CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text.replace("\r\n", "\n"))
 
 
 def count(number: int) -> str:
@@ -44,26 +96,46 @@ def count(number: int) -> str:
     return f"{number:,} message{'' if number == 1 else 's'}"
 
 
-def line(message: Message) -> str:
-    """Return time (UTC), role, id and text on one line."""
-    when = f"{message.created_at.astimezone(UTC):%Y-%m-%d %H:%M}" if message.created_at else ""
-    text = " ".join(said(message).split())
-    return f"{when:<16}  {message.role:<9}  {printable(message.id or '')}  {text}"
-
-
-def said(message: Message) -> str:
-    """Return what a person sees of a message: its text and the tools it calls."""
+def message_text(message: Message) -> str:
+    """Return the text of a message and the tools it calls."""
     calls = [f"calls {call.name}({call.arguments})" for call in message.tool_calls]
     return printable("\n".join([*([message.content] if message.content else []), *calls]))
 
 
-def printable(text: str) -> str:
-    """Return the text with control characters other than tab and line feed written out."""
-    return CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text.replace("\r\n", "\n"))
+def message_line(message: Message) -> str:
+    """Return time (UTC), role, ID and text of a message on one line."""
+    when = f"{message.created_at.astimezone(UTC):%Y-%m-%d %H:%M}" if message.created_at else ""
+    text = " ".join(message_text(message).split())
+    return f"{when:<16}  {message.role:<9}  {printable(message.id or '')}  {text}"
 
 
-def wire(message: Message) -> dict[str, Any]:
-    """Return the message as an OpenAI request has it."""
+def table(data: Mapping[str, Any]) -> str:
+    """Return names and values, one pair per line."""
+    width = max(map(len, data), default=0)
+    rows = ((name, ", ".join(value) if isinstance(value, list) else value) for name, value in data.items())
+    return "\n".join(f"{name:<{width}}  {'-' if value in (None, '') else value}" for name, value in rows)
+
+
+def import_summary(data: Mapping[str, Any]) -> str:
+    """Return what an import stored."""
+    counts = f"{count(data['new'])} new, {data['known']:,} known, {data['forgotten']:,} forgotten earlier"
+    counts += f", {data['remapped']:,} under new IDs" if data["remapped"] else ""
+    span = f", from {data['first'][:10]} to {data['last'][:10]}" if data["first"] else ""
+    how = f"embedder {data['embedder'] or 'none (ranked by words alone)'}, {data['seconds']:.1f} s"
+    return printable(f"{data['file']} -> {data['store']}: {counts}\n{data['turns']:,} turns{span}\n{how}")
+
+
+def forget_preview(messages: Sequence[Message], total: int) -> str:
+    """Return a list of the messages to be forgotten: `total` messages, of which these are the first."""
+    more = [f"... and {total - len(messages):,} more"] if total > len(messages) else []
+    return "\n".join([f"would forget {count(total)}", *map(message_line, messages), *more])
+
+
+# JSON
+
+
+def openai_message(message: Message) -> dict[str, Any]:
+    """Return the message in the form of an OpenAI request."""
     calls = [
         {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
         for call in message.tool_calls
@@ -72,13 +144,13 @@ def wire(message: Message) -> dict[str, Any]:
     return {"role": message.role, "content": message.content} | _given(optional)
 
 
-def record(message: Message) -> dict[str, Any]:
-    """Return the message with what the store knows of it, as `read_messages` reads it."""
+def message_record(message: Message) -> dict[str, Any]:
+    """Return the message with its ID, time, turn and grounding, in a form that `read_messages` reads."""
     when = message.created_at.isoformat() if message.created_at else None
     grounding = message.grounding.model_dump(exclude_defaults=True) if message.grounding else None
-    kept = message.payload.data if message.payload and message.payload.format == OPENAI_FORMAT else {}
+    original = message.payload.data if message.payload and message.payload.format == OPENAI_FORMAT else {}
     stored = {"id": message.id, "created_at": when, "turn_id": message.turn_id, "grounding": grounding}
-    return _given(stored) | wire(message) | kept
+    return _given(stored) | openai_message(message) | original
 
 
 def _given(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from shared_core.prompt.assembler import Placement
 from shared_core.prompt.context import Reason
 from shared_core.prompt.window import ELSEWHERE, Candidate
 from shared_core.recall.ranking import Ranked, ScoredMessage, Source
-from shared_core.recall.search import Found, Recaller
+from shared_core.recall.search import Found, Searcher
 from shared_core.records import Record
 from shared_core.session import LiveSession
 from shared_core.store import Store
@@ -144,7 +144,7 @@ Said = tuple[int, ...]
 
 
 def read_candidates(
-    live: LiveSession, recaller: Recaller, found: Found, *, path: Path, question: str, room: int, placement: Placement
+    live: LiveSession, recaller: Searcher, found: Found, *, path: Path, question: str, room: int, placement: Placement
 ) -> list[Candidate]:
     """Return candidates, best first.
 
@@ -196,9 +196,9 @@ def _shortlist(found: Found, room: int, most: float) -> list[Ranked]:
 
 
 class _Reader:
-    def __init__(self, live: LiveSession, recaller: Recaller, found: Found, path: Path, *, whole_turns: bool) -> None:
+    def __init__(self, live: LiveSession, recaller: Searcher, found: Found, path: Path, *, whole_turns: bool) -> None:
         self.live = live
-        self.recaller = recaller
+        self.searcher = recaller
         self.found = found
         self.path = path
         self.own: dict[str | None, Entry] = {}
@@ -290,13 +290,13 @@ class _Reader:
 
     def cut(self, candidate: Candidate) -> Candidate:
         """Return a candidate with excerpts of its long messages."""
-        if candidate.reason is not None or self.recaller.rules.excerpt_tokens is None:
+        if candidate.reason is not None or self.searcher.rules.excerpt_tokens is None:
             return candidate
         entries = tuple(map(self._cut, candidate.entries))
         return candidate if entries == candidate.entries else replace(candidate, entries=entries, cut=True)
 
     def _cut(self, entry: Entry) -> Entry:
-        message, sizer, size = entry.message, self.live.sizer, self.recaller.rules.excerpt_tokens
+        message, sizer, size = entry.message, self.live.sizer, self.searcher.rules.excerpt_tokens
         assert size is not None
         passage = excerpt(message.content, self.found.words, size, sizer.counter, entry.tokens - message.media_tokens)
         if passage is None:
@@ -308,7 +308,7 @@ class _Reader:
     def _returns(self, entry: Entry) -> bool:
         message = entry.message
         if message.role == "tool" or (self.whole_turns and message.tool_calls):
-            return self.recaller.rules.recall_tools == "all"
+            return self.searcher.rules.recall_tools == "all"
         return bool(message.content.strip()) or self.whole_turns
 
 

@@ -15,7 +15,7 @@ from shared_core.messages import Role
 from shared_core.records import Position
 from shared_core.tree.paths import Path
 
-__all__ = ["Eligible", "RecallTools", "RecallUnit", "Scope", "eligible_places", "speakers"]
+__all__ = ["Filter", "RecallTools", "RecallUnit", "Scope", "eligible_places", "speakers"]
 
 Mask = npt.NDArray[np.bool_]
 
@@ -100,7 +100,7 @@ class Scope:
 
 
 @dataclass(frozen=True, slots=True)
-class Eligible:
+class Filter:
     """Which messages may be found.
 
     Attributes:
@@ -121,7 +121,7 @@ class Eligible:
     repeats: int | None = None
 
 
-def eligible_places(index: SessionIndex, line: LinePrefix, wanted: Eligible, tools: RecallTools) -> Mask:
+def eligible_places(index: SessionIndex, line: LinePrefix, wanted: Filter, tools: RecallTools) -> Mask:
     """Return which places of a line may be found; `wanted.path` and `wanted.before` have made the line already."""
     eligible = _speaks(index, line, wanted.role, tools)
     if wanted.since != -np.inf or wanted.until != np.inf:

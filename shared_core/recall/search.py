@@ -18,13 +18,13 @@ from shared_core.recall.embedding import Dense, EmbedReply, EmbedRequest, backfi
 from shared_core.recall.query import Query, parse_query
 from shared_core.recall.ranking import POOL, RankedPlaces, rank
 from shared_core.recall.rules import RecallRules
-from shared_core.recall.scope import Eligible, Scope, eligible_places, speakers
+from shared_core.recall.scope import Filter, Scope, eligible_places, speakers
 from shared_core.recall.sessions import Sessions
 from shared_core.records import MAIN, SessionState
 from shared_core.session import LiveSession
 from shared_core.tree.paths import Path, walk
 
-__all__ = ["Found", "Recaller"]
+__all__ = ["Found", "Searcher"]
 
 POOL_TOKENS = 16
 """One candidate is looked at for so many tokens of room, and at least `POOL`."""
@@ -62,7 +62,7 @@ class Found:
 FindSteps = Generator[EmbedRequest, EmbedReply, Found]
 
 
-class Recaller:
+class Searcher:
     """Searches a session, or all of a user's sessions; its arguments are the memory's own."""
 
     def __init__(self, live: LiveSession, lock: AbstractContextManager[object], rules: RecallRules) -> None:
@@ -76,7 +76,7 @@ class Recaller:
         """Accept the embedder given although the session's vectors are another's: what has none is embedded anew."""
         self.sessions.accept()
 
-    def scopes(self, state: SessionState, wanted: Eligible, dense: Dense) -> list[Scope]:
+    def scopes(self, state: SessionState, wanted: Filter, dense: Dense) -> list[Scope]:
         """Return what may be searched: this branch up to the question, and with `scope="user"` the other sessions."""
         session, scopes = self.live.key, []
         if session is not None:
@@ -91,7 +91,7 @@ class Recaller:
             self.sessions.let_go()
         return scopes
 
-    def _scope(self, session: int, state: SessionState, path: Path, wanted: Eligible, dense: Dense) -> Scope:
+    def _scope(self, session: int, state: SessionState, path: Path, wanted: Filter, dense: Dense) -> Scope:
         index, vectors = self.sessions.open(session, state, dense)
         line = index.line(path)
         if wanted.before is not None:
@@ -107,7 +107,7 @@ class Recaller:
             return
         dense = self.sessions.dense()
         for branch in self.live.store.branches(session):
-            yield self._scope(session, state, self.live.path_to(branch.head), Eligible(), dense)
+            yield self._scope(session, state, self.live.path_to(branch.head), Filter(), dense)
 
     # Vectors
 
@@ -159,7 +159,7 @@ class Recaller:
 
     # Search
 
-    def find(self, text: str, state: SessionState, wanted: Eligible, room: int) -> FindSteps:
+    def find(self, text: str, state: SessionState, wanted: Filter, room: int) -> FindSteps:
         """Search: embed what is pending as far as time allows, embed the question, rank.
 
         Args:

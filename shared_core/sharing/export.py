@@ -16,8 +16,8 @@ from typing_extensions import override
 from shared_core.errors import StoreError
 from shared_core.messages import Message
 from shared_core.records import MAIN, Branch, Position, Record, Ref, Segment
+from shared_core.redact import Redact, redacted
 from shared_core.sharing.format import FORMAT, VERSION, encode
-from shared_core.sharing.redact import Redact, redacted
 from shared_core.store import Store
 from shared_core.stores.probe import is_database
 from shared_core.tree.paths import Head

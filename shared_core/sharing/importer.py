@@ -34,9 +34,9 @@ __all__ = [
     "Destination",
     "ImportResult",
     "Imported",
+    "InsertionPoint",
     "Listed",
     "Route",
-    "Spot",
     "Target",
     "add_list",
     "bring",
@@ -356,7 +356,7 @@ NAMED = 10
 """Sessions that an error names."""
 
 
-class Spot(NamedTuple):
+class InsertionPoint(NamedTuple):
     """Where a list of messages goes: a branch; with `at`, one that is opened there."""
 
     branch: str = MAIN
@@ -369,7 +369,7 @@ Route = Callable[[str | None, str, int], Target | None]
 
 def bring(
     store: Store, path: str | os.PathLike[str], route: Route, draft: Callable[[Message], Draft], *,
-    spot: Spot | None = None, progress: Progress | None = None,
+    spot: InsertionPoint | None = None, progress: Progress | None = None,
 ) -> list[Imported]:  # fmt: skip
     """Bring the sessions of a file into a store.
 
@@ -400,13 +400,15 @@ def bring(
         )  # fmt: skip
     foreign = read_foreign(path)
     with store.transaction():
-        lists = [_bring_list(store, foreign, key, route, draft, spot or Spot(), progress) for key in foreign.lists]
+        lists = [
+            _bring_list(store, foreign, key, route, draft, spot or InsertionPoint(), progress) for key in foreign.lists
+        ]
         trees = [_bring_tree(store, foreign, key, route, counted, progress) for key in foreign.trees]
     return [one for one in [*lists, *(one for some in trees for one in some)] if one is not None]
 
 
 def _bring_list(
-    store: Store, foreign: Foreign, key: str, route: Route, draft: Callable[[Message], Draft], spot: Spot,
+    store: Store, foreign: Foreign, key: str, route: Route, draft: Callable[[Message], Draft], spot: InsertionPoint,
     progress: Progress | None,
 ) -> Imported | None:  # fmt: skip
     target = route(None, key, len(foreign.sessions))

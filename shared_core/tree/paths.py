@@ -3,7 +3,7 @@
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import takewhile
 from typing import NamedTuple
@@ -20,6 +20,8 @@ SHORTEST_PREFIX = 4
 CANDIDATES = 5
 """How many alternatives an error names."""
 
+
+_set = object.__setattr__  # a frozen value has no other way in
 
 PAGE = 500
 """Messages read at a time."""
@@ -67,26 +69,26 @@ class Head(NamedTuple):
 class Path:
     """The line of conversation that ends at a head: spans, root first.
 
-    What a merge brought in stands just before the merge: all that is on the path of its second parent and not on that
-    of its first.
+    Messages that a merge brought in stand just before the merge: all that is on the path of its second parent and not
+    on that of its first.
+
+    Attributes:
+        spans: runs of positions, in path order.
+        head: the newest position on the path.
+        plain: whether a depth is the index on the path everywhere, as it is without a merge.
+        upto: segment -> the depth down to which it belongs to the path.
     """
 
     spans: tuple[Span, ...]
+    head: Position = field(init=False, compare=False)
+    plain: bool = field(init=False, compare=False)
+    upto: Mapping[int, int] = field(init=False, compare=False, repr=False)
 
-    @property
-    def head(self) -> Position:
-        """The newest place on the path."""
-        return Position(*self.spans[-1][:2])
-
-    @cached_property
-    def upto(self) -> dict[int, int]:
-        """Segment -> the depth down to which it belongs to the path."""
-        return {span.segment: span.upto for span in self.spans}  # the last one of a segment reaches deepest
-
-    @cached_property
-    def plain(self) -> bool:
-        """Whether depth is the place on the path everywhere, as it is without a merge."""
-        return not any(span.shift or span.turn_shift for span in self.spans)
+    def __post_init__(self) -> None:
+        _set(self, "head", Position(*self.spans[-1][:2]) if self.spans else None)
+        _set(self, "plain", not any(span.shift or span.turn_shift for span in self.spans))
+        # The last span of a segment reaches deepest.
+        _set(self, "upto", {span.segment: span.upto for span in self.spans})
 
     @cached_property
     def _lasts(self) -> list[int]:

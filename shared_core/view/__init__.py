@@ -1,6 +1,6 @@
-"""One page that shows a session: its tree, its messages, and why each prompt was as it was."""
+"""An HTML page that shows a session: its tree, its messages, and an explanation of each prompt."""
 
-from shared_core.view.gathering import gather
 from shared_core.view.page import page, write_page
+from shared_core.view.page_data import gather
 
 __all__ = ["gather", "page", "write_page"]

@@ -1,4 +1,4 @@
-"""Where the nodes of a conversation tree stand in a drawing: one column per line of talk, forks to the right; pure."""
+"""The layout of a conversation tree: it gives each node a column, with forks to the right of their parents."""
 
 from bisect import bisect_right, insort
 from collections.abc import Sequence
@@ -7,19 +7,19 @@ from heapq import heappop, heappush
 
 __all__ = ["Edge", "Layout", "lay_out"]
 
-NOBODY = -1
-"""The owner of what is on no branch."""
+NO_BRANCH = -1
+"""The owner of a node that is on no branch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """A line from a node to one that comes after it.
+    """A line from a node to one of its children.
 
     Attributes:
-        parent: row of the earlier node.
-        child: row of the later one.
-        lane: the column it runs in between the two; nobody else stands there.
-        owner: the branch whose line it is, by number; -1: none.
+        parent: row of the parent.
+        child: row of the child.
+        lane: the column of the line between the two rows, which it shares with no node.
+        owner: number of the branch that the line belongs to; -1: none.
     """
 
     parent: int
@@ -30,13 +30,13 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A drawing, row by row.
+    """The columns of a drawing. Each node has a row of its own.
 
     Attributes:
-        lanes: column of each node, from 0.
-        owners: the branch each node was said on, by number; -1: it is on none.
-        edges: all lines, in order of their children.
-        width: columns in all.
+        lanes: the column of each node, from 0.
+        owners: the number of the branch that each node belongs to; -1: none.
+        edges: all lines, in the order of their children.
+        width: the number of columns.
     """
 
     lanes: tuple[int, ...]
@@ -47,30 +47,29 @@ class Layout:
 
 @dataclass(slots=True)
 class _Line:
-    """What takes a column: a run of nodes, or with `of` the edge from a node that goes on to where it is merged.
+    """Something that occupies a column: a run of nodes, or the edge from a node inside a branch to a merge.
 
     Attributes:
-        start: the first row it takes.
-        end: the last row it takes.
-        beside: the node that it begins to the right of; -1: none.
-        of: the child at the end of the edge; -1: it is a run of nodes.
+        start: the first row it occupies.
+        end: the last row it occupies.
+        beside: the node whose column is to its left; -1: none.
     """
 
     start: int
     end: int
     beside: int
-    of: int = -1
 
 
 def lay_out(parents: Sequence[Sequence[int]], heads: Sequence[int | None]) -> Layout:
-    """Return where to draw each node, and the lines between them.
+    """Return the columns of the nodes and the lines between them.
 
-    A node stands below its first parent if both belong to one branch; whatever else follows that parent goes to the
-    right of it, in the first column that is free for as long as it needs.
+    A node is drawn below its first parent if both belong to the same branch. Other children are drawn to the right of
+    the parent, in the first column that is free for all the rows they need.
 
     Args:
-        parents: of each node, first parent first, by number; all before the node itself.
-        heads: the node that each branch ends at, the branch that owns what it shares with others first; None: empty.
+        parents: the rows of the parents of each node, first parent first. Parents come before their children.
+        heads: the row of the last node of each branch. None: the branch is empty. A node on several branches belongs to
+            the first of them.
     """
     owners = _owners(parents, heads)
     follows = _follows(parents, owners)
@@ -82,7 +81,7 @@ def lay_out(parents: Sequence[Sequence[int]], heads: Sequence[int | None]) -> La
                 lines[run_of[source]].end = max(lines[run_of[source]].end, child)
             elif child > source + 1:
                 loose[source, child] = len(lines)
-                lines.append(_Line(source + 1, child - 1, source, child))
+                lines.append(_Line(source + 1, child - 1, source))
     columns = _columns(lines, run_of)
     lanes = [columns[run] for run in run_of]
     edges = []
@@ -98,18 +97,18 @@ def lay_out(parents: Sequence[Sequence[int]], heads: Sequence[int | None]) -> La
 
 
 def _owners(parents: Sequence[Sequence[int]], heads: Sequence[int | None]) -> list[int]:
-    """Return the first branch whose line, first parents only, has each node."""
-    owners = [NOBODY] * len(parents)
+    """Return for each node the first branch that reaches it through first parents."""
+    owners = [NO_BRANCH] * len(parents)
     for branch, head in enumerate(heads):
         node = head
-        while node is not None and owners[node] == NOBODY:
+        while node is not None and owners[node] == NO_BRANCH:
             owners[node] = branch
             node = parents[node][0] if parents[node] else None
     return owners
 
 
 def _follows(parents: Sequence[Sequence[int]], owners: Sequence[int]) -> dict[int, int]:
-    """Return node -> the node that stands straight below it."""
+    """Return node -> the node that is drawn directly below it."""
     follows: dict[int, int] = {}
     for child, before in enumerate(parents):
         if before and owners[child] == owners[before[0]]:
@@ -133,7 +132,7 @@ def _runs(parents: Sequence[Sequence[int]], follows: dict[int, int]) -> tuple[li
 
 
 def _columns(lines: Sequence[_Line], run_of: Sequence[int]) -> list[int]:
-    """Return a column for each line, so that no two that overlap share one."""
+    """Return a column for each line, so that lines with common rows have different columns."""
     columns = [0] * len(lines)
     free: list[int] = []
     taken: list[tuple[int, int]] = []

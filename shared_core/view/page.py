@@ -1,4 +1,4 @@
-"""One HTML page that shows a session by itself: no network, no library, and nothing that was said can run in it."""
+"""The HTML page: a single file that needs no network and no library, and runs no code from a message."""
 
 import base64
 import hashlib
@@ -14,21 +14,21 @@ from typing import Any
 
 from shared_core.store import Store
 from shared_core.stores.probe import is_database
-from shared_core.view.gathering import QUESTIONS, Progress, gather
+from shared_core.view.page_data import QUESTIONS, Progress, gather
 
 __all__ = ["page", "write_page"]
 
 SCRIPTS = ("model.js", "tree.js", "message.js", "page.js")
-"""The parts of the page's script, in order; they share one scope."""
+"""The parts of the page's script, in order. They share one scope."""
 
 UNSAFE = re.compile("[<>&\u2028\u2029\ud800-\udfff]")
-"""What could end the data, or has no form in UTF-8; JSON can write it otherwise."""
+"""Characters that could end the script element or that UTF-8 cannot encode. In JSON they are escaped."""
 
-PLACE = re.compile(r"\{\{(\w+)\}\}")
+PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
 
 
 def page(data: Mapping[str, Any]) -> str:
-    """Return a page that shows what `gather` returned. Equal data, equal page."""
+    """Return the page for data that `gather` returned. Equal data gives an equal page."""
     parts = files(__package__)
     style = parts.joinpath("page.css").read_text(encoding="utf-8")
     code = "\n".join(parts.joinpath(name).read_text(encoding="utf-8") for name in SCRIPTS)
@@ -38,36 +38,36 @@ def page(data: Mapping[str, Any]) -> str:
         "form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
     )
     values = {"policy": policy, "style": style, "data": _embedded(data), "script": script}
-    # In one pass, so that a message that looks like a place in the template stays a message.
-    return PLACE.sub(lambda found: values[found[1]], parts.joinpath("page.html").read_text(encoding="utf-8"))
+    # One pass over the template only: a message may contain text that looks like a placeholder.
+    return PLACEHOLDER.sub(lambda found: values[found[1]], parts.joinpath("page.html").read_text(encoding="utf-8"))
 
 
 def write_page(
     store: str | Path | Store, path: str | Path, *, session_id: str = "default", user_id: str | None = None,
     questions: int | None = QUESTIONS, progress: Progress | None = None, **settings: Any,
 ) -> Path:  # fmt: skip
-    """Write a page that shows a session: its tree, its messages, and why each prompt was as it was.
+    """Write a page that shows a session: its tree, its messages, and an explanation of each prompt.
 
-    The file appears at once or not at all, and only its owner may read it. Arguments and errors are those of `gather`.
+    The file appears complete or not at all, and only its owner may read it. Arguments and errors are those of `gather`.
 
     Args:
-        store: a path of a database that exists, or a `Store`.
-        path: where the page goes; what is there is replaced.
-        session_id: which conversation.
-        user_id: whose.
-        questions: show the prompts of so many of the newest questions of each branch; None: of all.
-        progress: called with how many prompts are built and how many there are to build.
+        store: the path of an existing database, or a `Store`.
+        path: the file to write; an existing file is replaced.
+        session_id: the ID of the conversation.
+        user_id: the ID of its user. None: it has no user.
+        questions: how many of the newest questions of each branch are shown with their prompt. None: all.
+        progress: called with the number of prompts built and the number of prompts to build.
         settings: other arguments of `InfiniteMemory`, such as `max_tokens`.
 
     Returns:
-        Where the page is.
+        The path of the page.
 
     Raises:
         ValueError: the page would replace a database.
-        OSError: it cannot be written.
+        OSError: the page cannot be written.
     """
     out = Path(path).expanduser()
-    _check_place(out)
+    _check_path(out)
     data = gather(
         store, session_id=session_id, user_id=user_id, questions=questions, progress=progress, **settings
     )  # fmt: skip
@@ -75,14 +75,14 @@ def write_page(
     return out
 
 
-def _check_place(out: Path) -> None:
-    """Raise an error where the page could not be written, before anything is read for it."""
+def _check_path(out: Path) -> None:
+    """Raise an error if the page cannot be written there, before the work of building it begins."""
     if is_database(out):
-        raise ValueError(f"path={str(out)!r} is a file of a database; give the page one of its own")
+        raise ValueError(f"path={str(out)!r} is a file of a database: choose another file for the page")
     if not out.parent.is_dir():
         raise FileNotFoundError(f"there is no directory {str(out.parent)!r}")
     if out.is_dir():
-        raise IsADirectoryError(f"{str(out)!r} is a directory; give the name of a file")
+        raise IsADirectoryError(f"{str(out)!r} is a directory: give the name of a file")
 
 
 def _write(out: Path, text: str) -> None:

@@ -1,13 +1,14 @@
 """`infinite-memory chat`: a terminal chat that remembers, with a model that needs no key."""
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from shared_core import InfiniteMemory, Message
 from shared_core.cli.app import run
+from shared_core.cli.chat_loop import ChatLoop
 from tests.support.skips import needs_providers
 
 SETTINGS = ["--session", "s", "--max-tokens", "900"]
@@ -46,6 +47,29 @@ def test_it_answers_from_what_was_said_long_ago(chat: Chat, path: str) -> None:
         asked, answer = memory.newest(2)
     assert (asked.content, answer.turn_id) == ("what is my locker code?", asked.id)
     assert answer.content.startswith("Earlier it was said:")
+
+
+def test_the_store_may_come_before_the_command(
+    path: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("/search locker code\n"))
+    assert run(["--store", path, "--session", "s", "chat"]) == 0
+    assert "my locker code is 4471" in capsys.readouterr().out
+
+
+def test_a_failing_model_does_not_end_the_chat(
+    path: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def reply(question: str) -> Iterator[str]:
+        yield "half an\x1b "
+        raise OSError("out\x07 of order")
+
+    monkeypatch.setattr("sys.stdin", io.StringIO("hello\n/report\n"))
+    with InfiniteMemory(path, session_id="s") as memory:
+        ChatLoop(memory).run(path, reply)
+    out, err = capsys.readouterr()
+    assert out == "half an\\x1b \nnothing has been asked yet\n"
+    assert "the model failed: out\\x07 of order; your message is stored" in err
 
 
 def test_it_tells_why_and_searches_and_forgets(chat: Chat, path: str) -> None:

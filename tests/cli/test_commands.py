@@ -16,8 +16,7 @@ import pytest
 
 from shared_core.__main__ import main
 from shared_core.cli.app import run
-from shared_core.cli.printing import SHOWN, line, printable, record, said
-from shared_core.cli.terminal import LONG
+from shared_core.cli.printing import PREVIEW_LIMIT, PROGRESS_FROM, message_line, message_record, message_text, printable
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message, ToolCall
 from shared_core.sharing.readers.openai import read_messages
@@ -198,8 +197,8 @@ def test_an_empty_list_is_imported(here: Path, call: Call) -> None:
 
 def test_progress_is_shown_for_long_files_only(here: Path, call: Call) -> None:
     assert call("import", lines_of(here / "short.jsonl", 10))[2] == ""
-    long = call("import", lines_of(here / "long.jsonl", LONG + 1), "--store", "long.db")[2]
-    assert f"{LONG + 1}/{LONG + 1}" in long
+    long = call("import", lines_of(here / "long.jsonl", PROGRESS_FROM + 1), "--store", "long.db")[2]
+    assert f"{PROGRESS_FROM + 1}/{PROGRESS_FROM + 1}" in long
     assert "storing" in long
     assert "indexing" in long
 
@@ -304,6 +303,33 @@ def test_the_store_may_come_from_the_environment(talk: str, call: Call, monkeypa
     assert call("import", talk)[0] == 0
     assert Path("env.db").exists()
     assert not Path("chat.db").exists()
+
+
+def test_common_options_may_come_before_the_command(talk: str, call: Call) -> None:
+    target = ["--store", "mine.db", "--session", "s", "--user", "u"]
+    assert json.loads(call(*target, "--json", "import", talk)[1])["new"] == 9
+    after = call("log", *target, "--json")
+    assert after[0] == 0
+    assert call(*target, "--json", "log") == call(*target, "log", "--json") == after
+    assert json.loads(call("--json", *target, "stash", "list")[1]) == []
+    assert not Path("chat.db").exists()
+
+
+def test_an_option_after_the_command_wins(stored: str, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INFINITE_MEMORY_STORE", "env.db")
+    assert "no store at 'env.db'" in call("log")[2]
+    assert "no store at 'before.db'" in call("--store", "before.db", "log")[2]
+    assert call("--store", "before.db", "log", "--store", stored) == call("log", "--store", stored)
+    assert call("log", "--store", stored)[0] == 0
+
+
+@pytest.mark.parametrize("command", ["import", "ask", "merge", "stash push", "view"])
+def test_help_of_a_command_lists_the_common_options(command: str, call: Call) -> None:
+    code, out, _ = call(*command.split(), "--help")
+    assert code == 0
+    for option in ("--store", "--session ID", "--user ID", "--json"):
+        assert f"  {option} " in out
+    assert "INFINITE_MEMORY_STORE" in out
 
 
 def test_stats_as_table_and_json(stored: str, call: Call) -> None:
@@ -449,8 +475,8 @@ def test_half_a_surrogate_pair_does_not_break_the_output(here: Path, call: Call)
 
 def test_a_message_as_text() -> None:
     message = Message.assistant("one\ntwo", id="m", tool_calls=[ToolCall(id="c", name="f", arguments="{}")])
-    assert said(message) == "one\ntwo\ncalls f({})"
-    assert line(message).split() == ["assistant", "m", "one", "two", "calls", "f({})"]
+    assert message_text(message) == "one\ntwo\ncalls f({})"
+    assert message_line(message).split() == ["assistant", "m", "one", "two", "calls", "f({})"]
     assert printable("tab\tand\x00\x9b") == "tab\tand\\x00\\x9b"
 
 
@@ -458,8 +484,8 @@ def test_a_long_list_of_what_would_go_is_cut(here: Path, call: Call) -> None:
     assert call("import", lines_of(here / "many.jsonl", 60))[0] == 0
     rows = call("forget", "--all", "--dry-run")[1].splitlines()
     assert rows[0] == "would forget 60 messages"
-    assert rows[-1] == f"... and {60 - SHOWN} more"
-    assert len(rows) == SHOWN + 2
+    assert rows[-1] == f"... and {60 - PREVIEW_LIMIT} more"
+    assert len(rows) == PREVIEW_LIMIT + 2
 
 
 def test_a_record_is_read_as_the_same_message(here: Path) -> None:
@@ -473,7 +499,7 @@ def test_a_record_is_read_as_the_same_message(here: Path) -> None:
     }
     (here / "one.json").write_text(json.dumps(entry))
     (first,) = read_messages("one.json")
-    (here / "two.json").write_text(json.dumps(record(first)))
+    (here / "two.json").write_text(json.dumps(message_record(first)))
     assert read_messages("two.json") == [first]
     assert first.payload is not None
 
@@ -497,8 +523,10 @@ def parted(here: Path) -> None:
     ("args", "text", "data"),
     [
         (["branches"], "side  ", [{"name": "main", "newest": "cccc"}, {"name": "side", "newest": "dddd"}]),
-        (["fork", "new", "--at", "bbbb"], "opened 'new' at bbbb", {"branches": ["main", "side", "new"], "tags": []}),
-        (["rename", "side", "aside"], "'side' is 'aside' now", {"branches": ["main", "aside"], "tags": []}),
+        (["fork", "new", "--at", "bbbb"], "created branch 'new' at bbbb", {
+            "branches": ["main", "side", "new"], "tags": []
+        }),
+        (["rename", "side", "aside"], "renamed 'side' to 'aside'", {"branches": ["main", "aside"], "tags": []}),
         (["delete-branch", "side"], "fork side --at side@{1}", {"branches": ["main"], "tags": []}),
         (["tag", "v1"], "tagged main as 'v1'", {"branches": ["main", "side"], "tags": ["v1"]}),
         (["tags"], "", []),
@@ -507,14 +535,14 @@ def parted(here: Path) -> None:
         (["diff", "side"], "both: up to bbbb\nonly side: 1 message\n<", {
             "base": "bbbb", "only_a": ["dddd"], "only_b": ["cccc"]
         }),
-        (["stash", "push"], "put aside 1 message", None),
+        (["stash", "push"], "stashed 1 message", None),
         (["stash", "list"], "", []),
         (["merge", "side"], "merged side (full)", {
             "how": "full", "source": "side", "base": "bbbb", "added": [], "ours": [], "theirs": [], "conflicts": []
         }),
-        (["merge", "bbbb"], "nothing to merge: all of bbbb is here", None),
+        (["merge", "bbbb"], "nothing to merge: the branch already has all of bbbb", None),
         (["merge", "side", "--how", "squash"], "From the branch 'side':\nuser: four", None),
-        (["cherry-pick", "dddd", "aaaa"], "copied 1 message; here already: aaaa", None),
+        (["cherry-pick", "dddd", "aaaa"], "copied 1 message; on the branch already: aaaa", None),
         (["rebase", "main", "--branch", "side"], "copied 1 message", None),
     ],
 )  # fmt: skip
@@ -532,7 +560,7 @@ def test_a_command_for_branches_answers_in_words_and_in_json(
 
 @pytest.mark.usefixtures("parted")
 def test_a_stash_goes_and_comes_back(call: Call) -> None:
-    assert call("stash", "push", "--note", "for later")[1] == "put aside 1 message\n"
+    assert call("stash", "push", "--note", "for later")[1] == "stashed 1 message\n"
     assert "main  1 message  for later" in call("stash", "list")[1]
     assert call("stash", "apply")[1] == "copied 1 message\n"
     assert call("stash", "pop", "--branch", "side")[1] == "copied 1 message\n"

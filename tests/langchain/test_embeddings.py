@@ -13,7 +13,8 @@ import pytest
 from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
 
 from langchain_infinite_memory import as_embedder
-from shared_core import AsyncInfiniteMemory, Embedder, EmbedderError, InfiniteMemory, Message, StaticEmbedder
+from shared_core import AsyncInfiniteMemory, Embedder, EmbedderError, InfiniteMemory, Message
+from shared_core.embedders import StaticEmbedder
 from shared_core.testing import HashingEmbedder
 
 

@@ -27,7 +27,8 @@ from langchain_core.runnables.history import RunnableWithMessageHistory
 
 from langchain_infinite_memory.history import InfiniteChatMessageHistory, SessionHistories, session_factory
 from langchain_infinite_memory.settings import engine_settings
-from shared_core import DuplicateError, InfiniteMemory, Message, SessionPool, SQLiteStore, StaticEmbedder
+from shared_core import DuplicateError, InfiniteMemory, Message, SessionPool, SQLiteStore
+from shared_core.embedders import StaticEmbedder
 from shared_core.testing import HashingEmbedder
 from tests.langchain.sample_messages import EVERY
 from tests.support.event_loop import nothing_blocks

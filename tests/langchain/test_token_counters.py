@@ -13,8 +13,8 @@ from langchain_core.messages.utils import count_tokens_approximately
 from langchain_infinite_memory import as_token_counter, message_counter, to_message
 from langchain_infinite_memory.counting import ApproximateCounter, ModelCounter
 from langchain_infinite_memory.media import IMAGE_TOKENS
-from shared_core import ConservativeCounter, InfiniteMemory, TiktokenCounter
-from shared_core.tokens import TokenFallbackWarning, message_tokens
+from shared_core import InfiniteMemory
+from shared_core.tokens import ConservativeCounter, TiktokenCounter, TokenFallbackWarning, message_tokens
 from tests.langchain.sample_messages import EVERY, PICTURE
 
 SPECIAL = "<|endoftext|>"

@@ -16,8 +16,9 @@ from llama_index.core.schema import TextNode
 from pydantic import PrivateAttr
 
 from llama_index_infinite_memory.embeddings import EngineEmbedding, as_embedder
-from shared_core import AsyncInfiniteMemory, Embedder, EmbedderError, InfiniteMemory, Message, StaticEmbedder
+from shared_core import AsyncInfiniteMemory, Embedder, EmbedderError, InfiniteMemory, Message
 from shared_core.base import Fingerprint
+from shared_core.embedders import StaticEmbedder
 from shared_core.testing import HashingEmbedder
 
 

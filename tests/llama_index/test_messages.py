@@ -21,7 +21,8 @@ from llama_index_infinite_memory import UnstorableWarning, from_message, to_mess
 from llama_index_infinite_memory.media import FILE_TOKENS, IMAGE_TOKENS, LOW_IMAGE_TOKENS, blocks_tokens
 from llama_index_infinite_memory.messages import FORMAT, read_message
 from llama_index_infinite_memory.values import UnstorableError, decode, encode
-from shared_core import Grounding, InfiniteMemory, Message, Payload, ToolCall
+from shared_core import Grounding, InfiniteMemory, Message, ToolCall
+from shared_core.messages import Payload
 from tests.llama_index.sample_messages import EVERY, PNG, WITH_A_STREAM, messages, part
 
 ROOT = Path(__file__).parents[2]

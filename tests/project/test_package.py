@@ -1,6 +1,7 @@
 """The distribution: what the wheel holds, what importing costs, and that every public name is there."""
 
 import json
+import re
 import subprocess
 import sys
 import zipfile
@@ -84,7 +85,8 @@ def test_the_wheel_holds_every_module_and_its_types(wheel: list[str]) -> None:
     kinds = (".html", ".css", ".js")
     parts = {f"shared_core/view/{path.name}" for path in (ROOT / "shared_core/view").iterdir() if path.suffix in kinds}
     assert {"page.html", "page.css", "page.js"} <= {Path(part).name for part in parts}
-    assert inside - sources == typed | parts | {"shared_core/sharing/schema.json"}
+    stubs = {f"{name}/__init__.pyi" for name in IMPORT_PACKAGES if (ROOT / name / "__init__.pyi").exists()}
+    assert inside - sources == typed | parts | stubs | {"shared_core/sharing/schema.json"}
     assert sources <= inside
 
 
@@ -113,6 +115,16 @@ def test_every_public_name_is_there_and_shown() -> None:
         assert getattr(shared_core, name) is not None
 
 
+def test_every_public_name_is_in_a_document() -> None:
+    """The top level holds what most programs need; everything else is one module below."""
+    documents = "".join(
+        path.read_text(encoding="utf-8") for path in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    )
+    missing = [name for name in shared_core.__all__ if not re.search(rf"\b{name}\b", documents)]
+    assert missing == []
+    assert len(shared_core.__all__) <= 32, "a new name needs a reason to stand at the top"
+
+
 def test_an_unknown_public_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no_such_name"):
-        _ = shared_core.no_such_name
+        _ = getattr(shared_core, "no_such_name")  # noqa: B009

@@ -15,12 +15,12 @@ from shared_core import (
     GroundingItem,
     InfiniteMemory,
     Message,
-    MessageTooLargeError,
-    Reason,
     ToolCall,
     sliding_window,
 )
+from shared_core.errors import MessageTooLargeError
 from shared_core.prompt.context import Kind
+from shared_core.results import Reason
 from shared_core.tokens import CharacterCounter, as_counter, body_tokens, message_tokens, tools_tokens
 
 COUNTERS = ["characters/4", "o200k_base"]

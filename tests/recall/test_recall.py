@@ -13,19 +13,11 @@ from typing import Any
 
 import pytest
 
-from shared_core import (
-    Context,
-    EmbedderError,
-    InfiniteMemory,
-    Message,
-    Reason,
-    RecallTemplate,
-    SQLiteStore,
-    ToolCall,
-)
+from shared_core import Context, EmbedderError, InfiniteMemory, Message, RecallTemplate, SQLiteStore, ToolCall
 from shared_core.pipeline import REPEATS
 from shared_core.prompt.context import Kind, ReportLine
 from shared_core.prompt.window import Fill
+from shared_core.results import Reason
 from shared_core.testing.hashing_embedder import HashingEmbedder
 from tests.support.histories import CountingStore
 from tests.support.scripted_embedder import ScriptedEmbedder, minilm

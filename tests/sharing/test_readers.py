@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from shared_core import InfiniteMemory, InputFileError, Message, UnknownReferenceError, import_sessions
+from shared_core import InfiniteMemory, Message, UnknownReferenceError, import_sessions
+from shared_core.errors import InputFileError
 from shared_core.stores import SQLiteStore
 from tests.support.histories import history, ids, texts
 

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import initialize, rule
 
-from shared_core import InfiniteMemory, InputFileError, Message, StoreError
+from shared_core import InfiniteMemory, Message, StoreError
+from shared_core.errors import InputFileError
 from shared_core.stores import SQLiteStore
 from tests.tree.test_verb_sequences import SOAK, Verbs
 from tests.tree.verbs_twin import Twin

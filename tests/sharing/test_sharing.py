@@ -19,20 +19,17 @@ from jsonschema import Draft202012Validator
 from shared_core import (
     AsyncInfiniteMemory,
     InfiniteMemory,
-    InputFileError,
     Message,
     StoreError,
     UnknownReferenceError,
-    drop_grounding,
-    drop_tool_results,
     export_sessions,
     import_sessions,
-    replace_names,
 )
+from shared_core.errors import InputFileError
 from shared_core.messages import Grounding, GroundingItem, Payload, ToolCall
+from shared_core.redact import Redact, drop_grounding, drop_tool_results, replace_names
 from shared_core.sharing import format as jsonl
 from shared_core.sharing.format import parse, read_line, schema
-from shared_core.sharing.redact import Redact
 from shared_core.stores import SQLiteStore
 from shared_core.testing.hashing_embedder import HashingEmbedder
 from tests.support.documents import python_blocks, run_block

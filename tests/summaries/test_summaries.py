@@ -457,13 +457,13 @@ def test_of_several_summaries_the_prompt_has_the_one_that_does_not_reach_into_it
     """The newest of those; and where all reach into it, the one that does so least. Fewer tokens, another one."""
     memory = new(Recorder())
     talk(memory, *range(40))
-    assert memory._live.key is not None
+    assert memory._checkout.live.key is not None
     chosen = set()
     for budget in range(60, 420, 20):
         memory.max_tokens = budget
         context = memory.context("and now?")
         window = {line.id for line in context.report.included if line.kind is Kind.WINDOW}
-        counts = [one.messages for one in memory._store.summaries(memory._live.key, Position(0, 10**6), 8)]
+        counts = [one.messages for one in memory._store.summaries(memory._checkout.live.key, Position(0, 10**6), 8)]
         line = line_of(context)
         if len(window) == 80:
             assert line is None

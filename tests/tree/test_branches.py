@@ -6,15 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from shared_core import (
-    Branch,
-    InfiniteMemory,
-    LogEntry,
-    Message,
-    StaleHeadError,
-    UnknownReferenceError,
-)
+from shared_core import InfiniteMemory, Message, UnknownReferenceError
+from shared_core.errors import StaleHeadError
 from shared_core.records import MAIN, Move, Position
+from shared_core.results import Branch, LogEntry
 from shared_core.tree.log import draw
 from tests.support.histories import CountingStore, history, ids
 

@@ -8,17 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared_core import (
-    AmbiguousReferenceError,
-    Branch,
-    DuplicateError,
-    InfiniteMemory,
-    Message,
-    Reason,
-    RecallTemplate,
-    UnknownReferenceError,
-)
+from shared_core import DuplicateError, InfiniteMemory, Message, RecallTemplate, UnknownReferenceError
+from shared_core.errors import AmbiguousReferenceError
 from shared_core.records import MAIN, Position, Segment
+from shared_core.results import Branch, Reason
 from shared_core.stores import SQLiteStore
 from shared_core.testing.hashing_embedder import HashingEmbedder
 from shared_core.tree.paths import Path, Span, walk

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from shared_core import Conflict, InfiniteMemory, Message, ToolCall
+from shared_core import InfiniteMemory, Message, ToolCall
 from shared_core.records import MAIN, Change, Draft
+from shared_core.results import Conflict
 from tests.support.histories import CountingStore, history, ids
 from tests.tree.two_branches import parted, path, said, say
 

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from shared_core import AmbiguousReferenceError, DuplicateError, InfiniteMemory, Message, UnknownReferenceError
+from shared_core import DuplicateError, InfiniteMemory, Message, UnknownReferenceError
+from shared_core.errors import AmbiguousReferenceError
 from shared_core.records import MAIN
 from shared_core.stores import SQLiteStore
 from tests.support.histories import ids

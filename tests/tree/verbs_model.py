@@ -6,7 +6,7 @@ from functools import cached_property
 
 from shared_core.records import MAIN
 
-__all__ = ["Model", "Node", "Picked"]
+__all__ = ["CherryPickResult", "Model", "Node"]
 
 
 @dataclass(eq=False)
@@ -32,7 +32,7 @@ class Node:
 
 
 @dataclass
-class Picked:
+class CherryPickResult:
     """What a copying verb must return."""
 
     sources: list[str] = field(default_factory=list)
@@ -158,7 +158,7 @@ class Model:
             found += new
         return sorted(found, key=lambda node: node.number)
 
-    def copy(self, nodes: Sequence[Node], onto: Node, new_ids: Callable[[], Sequence[str]]) -> Picked:
+    def copy(self, nodes: Sequence[Node], onto: Node, new_ids: Callable[[], Sequence[str]]) -> CherryPickResult:
         """Copy messages to the head, which is, or will be, `onto`."""
         there = set(onto.path)
         wanted = sorted(set(nodes), key=lambda node: node.number)
@@ -186,11 +186,11 @@ class Model:
             self.add(id_, source.role, None if source.turn in homeless else joined, copy_of=source)
             if source.role == "user":
                 copies[source.turn] = id_
-        return Picked(self.ids(order), self.ids(skipped))
+        return CherryPickResult(self.ids(order), self.ids(skipped))
 
-    def rebase(self, onto: Node, since: Node, new_ids: Callable[[], Sequence[str]]) -> Picked:
+    def rebase(self, onto: Node, since: Node, new_ids: Callable[[], Sequence[str]]) -> CherryPickResult:
         if since is onto and (onto in self.head.path or onto is self.root):
-            return Picked()
+            return CherryPickResult()
         after = set(since.path)
         own = [node for node in self.only(self.head, onto) if node not in after]
         self.move(onto)

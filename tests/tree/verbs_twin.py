@@ -12,7 +12,7 @@ from shared_core.records import MAIN
 from shared_core.store import Store
 from shared_core.testing.hashing_embedder import HashingEmbedder
 from tests.support.histories import NOON
-from tests.tree.verbs_model import Model, Node, Picked
+from tests.tree.verbs_model import CherryPickResult, Model, Node
 
 __all__ = ["HOW", "KINDS", "UNSTASH", "Twin"]
 
@@ -154,7 +154,7 @@ class Twin:
             assert (list(result.ours), list(result.theirs)) == (ours, theirs)
             assert self.memory.sources(str(result.messages[1].id)) == [*ours, *theirs]
 
-    def copies(self, result: Any, copy: Callable[[Callable[[], Sequence[str]]], Picked]) -> None:
+    def copies(self, result: Any, copy: Callable[[Callable[[], Sequence[str]]], CherryPickResult]) -> None:
         expected = copy(lambda: [message.id for message in result.messages])
         assert (list(result.sources), list(result.skipped)) == (expected.sources, expected.skipped)
 

@@ -84,7 +84,7 @@ def test_every_line_has_its_column_to_itself(tree: Tree) -> None:
         for row in range(edge.parent + 1, edge.child):
             assert layout.lanes[row] != edge.lane, "a line runs through a node"
             taken.setdefault((row, edge.lane), set()).add(edge.parent)
-    assert all(len(sources) == 1 for sources in taken.values()), "two lines share a place"
+    assert all(len(sources) == 1 for sources in taken.values()), "two lines share a cell"
     used = {*layout.lanes, *(edge.lane for edge in layout.edges)}
     assert used <= set(range(layout.width))
 

@@ -43,7 +43,7 @@ def embedded(html: str) -> Any:
 HOSTILE = "</script><script>x</script><!--<script>&lt;{{script}}{{data}}\u2028\u2029\ud83d\x00\r\n\x7f\ufeff\u202e"
 
 
-def test_the_data_is_in_the_page_and_cannot_leave_its_place() -> None:
+def test_the_data_is_in_the_page_and_cannot_escape_its_element() -> None:
     data = {"session": HOSTILE, "nodes": [{"text": HOSTILE}], HOSTILE: 1.5}
     html = page(data)
     html.encode("utf-8")
@@ -100,7 +100,7 @@ def test_the_file_appears_whole_and_is_its_owners(store: Path, tmp_path: Path) -
     assert names == {"page.html"}
 
 
-def test_a_place_where_no_page_can_be_is_said_before_anything_is_done(store: Path, tmp_path: Path) -> None:
+def test_a_path_that_cannot_hold_a_page_is_refused_before_anything_is_done(store: Path, tmp_path: Path) -> None:
     before = store.read_bytes()
     for end in ("", "-wal", "-shm", "-journal"):
         with pytest.raises(ValueError, match="is a file of a database"):

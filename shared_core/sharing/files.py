@@ -1,28 +1,31 @@
-"""The verbs that share one conversation: export it to a file, and import a file into it."""
+"""The verbs that share one conversation as a memory has them: export it to a file, import a file into it."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal, get_args
 
 from shared_core.arguments import one_of
 from shared_core.errors import InputFileError, UnknownReferenceError
+from shared_core.messages import Message
+from shared_core.redact import Redact, redacted
+from shared_core.session import Checkout
 from shared_core.sharing.export import Progress, Source, atomically, write_sessions
-from shared_core.sharing.importer import ImportResult, Spot, Target, bring, sessions_in
+from shared_core.sharing.importer import ImportResult, InsertionPoint, Target, bring, sessions_in
 from shared_core.sharing.markdown import markdown
-from shared_core.sharing.redact import Redact, redacted
-from shared_core.tree.merge import Merging
-from shared_core.tree.paths import unused_branch_name
+from shared_core.tree.paths import read, unused_branch_name
 
-__all__ = ["FileFormat", "Sharing"]
+__all__ = ["FileFormat", "FileVerbs"]
 
 FileFormat = Literal["jsonl", "markdown"]
 
 SUFFIXES = {".md": "markdown", ".markdown": "markdown"}
 
 
-class Sharing(Merging):
-    """The verbs of sharing."""
+class FileVerbs:
+    """Exports and imports of one conversation."""
+
+    _checkout: Checkout
 
     def export(
         self, path: str | os.PathLike[str], *, format: FileFormat | None = None, vectors: bool = False,
@@ -48,23 +51,19 @@ class Sharing(Merging):
         if format is not None:
             one_of("format", format, get_args(FileFormat))
         rules = [redact] if callable(redact) else list(redact)
-        with self._lock:
-            session, head = self._live.key, self._live.head
-        if session is None:
-            raise UnknownReferenceError(f"nothing is stored in {self.session_id!r} yet: nothing to export")
-        if (format or SUFFIXES.get(Path(path).suffix.lower())) == "markdown":
-            return self._export_markdown(path, rules)
-        source = Source(session, self.user_id, self.session_id, head)
-        return write_sessions(self._store, [source], path, vectors=vectors, rules=rules, progress=progress)
-
-    def _export_markdown(self, path: str | os.PathLike[str], rules: Sequence[Redact]) -> int:
-        count = 0
-        with atomically(path) as file:
-            told = (one for message in self.messages() if (one := redacted(message, rules)) is not None)
-            for part in markdown(self.session_id, told):
-                count += part.startswith("\n## ")
-                file.write(part.encode("utf-8", "backslashreplace"))
-        return count
+        live = self._checkout.live
+        as_text = (format or SUFFIXES.get(Path(path).suffix.lower())) == "markdown"
+        with self._checkout.lock:
+            if live.key is None:
+                raise UnknownReferenceError(f"nothing is stored in {live.session_id!r} yet: nothing to export")
+            source = Source(live.key, live.user_id, live.session_id, live.head)
+            if as_text:
+                live.sync()
+            spans = live.path.spans
+        if as_text:
+            records = read(live.store, source.session, spans)
+            return _export_markdown(path, live.session_id, (record.message for record in records), rules)
+        return write_sessions(live.store, [source], path, vectors=vectors, rules=rules, progress=progress)
 
     def import_file(
         self, path: str | os.PathLike[str], *, session: str | None = None, progress: Progress | None = None
@@ -91,7 +90,8 @@ class Sharing(Merging):
             UnknownReferenceError: it has no such session.
             ValueError: it holds several; say which.
         """
-        target = Target(self.user_id, self.session_id)
+        checkout = self._checkout
+        target = Target(checkout.live.user_id, checkout.live.session_id)
 
         def route(user_id: str | None, session_id: str, count: int) -> Target | None:
             if session is None and count > 1:
@@ -99,9 +99,16 @@ class Sharing(Merging):
                 raise _SeveralError(f"{os.fspath(path)!r} holds {count} sessions: pass session=, one of {named}")
             return target if session in (None, session_id) else None
 
-        with self._lock:
+        with checkout.lock:
             try:
-                imported = bring(self._store, path, route, self._writer.draft, spot=self._spot(), progress=progress)
+                imported = bring(
+                    checkout.store,
+                    path,
+                    route,
+                    checkout.writer.draft,
+                    spot=_insertion_point(checkout),
+                    progress=progress,
+                )
             except _SeveralError as error:
                 raise ValueError(str(error)) from None
             if not imported and session is not None:
@@ -111,17 +118,29 @@ class Sharing(Merging):
                 raise InputFileError(f"{os.fspath(path)!r} holds no conversation")
             ((result, head),) = imported
             listed = not result.branches
-            self._stand(head if head is not None and (result.created or listed) else self._live.head)
+            checkout.stand(head if head is not None and (result.created or listed) else checkout.live.head)
             return result
 
-    def _spot(self) -> Spot:
-        """Return where a list goes: the branch stood on, or a new one."""
-        branch, at = self._live.head
-        if branch is not None:
-            return Spot(branch)
-        assert self._live.key is not None
-        return Spot(unused_branch_name(self._store, self._live.key), at)
+
+def _export_markdown(
+    path: str | os.PathLike[str], title: str, messages: Iterable[Message], rules: Sequence[Redact]
+) -> int:
+    count = 0
+    with atomically(path) as file:
+        told = (one for message in messages if (one := redacted(message, rules)) is not None)
+        for part in markdown(title, told):
+            count += part.startswith("\n## ")
+            file.write(part.encode("utf-8", "backslashreplace"))
+    return count
+
+
+def _insertion_point(checkout: Checkout) -> InsertionPoint:
+    """Return where a list of messages goes: to the branch checked out, or from a detached head to a new one."""
+    branch, at = checkout.live.head
+    if branch is not None:
+        return InsertionPoint(branch)
+    return InsertionPoint(unused_branch_name(checkout.store, checkout.stored()), at)
 
 
 class _SeveralError(Exception):
-    """A file holds several sessions and one is asked for."""
+    """A file holds several sessions where one is asked for."""

@@ -1,4 +1,4 @@
-"""All that a page shows of one session, as plain JSON data: the tree, and why each prompt was as it was."""
+"""The data of a page, ready for JSON: the tree of a session and a report on each prompt."""
 
 import heapq
 import math
@@ -24,20 +24,20 @@ from shared_core.view.lanes import lay_out
 __all__ = ["QUESTIONS", "gather"]
 
 QUESTIONS = 50
-"""Questions of each branch whose prompts are built, the newest, unless another number is asked for."""
+"""The default number of questions per branch whose prompts are built, newest first."""
 
 PATIENCE_MS = 60_000
-"""How long one prompt may embed messages without a vector: nobody waits for an answer, and the page should be right."""
+"""How long one prompt may embed messages, in ms. Nobody waits for a page, and its reports should be complete."""
 
 Progress = Callable[[int, int], None]
 
 
 class _Visitor(InfiniteMemory):
-    """An object of its own on a session, which other objects do not notice."""
+    """A memory that moves along the tree freely: its position is its own, and no branch moves with it."""
 
-    def ask_at(self, place: Position) -> Context:
-        """Return the prompt for the question that stands at a place; by place, as an id may be a branch's name."""
-        self._stand(Head(None, place))
+    def context_at(self, position: Position) -> Context:
+        """Return the prompt for the question at a position. An ID would not do: it may also be the name of a branch."""
+        self._checkout.stand(Head(None, position))
         return self.context()
 
 
@@ -45,47 +45,51 @@ def gather(
     store: str | Path | Store, *, session_id: str = "default", user_id: str | None = None,
     questions: int | None = QUESTIONS, progress: Progress | None = None, **settings: Any,
 ) -> dict[str, Any]:  # fmt: skip
-    """Return what a page shows of a session. Stores no more than asking does: vectors that were missing.
+    """Return the data of a page that shows a session.
+
+    Nothing is stored except vectors that are missing, as for any prompt.
 
     Args:
-        store: a path of a database that exists, or a `Store`, which stays open.
-        session_id: which conversation.
-        user_id: whose.
-        questions: build the prompts of so many of the newest questions of each branch; None: of all.
-        progress: called with how many prompts are built and how many there are to build.
-        settings: other arguments of `InfiniteMemory`, so that prompts are built as yours are, such as `max_tokens`.
+        store: the path of an existing database, or a `Store`, which stays open.
+        session_id: the ID of the conversation.
+        user_id: the ID of its user. None: it has no user.
+        questions: how many of the newest questions of each branch get their prompt built. None: all.
+        progress: called with the number of prompts built and the number of prompts to build.
+        settings: other arguments of `InfiniteMemory`, such as `max_tokens`. Pass those of your application to see its
+            prompts.
 
     Raises:
-        StoreError: there is no such database.
-        UnknownReferenceError: there is no such session; `candidates` are those there are.
+        StoreError: the database does not exist.
+        UnknownReferenceError: the session does not exist; `candidates` lists the sessions of the user.
     """
     if questions is not None:
         whole_number("questions", questions, least=0)
     settings = {"embed_budget_ms": PATIENCE_MS} | settings
-    with opened(store) as there:
-        session = _session(there, user_id, session_id)
-        memory = _Visitor(there, session_id=session_id, user_id=user_id, **settings)
+    with _open_existing(store) as opened:
+        session = _session(opened, user_id, session_id)
+        memory = _Visitor(opened, session_id=session_id, user_id=user_id, **settings)
         while True:
-            epoch = there.state(session).epoch
-            data = _gathered(there, session, memory, questions, progress or (lambda done, total: None))
-            if there.state(session).epoch == epoch:  # else something was forgotten meanwhile, and must not be shown
+            epoch = opened.state(session).epoch
+            data = _session_data(opened, session, memory, questions, progress or (lambda done, total: None))
+            # Another epoch means that messages were forgotten in the meantime. The page must not show them.
+            if opened.state(session).epoch == epoch:
                 return {"session": session_id, "user": user_id, "questions": questions, **data}
 
 
 @contextmanager
-def opened(store: str | Path | Store) -> Iterator[Store]:
-    """Open a store that exists, for as long as it is used; one that does not is not made."""
+def _open_existing(store: str | Path | Store) -> Iterator[Store]:
+    """Open a store for the block. A database that does not exist is not created."""
     if isinstance(store, Store):
         yield store
         return
     path = str(store).removeprefix("sqlite:///")
     if "://" not in path and not Path(path).expanduser().exists():
         raise StoreError(f"no store at {str(store)!r}: import a conversation first (infinite-memory import FILE)")
-    there = open_store(store)
+    opened = open_store(store)
     try:
-        yield there
+        yield opened
     finally:
-        there.close()
+        opened.close()
 
 
 def _session(store: Store, user_id: str | None, session_id: str) -> int:
@@ -98,10 +102,11 @@ def _session(store: Store, user_id: str | None, session_id: str) -> int:
     return session
 
 
-def _gathered(
+def _session_data(
     store: Store, session: int, memory: _Visitor, questions: int | None, progress: Progress
 ) -> dict[str, Any]:
-    # The names first: a message that is added meanwhile is then without a name rather than a name without its message.
+    # Branches are read before messages: then a message added in between lacks its branch name, but no branch lacks its
+    # message.
     branches = {branch.name: branch.head for branch in store.branches(session)}
     stashes = memory.stashes()
     entries, records = _tree(store, session, branches, {tag.name: tag.head for tag in memory.tags()})
@@ -133,14 +138,14 @@ def _gathered(
 def _tree(
     store: Store, session: int, branches: Mapping[str, Position], tags: Mapping[str, Position]
 ) -> tuple[list[LogEntry], dict[Position, Record]]:
-    """Return all messages and merges as nodes, the oldest first, and the messages by place."""
+    """Return all messages and merges, oldest first, and the records of the messages by position."""
     records = list(_records(store, session))
     lineage = Lineage(store, session, cache(lambda segment: store.segment(session, segment)))
     return lineage.log(records, branches, tags)[::-1], {record.position: record for record in records}
 
 
 def _records(store: Store, session: int) -> Iterator[Record]:
-    """Yield all messages, in order of storing, a page at a time."""
+    """Yield all messages in the order in which they were stored, and read them in pages."""
     seq = 0
     while page := store.after(session, seq, 1_000):
         yield from page
@@ -148,14 +153,15 @@ def _records(store: Store, session: int) -> Iterator[Record]:
 
 
 def _node(entry: LogEntry, record: Record | None, memory: InfiniteMemory) -> dict[str, Any]:
-    """Return a message or a merge; what is not there is left out."""
+    """Return the data of a message or a merge, without empty fields."""
     names = {"branches": list(entry.branches), "tags": list(entry.tags)}
-    said = _said(entry.message, memory) if entry.message is not None else {"role": "merge"}
+    fields: dict[str, Any] = _message(entry.message, memory) if entry.message is not None else {"role": "merge"}
     picked = record.picked_from if record is not None else None
-    return {name: value for name, value in {**said, **names, "picked_from": picked}.items() if value not in (None, [])}
+    fields |= {**names, "picked_from": picked}
+    return {name: value for name, value in fields.items() if value not in (None, [])}
 
 
-def _said(message: Message, memory: InfiniteMemory) -> dict[str, Any]:
+def _message(message: Message, memory: InfiniteMemory) -> dict[str, Any]:
     return {
         "role": message.role,
         "text": message.content,
@@ -166,15 +172,15 @@ def _said(message: Message, memory: InfiniteMemory) -> dict[str, Any]:
         "tokens": memory.count(message),
         "calls": [call.model_dump() for call in message.tool_calls],
         "answers": message.tool_call_id,
-        "grounding": _found_for(message.grounding) if message.grounding is not None else None,
+        "grounding": _grounding(message.grounding) if message.grounding is not None else None,
         "pinned": message.pinned or None,
         "media": message.media_tokens or None,
         "payload": message.payload.format if message.payload is not None else None,
     }
 
 
-def _found_for(grounding: Grounding) -> dict[str, Any]:
-    """Return what was retrieved; a score that is no number, which JSON has no form for, is left out."""
+def _grounding(grounding: Grounding) -> dict[str, Any]:
+    """Return the grounding without scores that are infinite or NaN, which JSON cannot hold."""
     items = [
         item if item.score is None or math.isfinite(item.score) else GroundingItem(text=item.text)
         for item in grounding.items
@@ -188,17 +194,17 @@ def _stash(stash: Stash, ids: Mapping[str, int]) -> dict[str, Any]:
 
 
 def _sums(store: Store, session: int, rows: Mapping[Position, int]) -> dict[int, list[int]]:
-    """Return row of a summary -> rows of what it sums up."""
+    """Return row of a summary -> rows of the messages it sums up."""
     found: dict[int, list[int]] = {}
-    for place, stretch in store.covers(session, {place.segment for place in rows}):
+    for summary, stretch in store.covers(session, {position.segment for position in rows}):
         positions = (Position(stretch.segment, depth) for depth in range(stretch.start, stretch.upto + 1))
-        if place in rows:
-            found.setdefault(rows[place], []).extend(rows[position] for position in positions if position in rows)
+        if summary in rows:
+            found.setdefault(rows[summary], []).extend(rows[position] for position in positions if position in rows)
     return {row: sorted(covered) for row, covered in found.items() if covered}
 
 
 def _asked(nodes: Sequence[Mapping[str, Any]], heads: Iterable[int], questions: int | None) -> list[int]:
-    """Return the rows of the newest questions of each branch, in order."""
+    """Return the rows of the newest questions of each branch, oldest first."""
     asked: set[int] = set()
     if questions is None:
         return [row for row, node in enumerate(nodes) if node["role"] == "user"]
@@ -217,13 +223,13 @@ def _asked(nodes: Sequence[Mapping[str, Any]], heads: Iterable[int], questions: 
 
 
 def _reports(
-    memory: _Visitor, places: Sequence[Position], asked: Sequence[int], ids: Mapping[str, int], progress: Progress
+    memory: _Visitor, positions: Sequence[Position], asked: Sequence[int], ids: Mapping[str, int], progress: Progress
 ) -> dict[str, Any]:
-    """Return row of a question -> why its prompt is as it is."""
+    """Return row of a question -> the report on its prompt, or the error that prevents the prompt."""
     reports: dict[str, Any] = {}
     for done, row in enumerate(asked, 1):
         try:
-            reports[str(row)] = _report(memory.ask_at(places[row]).report, ids)
+            reports[str(row)] = _report(memory.context_at(positions[row]).report, ids)
         except BudgetError as error:
             reports[str(row)] = {"error": str(error)}
         progress(done, len(asked))
@@ -240,7 +246,10 @@ def _report(report: ContextReport, ids: Mapping[str, int]) -> dict[str, Any]:
 
 
 def _line(line: ReportLine, ids: Mapping[str, int]) -> list[Any]:
-    """Return one decision: row, kind, in the prompt, reason, tokens, left, score, words, cosine; else what it says."""
+    """Return a line of the report: row, kind, included, reason, tokens, tokens left, score, lexical and dense score.
+
+    A line about no message of the page has no row and ends with a preview of its text.
+    """
     row = ids.get(line.id) if line.id is not None else None
     scores = [None if score is None else round(float(score), 3) for score in (line.score, line.lexical, line.dense)]
     cells = [row, KINDS[line.kind], int(line.included), REASONS[line.reason], line.tokens, line.left, *scores]

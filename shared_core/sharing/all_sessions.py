@@ -9,9 +9,9 @@ from pathlib import Path
 from shared_core.base import TokenCounter
 from shared_core.messages import Message
 from shared_core.records import Draft
+from shared_core.redact import Redact
 from shared_core.sharing.export import Progress, Source, write_sessions
 from shared_core.sharing.importer import ImportResult, Target, bring
-from shared_core.sharing.redact import Redact
 from shared_core.store import Store
 from shared_core.stores import open_store
 from shared_core.tokens import as_counter, body_tokens

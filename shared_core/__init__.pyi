@@ -1,0 +1,34 @@
+# The public names, each with its home; errors, results, embedders, tokens and redact hold more.
+
+from .aio import AsyncInfiniteMemory as AsyncInfiniteMemory
+from .base import Embedder as Embedder
+from .base import Fingerprint as Fingerprint
+from .base import Summarizer as Summarizer
+from .base import SummarizerModel as SummarizerModel
+from .base import TokenCounter as TokenCounter
+from .base import Vectors as Vectors
+from .errors import BudgetError as BudgetError
+from .errors import DuplicateError as DuplicateError
+from .errors import EmbedderError as EmbedderError
+from .errors import InfiniteMemoryError as InfiniteMemoryError
+from .errors import StoreError as StoreError
+from .errors import UnknownReferenceError as UnknownReferenceError
+from .lists import prune as prune
+from .lists import sliding_window as sliding_window
+from .memory import InfiniteMemory as InfiniteMemory
+from .messages import Grounding as Grounding
+from .messages import GroundingItem as GroundingItem
+from .messages import Message as Message
+from .messages import ToolCall as ToolCall
+from .pool import SessionPool as SessionPool
+from .prompt.context import Context as Context
+from .prompt.context import ContextReport as ContextReport
+from .prompt.template import RecallTemplate as RecallTemplate
+from .recall.ranking import ScoredMessage as ScoredMessage
+from .sharing.all_sessions import export_sessions as export_sessions
+from .sharing.all_sessions import import_sessions as import_sessions
+from .store import Store as Store
+from .stores import SQLiteStore as SQLiteStore
+from .summaries.template import SummaryTemplate as SummaryTemplate
+
+__all__: list[str]

@@ -1,0 +1,34 @@
+"""The values that a memory's verbs return, in one place to import them from."""
+
+from shared_core.forget import ForgetResult
+from shared_core.history import FollowedHistory
+from shared_core.prompt.context import Context, ContextReport, Kind, Reason, ReportLine
+from shared_core.recall.ranking import ScoredMessage
+from shared_core.records import Branch, Summary
+from shared_core.sharing.importer import ImportResult
+from shared_core.tree.branches import Diff, ReflogEntry
+from shared_core.tree.conflicts import Conflict
+from shared_core.tree.copies import CherryPickResult, Stash
+from shared_core.tree.log import LogEntry
+from shared_core.tree.merge import MergeResult
+
+__all__ = [
+    "Branch",
+    "CherryPickResult",
+    "Conflict",
+    "Context",
+    "ContextReport",
+    "Diff",
+    "FollowedHistory",
+    "ForgetResult",
+    "ImportResult",
+    "Kind",
+    "LogEntry",
+    "MergeResult",
+    "Reason",
+    "ReflogEntry",
+    "ReportLine",
+    "ScoredMessage",
+    "Stash",
+    "Summary",
+]

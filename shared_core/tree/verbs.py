@@ -1,0 +1,242 @@
+"""The verbs of the conversation tree as a memory has them; what they do is in the files beside this one."""
+
+from collections.abc import Sequence
+from typing import get_args
+
+from shared_core.arguments import one_of, whole_number
+from shared_core.base import Summarizer
+from shared_core.messages import Message
+from shared_core.records import Branch
+from shared_core.session import Checkout
+from shared_core.tree import branches, copies, merge
+from shared_core.tree.branches import Diff, ReflogEntry
+from shared_core.tree.copies import CherryPickResult, Stash
+from shared_core.tree.log import LogEntry
+from shared_core.tree.merge import How, MergeResult
+
+__all__ = ["TreeVerbs"]
+
+
+class TreeVerbs:
+    """Branches, tags, merges, copies and stashes of one conversation; no verb changes a stored message.
+
+    A reference names a position of the tree: a branch, a tag, a message's id or the unique beginning of one, or
+    `main@{1}` for where `main` ended before it was last moved.
+    """
+
+    _checkout: Checkout
+
+    # Branches and tags
+
+    @property
+    def branch(self) -> str | None:
+        """The branch checked out; None: the head is detached at a message, until one is added."""
+        return self._checkout.live.head.branch
+
+    def branches(self) -> list[Branch]:
+        """Return all branches of the session, in order of creation."""
+        return branches.branches(self._checkout)
+
+    def fork(self, name: str, at: str | None = None) -> None:
+        """Create a branch and check it out; what is said there from now on is not seen from the other branches.
+
+        Args:
+            name: the new branch.
+            at: the last message the branches share, or another reference; None: here.
+
+        Raises:
+            DuplicateError: a branch or a tag has the name.
+            UnknownReferenceError: there is no such reference.
+        """
+        branches.fork(self._checkout, name, at)
+
+    def checkout(self, reference: str) -> None:
+        """Check out a branch. At any other reference the head is detached; the next message added opens a branch.
+
+        Raises:
+            UnknownReferenceError: there is no such reference.
+            AmbiguousReferenceError: several messages begin so.
+        """
+        branches.check_out(self._checkout, reference)
+
+    def rename(self, name: str, to: str) -> None:
+        """Rename a branch; its reflog goes along. Other objects that have it checked out lose it.
+
+        Raises:
+            DuplicateError: the name is taken.
+            UnknownReferenceError: there is no such branch.
+            ValueError: the branch is `main`, where every memory begins, or the new name is empty.
+        """
+        branches.rename(self._checkout, name, to)
+
+    def delete_branch(self, name: str) -> None:
+        """Delete a branch. Its messages stay until they are forgotten; `fork(…, at="name@{1}")` brings it back.
+
+        Raises:
+            UnknownReferenceError: there is no such branch.
+            ValueError: the branch is `main`, or the one checked out.
+        """
+        branches.delete_branch(self._checkout, name)
+
+    def tag(self, name: str, at: str | None = None) -> None:
+        """Name a position for good; unlike a branch, a tag never moves.
+
+        Args:
+            name: no branch and no other tag has it.
+            at: a reference; None: here.
+
+        Raises:
+            DuplicateError: the name is taken.
+            UnknownReferenceError: there is no such reference.
+        """
+        branches.tag(self._checkout, name, at)
+
+    def tags(self) -> list[Branch]:
+        """Return all tags, in order of creation, as pairs of name and position."""
+        return branches.tags(self._checkout)
+
+    def delete_tag(self, name: str) -> None:
+        """Delete a tag; UnknownReferenceError if there is none of this name."""
+        branches.delete_tag(self._checkout, name)
+
+    def reset(self, to: str) -> None:
+        """Let the branch end at another position. Nothing is lost: `reset("main@{1}")` undoes it.
+
+        A detached head just goes there.
+
+        Raises:
+            UnknownReferenceError: there is no such reference.
+        """
+        branches.reset(self._checkout, to)
+
+    def reflog(self, branch: str | None = None, limit: int = 100) -> list[ReflogEntry]:
+        """Return how branches were moved other than by adding to them, the newest move first.
+
+        Args:
+            branch: only this one; None: all, deleted ones too.
+            limit: at most this many moves.
+        """
+        return branches.reflog(self._checkout, branch, whole_number("limit", limit, least=0))
+
+    def log(self, limit: int = 50) -> list[LogEntry]:
+        """Return the newest messages of all branches as nodes with their parents, newest first, for a drawing.
+
+        Args:
+            limit: at most this many messages; merges among them come on top.
+        """
+        return branches.log(self._checkout, whole_number("limit", limit, least=0))
+
+    def diff(self, a: str, b: str | None = None) -> Diff:
+        """Return what two positions do not share, and the newest message they do.
+
+        Args:
+            a: a reference.
+            b: another reference; None: here.
+
+        Raises:
+            UnknownReferenceError: there is no such reference.
+        """
+        return branches.diff(self._checkout, a, b)
+
+    def newest_at(self, reference: str) -> Message | None:
+        """Return the newest message at a reference, None without one; UnknownReferenceError for an unknown one."""
+        return branches.message_at(self._checkout, reference)
+
+    # Merges
+
+    def merge(
+        self, source: str, how: How = "auto", *, prompt: str | None = None, summarizer: Summarizer | None = None
+    ) -> MergeResult:
+        """Bring the messages of another branch to this one, all at once or not at all. The source stays.
+
+        Merging again what was merged before changes nothing, and the result says so.
+
+        Args:
+            source: a reference.
+            how: `"fast-forward"`: this branch, which must have no messages of its own, ends where the source does.
+                `"full"`: all messages that only the source has come before the merge, in every prompt and in recall.
+                `"squash"`: only a question and its answer are added, which sum up the source. `"three-way"`: a full
+                merge, followed by a question and an answer that say what each side added and what they contradict;
+                nobody decides who is right. `"auto"`: fast-forward if possible, else full.
+            prompt: the question of a squash or three-way merge; None: a plain one.
+            summarizer: writes the answer; the last message it is given is the question. None: the answer lists
+                messages.
+
+        Raises:
+            UnknownReferenceError: there is no such reference.
+            ValueError: a fast-forward is impossible; or a prompt or summarizer is given where none is used; or the
+                summarizer returned nothing. Errors that the summarizer raises are passed on. Nothing is changed.
+        """
+        one_of("how", how, get_args(How))
+        return merge.merge(self._checkout, source, how, prompt=prompt, summarizer=summarizer)
+
+    def sources(self, id: str) -> list[str]:
+        """Return the ids a message was made from: a copy's original, or all that a merge's answer sums up; else none.
+
+        Raises:
+            UnknownReferenceError: there is no such message.
+        """
+        return merge.sources(self._checkout, id)
+
+    # Copies
+
+    def cherry_pick(self, ids: str | Sequence[str]) -> CherryPickResult:
+        """Copy messages to the branch, turn by turn in the order of storing, under new ids; all of them or none.
+
+        A tool result brings its call, and a call all its results. An answer without its question joins the question's
+        turn if that is on the branch, else the newest turn. Messages that are on the branch already are not copied.
+
+        Args:
+            ids: ids of messages of this session, or unique beginnings of them.
+
+        Raises:
+            UnknownReferenceError: an id is not stored.
+        """
+        return copies.cherry_pick(self._checkout, [ids] if isinstance(ids, str) else ids)
+
+    def rebase(self, onto: str, since: str | None = None) -> CherryPickResult:
+        """Let the branch end at another position, followed by copies of what only the branch has.
+
+        `reset("name@{1}")` undoes it. A branch that stands behind that position is just moved there.
+
+        Args:
+            onto: a reference.
+            since: copy only the messages after this reference; None: all.
+
+        Raises:
+            UnknownReferenceError: there is no such reference.
+            ValueError: the head is detached.
+        """
+        return copies.rebase(self._checkout, onto, since)
+
+    def stash(self, since: str | None = None, note: str = "") -> Stash | None:
+        """Take the end of the branch away and keep it under number 0; None if there is nothing to take.
+
+        Stashes belong to the session: they outlive this object.
+
+        Args:
+            since: the last message that stays, or another reference on this branch; None: take the newest user message
+                and everything after it.
+            note: your own words, shown with the stash.
+
+        Raises:
+            UnknownReferenceError: there is no such reference on this branch.
+            ValueError: a merge brought it in.
+        """
+        return copies.stash(self._checkout, since, note)
+
+    def stashes(self) -> list[Stash]:
+        """Return all stashes, the newest first."""
+        return copies.stashes(self._checkout)
+
+    def stash_apply(self, number: int = 0) -> CherryPickResult:
+        """Add copies of a stash's messages to the branch; the stash stays. UnknownReferenceError if there is none."""
+        return copies.apply_stash(self._checkout, whole_number("number", number, least=0), drop=False)
+
+    def stash_pop(self, number: int = 0) -> CherryPickResult:
+        """Add copies of a stash's messages and drop it, both or neither. UnknownReferenceError if there is none."""
+        return copies.apply_stash(self._checkout, whole_number("number", number, least=0), drop=True)
+
+    def stash_drop(self, number: int = 0) -> None:
+        """Drop a stash; its messages stay until they are forgotten. UnknownReferenceError if there is none."""
+        copies.drop_stash(self._checkout, whole_number("number", number, least=0))
