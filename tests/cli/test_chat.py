@@ -9,7 +9,7 @@ import pytest
 from shared_core import InfiniteMemory, Message
 from shared_core.cli.app import run
 from shared_core.cli.chat_loop import ChatLoop
-from tests.support.skips import needs_providers
+from tests.langchain.random_histories import needs_providers
 
 SETTINGS = ["--session", "s", "--max-tokens", "900"]
 

@@ -1,4 +1,4 @@
-"""The words of a text: what is left out, what is made one, and what a search for an identifier or a sign finds."""
+"""The words of a text: which are left out or made one, which an identifier is found by, and of whom they speak."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared_core.index.text import KNOWN_CHARACTERS, near_duplicate_key, terms
+from shared_core.index.text import KNOWN_CHARACTERS, LOOKED_AT, near_duplicate_key, of_whom, terms
 
 texts = st.text(st.one_of(st.characters(), st.sampled_from("aZé\u0301\u0308 _-.'\n東カｶ\uff9eีปिदَك\u200d👍+\ud83d")))
 """Any characters, and those that depend on the ones beside them more often."""
@@ -132,3 +132,25 @@ def test_a_key_is_the_same_once_too_many_characters_are_known() -> None:
     assert near_duplicate_key(every) == every
     assert near_duplicate_key("a \U0001f5ff\u2e2eb") == "a \U0001f5ff b"
     assert near_duplicate_key("a \U0001f5ff\u2e2eb") == "a \U0001f5ff b"
+
+
+@pytest.mark.parametrize(
+    ("text", "whom"),
+    [
+        ("I went there", 1),
+        ("i'm fine", 1),
+        ("that is MINE, you know", 1),
+        ("Our boat and yours", 1),
+        ("Did you like it?", -1),
+        ("You're right", -1),
+        ("Enjoy yourselves", -1),
+        ("Nice!", 0),
+        ("", 0),
+        ("immense youth", 0),
+        ("ich war dort", 0),
+        ("x" * (LOOKED_AT - 2) + " I", 1),
+        ("x" * (LOOKED_AT - 1) + " I", 0),
+    ],
+)
+def test_who_speaks_of_himself_is_told_from_who_speaks_of_the_hearer(text: str, whom: int) -> None:
+    assert of_whom(text) == whom

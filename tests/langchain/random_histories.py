@@ -2,9 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 from functools import cache
+from importlib.util import find_spec
 from itertools import pairwise
 from typing import Any
 
+import pytest
 from hypothesis import strategies as st
 from langchain_core.messages import (
     AIMessage,
@@ -16,15 +18,24 @@ from langchain_core.messages import (
 )
 
 __all__ = [
+    "PROVIDERS",
     "accepted",
     "group_ids",
     "ids",
     "models",
+    "needs_providers",
     "objections",
     "sent_objections",
     "sound_histories",
     "wild_histories",
 ]
+
+PROVIDERS = all(find_spec(name) for name in ("langchain_openai", "langchain_anthropic", "langchain_google_genai"))
+"""Whether the providers' packages are here, whose formatters show what would be sent."""
+
+needs_providers = pytest.mark.skipif(
+    not PROVIDERS, reason="langchain-openai, langchain-anthropic and langchain-google-genai are not all installed"
+)
 
 
 def ids(messages: Iterable[BaseMessage]) -> list[int]:

@@ -16,8 +16,7 @@ from langchain_infinite_memory import InfiniteMemoryMiddleware, repair_messages
 from shared_core import SQLiteStore
 from shared_core.prompt.context import ContextReport
 from tests.langchain.agents import Model, Sent, agent, config, look, memory, said, size, typed
-from tests.langchain.random_histories import objections, sent_objections
-from tests.support.skips import PROVIDERS
+from tests.langchain.random_histories import PROVIDERS, objections, sent_objections
 
 
 def sign(item: str) -> str:

@@ -27,15 +27,16 @@ from shared_core.errors import EmbedderError
 from shared_core.testing import HashingEmbedder
 from shared_core.tokens import CharacterCounter, TokenFallbackWarning
 from tests.langchain.random_histories import (
+    PROVIDERS,
     group_ids,
     ids,
     models,
+    needs_providers,
     objections,
     sent_objections,
     sound_histories,
     wild_histories,
 )
-from tests.support.skips import PROVIDERS, needs_providers
 
 UPSTREAM: dict[str, Any] = {"start_on": None, "include_system": False}
 """The defaults of `trim_messages`."""

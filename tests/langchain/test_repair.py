@@ -16,8 +16,15 @@ from langchain_core.messages import (
 from langchain_core.prompt_values import ChatPromptValue
 
 from langchain_infinite_memory.repair import INTERRUPTED, repair_messages
-from tests.langchain.random_histories import accepted, ids, objections, sent_objections, sound_histories, wild_histories
-from tests.support.skips import needs_providers
+from tests.langchain.random_histories import (
+    accepted,
+    ids,
+    needs_providers,
+    objections,
+    sent_objections,
+    sound_histories,
+    wild_histories,
+)
 
 OPTIONS: list[dict[str, Any]] = [
     {"dangling": dangling, "pending": pending} for dangling in ("drop", "answer") for pending in ("keep", "repair")

@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 
 from shared_core.stores import SQLiteStore
-from tests.tree.kill_verbs import begin
 from tests.tree.two_branches import Rows, rows
-from tests.tree.verbs_twin import Twin
+from tests.tree.verbs_twin import Twin, begin
 
-SCRIPT = Path(__file__).with_name("kill_verbs.py")
+SCRIPT = Path(__file__).with_name("verbs_twin.py")
 KILLS = 200 if os.environ.get("SOAK") else 4
 AT_ONCE = 4
 VERBS = 40

@@ -1,7 +1,11 @@
-"""A memory and the model of one, to which the same verbs are done; each says what the other must have done."""
+"""A memory and the model of one, to which the same verbs are done; each says what the other must have done.
+
+`verbs_twin.py FILE SEED` does verbs until it is killed, and prints a line after each.
+"""
 
 import random
 import re
+import sys
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from itertools import count
@@ -10,11 +14,12 @@ from typing import Any
 from shared_core import InfiniteMemory, Message
 from shared_core.records import MAIN
 from shared_core.store import Store
+from shared_core.stores import SQLiteStore
 from shared_core.testing.hashing_embedder import HashingEmbedder
 from tests.support.histories import NOON
 from tests.tree.verbs_model import CherryPickResult, Model, Node
 
-__all__ = ["HOW", "KINDS", "UNSTASH", "Twin"]
+__all__ = ["HOW", "KINDS", "UNSTASH", "Twin", "begin"]
 
 KINDS = ("u", "ua", "ua", "uaa", "a")
 HOW = ("auto", "auto", "fast-forward", "full", "squash", "three-way")
@@ -273,3 +278,16 @@ def refused(act: Callable[[], Any]) -> Any:
         return act()
     except (LookupError, ValueError) as error:
         return error
+
+
+def begin(path: str, seed: int) -> tuple[Twin, random.Random]:
+    """Return a session and the chance that decides on its verbs: the same for the same seed."""
+    return Twin(SQLiteStore(path, durability="process")), random.Random(seed)
+
+
+if __name__ == "__main__":
+    twin, chance = begin(sys.argv[1], int(sys.argv[2]))
+    for number in count():
+        sys.stdout.write(f"{number}\n")
+        sys.stdout.flush()
+        twin.step(chance)
