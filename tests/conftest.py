@@ -1,4 +1,4 @@
-"""What all tests share: no network, and how hard the property tests try."""
+"""Settings of all tests: no network, and how many examples the property tests try."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""The asynchronous face: the same verbs and results, and an event loop that is never held up."""
+"""The asynchronous memory returns what the synchronous one does, and never blocks the event loop."""
 
 import asyncio
 import gc

@@ -1,4 +1,4 @@
-"""What bad input gets: a valid prompt or a named error, never a crash, and nothing half-written."""
+"""Bad input gives a valid prompt or a named error, never a crash, and leaves nothing half-written."""
 
 import re
 import sqlite3

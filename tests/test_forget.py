@@ -1,4 +1,4 @@
-"""Forgetting: what goes, that it is gone from everywhere, and that it does not come back."""
+"""A forgotten message is gone from everywhere, and does not come back."""
 
 import logging
 import os

@@ -1,4 +1,4 @@
-"""A client that sends its history again: each message is stored once, and a changed history is another branch."""
+"""A client that sends its history again: each message is stored once, and an edited history becomes a branch."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What others do while a verb is at work: forget, move, check out; nothing comes back, and nothing lands elsewhere."""
+"""Others forget, move branches and check out during a call: nothing comes back, and nothing lands elsewhere."""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Conversations never meet: whatever they are called, one sees nothing of another."""
+"""Conversations are isolated: whatever its name, a session sees nothing of another."""
 
 from collections.abc import Iterator
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""The laws that every prompt obeys, over random conversations; each is checked against what the store holds."""
+"""The laws that every prompt obeys, over random conversations, each checked against what the store holds."""
 
 import re
 import tempfile

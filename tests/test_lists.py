@@ -1,4 +1,4 @@
-"""Semantic pruning of a list: what is kept, in which order, and what that costs the embedder."""
+"""`prune`: which messages of a list are kept, in which order, and how many calls that costs the embedder."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""The memory as one uses it: its verbs and arguments, what they read, and what the report says."""
+"""InfiniteMemory in use: its methods and arguments, what each call reads, and what the report says."""
 
 import inspect
 import json

@@ -1,4 +1,4 @@
-"""Which turn a reply joins, when a history is sent again and when its question is gone."""
+"""Which turn a reply joins when a history is sent again, or when its question is gone."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Processes that are killed while they index: `kill_indexer.py embed|code|keep FILE`; each says when to kill it."""
+"""Processes to be killed while they index: `kill_indexer.py embed|code|keep FILE`; each says when to kill it."""
 
 import sys
 import time

@@ -1,4 +1,4 @@
-"""What the tests of a session's index share: catching up with the store, embedding, and answering requests."""
+"""Shared by the tests of a session's index: refresh it from the store, embed, and answer requests."""
 
 import threading
 from collections.abc import Callable, Generator, Sequence

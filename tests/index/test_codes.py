@@ -1,4 +1,4 @@
-"""Many vectors are searched through a shortlist, made beside the questions, and hardly anything is lost by it."""
+"""Many vectors are searched through a shortlist, which is built in the background and loses hardly anything."""
 
 import gc
 import os

@@ -1,4 +1,4 @@
-"""Killed while it indexes, or with bytes of its file flipped, a memory answers as if nothing had happened."""
+"""A memory that was killed while indexing, or whose file was damaged, answers as if nothing had happened."""
 
 import os
 import random

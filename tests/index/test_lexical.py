@@ -1,4 +1,4 @@
-"""Context-weighted BM25 agrees with its formulas, written out slowly, along any line through any rows."""
+"""Context-weighted BM25 agrees with its formulas, written out slowly, along any path through any rows."""
 
 import math
 from collections import Counter

@@ -1,4 +1,4 @@
-"""However a history came to be in memory, it answers alike; and what many sessions keep in memory is bounded."""
+"""A history answers alike however it was loaded, and many sessions keep a bounded amount in memory."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The rows of a session in memory say what its store says, whatever was cached, damaged or forgotten."""
+"""The rows of a session in memory agree with its store, whatever was cached, damaged or forgotten."""
 
 from collections.abc import Callable, Generator
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""A session's vectors: none is computed twice, none outlives its text, and each comes back to the last bit."""
+"""The vectors of a session: none is computed twice or outlives its text, and each is restored to the last bit."""
 
 import re
 import threading

@@ -1,4 +1,4 @@
-"""Arrays come back from a snapshot as they were, or not at all."""
+"""Arrays are restored from a snapshot exactly, or not at all."""
 
 import json
 from contextlib import closing

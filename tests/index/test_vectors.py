@@ -1,4 +1,4 @@
-"""The contract of vector indexes holds for ours, and finds out indexes that break it."""
+"""The contract of vector indexes: ours keeps it, and it finds out indexes that break it."""
 
 import inspect
 

@@ -1,4 +1,4 @@
-"""Terms and turns that a snapshot has are found without a dictionary."""
+"""Terms and turns in a snapshot are found without a dictionary."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""What `benchmarks/recall.py` reports is right, on conversations whose figures are worked out by hand."""
+"""`benchmarks/recall.py` and the others report the figures worked out by hand for small conversations."""
 
 import gzip
 import json

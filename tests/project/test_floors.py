@@ -1,4 +1,4 @@
-"""The floors: a file imports only files below it, no framework, and an optional package in one place only."""
+"""A module imports only what stands below it, no framework, and an optional package in one file only."""
 
 import ast
 from collections.abc import Iterator

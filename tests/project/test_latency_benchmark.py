@@ -1,4 +1,4 @@
-"""What `benchmarks/latency.py` reports is right: every way is measured, what is too slow is stopped, and drawn so."""
+"""`benchmarks/latency.py` measures every way, stops what is too slow, and draws what it found."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The units that write text into a prompt: grounding, joined and trimmed, and the template of recalled messages."""
+"""Text written into a prompt: grounding, joined and trimmed, and the template of recalled messages."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone

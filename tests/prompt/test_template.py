@@ -1,4 +1,4 @@
-"""What recalled messages cost, about, beside what they cost once they are written down and counted."""
+"""The estimated cost of recalled messages beside their cost once they are written down and counted."""
 
 from datetime import UTC, datetime, timedelta
 from random import Random

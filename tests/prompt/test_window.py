@@ -1,4 +1,4 @@
-"""The cases of the sliding window and of grounding, with the published figures, by message and by whole turn."""
+"""The sliding window and grounding, with the published figures, by message and by whole turn."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Questions that wait for vectors, while the same conversation goes on."""
+"""Questions that wait for vectors while the same conversation goes on."""
 
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The passage of a long message that comes back."""
+"""The excerpt of a long message that is recalled."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""What strong places lend to those around them, worked out by hand beside the real thing."""
+"""The score that strong matches lend to the messages around them, computed by hand beside the real thing."""
 
 import numpy as np
 import pytest

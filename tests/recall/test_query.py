@@ -1,4 +1,4 @@
-"""What a question names: participants, who are taken out of what is embedded, and dates."""
+"""What a question names: dates, and participants, who are left out of the text that is embedded."""
 
 from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""Fusion of words and meaning, what counts as nothing relevant, and what a named speaker or date adds."""
+"""Ranking by words and meaning, what counts as irrelevant, and what a named speaker or date adds."""
 
 import math
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The cases of recall from the embedded history: what is embedded, what is brought back, and how it is written."""
+"""Recall from the history: what is embedded, what is brought back, and how it is written."""
 
 import json
 import subprocess

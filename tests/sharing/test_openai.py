@@ -1,4 +1,4 @@
-"""Reading message lists: every accepted form, stable ids, and one clear line for everything else."""
+"""Message lists in OpenAI's form: every accepted variant, stable ids, and one clear line for everything else."""
 
 import json
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""Files of other programs: told apart by what is in them, with their branches, and again without storing twice."""
+"""Files of other programs: recognised by their content, read with their branches, and never stored twice."""
 
 import json
 from pathlib import Path

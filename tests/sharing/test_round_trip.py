@@ -1,4 +1,4 @@
-"""Export and import are exact inverses, whatever has been done; what comes again adds nothing; lies change nothing."""
+"""Export and import are exact inverses; importing again adds nothing, and false claims change nothing."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""Two questions that made people ask for branches: does the main chat know, and can the side chat be shared?"""
+"""Two uses of branches: does the main chat know, and can the side chat be shared?"""
 
 from pathlib import Path
 

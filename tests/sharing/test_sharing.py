@@ -1,4 +1,4 @@
-"""A file to share: what is in it, what becomes of it in another store, and what is said of one that is damaged."""
+"""Exported sessions: what the file holds, what another store makes of it, and what is said of a damaged one."""
 
 import asyncio
 import hashlib

@@ -1,4 +1,4 @@
-"""Several processes on one file: each call sees what the others did before it."""
+"""Several processes on one file: each call sees what the others stored before it."""
 
 import json
 import os

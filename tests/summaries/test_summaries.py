@@ -1,4 +1,4 @@
-"""Rolling summaries: what is summed up and when, what the prompt shows of it, and what becomes of it."""
+"""Rolling summaries: what is summarized and when, what the prompt shows, and how a summary ends."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What documents show, run as a reader would: each script in a process and a folder of its own, without a network."""
+"""Run the code that documents show as a reader would: each script in its own process and folder, without a network."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""Fail on what holds up the event loop."""
+"""Fail on whatever blocks the event loop."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

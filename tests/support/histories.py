@@ -1,4 +1,4 @@
-"""Conversations made up for the tests, and a store that counts what is read from it."""
+"""Made-up conversations, and a store that counts what is read from it."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable

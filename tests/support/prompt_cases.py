@@ -1,4 +1,4 @@
-"""A memory that is about to be asked, and what it has to deal with, worked out from its stored messages."""
+"""A memory about to be asked, and what its prompt is made from, computed from the stored messages."""
 
 from collections.abc import Sequence
 from contextlib import suppress

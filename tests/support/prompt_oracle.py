@@ -1,4 +1,4 @@
-"""What a branch holds and what a prompt must be made of, worked out from stored messages alone."""
+"""What a branch holds and what a prompt must contain, computed from the stored messages alone."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

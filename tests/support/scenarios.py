@@ -1,4 +1,4 @@
-"""Conversations written down as steps, how they are said to a memory, and how it is asked about them."""
+"""Conversations written down as steps, and how to replay them to a memory and ask about them."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Embedders for the tests: one that says what it is told to, and the one real model, loaded once."""
+"""An embedder that returns the cosines it is given, and the one real model, loaded once."""
 
 import math
 from collections.abc import Mapping, Sequence

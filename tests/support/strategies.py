@@ -1,4 +1,4 @@
-"""Random conversations for property tests: what is said, on which branches, and how it is asked about."""
+"""Random conversations for property tests: messages, branches and questions."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Token counters: exact, never too low without a table, and there without a network."""
+"""Token counters: exact, never too low without a table, and available without a network."""
 
 import base64
 import importlib.util

@@ -1,4 +1,4 @@
-"""Branches by name: rename, delete, tag, reset, reflog, diff and log; what each changes and what it leaves alone."""
+"""Rename, delete, tag, reset, reflog, diff and log: what each changes, and what it leaves alone."""
 
 from collections.abc import Iterator
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""Branches: what a fork shares, where an addition goes, and that recall never leaves the branch it stands on."""
+"""Branches: what a fork shares, where an added message goes, and recall that never leaves its branch."""
 
 from collections.abc import Iterator
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""Merging, picking, rebasing and putting aside, in their finer points; the contract is in `test_verb_contract.py`."""
+"""Merge, cherry-pick, rebase and stash in detail; their contract is in `test_verb_contract.py`."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""What the verbs on branches cost, in rows read and written: as much in a long conversation as in a short one."""
+"""The verbs on branches read and write as many rows in a long conversation as in a short one."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""A process is killed between and inside two verbs: the file holds what the model says after the last, or the next."""
+"""A process killed during a verb leaves the state before or after that verb, as the model has it."""
 
 import os
 import random

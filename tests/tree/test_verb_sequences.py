@@ -1,4 +1,4 @@
-"""All verbs on branches in any order: after each, everything that can be seen is what plain dicts and lists say."""
+"""The verbs on branches in any order: after each, everything visible equals a model of dicts and lists."""
 
 import os
 from typing import Any

@@ -1,4 +1,4 @@
-"""A conversation of two branches, and all of a store as plain data."""
+"""A conversation with two branches, and the whole content of a store as plain data."""
 
 from collections.abc import Collection
 from typing import Any

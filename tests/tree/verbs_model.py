@@ -1,4 +1,4 @@
-"""The verbs on branches as plain dicts and lists: what a session must look like after any of them."""
+"""A model of the verbs on branches, in dicts and lists: what a session must look like after each."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
