@@ -275,32 +275,25 @@ class TestMiniLM:
         assert 400 < len(pieces) < 600
         assert max(map(len, pieces)) <= 254
 
-    def test_loading_and_computing_prints_nothing_and_leaves_logging_alone(self) -> None:
+    def test_it_prints_nothing_leaves_logging_alone_and_computes_in_a_forked_process(self) -> None:
+        """One test, because importing torch anew takes seconds."""
         minilm()
         script = """
             import logging
-            from shared_core.embedders import SentenceTransformerEmbedder
-            embedder = SentenceTransformerEmbedder()
-            embedder.split("word " * 2000)
-            embedder.embed_documents(["a"] * 100)
-            assert (logging.root.handlers, logging.root.level) == ([], logging.WARNING), logging.root.handlers
-            from transformers.utils import logging as settings
-            assert settings.is_progress_bar_enabled()
-        """
-        assert run(script) == ""
-
-    @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
-    def test_it_computes_in_a_forked_process(self) -> None:
-        minilm()
-        script = """
             import os
             import signal
             import warnings
             import numpy
             from shared_core.embedders import SentenceTransformerEmbedder
             embedder = SentenceTransformerEmbedder()
+            embedder.split("word " * 2000)
             texts = [f"text {number}" for number in range(100)]
             rows = embedder.embed_documents(texts)
+            assert (logging.root.handlers, logging.root.level) == ([], logging.WARNING), logging.root.handlers
+            from transformers.utils import logging as settings
+            assert settings.is_progress_bar_enabled()
+            if not hasattr(os, "fork"):
+                raise SystemExit
             warnings.simplefilter("ignore")  # Python's own, of threads and forks
             if child := os.fork():
                 raise SystemExit(os.waitpid(child, 0)[1])

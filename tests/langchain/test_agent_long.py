@@ -1,11 +1,11 @@
 """A 400-turn agent with tools: every request fits, and what was said in turn 3 is known in turn 400."""
 
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from langchain_core.messages import HumanMessage
-from langgraph.checkpoint.memory import InMemorySaver
 
 from tests.langchain.agents import Model, agent, config, memory, reply, size, sqlite_saver, stored
 from tests.langchain.random_histories import objections
@@ -37,15 +37,10 @@ def run(middleware: Any, checkpointer: Any) -> Model:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["memory", "sqlite"])
-def test_four_hundred_turns(kind: str, tmp_path: Path) -> None:
+def test_four_hundred_turns(tmp_path: Path) -> None:
     middleware = memory(tmp_path / "memory.db", max_tokens=4096, durability="process")
-    if kind == "memory":
-        model = run(middleware, InMemorySaver())
-    else:
-        with sqlite_saver(tmp_path / "graph.db") as saver:
-            model = run(middleware, saver)
-    middleware.close()
+    with closing(middleware), sqlite_saver(tmp_path / "graph.db") as saver:
+        model = run(middleware, saver)
     sizes = [size(sent) for sent in model.sent]
     assert len(sizes) == TURNS + 2 * (TURNS // 10 - 1)
     assert 3000 < max(sizes) <= 4096

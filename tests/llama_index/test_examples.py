@@ -1,8 +1,7 @@
-"""What the examples for LlamaIndex and docs/llama_index.md show works as shown."""
+"""The examples for LlamaIndex and the code in docs/llama_index.md work as shown."""
 
 import inspect
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +9,7 @@ from llama_index.core import llms
 from llama_index.core.base.llms.types import ChatMessage
 
 from llama_index_infinite_memory import DEFAULT_STRIPPERS, EchoLLM, InfiniteChatMemoryBuffer, InfiniteMemoryBlock
-from tests.support.documents import ROOT, python_blocks, run
+from tests.support.documents import ROOT, Ran, blocks_of, run
 
 SAID = {
     "llama_index_agent.py": [
@@ -56,57 +55,37 @@ PAGE = [
     "The ferry leaves at nine.\n",
 ]
 
-DRIVER = """
-import os, pathlib, runpy
-
-here = pathlib.Path.cwd()
-for number, script in enumerate({scripts!r}):
-    print("=== " + script)
-    folder = here / str(number)
-    folder.mkdir()
-    os.chdir(folder)
-    runpy.run_path(script, run_name="__main__")
-    print("--- files: " + str(sorted(os.listdir())))
-"""
-
 
 @pytest.fixture(scope="module")
-def outputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What each example and each block of the page prints; one process, because importing LlamaIndex takes seconds."""
+def ran(tmp_path_factory: pytest.TempPathFactory) -> list[Ran]:
+    """What each example did, and then each block of the page."""
     if not hasattr(llms, "MockFunctionCallingLLM"):
         pytest.skip("this version of LlamaIndex has no model that stands for one with tools")
     folder = tmp_path_factory.mktemp("scripts")
-    scripts = [str(ROOT / "examples" / name) for name in SAID]
-    for number, block in enumerate(python_blocks("docs/llama_index.md")):
-        path = folder / f"block {number}.py"
-        path.write_text(block, encoding="utf-8")
-        scripts.append(str(path))
-    driver = folder / "driver.py"
-    driver.write_text(DRIVER.format(scripts=scripts), encoding="utf-8")
-    ran = run(driver, tmp_path_factory.mktemp("here"))
-    assert ran.err == ""
-    return dict(zip(scripts, re.split(r"^=== .*\n", ran.out, flags=re.MULTILINE)[1:], strict=True))
+    scripts = [*(ROOT / "examples" / name for name in SAID), *blocks_of("docs/llama_index.md", folder)]
+    found = run(scripts, folder)
+    assert not any(one.err for one in found)
+    return found
 
 
 @pytest.mark.parametrize("name", SAID)
-def test_an_example_runs_without_a_network_and_leaves_no_file(name: str, outputs: dict[str, str]) -> None:
-    out = outputs[str(ROOT / "examples" / name)]
+def test_an_example_runs_without_a_network_and_leaves_no_file(name: str, ran: list[Ran]) -> None:
+    example = ran[list(SAID).index(name)]
     for text in SAID[name]:
-        assert text in out
-    assert all(int(total) <= int(limit) for total, limit in re.findall(r"(\d+) of (\d+) tokens", out))
-    assert out.endswith("--- files: []\n")
+        assert text in example.out
+    assert all(int(total) <= int(limit) for total, limit in re.findall(r"(\d+) of (\d+) tokens", example.out))
+    assert example.files == []
 
 
-def test_every_example_is_run() -> None:
+def test_every_example_and_block_is_run(ran: list[Ran]) -> None:
     found = (ROOT / "examples").rglob("llama_index_*.py")
     assert {path.relative_to(ROOT / "examples").as_posix() for path in found} == set(SAID)
-    assert len(python_blocks("docs/llama_index.md")) == len(PAGE)
+    assert len(ran) == len(SAID) + len(PAGE)
 
 
 @pytest.mark.parametrize("number", range(len(PAGE)))
-def test_a_block_of_the_page_runs(number: int, outputs: dict[str, str]) -> None:
-    (out,) = [out for script, out in outputs.items() if Path(script).name == f"block {number}.py"]
-    assert PAGE[number] in out
+def test_a_block_of_the_page_runs(number: int, ran: list[Ran]) -> None:
+    assert PAGE[number] in ran[len(SAID) + number].out
 
 
 @pytest.mark.parametrize("made", [InfiniteChatMemoryBuffer.from_defaults, InfiniteMemoryBlock.__init__])

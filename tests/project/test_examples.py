@@ -1,4 +1,4 @@
-"""What the examples for the engine and LangChain, and docs/langchain.md, show works as shown."""
+"""The examples for the engine and LangChain, and the code in docs/langchain.md, work as shown."""
 
 import asyncio
 import inspect
@@ -21,7 +21,7 @@ from langchain_infinite_memory import (
     recall_tool,
     session_factory,
 )
-from tests.support.documents import ROOT, python_blocks, run, run_block
+from tests.support.documents import ROOT, Ran, blocks_of, run
 
 EXAMPLES = ROOT / "examples"
 
@@ -74,16 +74,22 @@ TOKENS_TOLD = {"langchain_agent.py": 6, "langchain_chain.py": 2, "migration/buff
 """How often an example says what a prompt costs."""
 
 
+@pytest.fixture(scope="module")
+def examples(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ran]:
+    ran = run([EXAMPLES / name for name in SAID], tmp_path_factory.mktemp("examples"))
+    return dict(zip(SAID, ran, strict=True))
+
+
 @pytest.mark.parametrize("name", SAID)
-def test_an_example_runs_without_a_network_and_leaves_no_file(name: str, tmp_path: Path) -> None:
-    ran = run(EXAMPLES / name, tmp_path)
+def test_an_example_runs_without_a_network_and_leaves_no_file(name: str, examples: dict[str, Ran]) -> None:
+    ran = examples[name]
     for text in SAID[name]:
         assert text in ran.out
     assert "Oslo" not in ran.out, "another person's"
     used = re.findall(r"(\d+) of (\d+) tokens", ran.out)
     assert len(used) == TOKENS_TOLD.get(name, 0)
     assert all(int(total) <= int(budget) for total, budget in used)
-    assert list(tmp_path.iterdir()) == []
+    assert ran.files == []
     if name != "migration/message_history.py":  # which shows what LangChain has deprecated
         assert ran.err == ""
 
@@ -169,11 +175,20 @@ PAGE = [
 ]
 
 
-@pytest.mark.parametrize(("block", "said"), list(zip(python_blocks("docs/langchain.md"), PAGE, strict=True)))
-def test_a_block_of_the_page_runs(block: str, said: str, tmp_path: Path) -> None:
-    ran = run_block(block, tmp_path)
-    assert said in ran.out
-    assert ran.err == ""
+@pytest.fixture(scope="module")
+def blocks(tmp_path_factory: pytest.TempPathFactory) -> list[Ran]:
+    folder = tmp_path_factory.mktemp("blocks")
+    return run(blocks_of("docs/langchain.md", folder), folder)
+
+
+def test_every_block_has_an_expected_output(blocks: list[Ran]) -> None:
+    assert len(blocks) == len(PAGE)
+
+
+@pytest.mark.parametrize("number", range(len(PAGE)))
+def test_a_block_of_the_page_runs(number: int, blocks: list[Ran]) -> None:
+    assert PAGE[number] in blocks[number].out
+    assert blocks[number].err == ""
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ from shared_core.sharing import format as jsonl
 from shared_core.sharing.format import parse, read_line, schema
 from shared_core.stores import SQLiteStore
 from shared_core.testing.hashing_embedder import HashingEmbedder
-from tests.support.documents import python_blocks, run_block
+from tests.support.documents import blocks_of, run
 from tests.support.histories import NOON, history, ids, texts
 
 Lines = list[dict[str, Any]]
@@ -654,6 +654,6 @@ def test_a_file_written_by_hand_need_not_say_turns(file: Path) -> None:
 
 
 def test_what_the_document_shows_runs(tmp_path: Path) -> None:
-    (block,) = python_blocks("docs/format.md")
-    assert run_block(block, tmp_path).out == "2 ['A. here: it hangs at a tab.', 'Then it never moves on.']\n"
-    assert (tmp_path / "hang.md").exists()
+    (ran,) = run(blocks_of("docs/format.md", tmp_path), tmp_path)
+    assert ran.out == "2 ['A. here: it hangs at a tab.', 'Then it never moves on.']\n"
+    assert "hang.md" in ran.files
