@@ -60,7 +60,7 @@ def test_what_is_forgotten_while_it_is_copied_is_not_copied(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("how", ["squash", "three-way"])
-def test_a_merge_does_not_land_where_somebody_went_meanwhile(how: Any) -> None:
+def test_a_merge_does_not_land_where_others_went_during_it(how: Any) -> None:
     with InfiniteMemory() as memory:
         talk(memory, "hi", "hello")
         memory.fork("private")

@@ -103,12 +103,12 @@ def test_the_unit_must_be_known() -> None:
         prune(HISTORY, ASKED, unit="word", embedder=ScriptedEmbedder(SCORES))  # type: ignore[arg-type]
 
 
-def test_f12_a_text_said_twice_keeps_both_its_places() -> None:
+def test_f12_a_text_said_twice_is_kept_at_both_positions() -> None:
     history = talk("fleet?", "it has 9 trucks", "fleet?", "still 9", "bye", "bye")
     assert kept(history, top_k=4) == [message.content for message in history]
 
 
-def test_f12_of_a_text_said_twice_the_later_place_is_chosen() -> None:
+def test_f12_of_a_text_said_twice_the_later_one_is_chosen() -> None:
     embedder = ScriptedEmbedder({"fleet?": 0.75, "it has 9 trucks": 0.5, "still 9": 0.25})
     history = talk("fleet?", "it has 9 trucks", "fleet?", "still 9", "bye", "bye")
     assert kept(history, embedder, top_k=2) == ["it has 9 trucks", "fleet?", "bye", "bye"]
@@ -157,7 +157,7 @@ class TestF13:
         assert kept(history, top_k=99) == ["go on", "q6", "a7"]
 
 
-def test_f14_repeats_do_not_take_several_places() -> None:
+def test_f14_repeated_texts_count_once() -> None:
     embedder = ScriptedEmbedder({"fleet": 0.75, "trucks": 0.5, "rain": 0.25})
     history = [*talk("fleet", "trucks", "fleet", "rain", "fleet", "fine"), *HISTORY[6:]]
     assert kept(history, embedder) == ["trucks", "fleet", "q6", "a7"]

@@ -210,7 +210,7 @@ def test_an_unanswered_question_is_not_asked_twice(memory: InfiniteMemory) -> No
     assert ids(memory.context("well?").messages) == ["m0", "m1", "u", "call", "result", "a", None]
 
 
-def test_a_question_brings_its_grounding(memory: InfiniteMemory) -> None:
+def test_a_question_keeps_its_grounding(memory: InfiniteMemory) -> None:
     facts = Grounding(items=(GroundingItem(text="one"), GroundingItem(text="two")), header="Facts:", footer="Use.")
     asked = Message.user("well?", grounding=facts)
     assert texts(memory.context(asked).messages) == ["Facts:\n\none\n\ntwo\n\nUse.\n\nwell?"]

@@ -223,7 +223,7 @@ def test_closing_ends_the_work_and_forgetting_drops_it(monkeypatch: pytest.Monke
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_process_forked_meanwhile_makes_its_own_codes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_forked_process_makes_its_own_codes(monkeypatch: pytest.MonkeyPatch) -> None:
     vectors, questions = talk(3_000)
     index, go = filled(vectors), threading.Event()
 

@@ -145,7 +145,9 @@ def expected_best(values: Sequence[float], count: int, allowed: Sequence[bool]) 
 
 
 @given(cases(), st.integers(1, 12), st.sampled_from([3, 4, 16]), st.sampled_from([1, 2, 32]), st.data())
-def test_the_best_are_those_of_all_places(case: Case, count: int, block: int, levels: int, data: st.DataObject) -> None:
+def test_the_best_rows_are_found_among_all(
+    case: Case, count: int, block: int, levels: int, data: st.DataObject
+) -> None:
     """To the last bit, whatever else is worked out before, in blocks of any size."""
     values, _ = score(case)
     allowed = data.draw(st.lists(st.booleans(), min_size=case.upto, max_size=case.upto))
@@ -164,7 +166,7 @@ def test_the_best_are_those_of_all_places(case: Case, count: int, block: int, le
 
 
 @pytest.mark.parametrize("count", [1, 5])
-def test_the_best_of_a_long_line_are_those_of_all_places(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_best_rows_of_a_long_path_are_found_among_all(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shared_core.index.lexical.SHORT", 0)
     chance, size = np.random.default_rng(7), 50 * FIRST * BLOCK * count
     words = np.minimum(chance.zipf(1.3, (size, 6)), 1000)
@@ -177,7 +179,7 @@ def test_the_best_of_a_long_line_are_those_of_all_places(count: int, monkeypatch
         assert index.score(query, line).best(count, allowed).tolist() == expected_best(values, count, allowed.tolist())
 
 
-def test_how_much_of_a_question_occurs_at_a_place() -> None:
+def test_how_much_of_a_question_occurs_in_a_row() -> None:
     index = index_of([{"boat": 3, "tower": 1}, {"tower": 1}, {}])
     scores = index.score(["boat", "tower", "unsaid"], one_sitting(3))
     boat, tower = (math.log(1 + (3 - df + 0.5) / (df + 0.5)) for df in (1, 2))

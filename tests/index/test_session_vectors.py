@@ -171,7 +171,7 @@ class TestVectors:
         refreshed(session, index)
         assert ours.missing(np.full(3, True)).tolist() == [2]
 
-    def test_nothing_is_kept_of_what_was_forgotten_meanwhile(self, session: Session, embedder: HashingEmbedder) -> None:
+    def test_nothing_forgotten_during_the_call_is_kept(self, session: Session, embedder: HashingEmbedder) -> None:
         """Another process forgets a message while its text is being embedded."""
         session.append(MAIN, drafts("ux", "ay"))
         vectors = vectors_of(session)
@@ -315,7 +315,7 @@ class TestParts:
         again.save_snapshot()
         assert (self.parts(session)[number], again.due(1_000), vectors_of(session).damaged) == (part, False, False)
 
-    def test_nothing_is_kept_of_what_was_forgotten_meanwhile(self, session: Session, embedder: HashingEmbedder) -> None:
+    def test_nothing_forgotten_during_the_call_is_kept(self, session: Session, embedder: HashingEmbedder) -> None:
         self.say(session, 0, 10)
         vectors = vectors_of(session)
         fill(vectors, embedder)

@@ -152,5 +152,5 @@ def test_a_key_is_the_same_once_too_many_characters_are_known() -> None:
         ("x" * (LOOKED_AT - 1) + " I", 0),
     ],
 )
-def test_who_speaks_of_himself_is_told_from_who_speaks_of_the_hearer(text: str, whom: int) -> None:
+def test_speakers_focus_on_themselves_or_on_the_listener(text: str, whom: int) -> None:
     assert of_whom(text) == whom

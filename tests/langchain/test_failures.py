@@ -91,7 +91,7 @@ class TestStores:
             held.close()
         middleware.close()
 
-    def test_what_was_said_meanwhile_is_stored_when_it_works_again(
+    def test_messages_sent_during_a_failure_are_stored_when_it_ends(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("shared_core.stores.connection._BUSY_SECONDS", 0.05)

@@ -163,7 +163,7 @@ class TestWindow:
             kept = prune_messages(messages, max_tokens=most, token_counter=words)
             assert same(kept, messages[:2] + messages[-3 * groups :])
 
-    def test_results_that_come_late_and_system_messages_in_between_are_put_in_their_place(self) -> None:
+    def test_late_results_and_system_messages_in_between_are_sorted_in(self) -> None:
         call = AIMessage("", tool_calls=[{"name": "t", "args": {}, "id": "x"}])
         question, result, more, rule = (
             HumanMessage("q"), ToolMessage("r", tool_call_id="x"), HumanMessage("and?"), SystemMessage("s"),
@@ -478,7 +478,7 @@ def recalled(most: int, *, messages: Sequence[BaseMessage] = (*TURNS, QUESTION),
 
 
 class TestRecall:
-    def test_turns_that_match_come_back_in_their_place_in_time(self) -> None:
+    def test_matching_turns_are_recalled_in_chronological_order(self) -> None:
         # Turns of 11 tokens, the one about fertilizer 14, and a question of 4. The window has what recall leaves.
         assert recalled(50) == recalled(50, top_k=0) == [16, 20, 24, 28]
         assert recalled(50, query="granite") == [4, 16, 20, 24, 28]

@@ -574,7 +574,7 @@ def test_a_memory_that_fails_does_not_fail_the_chain(way: str) -> None:
             asyncio.run(ask(strict, "how?", way))
 
 
-def test_a_memory_that_recovers_meanwhile_keeps_the_exchange() -> None:
+def test_a_memory_that_recovers_during_a_call_keeps_the_exchange() -> None:
     with closing(BrokenStore(":memory:")) as store:
 
         def recover(value: Any) -> str:

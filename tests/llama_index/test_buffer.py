@@ -161,7 +161,7 @@ def test_every_list_obeys_the_rules_of_the_head_and_the_limit(
         assert all(any(message == other for other in places) for message in found)  # in order, none twice
 
 
-def test_an_old_fact_is_brought_back_in_its_place() -> None:
+def test_an_old_fact_is_recalled_in_its_order() -> None:
     memory = ours([*TALK, user("what is my locker code?")], token_limit=200)
     found = memory.get()
     assert texts(found)[0] == "my locker code is 4471"

@@ -178,7 +178,7 @@ def test_settings_come_back_as_far_as_they_can_be_written(tmp_path: Path) -> Non
         Buffer.from_dict(data, nothing=1)
 
 
-def test_a_place_that_is_gone_is_the_main_line(tmp_path: Path) -> None:
+def test_a_branch_that_is_gone_becomes_main(tmp_path: Path) -> None:
     with ours(TALK[:2], store=tmp_path / "a.db") as memory:
         memory.branch("other")
         data = {**memory.to_dict(), "branch": "another"}

@@ -132,7 +132,7 @@ def test_no_framework_is_imported(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_an_optional_package_is_imported_in_one_place(name: str) -> None:
+def test_an_optional_package_is_imported_in_one_file(name: str) -> None:
     strays = {
         module: ONLY_IN[top]
         for module in imports_of(name)

@@ -97,7 +97,7 @@ def test_every_way_is_measured(tmp_path: Path, small: Any, subtests: Any) -> Non
 
 
 @pytest.mark.parametrize("newest", ["status", "key"])
-def test_memory_searches_by_the_index_that_it_is_told_to(newest: str) -> None:
+def test_memory_searches_the_index_it_is_given(newest: str) -> None:
     text = pytest.importorskip("sqlalchemy", reason="sqlalchemy is not installed").text
     pytest.importorskip("llama_index.core", reason="llama_index.core is not installed")
     queue = import_module("latency_peers").Queue(20, newest)

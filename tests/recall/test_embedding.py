@@ -44,7 +44,7 @@ class TestWaiting:
                 return [hit.message for hit in value] if isinstance(value, list) else list(value.messages)
 
     @pytest.mark.parametrize("kind", ["ask", "search"])
-    def test_forgetting_meanwhile(self, memory: InfiniteMemory, kind: str) -> None:
+    def test_forgetting_while_a_question_waits(self, memory: InfiniteMemory, kind: str) -> None:
         steps = self.ask(memory) if kind == "ask" else self.search(memory)
         request = next(steps)
         assert isinstance(request, EmbedRequest)
@@ -58,7 +58,7 @@ class TestWaiting:
             assert f"number {number} " not in text
 
     @pytest.mark.parametrize("kind", ["ask", "search"])
-    def test_forgetting_all_meanwhile(self, memory: InfiniteMemory, kind: str) -> None:
+    def test_forgetting_everything_while_a_question_waits(self, memory: InfiniteMemory, kind: str) -> None:
         steps = self.ask(memory) if kind == "ask" else self.search(memory)
         request = next(steps)
         memory.forget(session=True)
@@ -68,7 +68,7 @@ class TestWaiting:
         assert not any("river" in message.content for message in found)
 
     @pytest.mark.parametrize("kind", ["ask", "search"])
-    def test_adding_elsewhere_meanwhile(self, memory: InfiniteMemory, kind: str) -> None:
+    def test_adding_on_another_branch_while_a_question_waits(self, memory: InfiniteMemory, kind: str) -> None:
         steps = self.ask(memory) if kind == "ask" else self.search(memory)
         request = next(steps)
         memory.fork("side", at="a3")

@@ -36,7 +36,7 @@ def lifts(scope: Scope, alone: list[Ranked], strong: int, reach: int) -> dict[in
     reach=st.integers(1, 3),
     first=st.integers(1, 3),
 )
-def test_places_around_strong_ones_are_lifted(
+def test_rows_around_strong_matches_are_lifted(
     said: list[Said], evenings: set[int], without: set[int], strong: int, reach: int, first: int
 ) -> None:
     said = [Said(one.text, one.cosine, days=sum(e <= place for e in evenings)) for place, one in enumerate(said)]

@@ -227,7 +227,7 @@ def test_nothing_relevant_is_an_answer() -> None:
         (Opening(0.26, 0.7), {0, 5, 6}),
     ],
 )
-def test_one_place_must_match_well_then_others_may_match_less(opening: Opening | None, strong: set[int]) -> None:
+def test_once_one_message_matches_well_others_may_match_less(opening: Opening | None, strong: set[int]) -> None:
     said = [Said("tower and river", -8), Said(), Said(), Said(), Said(), Said("boat", 4), Said("cat", 3), Said("dog")]
     found = ranked("tower river", scope_of(said), floor=0.1875, min_lexical=0.7, opening=opening)
     assert set(places(found, weak=False)) == strong

@@ -212,7 +212,7 @@ class TestWording:
             assert LAKE[0] in asked(memory)
         assert written == [4]
 
-    def test_dearer_than_was_thought_it_still_brings_back_what_fits(self) -> None:
+    def test_what_fits_is_recalled_although_it_costs_more_than_estimated(self) -> None:
         dear = RecallTemplate(turn_separator=f"\n{'=- ' * 40}\n")
         with memory_of([LAKE, POOLS, PRAGUE], scripted({LAKE: 0.75, POOLS: 0.625, PRAGUE: 0.5}), filler=40,
                        recall_template=dear, recall_tokens=120) as memory:  # fmt: skip
@@ -255,7 +255,7 @@ class TestC9AnswersBecomeMemory:
         with memory_of([LAKE, POOLS, earlier], scripted({LAKE: 0.5959, POOLS: 0.7174, earlier: 0.8429})) as memory:
             assert recalled(memory) == both(earlier, POOLS, LAKE)
 
-    def test_the_question_asked_before_is_not_evidence_and_takes_no_place(self) -> None:
+    def test_an_earlier_copy_of_the_question_is_no_evidence(self) -> None:
         answer = "In the lake, you said."
         cosines = {QUESTION: 1.0, answer: 0.625, LAKE[0]: 0.5625}
         with memory_of(
@@ -595,7 +595,7 @@ class TestC20Users:
             assert [store.spaces(keys[name]) for name in "123"] == [["other/32"], ["hashing/64"], ["hashing/64"]]
             assert store.calls["put_vectors"] == 1
 
-    def test_a_session_that_another_embedder_takes_meanwhile_is_left_to_it(self) -> None:
+    def test_a_session_taken_over_by_another_embedder_is_left_to_it(self) -> None:
         mine, theirs = HashingEmbedder(), HashingEmbedder(32, name="other")
         settings: dict[str, Any] = {"ranking": "hybrid", "recall_unit": "message", "user_id": "ann"}
         with closing(SQLiteStore(":memory:")) as store:

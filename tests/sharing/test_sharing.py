@@ -288,7 +288,7 @@ def test_a_full_disk_is_said_and_leaves_what_was_there(memory: InfiniteMemory, f
     assert [(path.name, path.read_text()) for path in file.parent.iterdir()] == [("chat.jsonl", "old")]
 
 
-def test_what_is_forgotten_meanwhile_is_not_written(memory: InfiniteMemory, file: Path) -> None:
+def test_messages_forgotten_during_the_call_are_not_written(memory: InfiniteMemory, file: Path) -> None:
     def forget(done: int, total: int) -> None:
         if done == 5 == total:
             memory.forget(ids=["b"])

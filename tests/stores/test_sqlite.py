@@ -371,7 +371,7 @@ def test_the_switch_to_wal_is_tried_again(path: Path) -> None:
         release.join()
 
 
-def test_a_place_without_wal_is_refused() -> None:
+def test_a_database_without_wal_is_refused() -> None:
     with closing(sqlite3.connect(":memory:")) as memory, pytest.raises(StoreError, match="local disk"):
         connection._switch_to_wal(memory, "'x'")
 

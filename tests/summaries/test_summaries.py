@@ -266,7 +266,7 @@ def test_a_message_that_is_too_long_for_a_call_loses_its_middle() -> None:
     assert memory.get("long").content == long
 
 
-def test_a_turn_that_is_too_long_for_a_call_is_told_in_parts() -> None:
+def test_a_turn_that_is_too_long_for_a_call_is_sent_in_parts() -> None:
     recorder = Recorder()
     memory = new(recorder, on_overflow="keep")
     filler = " ".join(["word"] * 39)
@@ -279,7 +279,7 @@ def test_a_turn_that_is_too_long_for_a_call_is_told_in_parts() -> None:
     assert recorder.told[:5] == ["u", "r0", "r1", "r2", "r3"]
 
 
-def test_a_late_reply_is_told_when_it_has_left_the_window() -> None:
+def test_a_late_reply_is_summarized_once_it_has_left_the_window() -> None:
     recorder = Recorder()
     memory = new(recorder)
     talk(memory, *range(8))
@@ -522,7 +522,7 @@ def test_a_fork_shares_it_and_a_shorter_branch_does_not_see_later_messages() -> 
     assert memory.summary() == summary
 
 
-def test_after_a_merge_what_it_brought_in_is_summed_up_in_its_place() -> None:
+def test_merged_messages_are_summarized_in_order() -> None:
     recorder = Recorder()
     memory = new(recorder)
     for number in range(6):

@@ -79,7 +79,7 @@ def test_a_fork_may_be_made_at_another_branch(memory: InfiniteMemory) -> None:
     assert path(memory) == ids(history(6))
 
 
-def test_many_forks_at_one_place(memory: InfiniteMemory) -> None:
+def test_many_forks_at_one_position(memory: InfiniteMemory) -> None:
     names = [f"fork {number}" for number in range(20)]
     for name in names:
         memory.fork(name, at="m3")
@@ -218,7 +218,7 @@ def test_a_branch_goes_before_a_message_of_its_name(memory: InfiniteMemory) -> N
     assert (memory.branch, path(memory)) == ("m4", ["m0", "m1"])
 
 
-def test_nothing_is_there_to_go_to_before_anything_is_stored(store: CountingStore) -> None:
+def test_an_empty_session_has_nothing_to_check_out(store: CountingStore) -> None:
     memory = InfiniteMemory(store)
     with pytest.raises(UnknownReferenceError, match="'side'"):
         memory.checkout("side")
@@ -265,7 +265,7 @@ def test_what_is_pinned_on_another_branch_is_not_sent(memory: InfiniteMemory) ->
         assert {line.id for line in report.lines if line.reason is Reason.STAYS} == expected
 
 
-def test_what_is_said_on_another_branch_changes_nothing(store: CountingStore) -> None:
+def test_messages_on_another_branch_change_nothing(store: CountingStore) -> None:
     memory = InfiniteMemory(store, max_tokens=260, reserve_tokens=10, embedder=HashingEmbedder(), embed_budget_ms=1e6)
     memory.add(history(40))
     second = InfiniteMemory(store)

@@ -66,7 +66,7 @@ def test_what_is_decided_on_a_head_that_has_moved_is_decided_again(
     assert getattr(result, "ids", ("u7", "u8")) == ("u7", "u8")
 
 
-def test_a_rebase_takes_along_what_another_writer_adds_meanwhile(
+def test_a_rebase_takes_along_what_another_writer_adds_during_it(
     memory: InfiniteMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parted(memory)
@@ -116,7 +116,7 @@ def test_the_main_chat_knows_what_the_side_chat_found_out(memory: InfiniteMemory
     assert path(memory) == ["u1", "r1", "u2", "r2"], "and the side chat can go on"
 
 
-def test_without_a_summarizer_it_is_said_what_was_said(memory: InfiniteMemory) -> None:
+def test_a_squash_without_a_summarizer_quotes_the_messages(memory: InfiniteMemory) -> None:
     parted(memory)
     answer = memory.merge("side", "squash").messages[1]
     said_there = "user: says u2\nassistant: says r2\nuser: says u3\nassistant: says r3"
@@ -186,7 +186,7 @@ def test_a_late_answer_that_is_merged_stands_in_its_turn(memory: InfiniteMemory)
     assert prompt(memory) == ["u1", "r1", "u3", "r3", "u4", "u2", "r2", "r21", "u5", "r5", "u6"]
 
 
-def test_what_a_merge_brings_is_recalled_along_the_branch_only(memory: InfiniteMemory) -> None:
+def test_merged_messages_are_recalled_on_their_branch_only(memory: InfiniteMemory) -> None:
     small = InfiniteMemory(memory._store, ranking="lexical", max_tokens=200, reserve_tokens=0)
     small.add([said("u1", "hello"), said("r1", "hi")])
     small.fork("side")
@@ -254,7 +254,7 @@ def test_a_summarizer_is_told_what_both_sides_said_and_what_they_contradict(memo
 # Copies
 
 
-def test_a_tool_result_brings_its_call_and_all_its_results(memory: InfiniteMemory) -> None:
+def test_a_tool_result_is_copied_with_its_call_and_all_results(memory: InfiniteMemory) -> None:
     say(memory, "u1")
     memory.fork("side")
     calls = (ToolCall(id="c1", name="find"), ToolCall(id="c2", name="find"))

@@ -130,7 +130,7 @@ def lost(memory: InfiniteMemory) -> InfiniteMemory:
 
 
 @pytest.mark.parametrize(("act", "error", "match"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
-def test_what_is_refused_changes_nothing(
+def test_a_refused_call_changes_nothing(
     memory: InfiniteMemory, store: SQLiteStore, act: Verb, error: type[Exception], match: str
 ) -> None:
     parted(memory)
@@ -160,7 +160,7 @@ UNSAID: list[Verb] = [
 ]  # fmt: skip
 
 
-def test_where_nothing_is_said_nothing_is_found_and_nothing_written(memory: InfiniteMemory, store: SQLiteStore) -> None:
+def test_reading_an_empty_session_finds_and_writes_nothing(memory: InfiniteMemory, store: SQLiteStore) -> None:
     before = rows(store)
     for act in UNSAID:
         with pytest.raises(UnknownReferenceError):
@@ -370,7 +370,7 @@ DONE: dict[str, Case] = {
 
 
 @pytest.mark.parametrize("name", DONE)
-def test_what_is_done_is_all_that_is_done(memory: InfiniteMemory, store: SQLiteStore, name: str) -> None:
+def test_a_verb_changes_only_what_it_names(memory: InfiniteMemory, store: SQLiteStore, name: str) -> None:
     case = DONE[name]
     parted(memory, ahead=case.ahead)
     said_before, before = store.after(1, 0, 999), rows(store)
@@ -421,7 +421,7 @@ def test_no_two_conversations_share_an_id(store: SQLiteStore) -> None:
     assert path(two) == ["r1", "u4", "r4", "u2", "r2", "u3", "r3"]
 
 
-def test_two_objects_that_add_at_one_place_stay_on_one_branch(store: SQLiteStore) -> None:
+def test_two_objects_that_add_at_one_position_stay_on_one_branch(store: SQLiteStore) -> None:
     one, two = opened(store), opened(store)
     say(one, "u1")
     assert path(two) == ["u1"]
@@ -435,12 +435,12 @@ def test_two_objects_that_add_at_one_place_stay_on_one_branch(store: SQLiteStore
 # Known flaws, by what goes wrong, and the tests that show they are not here
 
 FLAWS: dict[str, str] = {
-    "E9 a merged branch is lost": "tree/test_verb_contract.py::test_what_is_done_is_all_that_is_done",
+    "E9 a merged branch is lost": "tree/test_verb_contract.py::test_a_verb_changes_only_what_it_names",
     "E10 a failed summary is written, and the branch deleted":
-        "tree/test_verb_contract.py::test_what_is_refused_changes_nothing",
+        "tree/test_verb_contract.py::test_a_refused_call_changes_nothing",
     "E11 only the first of several branches is summed up, all are deleted":
-        "tree/test_verb_contract.py::test_what_is_done_is_all_that_is_done",
-    "E12 a text is taken for the mark of a fork": "tree/test_verb_contract.py::test_what_is_done_is_all_that_is_done",
+        "tree/test_verb_contract.py::test_a_verb_changes_only_what_it_names",
+    "E12 a text is taken for the mark of a fork": "tree/test_verb_contract.py::test_a_verb_changes_only_what_it_names",
     "E13 the model sees all branches": "tree/test_forks.py::test_every_view_is_the_path_from_the_head_to_the_root",
     "1 the command's merge fails without another program's database":
         "cli/test_commands.py::test_a_command_for_branches_answers_in_words_and_in_json",
@@ -452,10 +452,11 @@ FLAWS: dict[str, str] = {
         "tree/test_branches.py::test_the_lowest_shared_message_is_found_where_branches_cross",
     "6 the common ancestor is summed up with both sides":
         "tree/test_merge.py::test_a_summarizer_is_told_what_both_sides_said_and_what_they_contradict",
-    "7 a merged branch's end moves into the merge": "tree/test_verb_contract.py::test_what_is_done_is_all_that_is_done",
+    "7 a merged branch's end moves into the merge":
+        "tree/test_verb_contract.py::test_a_verb_changes_only_what_it_names",
     "8 ids of conversations collide": "tree/test_verb_contract.py::test_no_two_conversations_share_an_id",
-    "9 two writers at one place part":
-        "tree/test_verb_contract.py::test_two_objects_that_add_at_one_place_stay_on_one_branch",
+    "9 two writers at one position part":
+        "tree/test_verb_contract.py::test_two_objects_that_add_at_one_position_stay_on_one_branch",
 }  # fmt: skip
 
 

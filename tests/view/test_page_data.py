@@ -175,7 +175,7 @@ def test_looking_changes_nothing(store: Path) -> None:
     assert page(data) == page(gather(store, **SETTINGS))
 
 
-def test_what_is_forgotten_meanwhile_is_not_shown(store: Path) -> None:
+def test_messages_forgotten_during_the_call_are_not_shown(store: Path) -> None:
     calls: list[tuple[int, int]] = []
 
     def forgetting(done: int, total: int) -> None:
