@@ -62,7 +62,7 @@ ABLATIONS = (
     # The words are parsed once; who asks for them gets none.
     Ablation("words about the talk", {(QUERY, "_about_talk"): frozenset}),
     Ablation("excerpts", arguments={"excerpt_tokens": None}),
-    Ablation("relaxed floor", {("shared_core.recall.rules", "RELAXED"): 1.0}),
+    Ablation("relaxed floor", {("shared_core.recall.search", "RELAXED"): 1.0}),
     Ablation("meaning", weight=0.0),
 )
 """Every ingredient by itself."""

@@ -24,7 +24,7 @@ from pydantic import BaseModel
 from langchain_infinite_memory.messages import from_message, to_message
 from langchain_infinite_memory.passages import GROUNDING, grounding_of
 from shared_core.messages import Message
-from shared_core.prompt.grounding import render_grounding, with_grounding
+from shared_core.prompt.frame import render_grounding, with_grounding
 
 __all__ = ["INCOMPLETE", "Given", "Keys", "incomplete", "join_chunks", "read_input", "read_output"]
 

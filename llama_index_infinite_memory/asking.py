@@ -15,7 +15,7 @@ from llama_index_infinite_memory.stripping import rejoin, strip
 from shared_core.errors import BudgetError, MessageTooLargeError
 from shared_core.messages import Message
 from shared_core.prompt.context import Context, ContextReport
-from shared_core.prompt.grounding import render_grounding, with_grounding
+from shared_core.prompt.frame import render_grounding, with_grounding
 from shared_core.tokens import body_tokens
 
 __all__ = [

@@ -12,7 +12,7 @@ from shared_core.forget import ForgetResult
 from shared_core.history import FollowedHistory
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message, Role
-from shared_core.pipeline import Progress, Reply, Request, Steps, aanswer
+from shared_core.pipeline import Progress, Reply, Request, Steps
 from shared_core.prompt.context import Context
 from shared_core.recall.ranking import ScoredMessage
 from shared_core.records import Branch, Summary
@@ -116,7 +116,7 @@ class AsyncInfiniteMemory:
             request, result = await asyncio.to_thread(_advance, steps, reply)
             if request is None:
                 return result  # type: ignore[return-value]
-            reply = await aanswer(request)
+            reply = await request.aanswer()
 
     async def get(self, id: str) -> Message:
         """Return one message; see `InfiniteMemory.get`."""

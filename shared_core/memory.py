@@ -1,6 +1,5 @@
 """InfiniteMemory: keeps everything ever said in a chat and builds, for each question, the best prompt that fits."""
 
-import logging
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -19,15 +18,21 @@ from shared_core.messages import Message, Role
 from shared_core.pipeline import Ask, AskSteps, IndexSteps, Progress, PromptBuilder, SearchSteps, SummarySteps, drive
 from shared_core.prompt.assembler import Assembler, Placement
 from shared_core.prompt.context import Context
-from shared_core.prompt.frame import Framer, GroundingOverflow, KeepGrounding, OnOverflow, SummaryPlacement
-from shared_core.prompt.grounding import render_grounding, with_grounding
+from shared_core.prompt.frame import (
+    Framer,
+    GroundingOverflow,
+    KeepGrounding,
+    OnOverflow,
+    SummaryPlacement,
+    render_grounding,
+    with_grounding,
+)
 from shared_core.prompt.template import RecallTemplate
 from shared_core.prompt.window import Fill
 from shared_core.recall.embedding import EmbedText
 from shared_core.recall.ranking import ScoredMessage
-from shared_core.recall.rules import RecallRules, RecallScope, RecallTools
 from shared_core.recall.scope import Filter, RecallUnit
-from shared_core.recall.search import Searcher
+from shared_core.recall.search import RecallRules, RecallScope, RecallTools, Searcher
 from shared_core.recall.signals import Ranking
 from shared_core.records import MAIN, Summary
 from shared_core.session import Checkout, LiveSession, Sizer, Writer
@@ -51,8 +56,6 @@ SNAPSHOT_EVERY = 10_000
 
 NO_SESSION = -1
 """A key that no session has."""
-
-logger = logging.getLogger("shared_core")
 
 
 class InfiniteMemory(TreeVerbs, FileVerbs):
@@ -295,9 +298,7 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
         whole_number("reserve_tokens", reserve, least=0)
         whole_number("max_tokens", self.max_tokens, least=1)  # it may have been changed since
         ask = Ask(None if blank else message, self.max_tokens, reserve, tuple(tools or ()), include_question)
-        context = yield from self._prompts.steps(ask)
-        logger.debug("%s", context.report)
-        return context
+        return self._prompts.steps(ask)
 
     def count(self, message: Message) -> int:
         """Return what a message costs as sent, in tokens: text, name, tool calls, media, grounding and framing."""

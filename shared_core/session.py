@@ -14,7 +14,7 @@ from shared_core.messages import Message
 from shared_core.records import MAIN, ROOT, Appended, Change, Draft, Expect, Position, Record, Segment, SessionState
 from shared_core.store import Store
 from shared_core.tokens import body_tokens
-from shared_core.tree.paths import Head, Path, Span, read, resolve, unused_branch_name, walk
+from shared_core.tree.paths import ROOT_PATH, Head, Path, Span, read, resolve, unused_branch_name, walk
 from shared_core.turns import Entry, Turn, group_turns
 
 __all__ = ["Changes", "Checkout", "LiveSession", "Sizer", "Writer", "if_unmoved"]
@@ -83,7 +83,7 @@ class LiveSession:
     def _forget_cache(self) -> None:
         self.sizer.clear()
         self._epoch = -1
-        self.path = Path((Span(*ROOT),))
+        self.path = ROOT_PATH
         self._tail: list[Entry] = []
         self._cursor: list[Span] = []
         self._stays: list[Entry] = []
@@ -193,13 +193,26 @@ class LiveSession:
             self._openers |= dict.fromkeys(turns)
             self._openers |= {r.message.id or "": r.position for r in self.store.get(self.key, sorted(turns))}
 
-    @property
-    def stays(self) -> list[Entry]:
-        """System and pinned messages on the path, oldest first."""
-        return sorted(self._stays, key=lambda entry: entry.order)
+    def stays_beside(self, turn_id: str | None) -> list[Entry]:
+        """Return what every prompt holds, oldest first: system messages and the whole turns of pinned ones.
 
-    def tail(self, tokens: int) -> list[Entry]:
-        """Return the newest messages of the path, oldest first: at least this many tokens of them, or all."""
+        Args:
+            turn_id: the turn being answered, which is left out.
+        """
+        stays = sorted(self._stays, key=lambda entry: entry.order)
+        pinned = dict.fromkeys(entry.message.turn_id or "" for entry in stays if entry.message.role != "system")
+        stays = [entry for entry in stays if entry.message.role == "system"]
+        for pinned_turn in pinned:
+            turn = self.whole_turn(pinned_turn) if turn_id is None or pinned_turn != turn_id else None
+            stays += turn.whole().entries if turn else ()
+        return stays
+
+    def tail(self, tokens: int) -> tuple[list[Entry], bool]:
+        """Return the newest messages of the path, oldest first, and whether these are all.
+
+        Args:
+            tokens: read at least this many tokens of messages, or all there are.
+        """
         have = count = 0
         while have < tokens:
             if count == len(self._tail):
@@ -209,7 +222,7 @@ class LiveSession:
                 continue
             count += 1
             have += self._tail[-count].tokens
-        return self._tail[len(self._tail) - count :]
+        return self._tail[len(self._tail) - count :], not self._cursor and count == len(self._tail)
 
     def _read_page(self) -> list[Entry]:
         assert self.key is not None
@@ -242,10 +255,6 @@ class LiveSession:
         while len(self._recent) > RECENT_KEPT:
             self._recent.pop(next(iter(self._recent)))
         return found
-
-    def is_all(self, entries: Sequence[Entry]) -> bool:
-        """Return whether a `tail` reaches the first message."""
-        return not self._cursor and len(entries) == len(self._tail)
 
     def whole_turn(self, turn_id: str) -> Turn | None:
         """Return one turn as far as it is on the path."""

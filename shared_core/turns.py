@@ -10,6 +10,9 @@ from shared_core.records import Newest
 __all__ = ["Entry", "Turn", "assign_turns", "group_turns", "tool_groups"]
 
 
+_set = object.__setattr__  # a frozen value has no other way in
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A message with its size.
@@ -37,6 +40,8 @@ class Turn:
         entries: what can be sent: tool groups stand together, broken ones are in `broken`.
         broken: calls without all their results, results without their call.
         tokens: the size of what can be sent.
+        asks: whether it begins with a user's message, as a prompt must.
+        answered: whether an assistant's words, not a tool call, end it.
     """
 
     turn_id: str
@@ -44,20 +49,15 @@ class Turn:
     entries: tuple[Entry, ...]
     broken: tuple[Entry, ...] = ()
     tokens: int = field(init=False)
+    asks: bool = field(init=False)
+    answered: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "tokens", sum(entry.tokens for entry in self.entries))
-
-    @property
-    def asks(self) -> bool:
-        """Whether it begins with a user's message, as a prompt must."""
-        return bool(self.entries) and self.entries[0].message.role == "user"
-
-    @property
-    def answered(self) -> bool:
-        """Whether an assistant's words, not a tool call, end it."""
-        last = (self.entries + self.broken)[-1].message
-        return last.role == "assistant" and not last.tool_calls
+        last = self.broken or self.entries
+        ends = last[-1].message if last else None
+        _set(self, "tokens", sum(entry.tokens for entry in self.entries))
+        _set(self, "asks", bool(self.entries) and self.entries[0].message.role == "user")
+        _set(self, "answered", ends is not None and ends.role == "assistant" and not ends.tool_calls)
 
     def whole(self, *, pending: bool = False) -> "Turn":
         """Return the turn with broken tool groups set apart; `pending` keeps a call at its end that still waits."""

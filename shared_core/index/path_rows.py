@@ -1,6 +1,6 @@
 """The rows of a session along one path through its tree, as arrays that grow with the path."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
@@ -12,6 +12,8 @@ __all__ = ["LinePrefix", "PathLine"]
 
 SITTING_GAP = 6 * 3600.0
 """Seconds without a message after which a new sitting begins."""
+
+_set = object.__setattr__  # a frozen value has no other way in
 
 Ints = npt.NDArray[np.int32]
 Scalar = TypeVar("Scalar", bound=np.generic)
@@ -146,29 +148,32 @@ class PathLine:
 
 @dataclass(frozen=True, slots=True)
 class LinePrefix:
-    """The first `upto` places of a line: what had been said by then."""
+    """The first `upto` places of a line: what had been said by then.
+
+    Attributes:
+        line: the whole line, which may grow.
+        upto: how many places the prefix has.
+        rows: the row at each place of the line, as it was when the prefix was made.
+        sittings: the number of the sitting at each place, likewise.
+    """
 
     line: PathLine
     upto: int
+    rows: Ints = field(init=False, repr=False, compare=False)
+    sittings: Ints = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        _set(self, "rows", self.line.rows)
+        _set(self, "sittings", self.line.sittings)
 
     @property
-    def rows(self) -> Ints:
-        """The row at each place of the whole line."""
-        return self.line.rows
-
-    @property
-    def sittings(self) -> Ints:
-        """The sitting of each place of the whole line."""
-        return self.line.sittings
+    def terms(self) -> int:
+        """How many terms the messages of the prefix have together."""
+        return self.line.terms(self.upto)
 
     def places(self, rows: Ints) -> Ints:
         """Return the place of each row, -1 where it is not on the line."""
         return self.line.places(rows)
-
-    @property
-    def terms(self) -> int:
-        """How many terms the prefix has."""
-        return self.line.terms(self.upto)
 
     def has_said(self, speaker: int) -> bool:
         """Return whether a speaker, by his code, says something in the prefix."""

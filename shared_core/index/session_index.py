@@ -1,14 +1,13 @@
 """The rows and words of one session in memory, derived from its store and rebuilt at any time."""
 
-import hashlib
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from shared_core.index.arrays import Growing, distinct
+from shared_core.index.arrays import Growing, TurnNumbers, distinct
 from shared_core.index.lexical import LexicalIndex
 from shared_core.index.path_rows import LinePrefix, PathLine
 from shared_core.index.snapshot import pack, stored_snapshot
@@ -17,60 +16,7 @@ from shared_core.records import Position, Record, SessionState
 from shared_core.store import Store
 from shared_core.tree.paths import Path, Span
 
-__all__ = ["ROLES", "SessionIndex", "TurnNumbers"]
-
-
-class TurnNumbers:
-    """Numbers from 0 on, in the order in which turns are met; 64 bits stand for a turn's id.
-
-    Those of a snapshot are found by bisection: a dictionary of them takes longer to fill than all else to read.
-    """
-
-    def __init__(self) -> None:
-        self._codes = np.empty(0, dtype=np.int64)  # ascending
-        self._numbers = np.empty(0, dtype=np.int32)
-        self._new: dict[int, int] = {}
-
-    def __len__(self) -> int:
-        return len(self._codes) + len(self._new)
-
-    def find(self, turn_id: str) -> int:
-        """Return the number of a turn, -1 if it was never met."""
-        return self._find(_code(turn_id))
-
-    def number(self, turn_id: str) -> int:
-        """Return the number of a turn, a new one if it was never met."""
-        code = _code(turn_id)
-        number = self._find(code)
-        if number < 0:
-            number = self._new[code] = len(self)
-        return number
-
-    def _find(self, code: int) -> int:
-        place = int(np.searchsorted(self._codes, code))
-        if place < len(self._codes) and self._codes[place] == code:
-            return int(self._numbers[place])
-        return self._new.get(code, -1)
-
-    def arrays(self) -> dict[str, npt.NDArray[np.generic]]:
-        """Return the numbers as plain arrays, for a snapshot."""
-        codes = np.append(self._codes, np.fromiter(self._new, np.int64, len(self._new)))
-        numbers = np.append(self._numbers, np.fromiter(self._new.values(), np.int32, len(self._new)))
-        order = np.argsort(codes)
-        return {"turn_codes": codes[order], "turn_numbers": numbers[order]}
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, npt.NDArray[np.generic]]) -> "TurnNumbers":
-        """Return the numbers that `arrays` came from, without a copy."""
-        turns = cls()
-        turns._codes = np.asarray(arrays["turn_codes"], dtype=np.int64)
-        turns._numbers = np.asarray(arrays["turn_numbers"], dtype=np.int32)
-        return turns
-
-
-def _code(turn_id: str) -> int:
-    digest = hashlib.blake2b(turn_id.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(digest, "little", signed=True)
+__all__ = ["ROLES", "SessionIndex"]
 
 
 ROLES = ("system", "user", "assistant", "tool")
@@ -152,6 +98,9 @@ class SessionIndex:
     def _add(self, records: Sequence[Record]) -> None:
         start = len(self)
         messages = [record.message for record in records]
+        documents = [
+            terms(f"{message.name}: {message.content}" if message.name else message.content) for message in messages
+        ]
         values: dict[str, list[Any]] = {
             "segments": [record.position.segment for record in records],
             "depths": [record.position.depth for record in records],
@@ -167,9 +116,7 @@ class SessionIndex:
         }
         for name, column in values.items():
             self._columns[name].extend(column)
-        self.lexical.add(
-            terms(f"{message.name}: {message.content}" if message.name else message.content) for message in messages
-        )
+        self.lexical.add(documents)
         self._place(start)
         self.last_seq = records[-1].seq
 
@@ -229,7 +176,7 @@ class SessionIndex:
         self._lines[key] = line
         while len(self._lines) > CACHED_LINES:
             self._lines.popitem(last=False)
-        beyond = len(rows) - len(self._between(*last.stretch))
+        beyond = len(rows) - len(self._between(last.segment, last.start, last.upto))
         return LinePrefix(line, len(line.rows) - beyond)
 
     def _build(self, path: Path) -> PathLine:

@@ -1,6 +1,6 @@
 """Choose what fills the room a frame leaves, and write the prompt and its report; pure."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cached_property
@@ -11,11 +11,18 @@ from typing import Literal, get_args
 from shared_core.arguments import in_range, one_of, whole_number
 from shared_core.messages import Message
 from shared_core.prompt.context import Context, ContextReport, Reason
-from shared_core.prompt.frame import Frame, Framer, asked_with, insert_summary, with_summary
-from shared_core.prompt.grounding import render_grounding, with_grounding
+from shared_core.prompt.frame import (
+    Frame,
+    Framer,
+    asked_with,
+    insert_summary,
+    render_grounding,
+    with_grounding,
+    with_summary,
+)
 from shared_core.prompt.report import report_lines, trimming_notes
 from shared_core.prompt.template import RecallEstimate, RecallTemplate
-from shared_core.prompt.window import Candidate, Fill, Selection, Window, fit_window
+from shared_core.prompt.window import ELSEWHERE, Candidate, Fill, Selection, Window, fit_window
 from shared_core.tokens import message_tokens
 from shared_core.turns import Entry, Turn, chronological
 
@@ -73,8 +80,8 @@ class Assembler:
     def _fit(self, frame: Frame, dressed: Iterable[Turn], recall: int) -> Window:
         return fit_window(dressed, frame.rest - recall, slack=self.slack, fill=self.fill)
 
-    def _dressed(self, frame: Frame, turns: Iterable[Turn]) -> Iterator[Turn]:
-        """Yield turns as they are sent: with their grounding as far as `keep_grounding` reaches.
+    def _dressed(self, frame: Frame, turns: Iterable[Turn]) -> list[Turn]:
+        """Return turns as they are sent: with their grounding as far as `keep_grounding` reaches.
 
         Pinned turns are user messages, too, but stay without what was once retrieved for them.
         """
@@ -82,10 +89,12 @@ class Assembler:
         reach = {"newest": 1, "none": 0, "all": inf}[keep] if isinstance(keep, str) else keep
         left = reach - (frame.question is not None)
         pinned = [entry.order for entry in frame.stays if entry.message.role == "user"]
+        dressed = []
         for turn in turns:
             newer = sum(order > turn.entries[0].order for order in pinned)
-            yield replace(turn, entries=tuple(map(self._dress, turn.entries))) if left > newer else turn
+            dressed.append(replace(turn, entries=tuple(map(self._dress, turn.entries))) if left > newer else turn)
             left -= turn.asks
+        return dressed
 
     def _dress(self, entry: Entry) -> Entry:
         if entry.message.grounding is None or entry.message.role != "user":
@@ -107,7 +116,7 @@ class Assembler:
         share `slack` of the room left free, and what is said from there on is appended to that.
         """
         frame, selection, known = asked, self.select(asked, turns, candidates, shown=shown), 0
-        room = frame.room - selection.tokens
+        room = _left(frame, selection)
         for count, entry in enumerate(asked.answers, start=1):
             room -= entry.tokens
             if room < 0:
@@ -117,7 +126,7 @@ class Assembler:
                     frame = with_summary(frame, frame.summary, self.size)
                 selection = self.select(frame, turns, candidates, shown=shown)
                 # What is refused is never sent: there is nothing to append to.
-                room = -1 if self.framer.refuses_grounding_of(frame) else frame.room - selection.tokens
+                room = -1 if self.framer.refuses_grounding_of(frame) else _left(frame, selection)
         return replace(frame, groups=(*frame.groups, *asked.answers[known:])), selection
 
     def select(self, frame: Frame, turns: Sequence[Turn], candidates: Sequence[Candidate], *, shown: bool) -> Selection:
@@ -129,9 +138,9 @@ class Assembler:
             candidates: best first.
             shown: whether the question is part of the prompt, so that text can be put to it.
         """
-        dressed = tuple(self._dressed(frame, turns))
+        dressed = self._dressed(frame, turns)
         everything = self._fit(frame, dressed, 0)
-        beyond = any(candidate.elsewhere and candidate.reason is None for candidate in candidates)
+        beyond = any(_elsewhere(candidate) and candidate.reason is None for candidate in candidates)
         if not candidates or (everything.reaches_all and not beyond):
             return Selection(everything, tuple(candidates))
         room = self.room_for_recall(frame, turns)
@@ -165,7 +174,7 @@ class Assembler:
         """Return the candidates with those marked that are in a window, and not those that were in a former one."""
         kept, result = {turn.turn_id for turn in window.kept}, []
         for candidate in candidates:
-            inside = not candidate.elsewhere and candidate.entries[0].message.turn_id in kept
+            inside = not _elsewhere(candidate) and candidate.entries[0].message.turn_id in kept
             if inside and candidate.reason in (None, Reason.RECALLED):
                 candidate = candidate.because(Reason.IN_WINDOW)
             elif candidate.reason is Reason.IN_WINDOW and not inside:  # a large turn came in instead (`fill="skip"`)
@@ -268,6 +277,16 @@ class _Chosen:
     fates: list[Candidate]
     tokens: int
     text: str
+
+
+def _left(frame: Frame, selection: Selection) -> int:
+    """Return the tokens that a selection leaves free."""
+    return frame.room - selection.window.tokens - selection.recall_tokens
+
+
+def _elsewhere(candidate: Candidate) -> bool:
+    """Return whether it was said in another session, which no window of this one reaches."""
+    return candidate.entries[0].turn_no == ELSEWHERE
 
 
 def _recalled(candidates: Sequence[Candidate]) -> list[Candidate]:

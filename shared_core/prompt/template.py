@@ -10,7 +10,7 @@ from typing import Literal
 
 from shared_core.base import TokenCounter
 from shared_core.messages import Message
-from shared_core.prompt.grounding import BLANK_LINE
+from shared_core.prompt.frame import BLANK_LINE
 from shared_core.turns import Entry
 
 __all__ = ["RecallEstimate", "RecallTemplate", "defused"]

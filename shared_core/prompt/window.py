@@ -1,7 +1,7 @@
 """What is chosen for a prompt: the sliding window of the newest turns, and the candidates for recall; pure."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from shared_core.prompt.context import Reason
@@ -15,6 +15,9 @@ SKIP_LIMIT = 64
 """With `fill="skip"`, how many turns that do not fit are passed over before the walk ends."""
 
 
+_set = object.__setattr__  # a frozen value has no other way in
+
+
 @dataclass(frozen=True, slots=True)
 class Window:
     """The turns that go into the prompt, and those near it that do not.
@@ -23,21 +26,19 @@ class Window:
         kept: newest first.
         stable_cut: would have fitted, but were left out so that the start stands still; newest first.
         too_large: were tried and did not fit, newest first.
+        tokens: the size of the turns kept.
+        reaches_all: whether no turn had to be left out.
     """
 
     kept: tuple[Turn, ...] = ()
     stable_cut: tuple[Turn, ...] = ()
     too_large: tuple[Turn, ...] = ()
+    tokens: int = field(init=False)
+    reaches_all: bool = field(init=False)
 
-    @property
-    def tokens(self) -> int:
-        """The size of the turns kept."""
-        return sum(turn.tokens for turn in self.kept)
-
-    @property
-    def reaches_all(self) -> bool:
-        """Whether no turn had to be left out."""
-        return not self.stable_cut and not self.too_large
+    def __post_init__(self) -> None:
+        _set(self, "tokens", sum(turn.tokens for turn in self.kept))
+        _set(self, "reaches_all", not self.stable_cut and not self.too_large)
 
 
 def fit_window(turns: Iterable[Turn], budget: int, *, slack: float = 0.0, fill: Fill = "stop") -> Window:
@@ -112,11 +113,6 @@ class Candidate:
     cut: bool = False
 
     @property
-    def elsewhere(self) -> bool:
-        """Whether it was said in another session, which no window of this one reaches."""
-        return self.entries[0].turn_no == ELSEWHERE
-
-    @property
     def tokens(self) -> int:
         """What its messages cost as messages."""
         return sum(entry.tokens for entry in self.entries)
@@ -147,8 +143,3 @@ class Selection:
     def recalled(self) -> tuple[Candidate, ...]:
         """The candidates that are in, best first."""
         return tuple(candidate for candidate in self.candidates if candidate.reason is Reason.RECALLED)
-
-    @property
-    def tokens(self) -> int:
-        """What the selection needs."""
-        return self.window.tokens + self.recall_tokens

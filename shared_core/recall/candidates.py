@@ -14,7 +14,7 @@ from shared_core.prompt.assembler import Placement
 from shared_core.prompt.context import Reason
 from shared_core.prompt.window import ELSEWHERE, Candidate
 from shared_core.recall.ranking import Ranked, ScoredMessage, Source
-from shared_core.recall.search import Found, Searcher
+from shared_core.recall.search import Found, RecallRules
 from shared_core.records import Record
 from shared_core.session import LiveSession
 from shared_core.store import Store
@@ -144,21 +144,21 @@ Said = tuple[int, ...]
 
 
 def read_candidates(
-    live: LiveSession, recaller: Searcher, found: Found, *, path: Path, question: str, room: int, placement: Placement
+    live: LiveSession, rules: RecallRules, found: Found, *, path: Path, question: str, room: int, placement: Placement
 ) -> list[Candidate]:
     """Return candidates, best first.
 
     Args:
         live: the session that asks.
-        recaller: how units and tools are treated.
+        rules: how units and tools are treated.
         found: the search.
         path: where in this session it looked.
         question: its text: the same question asked before is not an answer.
         room: tokens that recalled messages may take.
         placement: real messages (`"messages"`) come back in whole turns.
     """
-    reader = _Reader(live, recaller, found, path, whole_turns=placement == "messages")
-    most = recaller.rules.excerpt_tokens if placement != "messages" else None
+    reader = _Reader(live, rules, found, path, whole_turns=placement == "messages")
+    most = rules.excerpt_tokens if placement != "messages" else None
     shortlist = _shortlist(found, room, inf if most is None else most)
     candidates = _without_repeats(list(reader.read(shortlist)), (statement_code(question),))
     return candidates if placement == "messages" else [reader.cut(candidate) for candidate in candidates]
@@ -196,15 +196,15 @@ def _shortlist(found: Found, room: int, most: float) -> list[Ranked]:
 
 
 class _Reader:
-    def __init__(self, live: LiveSession, recaller: Searcher, found: Found, path: Path, *, whole_turns: bool) -> None:
+    def __init__(self, live: LiveSession, rules: RecallRules, found: Found, path: Path, *, whole_turns: bool) -> None:
         self.live = live
-        self.searcher = recaller
+        self.rules = rules
         self.found = found
         self.path = path
         self.own: dict[str | None, Entry] = {}
         self.said: dict[tuple[int, str | None], int] = {}
         self.whole_turns = whole_turns
-        self.by_turn = whole_turns or recaller.rules.recall_unit == "turn"
+        self.by_turn = whole_turns or rules.recall_unit == "turn"
 
     def read(self, shortlist: Iterable[Ranked]) -> Iterator[tuple[Candidate, Said]]:
         """Yield a candidate for each place, with the messages it brings back, and what these say."""
@@ -290,13 +290,13 @@ class _Reader:
 
     def cut(self, candidate: Candidate) -> Candidate:
         """Return a candidate with excerpts of its long messages."""
-        if candidate.reason is not None or self.searcher.rules.excerpt_tokens is None:
+        if candidate.reason is not None or self.rules.excerpt_tokens is None:
             return candidate
         entries = tuple(map(self._cut, candidate.entries))
         return candidate if entries == candidate.entries else replace(candidate, entries=entries, cut=True)
 
     def _cut(self, entry: Entry) -> Entry:
-        message, sizer, size = entry.message, self.live.sizer, self.searcher.rules.excerpt_tokens
+        message, sizer, size = entry.message, self.live.sizer, self.rules.excerpt_tokens
         assert size is not None
         passage = excerpt(message.content, self.found.words, size, sizer.counter, entry.tokens - message.media_tokens)
         if passage is None:
@@ -308,7 +308,7 @@ class _Reader:
     def _returns(self, entry: Entry) -> bool:
         message = entry.message
         if message.role == "tool" or (self.whole_turns and message.tool_calls):
-            return self.searcher.rules.recall_tools == "all"
+            return self.rules.recall_tools == "all"
         return bool(message.content.strip()) or self.whole_turns
 
 

@@ -24,8 +24,6 @@ __all__ = [
     "EmbedReply",
     "EmbedRequest",
     "EmbedText",
-    "aanswer",
-    "answer",
     "backfill",
     "choose_embedder",
     "is_another_s",
@@ -44,6 +42,48 @@ class EmbedRequest:
     embedder: Embedder
     texts: tuple[str, ...]
     query: bool = False
+
+    def answer(self) -> "EmbedReply":
+        """Return the vectors, or the error that the chat goes on without."""
+        embedder = self.embedder
+        try:
+            reply = embedder.embed_query(self.texts[0]) if self.query else embedder.embed_documents(self.texts)
+        except Exception as error:  # whatever a plug-in raises must not end a chat; the report names it
+            return self._failed(error)
+        return self._checked(reply)
+
+    async def aanswer(self) -> "EmbedReply":
+        """Do the same without blocking the event loop."""
+        embedder = self.embedder
+        try:
+            if self.query:
+                reply = await embedder.aembed_query(self.texts[0])
+            else:
+                reply = await embedder.aembed_documents(self.texts)
+        except Exception as error:  # as above
+            return self._failed(error)
+        return self._checked(reply)
+
+    def _failed(self, error: Exception) -> EmbedderError:
+        if isinstance(error, EmbedderError):
+            return error
+        failure = EmbedderError(f"{self.embedder.fingerprint.key!r} raised {type(error).__name__}: {error}")
+        failure.__cause__ = error
+        return failure
+
+    def _checked(self, reply: Vectors) -> "EmbedReply":
+        dimension = self.embedder.fingerprint.dimension
+        expected = (dimension,) if self.query else (len(self.texts), dimension)
+        try:
+            vectors = np.asarray(reply, dtype=np.float32)
+        except (TypeError, ValueError) as error:
+            return self._failed(error)
+        if vectors.shape != expected or not np.isfinite(vectors).all():
+            what = f"shape {vectors.shape}" if vectors.shape != expected else "numbers that are not finite"
+            return EmbedderError(
+                f"{self.embedder.fingerprint.key!r} returned {what}; expected finite numbers of shape {expected}"
+            )
+        return vectors
 
 
 EmbedReply: TypeAlias = Vectors | EmbedderError
@@ -139,12 +179,14 @@ class Dense:
 
     Attributes:
         embedder: the model; None: words alone.
+        key: its `Fingerprint.key`.
         space: the name of its vectors in the store.
         note: why there is none, for the report.
         failed: whether it is there and failed to say what it is.
     """
 
     embedder: Embedder | None
+    key: str = ""
     space: str = ""
     note: str = ""
     failed: bool = False
@@ -178,7 +220,7 @@ def choose_embedder(
                 f"this session's vectors are by {_embedder_key(spaces[0])!r} and the embedder given is {key!r}: "
                 "pass the first one, or call reindex() to embed the session again"
             )
-        return Dense(given, key + suffix)
+        return Dense(given, key, key + suffix)
     if spaces:
         recorded = _embedder_key(spaces[0])
         embedder = embedder_named(recorded)
@@ -186,7 +228,8 @@ def choose_embedder(
     else:
         embedder = as_embedder(None)
         note = "" if embedder else "no embedder is installed: recall by words alone"
-    return Dense(embedder, embedder.fingerprint.key + suffix if embedder else "", note)
+    key = embedder.fingerprint.key if embedder else ""
+    return Dense(embedder, key, key + suffix if embedder else "", note)
 
 
 def _embedder_key(space: str) -> str:
@@ -200,7 +243,7 @@ def _fingerprint(embedder: Embedder) -> Fingerprint:
         return embedder.fingerprint
     except EmbedderError:
         raise
-    except Exception as error:  # as in `answer`: it may have to ask its model for the dimension
+    except Exception as error:  # as in `EmbedRequest.answer`: it may have to ask its model for the dimension
         name = type(embedder).__name__
         raise EmbedderError(f"{name} raised {type(error).__name__} instead of its fingerprint: {error}") from error
 
@@ -227,49 +270,3 @@ def name_of(embed_text: EmbedText) -> str:
             "pass a function defined by `def`, or an object of a class of yours with `__call__`"
         )
     return name
-
-
-def answer(request: EmbedRequest) -> EmbedReply:
-    """Return the vectors asked for, or the error that the chat goes on without."""
-    try:
-        embedder = request.embedder
-        reply = embedder.embed_query(request.texts[0]) if request.query else embedder.embed_documents(request.texts)
-    except Exception as error:  # whatever a plug-in raises must not end a chat; it is named in the report
-        return _failed(request, error)
-    return _usable(request, reply)
-
-
-async def aanswer(request: EmbedRequest) -> EmbedReply:
-    """Do the same without blocking the event loop."""
-    try:
-        embedder = request.embedder
-        if request.query:
-            reply = await embedder.aembed_query(request.texts[0])
-        else:
-            reply = await embedder.aembed_documents(request.texts)
-    except Exception as error:  # as above
-        return _failed(request, error)
-    return _usable(request, reply)
-
-
-def _failed(request: EmbedRequest, error: Exception) -> EmbedderError:
-    if isinstance(error, EmbedderError):
-        return error
-    failure = EmbedderError(f"{request.embedder.fingerprint.key!r} raised {type(error).__name__}: {error}")
-    failure.__cause__ = error
-    return failure
-
-
-def _usable(request: EmbedRequest, reply: Vectors) -> EmbedReply:
-    dimension = request.embedder.fingerprint.dimension
-    expected = (dimension,) if request.query else (len(request.texts), dimension)
-    try:
-        vectors = np.asarray(reply, dtype=np.float32)
-    except (TypeError, ValueError) as error:
-        return _failed(request, error)
-    if vectors.shape != expected or not np.isfinite(vectors).all():
-        what = f"shape {vectors.shape}" if vectors.shape != expected else "numbers that are not finite"
-        return EmbedderError(
-            f"{request.embedder.fingerprint.key!r} returned {what}; expected finite numbers of shape {expected}"
-        )
-    return vectors

@@ -271,25 +271,28 @@ def rank(
     weight = 0.0 if ranking == "lexical" else weight
     # How many are wanted must not decide which come first: what is normal is what is usual among the best.
     among = np.concatenate([mask for _, mask in parts])
-    usual = found.only(among)
-    alone = _fused(found, usual, weight)
-    score = _fused(found.in_context(), usual.in_context(), weight)
+    usual_words, usual_dense = found.lexical[among], found.dense[among]
+    usual_near = usual_dense + found.around[among]
+    alone = _fused(found, found.dense, weight, usual_words, usual_dense)
+    score = _fused(found, found.dense + found.around, weight, usual_words, usual_near)
     lift, others, by = lifted(searches, found, score, weak, bar=strength(score[among]), most=pool)
     if not lift.any() and np.array_equal(score, alone):
         return RankedPlaces(found, score, weak)
     best = np.lexsort((-found.places, -alone))
     first = best[~weak[best]][:FIRST]
-    total = np.concatenate([score + lift, _fused(others.in_context(), usual.in_context(), weight) + by])
+    total = np.concatenate(
+        [score + lift, _fused(others, others.dense + others.around, weight, usual_words, usual_near) + by]
+    )
     weak_now = np.concatenate([weak & (strict | (lift == 0)), np.full(len(by), strict)])
     return RankedPlaces(Signals.joined([found, others]), _behind(first, alone[first], total), weak_now)
 
 
-def _fused(signals: Signals, usual: Signals, weight: float) -> Floats:
+def _fused(signals: Signals, dense: Floats, weight: float, usual_words: Floats, usual_dense: Floats) -> Floats:
     """Return z(lexical) + weight · z(dense), and what is added for a named speaker, a named date and the like.
 
-    Each list counts as so many standard deviations above what is `usual`: the union of the `POOL` best of both.
+    Each list counts in standard deviations above what is usual: the values of the union of the `POOL` best of both.
     """
-    score = _z(signals.lexical, usual.lexical) + weight * _z(signals.dense, usual.dense)
+    score = _z(signals.lexical, usual_words) + weight * _z(dense, usual_dense)
     score += SPEAKER_BOOST * signals.named + DATE_BOOST * signals.dated + INSTRUCTION_BOOST * signals.instructs
     score += BEGINNING_BOOST * signals.begins + REACTION_BOOST * signals.reacts
     return score

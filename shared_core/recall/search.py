@@ -1,30 +1,204 @@
-"""Search the stored conversation: what may be found, what it means, and how well it matches."""
+"""Search the stored conversation: the rules of recall, the open indexes of sessions, and the steps of a search."""
 
 import time
 import warnings
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from shared_core.base import Embedder, Vectors
-from shared_core.errors import EmbedderError, StoreError
+from shared_core.arguments import in_range, one_of, whole_number
+from shared_core.base import Embedder, Fingerprint, Vectors
+from shared_core.errors import EmbedderError, EmbedderMismatchError, StoreError
 from shared_core.index.session_index import SessionIndex
 from shared_core.index.session_vectors import SessionVectors
-from shared_core.recall.embedding import Dense, EmbedReply, EmbedRequest, backfill
+from shared_core.recall.embedding import (
+    Dense,
+    EmbedReply,
+    EmbedRequest,
+    EmbedText,
+    backfill,
+    choose_embedder,
+    is_another_s,
+    message_text,
+    name_of,
+    turn_text,
+)
 from shared_core.recall.query import Query, parse_query
-from shared_core.recall.ranking import POOL, RankedPlaces, rank
-from shared_core.recall.rules import RecallRules
-from shared_core.recall.scope import Filter, Scope, eligible_places, speakers
-from shared_core.recall.sessions import Sessions
+from shared_core.recall.ranking import MIN_LEXICAL, OPENING_LEXICAL, POOL, RELAXED, Opening, RankedPlaces, rank
+from shared_core.recall.scope import Filter, RecallTools, RecallUnit, Scope, eligible_places, speakers
+from shared_core.recall.signals import Ranking
 from shared_core.records import MAIN, SessionState
 from shared_core.session import LiveSession
 from shared_core.tree.paths import Path, walk
 
-__all__ = ["Found", "Searcher"]
+__all__ = ["Found", "RecallRules", "RecallScope", "RecallTools", "Searcher", "Sessions"]
+
+RecallScope = Literal["session", "user"]
+
+
+@dataclass(frozen=True, slots=True)
+class RecallRules:
+    """What may be recalled and how it is found; every field is an argument of `InfiniteMemory` of that name.
+
+    Raises:
+        ValueError: a value is out of range.
+    """
+
+    embedder: Embedder | None = None
+    ranking: Ranking = "hybrid"
+    recall_unit: RecallUnit = "message"
+    embed_text: EmbedText | None = None
+    min_score: float | None = None
+    min_lexical: float | None = None
+    excerpt_tokens: int | None = 100
+    recall_tools: RecallTools = "replies"
+    scope: RecallScope = "session"
+    embed_budget_ms: float = 200
+
+    def __post_init__(self) -> None:
+        one_of("ranking", self.ranking, get_args(Ranking))
+        one_of("recall_unit", self.recall_unit, get_args(RecallUnit))
+        one_of("recall_tools", self.recall_tools, get_args(RecallTools))
+        one_of("scope", self.scope, get_args(RecallScope))
+        if self.embed_text is not None:
+            name_of(self.embed_text)
+        in_range("embed_budget_ms", self.embed_budget_ms, 0, float("inf"))
+        if self.min_score is not None:
+            in_range("min_score", self.min_score, -1, 1)
+        if self.min_lexical is not None:
+            in_range("min_lexical", self.min_lexical, 0, 100)
+        if self.excerpt_tokens is not None:
+            whole_number("excerpt_tokens", self.excerpt_tokens, least=1)
+
+    @property
+    def text_of(self) -> EmbedText:
+        """What is embedded for a unit, given its messages."""
+        return self.embed_text or (turn_text if self.recall_unit == "turn" else message_text)
+
+    def floors(self, fingerprint: Fingerprint | None, ranking: Ranking) -> tuple[float, float, Opening]:
+        """Return the cosine and the share of the words at which a message passes, and what one at least must reach.
+
+        What the caller says holds for all. The embedder's own floor is for the best, and for all in `"dense"` ranking.
+        """
+        own = fingerprint.floor if fingerprint is not None else 0.0
+        floor = own if self.min_score is None else self.min_score
+        relaxed = self.min_score is None and ranking != "dense" and own > 0
+        words = MIN_LEXICAL if self.min_lexical is None else self.min_lexical
+        opening = Opening(floor, OPENING_LEXICAL if self.min_lexical is None else self.min_lexical)
+        return RELAXED * floor if relaxed else floor, words, opening
+
+
+OPEN_ROWS = 250_000
+"""Messages of other sessions whose index one object keeps in memory, with `scope="user"`."""
+
+OPEN_SESSIONS = 10_000
+"""Other sessions whose index one object keeps in memory: even one without messages takes 10 KB."""
+
+
+class Sessions:
+    """Opens indexes; its arguments are the memory's own."""
+
+    def __init__(self, live: LiveSession, rules: RecallRules) -> None:
+        self.live = live
+        self.rules = rules
+        self._force = False
+        self._checked = False
+        self._open: dict[int, tuple[SessionIndex, SessionVectors | None]] = {}
+        self._chosen: tuple[int | None, Dense] | None = None
+
+    def dense(self) -> Dense:
+        """Return what meaning is measured with.
+
+        Raises:
+            EmbedderMismatchError: the session's vectors are another embedder's.
+            EmbedderError: the embedder failed to say what it is.
+        """
+        session, rules = self.live.key, self.rules
+        if rules.ranking == "lexical" or (session is None and rules.scope == "session"):
+            return Dense(None)
+        if self._chosen is None or self._chosen[0] != session:
+            dense = choose_embedder(
+                rules.embedder, self.live.store, session, rules.recall_unit, rules.text_of, force=self._force
+            )
+            if self._chosen is not None and self._chosen[1].space != dense.space:
+                self._open.clear()
+            self._chosen = session, dense
+        return self._chosen[1]
+
+    def dense_or_words(self) -> Dense:
+        """Return what meaning is measured with: words alone, with a note, if the embedder fails to say what it is.
+
+        Raises:
+            EmbedderMismatchError: the session's vectors are another embedder's.
+        """
+        try:
+            return self.dense()
+        except EmbedderMismatchError:
+            raise
+        except EmbedderError as error:
+            return Dense(None, note=f"recall by words alone: {error}", failed=True)
+
+    def check(self) -> None:
+        """Raise EmbedderMismatchError already before anything has to be recalled; asks the store only once."""
+        session = self.live.key
+        if self._checked or session is None or self.rules.embedder is None or self.rules.ranking == "lexical":
+            return
+        if self.live.store.spaces(session):
+            self.dense_or_words()
+        self._checked = True
+
+    def accept(self) -> None:
+        """Take the embedder given although the session's vectors are another's."""
+        self._force = True
+        self._chosen = None
+        self._open.clear()
+
+    def open(self, session: int, state: SessionState, dense: Dense) -> tuple[SessionIndex, SessionVectors | None]:
+        """Return a session's index, caught up with the store, and its vectors if meaning is measured with them."""
+        index, vectors = self._open.pop(session, (None, None))
+        # Who waits for vectors meanwhile goes on with the old rows, which new ones must not replace under his hands.
+        if index is None or index.epoch != state.epoch:
+            index, vectors = SessionIndex(self.live.store, session), None
+        index.refresh(state)
+        if vectors is None and dense.embedder is not None and not self.is_another_s(session, dense.embedder):
+            vectors = SessionVectors(index, dense.space, dense.embedder.fingerprint.dimension)
+        if vectors is not None:
+            vectors.refresh()
+        self._open[session] = index, vectors
+        return index, vectors if dense.embedder is not None else None
+
+    def is_another_s(self, session: int, embedder: Embedder) -> bool:
+        """Return whether another session was embedded last by another embedder, and must stay as it is."""
+        return session != self.live.key and is_another_s(self.live.store, session, embedder)
+
+    def opened(self) -> Iterable[tuple[SessionIndex, SessionVectors | None]]:
+        """Return the indexes in memory."""
+        return list(self._open.values())
+
+    def close(self) -> None:
+        """Leave nothing running."""
+        for _, vectors in self.opened():
+            if vectors is not None:
+                vectors.vectors.stop()
+
+    def let_go(self) -> None:
+        """Keep no more than `OPEN_ROWS` of other sessions in memory, and of `OPEN_SESSIONS`.
+
+        The same ones stay at every question: if the least recently used went, all would be read anew every time.
+        """
+        room, sessions = OPEN_ROWS, OPEN_SESSIONS
+        for session, (index, _) in list(self._open.items()):
+            if session != self.live.key:
+                if len(index) <= room and sessions:
+                    room, sessions = room - len(index), sessions - 1
+                else:
+                    del self._open[session]
+
 
 POOL_TOKENS = 16
 """One candidate is looked at for so many tokens of room, and at least `POOL`."""
@@ -189,7 +363,7 @@ class Searcher:
                 self._warn(notes[-1])
         with self._lock:
             ranked = self._rank(query, scopes, vector, dense, room)
-        name = dense.embedder.fingerprint.key if dense.embedder is not None and vector is not None else None
+        name = dense.key if dense.embedder is not None and vector is not None else None
         return Found(scopes, ranked, pending, tuple(notes), name, query.terms)
 
     def _notes(self, dense: Dense, scopes: Sequence[Scope]) -> list[str]:

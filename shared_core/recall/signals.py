@@ -1,7 +1,7 @@
 """What speaks for a place being the answer to a question, before it is weighed."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Literal
 
@@ -75,14 +75,6 @@ class Signals:
     instructs: Floats
     begins: Floats
     reacts: Floats
-
-    def only(self, mask: npt.NDArray[np.bool_]) -> "Signals":
-        """Return some of the places."""
-        return Signals(*(getattr(self, field.name)[mask] for field in fields(self)))
-
-    def in_context(self) -> "Signals":
-        """Return the same with the neighbours' cosines added to each one's own."""
-        return replace(self, dense=self.dense + self.around)
 
     @classmethod
     def none(cls) -> "Signals":

@@ -9,10 +9,10 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from shared_core.errors import AmbiguousReferenceError, UnknownReferenceError
-from shared_core.records import Position, Record, Segment, Stretch
+from shared_core.records import ROOT, Position, Record, Segment, Stretch
 from shared_core.store import Store
 
-__all__ = ["EARLIER", "Head", "Path", "Span", "beginning", "read", "resolve", "unused_branch_name", "walk"]
+__all__ = ["EARLIER", "ROOT_PATH", "Head", "Path", "Span", "beginning", "read", "resolve", "unused_branch_name", "walk"]
 
 SHORTEST_PREFIX = 4
 """Characters of an id that are enough to name a message, if no other begins so."""
@@ -134,6 +134,10 @@ class Path:
             if span.segment in other.upto
         )
         return [span for span in both if span.start <= span.upto]
+
+
+ROOT_PATH = Path((Span(*ROOT),))
+"""The path before the first message."""
 
 
 def walk(head: Position, segment_of: Callable[[int], Segment]) -> Path:

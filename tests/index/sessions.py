@@ -9,7 +9,7 @@ import numpy.typing as npt
 from shared_core.base import Embedder
 from shared_core.index.session_index import SessionIndex
 from shared_core.index.session_vectors import SessionVectors
-from shared_core.recall.embedding import EmbedReply, EmbedRequest, answer, backfill
+from shared_core.recall.embedding import EmbedReply, EmbedRequest, backfill
 from shared_core.records import Position
 from shared_core.testing.oracle import Session
 from shared_core.tree.paths import Path as TreePath
@@ -58,7 +58,7 @@ def drive(steps: Steps) -> int:
     try:
         request = next(steps)
         while True:
-            request = steps.send(answer(request))
+            request = steps.send(request.answer())
     except StopIteration as stop:
         left: int = stop.value
         return left

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from shared_core.index.arrays import Growing, widened
+from shared_core.index.arrays import Growing
+from shared_core.index.vectors import widened
 
 
 def test_half_precision_is_widened_to_the_last_bit() -> None:

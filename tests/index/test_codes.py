@@ -14,8 +14,7 @@ from shared_core import InfiniteMemory
 from shared_core import lifecycle as background
 from shared_core.base import Vectors
 from shared_core.index import vectors as faiss_index
-from shared_core.index.codes import BLOCK, HalfBlocks, ShortCodes
-from shared_core.index.vectors import ExactVectorIndex, FaissVectorIndex
+from shared_core.index.vectors import BLOCK, ExactVectorIndex, FaissVectorIndex, HalfBlocks, ShortCodes
 from shared_core.testing.hashing_embedder import HashingEmbedder
 from shared_core.testing.index_contract import IndexContract, IndexFactory
 from tests.support.histories import history
@@ -250,7 +249,7 @@ def test_a_forked_process_makes_its_own_codes(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_blocks_are_searched_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shared_core.index.codes.BLOCK", 64)
+    monkeypatch.setattr("shared_core.index.vectors.BLOCK", 64)
     assert BLOCK % 8 == 0, "a block's mask is whole bytes"
     vectors, questions = talk(1_000)
     index, exact = filled(vectors), ExactVectorIndex(64)

@@ -19,7 +19,7 @@ from shared_core.base import Embedder
 from shared_core.errors import EmbedderError, EmbedderMismatchError, StoreError
 from shared_core.index import session_vectors
 from shared_core.index.session_vectors import SessionVectors, decode_vectors, encode_vector, text_hash
-from shared_core.recall.embedding import EmbedReply, EmbedText, answer, backfill, message_text, name_of, turn_text
+from shared_core.recall.embedding import EmbedReply, EmbedText, backfill, message_text, name_of, turn_text
 from shared_core.recall.scope import RecallUnit
 from shared_core.records import MAIN, Position
 from shared_core.testing.hashing_embedder import HashingEmbedder
@@ -179,7 +179,7 @@ class TestVectors:
         request = next(steps)
         session.forget([Position(0, 1)])
         with pytest.raises(StopIteration):
-            steps.send(answer(request))
+            steps.send(request.answer())
         assert [place for place, *_ in session.store.all_vectors(session.key, "space")] == [Position(0, 0)]
         refreshed(session, vectors.index)
         vectors.refresh()
@@ -378,10 +378,10 @@ class TestBackfill:
         steps = self.steps(vectors, embedder, range(10), deadline=101.0, progress=done.append)
         request = next(steps)
         now = 100.9
-        request = steps.send(answer(request))
+        request = steps.send(request.answer())
         now = 105.0  # the second batch is under way: it is finished, and no third begun
         with pytest.raises(StopIteration) as stop:
-            steps.send(answer(request))
+            steps.send(request.answer())
         assert stop.value.value == 4
         assert embedder.documents == [str(number) for number in range(6)]
         assert sorted(vectors.vectors.owners.tolist()) == list(range(6))
@@ -401,7 +401,7 @@ class TestBackfill:
         assert drive(self.steps(vectors, embedder, range(10), progress=done.append)) == 3
         assert done == [0, 3, 6, 7]
         with pytest.raises(StopIteration) as stop:
-            first.send(answer(request))
+            first.send(request.answer())
         assert stop.value.value == 0
         assert embedder.documents == ["3", "4", "5", "6", "7", "8", "9", "0", "1", "2"]
         assert sorted(vectors.vectors.owners.tolist()) == list(range(10))
@@ -410,7 +410,7 @@ class TestBackfill:
         embedder, done = HashingEmbedder(8), list[int]()
         steps = self.steps(vectors, embedder, range(10), progress=done.append)
         request = next(steps)
-        request = steps.send(answer(request))
+        request = steps.send(request.answer())
         assert request.texts == ("3", "4", "5")
         failure: EmbedReply = EmbedderError("out of order")
         with pytest.raises(EmbedderError, match="out of order"):

@@ -40,7 +40,7 @@ from langchain_infinite_memory.media import (
 from langchain_infinite_memory.values import UnstorableError, decode, encode
 from shared_core import Grounding, GroundingItem, InfiniteMemory, Message, ToolCall
 from shared_core.messages import Payload, content_of
-from shared_core.prompt.grounding import with_grounding
+from shared_core.prompt.frame import with_grounding
 from shared_core.tokens import TiktokenCounter
 from tests.langchain.sample_messages import EVERY, PICTURE, messages
 from tests.support.strategies import groundings

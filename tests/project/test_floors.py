@@ -55,7 +55,7 @@ ONLY_IN = {
     "onnxruntime": "embedders.onnx",
     "tokenizers": "embedders.onnx",
     "wordllama": "embedders.static",
-    "faiss": "index.codes",
+    "faiss": "index.vectors",
     "tiktoken": "tokens.tiktoken",
     "Stemmer": "index.text",
     "typer": "cli",

@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from shared_core import Grounding, GroundingItem, Message, RecallTemplate
-from shared_core.prompt.grounding import FittedGrounding, fit_grounding, join, render_grounding, with_grounding
+from shared_core.prompt.frame import FittedGrounding, fit_grounding, join, render_grounding, with_grounding
 
 
 def found(*items: str | tuple[str, float], header: str = "", footer: str = "", note: str = "") -> Grounding:

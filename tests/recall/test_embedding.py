@@ -7,7 +7,7 @@ import pytest
 
 from shared_core import InfiniteMemory, Message
 from shared_core.base import Vectors
-from shared_core.pipeline import AskSteps, Request, SearchSteps, answer
+from shared_core.pipeline import AskSteps, Request, SearchSteps
 from shared_core.recall.embedding import EmbedRequest
 from shared_core.records import Record
 from shared_core.stores import SQLiteStore
@@ -38,7 +38,7 @@ class TestWaiting:
     def finish(self, steps: AskSteps | SearchSteps, request: Request) -> list[Message]:
         while True:
             try:
-                request = steps.send(answer(request))
+                request = steps.send(request.answer())
             except StopIteration as stop:
                 value = stop.value
                 return [hit.message for hit in value] if isinstance(value, list) else list(value.messages)
