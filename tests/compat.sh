@@ -10,13 +10,14 @@ environment() { # NAME REQUIREMENT...
 }
 
 adapter() { # EXTRA NAME REQUIREMENT...
-    local extra=$1 name=$2
+    local extra=$1 name=$2 tests=("tests/${1//-/_}")
+    if [ "$extra" = langchain ]; then tests+=(tests/cli/test_chat.py); fi
     environment "${@:2}" --editable ".[$extra,cli]" pytest pytest-timeout hypothesis blockbuster
     printf '\n%s:' "$name"
     "build/compat/$name/bin/python" -m pip freeze | grep -E '^(lang(chain|graph)|llama-index|pydantic=)' | tr '\n' ' ' | sed 's/^/ /'
     printf '\n'
     # pytest-asyncio, which langchain-tests brings, makes event loops of its own and leaves them open.
-    "build/compat/$name/bin/python" -m pytest -q -W default -p no:asyncio -rs "tests/test_${extra//-/_}"_*.py
+    "build/compat/$name/bin/python" -m pytest -q -W default -p no:asyncio -rs "${tests[@]}"
 }
 
 mkdir -p build/compat

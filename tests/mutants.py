@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = "shared_core"
-COPIED_TESTS = ("conftest.py", "prompt_cases.py", "prompt_oracle.py", "scenarios.py", "strategies.py", "test_laws.py")
+COPIED_TESTS = ("__init__.py", "conftest.py", "support", "test_laws.py")
 WORKERS = 2
 
 # The same examples every time, found and not made smaller.
@@ -211,7 +211,11 @@ def copy_with(mutant: Mutant | None, folder: Path) -> str | None:
     shutil.copy(ROOT / "pyproject.toml", folder)
     (folder / "tests").mkdir()
     for name in COPIED_TESTS:
-        shutil.copy(ROOT / "tests" / name, folder / "tests")
+        copied = ROOT / "tests" / name
+        if copied.is_dir():
+            shutil.copytree(copied, folder / "tests" / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(copied, folder / "tests")
     conftest = folder / "tests" / "conftest.py"
     conftest.write_text(conftest.read_text(encoding="utf-8") + PROFILE, encoding="utf-8")
     if mutant is not None:

@@ -1,4 +1,4 @@
-"""What bad input gets: a valid prompt or a named error, never a crash, and nothing half-written."""
+"""Bad input gives a valid prompt or a named error, never a crash, and leaves nothing half-written."""
 
 import re
 import sqlite3
@@ -13,8 +13,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from histories import CountingStore, history, ids, texts
-from scripted import ScriptedEmbedder
 
 from shared_core import (
     BudgetError,
@@ -32,6 +30,8 @@ from shared_core.errors import AmbiguousReferenceError, MessageTooLargeError
 from shared_core.recall.search import DAMAGED
 from shared_core.results import Kind, Reason
 from shared_core.tokens import TiktokenCounter
+from tests.support.histories import CountingStore, history, ids, texts
+from tests.support.scripted_embedder import ScriptedEmbedder
 
 SMALL: dict[str, Any] = {"max_tokens": 300, "reserve_tokens": 50, "embed_budget_ms": 1e6}
 

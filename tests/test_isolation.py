@@ -1,4 +1,4 @@
-"""Conversations never meet: whatever they are called, one sees nothing of another."""
+"""Conversations are isolated: whatever its name, a session sees nothing of another."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -6,12 +6,12 @@ from itertools import combinations
 from typing import Any
 
 import pytest
-from histories import history, ids, texts
 from hypothesis import given
 from hypothesis import strategies as st
 
 from shared_core import InfiniteMemory, Message, SQLiteStore, UnknownReferenceError
 from shared_core.testing.hashing_embedder import HashingEmbedder
+from tests.support.histories import history, ids, texts
 
 Names = tuple[str | None, str]
 

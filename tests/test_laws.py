@@ -1,4 +1,4 @@
-"""The laws that every prompt obeys, over random conversations; each is checked against what the store holds."""
+"""The laws that every prompt obeys, over random conversations, each checked against what the store holds."""
 
 import re
 import tempfile
@@ -11,8 +11,14 @@ from typing import Any
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from prompt_cases import Case, as_stored, case_of, prepare, recalled_in, sent_in, summary_in, told_by
-from prompt_oracle import (
+
+from shared_core.errors import BudgetError, MessageTooLargeError
+from shared_core.memory import InfiniteMemory
+from shared_core.messages import Message
+from shared_core.prompt.context import Context, Kind
+from shared_core.stores import SQLiteStore
+from tests.support.prompt_cases import Case, as_stored, case_of, prepare, recalled_in, sent_in, summary_in, told_by
+from tests.support.prompt_oracle import (
     Messages,
     bare,
     ids,
@@ -23,14 +29,16 @@ from prompt_oracle import (
     trimmed,
     units_in_order,
 )
-from scenarios import Fork, Go, Reply, Scenario, Step, Talk, Tools, new_memory
-from strategies import answers, late_scenarios, questions, scenarios, steps, summed_scenarios, tight_scenarios
-
-from shared_core.errors import BudgetError, MessageTooLargeError
-from shared_core.memory import InfiniteMemory
-from shared_core.messages import Message
-from shared_core.prompt.context import Context, Kind
-from shared_core.stores import SQLiteStore
+from tests.support.scenarios import Fork, Go, Reply, Scenario, Step, Talk, Tools, new_memory
+from tests.support.strategies import (
+    answers,
+    late_scenarios,
+    questions,
+    scenarios,
+    steps,
+    summed_scenarios,
+    tight_scenarios,
+)
 
 
 @given(scenarios)

@@ -1,4 +1,4 @@
-"""A message is a value: a changed copy is all that a message is, and leaves the one it was made from as it was."""
+"""A message is a value: a changed copy is a message like any other, and leaves the original alone."""
 
 import copy
 import pickle

@@ -1,4 +1,4 @@
-"""A pool's memories: one caller each, over one store, bounded."""
+"""The memories of a pool: one store, one caller at a time for each, and a bounded number."""
 
 import threading
 from pathlib import Path

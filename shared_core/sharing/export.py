@@ -199,11 +199,14 @@ class _Part(io.FileIO):
 
 
 @contextmanager
-def atomically(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+def atomically(path: str | os.PathLike[str], *, keep_mode: bool = True) -> Iterator[IO[bytes]]:
     """Write a file that appears whole, with its bytes on the disk, when the block ends, or not at all.
 
-    It is readable by its owner only, as the store is, unless it replaces a file that has other permissions. A database
-    is never replaced.
+    It is readable by its owner only, as the store is. A database is never replaced.
+
+    Args:
+        path: the file; an existing file is replaced.
+        keep_mode: give it the permissions of the file that it replaces.
 
     Raises:
         StoreError: it cannot be written.
@@ -221,7 +224,7 @@ def atomically(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
             try:
                 file.flush()
                 os.fsync(file.fileno())
-                with suppress(FileNotFoundError):
+                if keep_mode and target.exists():
                     os.chmod(name, target.stat().st_mode & 0o777)
                 os.replace(name, target)
             except OSError as error:

@@ -3,15 +3,13 @@
 import base64
 import hashlib
 import json
-import os
 import re
-import tempfile
 from collections.abc import Mapping
-from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from shared_core.sharing.export import atomically
 from shared_core.store import Store
 from shared_core.stores.probe import is_database
 from shared_core.view.page_data import QUESTIONS, Progress, gather
@@ -64,14 +62,16 @@ def write_page(
 
     Raises:
         ValueError: the page would replace a database.
-        OSError: the page cannot be written.
+        OSError: there is no such folder, or the path is one.
+        StoreError: the page cannot be written.
     """
     out = Path(path).expanduser()
     _check_path(out)
     data = gather(
         store, session_id=session_id, user_id=user_id, questions=questions, progress=progress, **settings
     )  # fmt: skip
-    _write(out, page(data))
+    with atomically(out, keep_mode=False) as file:
+        file.write(page(data).encode())
     return out
 
 
@@ -83,18 +83,6 @@ def _check_path(out: Path) -> None:
         raise FileNotFoundError(f"there is no directory {str(out.parent)!r}")
     if out.is_dir():
         raise IsADirectoryError(f"{str(out)!r} is a directory: give the name of a file")
-
-
-def _write(out: Path, text: str) -> None:
-    handle, part = tempfile.mkstemp(prefix=f".{out.name}.", dir=out.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-        os.replace(part, out)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(part)
-        raise
 
 
 def _embedded(data: Mapping[str, Any]) -> str:

@@ -1,0 +1,592 @@
+"""The command, as a person and as a script meet it: real processes for the main paths, real files everywhere."""
+
+import io
+import json
+import os
+import re
+import sqlite3
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shared_core.__main__ import main
+from shared_core.cli.app import run
+from shared_core.cli.printing import PREVIEW_LIMIT, PROGRESS_FROM, message_line, message_record, message_text, printable
+from shared_core.memory import InfiniteMemory
+from shared_core.messages import Message, ToolCall
+from shared_core.sharing.readers.openai import read_messages
+
+ROOT = Path(__file__).parents[2]
+CALL = {"id": "c1", "type": "function", "function": {"name": "book", "arguments": '{"nights": 3}'}}
+TALK: list[dict[str, Any]] = [
+    {"role": "system", "content": "You plan journeys.", "created_at": "2025-03-01T09:00:00Z"},
+    {"role": "user", "content": "My favourite landmark is the Belém Tower.", "created_at": "2025-03-01T09:01:00Z"},
+    {"role": "assistant", "content": "Noted: the Belém Tower in Lisbon.", "created_at": "2025-03-01T09:02:00Z"},
+    {"role": "user", "content": "Book three nights in Porto.", "created_at": "2025-03-02T10:00:00Z"},
+    {"role": "assistant", "content": None, "tool_calls": [CALL], "created_at": "2025-03-02T10:01:00Z"},
+    {"role": "tool", "tool_call_id": "c1", "content": "booked", "created_at": "2025-03-02T10:02:00Z"},
+    {"role": "assistant", "content": "Booked.", "created_at": "2025-03-02T10:03:00Z"},
+    {"role": "user", "content": "ok", "id": "ok-1", "created_at": "2025-03-05T10:00:00Z"},
+    {"role": "user", "content": "ok", "id": "ok-2", "created_at": "2025-03-05T10:00:30Z"},
+]
+READERS = [["ask", "x"], ["search", "x"], ["log"], ["stats"], ["forget", "--all", "--yes"]]
+
+Call = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Every test in a directory of its own, with a plain terminal."""
+    for name in ("INFINITE_MEMORY_STORE", "FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str]) -> Call:
+    """Run the command in this process: exit code, stdout, stderr."""
+
+    def call(*args: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = run(args)
+        return code, *capsys.readouterr()
+
+    return call
+
+
+@pytest.fixture
+def talk(here: Path) -> str:
+    """A file with a conversation."""
+    (here / "talk.json").write_text(json.dumps(TALK), encoding="utf-8")
+    return "talk.json"
+
+
+@pytest.fixture
+def stored(talk: str, call: Call) -> str:
+    """The same, imported into chat.db."""
+    assert call("import", talk)[0] == 0
+    return "chat.db"
+
+
+def process(*args: str, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "shared_core", *args],
+        capture_output=True,
+        encoding="utf-8",
+        stdin=subprocess.DEVNULL,
+        timeout=120,
+        env=os.environ | {"PYTHONPATH": str(ROOT)} | env,
+    )
+
+
+def lines_of(file: Path, count: int) -> str:
+    rows = [{"role": ("user", "assistant")[i % 2], "content": f"remark number {i}"} for i in range(count)]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return str(file)
+
+
+def is_one_line(text: str) -> bool:
+    return text.startswith("infinite-memory: ") and text.endswith("\n") and text.count("\n") == 1
+
+
+def test_the_main_path_in_real_processes(talk: str, here: Path) -> None:
+    first = process("import", talk, "--store", "a.db")
+    assert (first.returncode, first.stderr) == (0, "")
+    assert "9 messages new, 0 known, 0 forgotten earlier" in first.stdout
+    assert "4 turns, from 2025-03-01 to 2025-03-05" in first.stdout
+
+    asked = process("ask", "What is my favourite landmark?", "--store", "a.db", "--max-tokens", "2000")
+    assert (asked.returncode, asked.stderr) == (0, "")
+    assert asked.stdout.startswith("[system]\n")
+    assert "[user]\n" in asked.stdout
+    assert "What is my favourite landmark?" in asked.stdout
+    assert "tokens (" in asked.stdout
+
+    found = process("search", "favourite landmark", "--store", "a.db", "--top-k", "1")
+    assert (found.returncode, found.stderr) == (0, "")
+    assert "Belém Tower" in found.stdout
+
+    log = process("log", "--store", "a.db", "--limit", "2")
+    assert [row.split() for row in log.stdout.splitlines()] == [
+        ["2025-03-05", "10:00", "user", "ok-1", "ok"],
+        ["2025-03-05", "10:00", "user", "ok-2", "ok"],
+    ]
+    assert process("forget", "--id", "ok-1", "--yes", "--store", "a.db").stdout == "forgot 1 message\n"
+    assert process("stats", "--store", "a.db").returncode == 0
+    assert "\x1b" not in first.stdout + asked.stdout + found.stdout + log.stdout
+
+
+def test_an_error_is_one_line_and_exit_code_2_in_a_real_process(here: Path) -> None:
+    failed = process("import", "nothing.json")
+    assert (failed.returncode, failed.stdout) == (2, "")
+    assert is_one_line(failed.stderr)
+    assert "'nothing.json' cannot be read (No such file or directory)" in failed.stderr
+    assert list(here.iterdir()) == []
+
+
+def test_without_the_extra_the_command_says_how_to_install_it() -> None:
+    code = "import sys; sys.modules['typer'] = None; from shared_core.__main__ import main; sys.exit(main())"
+    failed = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(ROOT)}
+    )
+    assert (failed.returncode, failed.stdout) == (2, "")
+    assert is_one_line(failed.stderr)
+    assert 'pip install "infinite-memory[cli]"' in failed.stderr
+
+
+def test_the_entry_point_answers_for_both(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["infinite-memory", "--help"])
+    assert main() == 0
+    monkeypatch.delitem(sys.modules, "shared_core.cli.app")
+    monkeypatch.setitem(sys.modules, "typer", None)
+    assert main() == 2
+    assert is_one_line(capsys.readouterr().err)
+
+
+def test_a_broken_dependency_of_the_extra_shows_itself(here: Path) -> None:
+    (here / "typer.py").write_text("import no_such_module\n")
+    failed = subprocess.run(
+        [sys.executable, "-m", "shared_core"],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(here), str(ROOT)])},
+    )
+    assert failed.returncode == 1
+    assert "No module named 'no_such_module'" in failed.stderr
+
+
+def test_a_reader_that_stops_early_is_no_error(here: Path) -> None:
+    assert run(["import", lines_of(here / "many.jsonl", 2_000)]) == 0
+    pipe = f"{sys.executable} -m shared_core log | head -n 1"
+    done = subprocess.run(
+        ["bash", "-c", pipe], capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(ROOT)}
+    )
+    assert "remark number 0" in done.stdout
+    assert done.stderr == ""
+
+
+def test_importing_twice_adds_nothing(talk: str, call: Call) -> None:
+    first = json.loads(call("import", talk, "--json")[1])
+    log = call("log", "--json")[1]
+    again = json.loads(call("import", talk, "--json")[1])
+    assert (first["new"], first["known"], first["forgotten"], first["turns"]) == (9, 0, 0, 4)
+    assert (first["first"], first["last"]) == ("2025-03-01T09:00:00+00:00", "2025-03-05T10:00:30+00:00")
+    assert first["seconds"] >= 0
+    assert (again["new"], again["known"], again["forgotten"]) == (0, 9, 0)
+    assert call("log", "--json")[1] == log
+
+
+def test_what_was_forgotten_stays_out_and_is_counted(stored: str, talk: str, call: Call) -> None:
+    assert call("forget", "--id", "ok-1", "--yes")[0] == 0
+    again = json.loads(call("import", talk, "--json")[1])
+    assert (again["new"], again["known"], again["forgotten"]) == (0, 8, 1)
+
+
+def test_an_empty_list_is_imported(here: Path, call: Call) -> None:
+    (here / "none.json").write_text("[]")
+    code, out, _ = call("import", "none.json")
+    assert code == 0
+    assert "0 messages new" in out
+
+
+def test_progress_is_shown_for_long_files_only(here: Path, call: Call) -> None:
+    assert call("import", lines_of(here / "short.jsonl", 10))[2] == ""
+    long = call("import", lines_of(here / "long.jsonl", PROGRESS_FROM + 1), "--store", "long.db")[2]
+    assert f"{PROGRESS_FROM + 1}/{PROGRESS_FROM + 1}" in long
+    assert "storing" in long
+    assert "indexing" in long
+
+
+def test_progress_is_shown_on_a_terminal(talk: str, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert "storing" in call("import", talk)[2]
+
+
+def test_ask_gives_a_request_and_a_report_and_stores_nothing(stored: str, call: Call) -> None:
+    before = call("log", "--json")[1]
+    question = "What is my favourite landmark?"
+    code, out, err = call("ask", question, "--json", "--top-k", "3", "--ranking", "lexical", "--placement", "messages")
+    answer = json.loads(out)
+    assert (code, err) == (0, "")
+    assert answer.keys() == {"messages", "report"}
+    assert answer["messages"][0] == {"role": "system", "content": "You plan journeys."}
+    assert answer["messages"][-1] == {"role": "user", "content": question}
+    assert {"role": "assistant", "content": "", "tool_calls": [CALL]} in answer["messages"]
+    assert {"role": "tool", "content": "booked", "tool_call_id": "c1"} in answer["messages"]
+    assert 0 < answer["report"]["total_tokens"] <= answer["report"]["budget"]
+    assert call("log", "--json")[1] == before
+
+
+def test_ask_takes_max_tokens(here: Path, call: Call) -> None:
+    assert call("import", lines_of(here / "many.jsonl", 200))[0] == 0
+    report = json.loads(call("ask", "which remark?", "--max-tokens", "800", "--json")[1])["report"]
+    assert report["total_tokens"] <= report["budget"] < 800
+
+
+@pytest.mark.parametrize("colour", [True, False])
+def test_ask_draws_panels_on_a_terminal(stored: str, call: Call, monkeypatch: pytest.MonkeyPatch, colour: bool) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    if not colour:
+        monkeypatch.setenv("NO_COLOR", "1")
+    out = call("ask", "What is my favourite landmark?")[1]
+    assert "╭─ system" in re.sub(r"\x1b\[[0-9;]*m", "", out)
+    assert ("\x1b[" in out) is colour
+    assert "calls book(" in out
+
+
+def test_search_is_ranked_and_can_be_narrowed(stored: str, call: Call) -> None:
+    hits = json.loads(call("search", "Belém Tower landmark", "--json")[1])
+    assert hits[0]["content"] == TALK[1]["content"]
+    assert hits[0].keys() >= {"score", "source", "id", "created_at", "role"}
+    assert [hit["score"] for hit in hits] == sorted((hit["score"] for hit in hits), reverse=True)
+    assert len(json.loads(call("search", "tower", "--top-k", "1", "--json")[1])) == 1
+    replies = json.loads(call("search", "Belém Tower", "--role", "assistant", "--json")[1])
+    assert {hit["role"] for hit in replies} == {"assistant"}
+    late = json.loads(call("search", "Belém Tower booked nights", "--since", "2025-03-02", "--json")[1])
+    assert all(hit["created_at"] >= "2025-03-02" for hit in late)
+    early = json.loads(call("search", "Belém Tower", "--until", "2025-03-01T09:01:30Z", "--json")[1])
+    assert TALK[2]["content"] not in [hit["content"] for hit in early]
+
+
+def test_log_and_its_json_can_be_imported_again(stored: str, here: Path, call: Call) -> None:
+    log = json.loads(call("log", "--json")[1])
+    assert log["branch"] == "main"
+    assert [message["content"] for message in log["messages"]] == [entry["content"] or "" for entry in TALK]
+    (here / "log.json").write_text(json.dumps(log))
+    again = json.loads(call("import", "log.json", "--json")[1])
+    assert (again["new"], again["known"]) == (0, 9)
+
+
+def test_log_shows_a_branch(stored: str, call: Call) -> None:
+    with InfiniteMemory(stored) as memory:
+        memory.fork("other", at="ok-1")
+    assert call("log", "--branch", "other")[1].splitlines() == call("log")[1].splitlines()[:-1]
+    code, _, err = call("log", "--branch", "none")
+    assert code == 2
+    assert is_one_line(err)
+
+
+def test_sessions_and_users_are_apart(stored: str, talk: str, call: Call) -> None:
+    assert call("import", talk, "--session", "s", "--user", "u")[0] == 0
+    assert call("forget", "--all", "--yes", "--session", "s", "--user", "u")[0] == 0
+    assert len(json.loads(call("log", "--json")[1])["messages"]) == 9
+    assert json.loads(call("log", "--json", "--session", "s", "--user", "u")[1])["messages"] == []
+
+
+@pytest.mark.parametrize("command", READERS, ids=lambda command: command[0])
+def test_an_empty_session_is_said_and_is_no_error(command: list[str], stored: str, call: Call) -> None:
+    code, _, err = call(*command, "--session", "other")
+    assert code == 0
+    assert err == "infinite-memory: note: session 'other' holds no messages\n"
+
+
+def test_a_warning_is_one_line(stored: str, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    def context(self: InfiniteMemory, question: str) -> None:
+        warnings.warn("the model\nis broken", RuntimeWarning, stacklevel=2)
+        raise ValueError("and so\nis the rest")
+
+    monkeypatch.setattr(InfiniteMemory, "context", context)
+    code, out, err = call("ask", "x")
+    assert (code, out) == (2, "")
+    assert err == "infinite-memory: warning: the model is broken\ninfinite-memory: and so is the rest\n"
+
+
+def test_the_store_may_come_from_the_environment(talk: str, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INFINITE_MEMORY_STORE", "env.db")
+    assert call("import", talk)[0] == 0
+    assert Path("env.db").exists()
+    assert not Path("chat.db").exists()
+
+
+def test_common_options_may_come_before_the_command(talk: str, call: Call) -> None:
+    target = ["--store", "mine.db", "--session", "s", "--user", "u"]
+    assert json.loads(call(*target, "--json", "import", talk)[1])["new"] == 9
+    after = call("log", *target, "--json")
+    assert after[0] == 0
+    assert call(*target, "--json", "log") == call(*target, "log", "--json") == after
+    assert json.loads(call("--json", *target, "stash", "list")[1]) == []
+    assert not Path("chat.db").exists()
+
+
+def test_an_option_after_the_command_wins(stored: str, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INFINITE_MEMORY_STORE", "env.db")
+    assert "no store at 'env.db'" in call("log")[2]
+    assert "no store at 'before.db'" in call("--store", "before.db", "log")[2]
+    assert call("--store", "before.db", "log", "--store", stored) == call("log", "--store", stored)
+    assert call("log", "--store", stored)[0] == 0
+
+
+@pytest.mark.parametrize("command", ["import", "ask", "merge", "stash push", "view"])
+def test_help_of_a_command_lists_the_common_options(command: str, call: Call) -> None:
+    code, out, _ = call(*command.split(), "--help")
+    assert code == 0
+    for option in ("--store", "--session ID", "--user ID", "--json"):
+        assert f"  {option} " in out
+    assert "INFINITE_MEMORY_STORE" in out
+
+
+def test_stats_as_table_and_json(stored: str, call: Call) -> None:
+    numbers = json.loads(call("stats", "--json")[1])
+    assert numbers["messages"] == 9
+    table = dict(row.split(maxsplit=1) for row in call("stats")[1].splitlines())
+    assert table["messages"] == "9"
+    assert table["embedders"] == (numbers["embedders"] or ["-"])[0]
+
+
+@pytest.mark.parametrize("command", READERS, ids=lambda command: command[0])
+def test_a_store_that_does_not_exist_is_not_made(command: list[str], here: Path, call: Call) -> None:
+    code, out, err = call(*command, "--store", "none.db")
+    assert (code, out) == (2, "")
+    assert is_one_line(err)
+    assert "no store at 'none.db': import a conversation first" in err
+    assert list(here.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", [["import", "talk.json"], *READERS], ids=lambda command: command[0])
+def test_a_store_that_is_something_else_is_left_alone(command: list[str], talk: str, here: Path, call: Call) -> None:
+    (here / "chat.db").write_bytes(b"this is not a database, but long enough to look at" * 100)
+    code, out, err = call(*command)
+    assert (code, out) == (2, "")
+    assert is_one_line(err)
+    assert "chat.db" in err
+    assert (here / "chat.db").read_bytes().startswith(b"this is not")
+
+
+def test_a_foreign_database_is_left_alone(talk: str, here: Path, call: Call) -> None:
+    with sqlite3.connect("chat.db") as other:
+        other.execute("CREATE TABLE mine (x)")
+    other.close()
+    before = (here / "chat.db").read_bytes()
+    code, _, err = call("import", talk)
+    assert code == 2
+    assert is_one_line(err)
+    assert (here / "chat.db").read_bytes() == before
+
+
+WRONG = {
+    "no command": [],
+    "unknown command": ["imprt", "talk.json"],
+    "unknown option": ["log", "--colour"],
+    "no question": ["ask"],
+    "limit": ["log", "--limit", "0"],
+    "tokens": ["ask", "x", "--max-tokens", "many"],
+    "too few tokens": ["ask", "x", "--max-tokens", "-1"],
+    "placement": ["ask", "x", "--placement", "top"],
+    "ranking": ["ask", "x", "--ranking", "best"],
+    "role": ["search", "x", "--role", "robot"],
+    "time": ["search", "x", "--since", "yesterday"],
+    "id": ["forget", "--id", "no-such-id", "--yes"],
+    "nothing to forget": ["forget", "--yes"],
+    "too much to forget": ["forget", "--all", "--id", "ok-1", "--yes"],
+}
+
+
+@pytest.mark.parametrize("args", WRONG.values(), ids=WRONG)
+def test_a_wrong_argument_is_one_line_and_exit_code_2(args: list[str], stored: str, call: Call) -> None:
+    code, out, err = call(*args)
+    assert (code, out) == (2, "")
+    assert is_one_line(err)
+
+
+def test_help_lists_the_commands(call: Call) -> None:
+    code, out, _ = call("--help")
+    assert code == 0
+    for command in ("import", "ask", "search", "log", "stats", "forget"):
+        assert f"  {command} " in out
+        assert call(command, "--help")[0] == 0
+
+
+def test_forget_shows_what_would_go_and_asks(stored: str, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("n\n"))
+    code, out, err = call("forget", "--before", "2025-03-02")
+    assert (code, out) == (1, "")
+    assert "would forget " in err
+    assert "Belém Tower" in err
+    assert err.endswith("infinite-memory: nothing was forgotten\n")
+    assert "Belém Tower" in call("log")[1]
+
+    monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
+    code, out, _ = call("forget", "--before", "2025-03-02")
+    assert code == 0
+    assert out.startswith("forgot ")
+    assert "Belém Tower" not in call("log")[1]
+
+
+def test_forget_without_an_answer_forgets_nothing(stored: str, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+    assert call("forget", "--all")[0] == 1
+    assert json.loads(call("stats", "--json")[1])["messages"] == 9
+
+
+def test_forget_dry_run_only_shows(stored: str, call: Call) -> None:
+    code, out, _ = call("forget", "--id", "ok-1", "--dry-run")
+    assert code == 0
+    assert out.startswith("would forget 1 message\n")
+    assert "ok-1" in out
+    result = json.loads(call("forget", "--id", "ok-1", "--dry-run", "--json")[1])
+    assert result["dry_run"] is True
+    assert json.loads(call("stats", "--json")[1])["messages"] == 9
+
+
+def test_forget_everything(stored: str, call: Call) -> None:
+    result = json.loads(call("forget", "--all", "--yes", "--json")[1])
+    assert result["dry_run"] is False
+    assert len(result["ids"]) == 9
+    assert call("log") == (0, "", "infinite-memory: note: session 'default' holds no messages\n")
+    assert call("forget", "--all")[:2] == (0, "forgot 0 messages\n")
+
+
+def test_forget_says_when_bytes_are_left(stored: str, call: Call) -> None:
+    reader = sqlite3.connect(stored, isolation_level=None)
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    try:
+        code, out, _ = call("forget", "--id", "ok-1", "--yes")
+    finally:
+        reader.close()
+    assert code == 0
+    assert "\n! " in out
+
+
+def test_text_cannot_command_the_terminal(here: Path, call: Call) -> None:
+    bad = [{"role": "user", "content": "a\x1b[2Jb\r\nc\x07", "name": "eve\x1b", "id": "id\x1b"}]
+    (here / "bad.json").write_text(json.dumps(bad))
+    assert call("import", "bad.json")[0] == 0
+    for command in (["log"], ["search", "b c"], ["ask", "b c"], ["forget", "--all", "--dry-run"]):
+        code, out, err = call(*command)
+        assert code == 0
+        assert not {"\x1b", "\x07", "\r"} & set(out + err)
+    assert json.loads(call("log", "--json")[1])["messages"][0]["content"] == bad[0]["content"]
+
+
+def test_half_a_surrogate_pair_does_not_break_the_output(here: Path, call: Call) -> None:
+    (here / "half.json").write_text('[{"role": "user", "content": "half \\ud83d pair", "id": "h"}]')
+    if call("import", "half.json")[0] == 0:
+        assert call("log")[1].endswith("half \\ud83d pair\n")
+        assert json.loads(call("log", "--json")[1])["messages"][0]["content"] == "half \ud83d pair"
+
+
+def test_a_message_as_text() -> None:
+    message = Message.assistant("one\ntwo", id="m", tool_calls=[ToolCall(id="c", name="f", arguments="{}")])
+    assert message_text(message) == "one\ntwo\ncalls f({})"
+    assert message_line(message).split() == ["assistant", "m", "one", "two", "calls", "f({})"]
+    assert printable("tab\tand\x00\x9b") == "tab\tand\\x00\\x9b"
+
+
+def test_a_long_list_of_what_would_go_is_cut(here: Path, call: Call) -> None:
+    assert call("import", lines_of(here / "many.jsonl", 60))[0] == 0
+    rows = call("forget", "--all", "--dry-run")[1].splitlines()
+    assert rows[0] == "would forget 60 messages"
+    assert rows[-1] == f"... and {60 - PREVIEW_LIMIT} more"
+    assert len(rows) == PREVIEW_LIMIT + 2
+
+
+def test_a_record_is_read_as_the_same_message(here: Path) -> None:
+    entry = {
+        "role": "user",
+        "content": [{"type": "text", "text": "look"}, {"type": "image_url", "image_url": {"url": "a.png"}}],
+        "name": "ana",
+        "created_at": "2025-03-01T09:00:00Z",
+        "grounding": {"items": ["passage", {"text": "best", "score": 0.5}], "header": "sources"},
+        "seed": 7,
+    }
+    (here / "one.json").write_text(json.dumps(entry))
+    (first,) = read_messages("one.json")
+    (here / "two.json").write_text(json.dumps(message_record(first)))
+    assert read_messages("two.json") == [first]
+    assert first.payload is not None
+
+
+# Branches
+
+
+@pytest.fixture
+def parted(here: Path) -> None:
+    """A store in which main says a b c, and side a b d."""
+    with InfiniteMemory("chat.db", ranking="lexical") as memory:
+        memory.add([Message.user("one", id="aaaa"), Message.assistant("two", id="bbbb")])
+        memory.fork("side")
+        memory.add(Message.user("four", id="dddd"))
+        memory.checkout("main")
+        memory.add(Message.user("three", id="cccc"))
+
+
+@pytest.mark.usefixtures("parted")
+@pytest.mark.parametrize(
+    ("args", "text", "data"),
+    [
+        (["branches"], "side  ", [{"name": "main", "newest": "cccc"}, {"name": "side", "newest": "dddd"}]),
+        (["fork", "new", "--at", "bbbb"], "created branch 'new' at bbbb", {
+            "branches": ["main", "side", "new"], "tags": []
+        }),
+        (["rename", "side", "aside"], "renamed 'side' to 'aside'", {"branches": ["main", "aside"], "tags": []}),
+        (["delete-branch", "side"], "fork side --at side@{1}", {"branches": ["main"], "tags": []}),
+        (["tag", "v1"], "tagged main as 'v1'", {"branches": ["main", "side"], "tags": ["v1"]}),
+        (["tags"], "", []),
+        (["reset", "bbbb"], "to undo it: reset main@{1}", {"branches": ["main", "side"], "tags": []}),
+        (["reflog"], "", []),
+        (["diff", "side"], "both: up to bbbb\nonly side: 1 message\n<", {
+            "base": "bbbb", "only_a": ["dddd"], "only_b": ["cccc"]
+        }),
+        (["stash", "push"], "stashed 1 message", None),
+        (["stash", "list"], "", []),
+        (["merge", "side"], "merged side (full)", {
+            "how": "full", "source": "side", "base": "bbbb", "added": [], "ours": [], "theirs": [], "conflicts": []
+        }),
+        (["merge", "bbbb"], "nothing to merge: the branch already has all of bbbb", None),
+        (["merge", "side", "--how", "squash"], "From the branch 'side':\nuser: four", None),
+        (["cherry-pick", "dddd", "aaaa"], "copied 1 message; on the branch already: aaaa", None),
+        (["rebase", "main", "--branch", "side"], "copied 1 message", None),
+    ],
+)  # fmt: skip
+def test_a_command_for_branches_answers_in_words_and_in_json(
+    call: Call, tmp_path: Path, args: list[str], text: str, data: Any
+) -> None:
+    (tmp_path / "copy.db").write_bytes((tmp_path / "chat.db").read_bytes())
+    code, out, _ = call(*args)
+    assert code == 0
+    assert text in out
+    code, out, _ = call(*args, "--json", "--store", "copy.db")
+    assert code == 0
+    assert json.loads(out) == data if data is not None else json.loads(out)
+
+
+@pytest.mark.usefixtures("parted")
+def test_a_stash_goes_and_comes_back(call: Call) -> None:
+    assert call("stash", "push", "--note", "for later")[1] == "stashed 1 message\n"
+    assert "main  1 message  for later" in call("stash", "list")[1]
+    assert call("stash", "apply")[1] == "copied 1 message\n"
+    assert call("stash", "pop", "--branch", "side")[1] == "copied 1 message\n"
+    assert call("stash", "pop")[0] == 2
+    call("stash", "push")
+    assert call("stash", "drop")[1] == "dropped stash 0\n"
+    assert "main@{1}" in call("reflog")[1]
+    assert call("reset", "main@{9}")[0] == 2
+    call("tag", "v1")
+    assert call("delete-tag", "v1")[1] == "deleted 'v1'\n"
+
+
+@pytest.mark.usefixtures("parted")
+def test_the_tree_is_drawn(call: Call) -> None:
+    call("merge", "side")
+    call("tag", "v1", "--at", "bbbb")
+    lines = [re.sub(r" 20..-..-.. ..:..", "", line) for line in call("log", "--graph")[1].splitlines()]
+    assert lines == [
+        "o (main) merge",
+        "|\\",
+        "* |  user       cccc  three",
+        "| * (side)  user       dddd  four",
+        "|/",
+        "* (tag v1)  assistant  bbbb  two",
+        "*  user       aaaa  one",
+    ]
+    nodes = json.loads(call("log", "--graph", "--json")[1])
+    assert [node["message"] and node["message"]["id"] for node in nodes] == [None, "cccc", "dddd", "bbbb", "aaaa"]
+    assert call("log", "--graph", "--branch", "side")[0] == 2

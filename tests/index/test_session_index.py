@@ -1,0 +1,291 @@
+"""The rows of a session in memory agree with its store, whatever was cached, damaged or forgotten."""
+
+from collections.abc import Callable, Generator
+from contextlib import closing
+from dataclasses import replace
+from datetime import datetime, timedelta
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared_core.index.path_rows import SITTING_GAP
+from shared_core.index.session_index import CACHED_LINES, PAGE, SNAPSHOT, SessionIndex
+from shared_core.records import MAIN, ROOT, Draft, Position
+from shared_core.stores import SQLiteStore
+from shared_core.testing.oracle import NOON, Session, draft, drafts
+from tests.index.sessions import path_to, refreshed
+from tests.support.histories import CountingStore
+
+
+@pytest.fixture
+def store() -> Generator[CountingStore]:
+    with closing(CountingStore(":memory:")) as store:
+        yield store
+
+
+@pytest.fixture
+def session(store: CountingStore) -> Session:
+    return Session(store)
+
+
+def check(index: SessionIndex, session: Session) -> None:
+    """Compare the index with the oracle: every row, and the line to every place of the tree."""
+    tree = session.tree
+    assert index.positions(np.arange(len(index))) == [record.position for record in tree.records]
+    asked = [*tree.places(), Position(0, 10**6), Position(99, 0)]
+    at = {record.position: row for row, record in enumerate(tree.records)}
+    assert index.rows_at(asked).tolist() == [at.get(place, -1) for place in asked]
+    for head in dict.fromkeys([*tree.branches.values(), *tree.places()]):
+        check_line(index, session, head)
+
+
+def check_line(index: SessionIndex, session: Session, head: Position) -> None:
+    line, path = index.line(path_to(session, head)), session.tree.path(head)
+    rows = line.rows[: line.upto]
+    assert index.positions(rows) == [record.position for record in path]
+    assert line.places(rows).tolist() == list(range(len(path)))
+    elsewhere = np.setdiff1d(np.arange(len(index), dtype=np.int32), line.rows)
+    assert line.places(elsewhere).tolist() == [-1] * len(elsewhere)
+    np.testing.assert_array_equal(line.along(index.column("depths")), [record.position.depth for record in path])
+    times = [record.message.created_at for record in path]
+    gaps = [(b - a).total_seconds() > SITTING_GAP for a, b in pairwise(times) if a and b]
+    np.testing.assert_array_equal(line.sittings[: line.upto], np.cumsum([0, *gaps])[: len(path)])
+    assert line.terms == line.along(index.lexical.lengths).sum()
+    assert [line.has_said(code) for code in range(len(index.names))] == [
+        name in {record.message.name for record in path} for name in index.names
+    ]
+    turns = [record.message.turn_id for record in path]
+    for turn in set(turns):
+        members = [place for place, other in enumerate(turns) if other == turn]
+        found = line.line.of_turn(index.turns.find(turn or ""))
+        assert [place for place in found if place < line.upto] == members
+        assert line.line.ends(index.column("turns")[line.rows[members]]).tolist() == [found[-1]] * len(members)
+
+
+def equal(first: SessionIndex, second: SessionIndex) -> bool:
+    """Whether two indexes hold the same, in the same order."""
+    ours, theirs = ({**index.lexical.arrays(), **{name: index.column(name) for name in index._columns}}
+                    for index in (first, second))  # fmt: skip
+    same = all(np.array_equal(ours[name], theirs[name]) for name in ours.keys() | theirs.keys())
+    return same and (first.names, first.last_seq, first.epoch) == (second.names, second.last_seq, second.epoch)
+
+
+class TestRows:
+    def test_only_what_is_new_is_read(self, store: CountingStore, session: Session) -> None:
+        index = refreshed(session)
+        assert store.rows["after"] == 0
+        session.append(MAIN, drafts("u1", "a1", "s1"))
+        session.append("side", drafts("u2"), at=Position(0, 0))
+        assert len(refreshed(session, index)) == store.rows["after"] == 4
+        session.append("side", drafts("a2"))
+        assert len(refreshed(session, index)) == store.rows["after"] == 5
+        for _ in range(3):
+            refreshed(session, index)
+        assert store.rows["after"] == 5
+        check(index, session)
+        assert equal(index, refreshed(session))
+
+    def test_many_rows_are_read_in_pages(self, store: CountingStore, session: Session) -> None:
+        session.append(MAIN, drafts(*(f"u{number}" for number in range(PAGE + 1))))
+        assert len(refreshed(session)) == store.rows["after"] == PAGE + 1
+
+    def test_what_recall_needs_to_know(self, session: Session) -> None:
+        session.append(MAIN, [
+            draft("s1", "system", "be kind"),
+            draft("u1", content="  the Tower ", name="Ann"),
+            draft("a1", "assistant", " \n", name="Bob"),
+            draft("t1", "tool", "42", pinned=True),
+            draft("u2", content="x", name="Ann", created_at="1970-01-01T01:00:00+01:00"),
+        ])  # fmt: skip
+        index = refreshed(session)
+        assert index.column("roles").tolist() == [0, 1, 2, 3, 1]
+        assert index.column("speaks").tolist() == [False, True, False, True, True]
+        assert index.column("characters").tolist() == [7, 9, 0, 2, 1]
+        assert [index.names[speaker] if speaker >= 0 else None for speaker in index.column("speakers").tolist()] == [
+            None, "Ann", "Bob", None, "Ann"
+        ]  # fmt: skip
+        assert index.column("times").tolist() == [NOON.timestamp()] * 4 + [0.0]
+        # A message is found by its speaker's name, too.
+        assert index.lexical.lengths.tolist() == [1, 2, 1, 1, 2]
+
+    def test_forgetting_begins_anew(self, store: CountingStore, session: Session) -> None:
+        session.append(MAIN, drafts("u1", "a1", "u2", "a2"))
+        session.append("side", drafts("u3"), at=Position(0, 1))
+        index = refreshed(session)
+        check(index, session)
+        session.forget([Position(0, 1), Position(0, 3)])
+        store.reset()
+        assert len(refreshed(session, index)) == store.rows["after"] == 3
+        check(index, session)
+        assert equal(index, refreshed(session))
+        session.append(MAIN, drafts("u4"))
+        check(refreshed(session, index), session)
+
+    def test_the_newest_may_be_forgotten(self, store: CountingStore, session: Session) -> None:
+        session.append(MAIN, drafts("u1", "a1"))
+        session.forget([Position(0, 1)])
+        index = refreshed(session)
+        assert (store.rows["after"], index.last_seq) == (1, 2)
+        store.reset()
+        refreshed(session, index)
+        assert store.calls["after"] == 0
+        session.append(MAIN, drafts("u2"))
+        check(refreshed(session, index), session)
+        assert store.rows["after"] == 1
+
+    def test_everything_may_be_forgotten(self, session: Session) -> None:
+        session.append(MAIN, drafts("u1", "a1"))
+        index = refreshed(session)
+        session.forget([record.position for record in session.tree.records], branches=True)
+        check(refreshed(session, index), session)
+        session.append(MAIN, drafts("u2", "a2"))
+        check(refreshed(session, index), session)
+
+    def test_more_branches_than_lines_are_kept(self, session: Session) -> None:
+        session.append(MAIN, drafts("u0", "a0"))
+        names = [f"b{number}" for number in range(2 * CACHED_LINES)]
+        for number, name in enumerate(names):
+            session.append(name, drafts(f"u{number + 1}"), at=Position(0, number % 2))
+        index = refreshed(session)
+        for _ in range(2):
+            check(index, session)
+        for number, name in enumerate(names):
+            session.append(name, drafts(f"a{number + 1}"))
+        check(refreshed(session, index), session)
+
+    def test_a_line_does_not_know_rows_that_came_later(self, session: Session) -> None:
+        """Who waits for vectors goes on with the line he has, while another thread reads new rows."""
+        session.append(MAIN, drafts("u1"))
+        index = refreshed(session)
+        line = index.line(path_to(session, Position(0, 0)))
+        session.append("side", drafts("u2"), at=ROOT)
+        refreshed(session, index)
+        assert line.places(np.array([1, 0, 5, -1], dtype=np.int32)).tolist() == [-1, 0, -1, -1]
+        assert index.lexical.score(["text"], line).values.shape == (1,)
+
+
+def replace_time(one: Draft, moment: datetime) -> Draft:
+    return replace(one, message=one.message.replace(created_at=moment))
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["append", "append", "late", "fork", "branch", "forget", "restart", "look"]),
+        st.integers(0, 999),
+        st.integers(0, 999),
+    ),
+    max_size=15,
+)
+
+
+@given(STEPS)
+def test_every_line_of_any_tree_is_the_path_that_the_store_has(steps: list[tuple[str, int, int]]) -> None:
+    with closing(SQLiteStore(":memory:")) as store:
+        session = Session(store)
+        index = refreshed(session)
+        clock = NOON
+        for number, (kind, first, second) in enumerate(steps):
+            tree = session.tree
+            branch = list(tree.branches)[first % len(tree.branches)]
+            place = tree.places()[second % len(tree.places())]
+            picked = tree.records[second % len(tree.records)] if tree.records else None
+            clock += timedelta(hours=(0, 1, 7, -1)[second % 4])
+            roles = ["uats"[(first >> 2 * n) % 4] for n in range(first % 3 + 1)]
+            fresh = [replace_time(one, clock) for one in drafts(*(f"{r}{number}-{n}" for n, r in enumerate(roles)))]
+            if kind == "fork":
+                session.fork(f"b{number}", place)
+            elif kind == "branch":
+                session.append(f"b{number}", fresh, at=place)
+            elif kind == "forget" and picked:
+                session.forget([picked.position, place])
+            elif kind == "restart" and second < 300:
+                session.forget([record.position for record in tree.records], branches=True)
+            elif kind == "look":
+                check(refreshed(session, index), session)
+            else:
+                here = {record.message.turn_id for record in tree.path(tree.branches[branch])}
+                late = picked.message.turn_id if picked and kind == "late" else None
+                session.append(branch, fresh, turn=late if late in here else None)
+        check(refreshed(session, index), session)
+        assert equal(index, refreshed(session))
+        index.save_snapshot()
+        assert equal(index, refreshed(session))
+
+
+class TestSnapshots:
+    @pytest.fixture
+    def index(self, session: Session) -> SessionIndex:
+        session.append(MAIN, [draft("u1", name="Ann \ud800"), *drafts("a1", "u2")])
+        session.append("side", drafts("u3"), at=Position(0, 0))
+        index = refreshed(session)
+        index.save_snapshot()
+        return index
+
+    def test_it_is_read_instead_of_the_rows(self, store: CountingStore, session: Session, index: SessionIndex) -> None:
+        store.reset()
+        loaded = refreshed(session)
+        assert (store.rows["after"], loaded.saved) == (0, 4)
+        assert equal(loaded, index)
+        check(loaded, session)
+
+    def test_what_came_after_it_is_read(self, store: CountingStore, session: Session, index: SessionIndex) -> None:
+        session.append(MAIN, [draft("u4", name="Bob")])
+        store.reset()
+        loaded = refreshed(session)
+        assert (store.rows["after"], loaded.saved, len(loaded)) == (1, 4, 5)
+        assert equal(loaded, refreshed(session, index))
+        check(loaded, session)
+
+    def test_it_may_know_more_than_was_asked_for(self, session: Session, index: SessionIndex) -> None:
+        old = session.store.state(session.key)
+        session.append(MAIN, drafts("u4"))
+        refreshed(session, index).save_snapshot()
+        loaded = SessionIndex(session.store, session.key)
+        loaded.refresh(old)
+        check(loaded, session)
+        session.append(MAIN, drafts("u5"))
+        check(refreshed(session, loaded), session)
+
+    @pytest.mark.parametrize("damage", [
+        lambda data: data[:-1] + bytes([data[-1] ^ 1]),
+        lambda data: data[:40] + bytes([data[40] ^ 1]) + data[41:],
+        lambda data: data[: len(data) // 2],
+        lambda data: b"",
+        lambda data: b"\x80\x04]\x94.",
+    ])  # fmt: skip
+    def test_a_damaged_one_is_not_trusted(
+        self, store: CountingStore, session: Session, index: SessionIndex, damage: Callable[[bytes], bytes]
+    ) -> None:
+        data = store.snapshot(session.key, SNAPSHOT)
+        assert data is not None
+        store.put_snapshot(session.key, SNAPSHOT, 0, damage(data))
+        store.reset()
+        rebuilt = refreshed(session)
+        assert (store.rows["after"], rebuilt.saved) == (4, 0)
+        assert equal(rebuilt, index)
+
+    def test_one_from_before_a_forgetting_is_not_trusted(
+        self, store: CountingStore, session: Session, index: SessionIndex
+    ) -> None:
+        data = store.snapshot(session.key, SNAPSHOT)
+        assert data is not None
+        session.forget([Position(0, 1)])
+        index.save_snapshot()
+        assert store.snapshot(session.key, SNAPSHOT) is None
+        store.put_snapshot(session.key, SNAPSHOT, 1, data)
+        store.reset()
+        rebuilt = refreshed(session)
+        assert (store.rows["after"], rebuilt.saved) == (3, 0)
+        check(rebuilt, session)
+
+
+def test_a_draft_without_text_is_a_row_too(session: Session) -> None:
+    session.append(MAIN, [Draft(draft("u1", content="").message)])
+    index = refreshed(session)
+    index.save_snapshot()
+    again = refreshed(session)
+    assert equal(again, index)
+    assert again.saved == 1

@@ -1,0 +1,528 @@
+"""The vectors of a session: none is computed twice or outlives its text, and each is restored to the last bit."""
+
+import re
+import threading
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
+from functools import cache, partial, update_wrapper
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared_core import InfiniteMemory, Message
+from shared_core.base import Embedder
+from shared_core.errors import EmbedderError, EmbedderMismatchError, StoreError
+from shared_core.index import session_vectors
+from shared_core.index.session_vectors import SessionVectors, decode_vectors, encode_vector, text_hash
+from shared_core.recall.embedding import EmbedReply, EmbedText, backfill, message_text, name_of, turn_text
+from shared_core.recall.scope import RecallUnit
+from shared_core.records import MAIN, Position
+from shared_core.testing.hashing_embedder import HashingEmbedder
+from shared_core.testing.oracle import Session, drafts
+from tests.index.sessions import Steps, drive, fill, refreshed, texts_of, vectors_of
+from tests.support.histories import CountingStore
+
+
+@pytest.fixture
+def store() -> Generator[CountingStore]:
+    with closing(CountingStore(":memory:")) as store:
+        yield store
+
+
+@pytest.fixture
+def session(store: CountingStore) -> Session:
+    return Session(store)
+
+
+@pytest.fixture
+def embedder() -> HashingEmbedder:
+    return HashingEmbedder(8)
+
+
+class TestVectors:
+    def test_equal_texts_are_embedded_once(self, session: Session, embedder: HashingEmbedder) -> None:
+        """In one batch, in a later one, and by an object that begins anew."""
+        session.append(MAIN, drafts("ux", "ax", "uy", "ay", "sx", "uz"))
+        vectors = vectors_of(session)
+        fill(vectors, embedder)
+        assert embedder.documents == ["x", "y", "z"]
+        assert vectors.missing(np.full(6, True)).tolist() == []
+        session.append(MAIN, drafts("tx", "uw"))
+        refreshed(session, vectors.index)
+        assert vectors.missing(np.full(8, True)).tolist() == [7, 6]
+        fill(vectors, embedder, [7, 6])
+        assert embedder.documents == ["x", "y", "z", "w"]
+        rows, _ = vectors.vectors.search(embedder.embed_query("x"), 4)
+        assert rows.tolist() == [6, 4, 1, 0]
+        assert session.store.stats(session.key)["vectors"] == 8
+
+    def test_what_another_process_embedded_is_adopted(self, session: Session, embedder: HashingEmbedder) -> None:
+        session.append(MAIN, drafts("ux", "ay"))
+        ours, theirs = vectors_of(session), vectors_of(session)
+        fill(theirs, embedder)
+        assert embedder.documents == ["x", "y"]
+        assert len(ours.vectors) == 0
+        fill(ours, embedder)
+        assert embedder.documents == ["x", "y"]
+        np.testing.assert_array_equal(ours.vectors.matrix()[np.argsort(ours.vectors.owners)], theirs.vectors.matrix())
+
+    def test_a_vector_of_another_text_is_not_adopted(self, session: Session, embedder: HashingEmbedder) -> None:
+        """A turn that has grown since has the place of its last message, but not its vector."""
+        session.append(MAIN, drafts("ux"))
+        vectors = vectors_of(session)
+        session.store.put_vectors(session.key, "space", [(Position(0, 0), text_hash("old"), bytes(16))])
+        fill(vectors, embedder)
+        assert embedder.documents == ["x"]
+        stored = session.store.vectors(session.key, "space", [Position(0, 0)])
+        assert stored == {Position(0, 0): (text_hash("x"), encode_vector(embedder.embed_query("x")))}
+
+    def test_vectors_are_the_same_after_reopening(self, tmp_path: Path, embedder: HashingEmbedder) -> None:
+        """To the last bit: as they were put, read from the store, and from a snapshot."""
+        query = embedder.embed_query("y")
+        found = []
+        for round_ in ("put", "stored", "snapshot"):
+            with closing(CountingStore(tmp_path / "chat.db")) as store:
+                session = Session(store)
+                if round_ == "put":
+                    session.append(MAIN, drafts("ux", "ay", "uz", "ay2"))
+                vectors = vectors_of(session)
+                assert len(vectors.vectors) == (0 if round_ == "put" else 4)
+                assert store.rows["all_vectors"] == (4 if round_ == "stored" else 0)
+                if round_ == "put":
+                    fill(vectors, embedder)
+                if round_ == "stored":
+                    vectors.save_snapshot()
+                rows, cosines = vectors.vectors.search(query, 4)
+                found.append((rows.tolist(), cosines.tolist(), vectors.vectors.matrix().tolist()))
+        assert found[0] == found[1] == found[2]
+        assert embedder.documents == ["x", "y", "z", "y2"]
+        half = embedder.embed_documents(["x"]).astype(np.float16)
+        assert found[0][2][0] == half[0].tolist()
+
+    def test_a_long_text_keeps_a_vector_for_each_piece(self, session: Session) -> None:
+        class Splitting(HashingEmbedder):
+            def split(self, text: str) -> list[str]:
+                return list(text)
+
+        session.append(MAIN, drafts("uabc", "ad", "uabc2"))
+        vectors, embedder = vectors_of(session), Splitting(8)
+        fill(vectors, embedder)
+        assert embedder.documents == list("abcdabc2")
+        assert vectors.vectors.owners.tolist() == [0, 0, 0, 1, 2, 2, 2, 2]
+        assert vectors_of(session).vectors.owners.tolist() == [0, 0, 0, 1, 2, 2, 2, 2]
+        rows, cosines = vectors.vectors.search(embedder.embed_query("c"), 2)
+        assert rows.tolist() == [2, 0]
+        np.testing.assert_allclose(cosines, 1, atol=2e-3)
+
+    def test_forgetting_forgets_vectors(self, session: Session, embedder: HashingEmbedder) -> None:
+        session.append(MAIN, drafts("ux", "ay", "uz"))
+        vectors = vectors_of(session)
+        fill(vectors, embedder)
+        vectors.save_snapshot()
+        session.forget([Position(0, 0)])
+        refreshed(session, vectors.index)
+        vectors.refresh()
+        assert vectors.vectors.owners.tolist() == [0, 1]
+        np.testing.assert_array_equal(vectors.vectors.matrix(), embedder.embed_documents(["y", "z"]).astype(np.float16))
+        assert vectors.missing(np.full(2, True)).tolist() == []
+
+    @pytest.mark.parametrize("wrong", ["damaged", "other dimension", "old epoch"])
+    def test_a_wrong_snapshot_is_not_trusted(
+        self, store: CountingStore, session: Session, embedder: HashingEmbedder, wrong: str
+    ) -> None:
+        session.append(MAIN, drafts("ux", "ay"))
+        vectors = vectors_of(session)
+        fill(vectors, embedder)
+        vectors.save_snapshot()
+        data = store.snapshot(session.key, "vectors/space")
+        assert data is not None
+        if wrong == "damaged":
+            store.put_snapshot(session.key, "vectors/space", 0, data[:-1] + bytes([data[-1] ^ 1]))
+        elif wrong == "old epoch":
+            session.forget([])
+            store.put_snapshot(session.key, "vectors/space", 1, data)
+        else:
+            store.put_vectors(session.key, "space", [(Position(0, row), "", bytes(8)) for row in range(2)])
+        store.reset()
+        rebuilt = vectors_of(session, dimension=4 if wrong == "other dimension" else 8)
+        assert store.rows["all_vectors"] == 2
+        assert rebuilt.vectors.owners.tolist() == [0, 1]
+        assert rebuilt.saved == 0
+
+    def test_a_snapshot_may_know_rows_that_were_not_read(
+        self, store: CountingStore, session: Session, embedder: HashingEmbedder
+    ) -> None:
+        """Another process adds a message and keeps its vector between reading the rows here and the vectors."""
+        session.append(MAIN, drafts("ux", "ay"))
+        index = refreshed(session)
+        session.append(MAIN, drafts("uz"))
+        theirs = vectors_of(session)
+        fill(theirs, embedder)
+        theirs.save_snapshot()
+        ours = vectors_of(session, index)
+        assert ours.vectors.owners.tolist() == [0, 1]
+        rows, _ = ours.vectors.search(embedder.embed_query("y"), 3, np.full(2, True))
+        assert rows[0] == 1
+        refreshed(session, index)
+        assert ours.missing(np.full(3, True)).tolist() == [2]
+
+    def test_nothing_forgotten_during_the_call_is_kept(self, session: Session, embedder: HashingEmbedder) -> None:
+        """Another process forgets a message while its text is being embedded."""
+        session.append(MAIN, drafts("ux", "ay"))
+        vectors = vectors_of(session)
+        steps = backfill(vectors, embedder, np.array([1, 0]), texts_of(vectors), batch=2, lock=threading.RLock())
+        request = next(steps)
+        session.forget([Position(0, 1)])
+        with pytest.raises(StopIteration):
+            steps.send(request.answer())
+        assert [place for place, *_ in session.store.all_vectors(session.key, "space")] == [Position(0, 0)]
+        refreshed(session, vectors.index)
+        vectors.refresh()
+        assert vectors.vectors.owners.tolist() == [0]
+
+
+class TestParts:
+    """A snapshot is kept in parts, of which only the last changes."""
+
+    @pytest.fixture(autouse=True)
+    def small(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(session_vectors, "PART", 4)
+
+    def say(self, session: Session, start: int, stop: int) -> None:
+        session.append(MAIN, drafts(*(f"u{number}" for number in range(start, stop))))
+
+    def parts(self, session: Session) -> list[bytes | None]:
+        names = ("vectors/space", *(f"vectors/space/{number}" for number in range(1, 5)))
+        return [session.store.snapshot(session.key, name) for name in names]
+
+    def test_the_vectors_of_one_row_stay_in_one(self, session: Session) -> None:
+        """Wherever a part would end in the middle of them; otherwise the row would keep only the rest."""
+        self.say(session, 0, 6)
+        vectors = vectors_of(session)
+        pieces = [1, 2, 3, 5, 1, 1]
+        rows = np.random.default_rng(3).normal(size=(sum(pieces), 8)).astype(np.float32)
+        parts = np.split(rows / np.linalg.norm(rows, axis=1, keepdims=True), np.cumsum(pieces)[:-1])
+        places = vectors.index.positions(np.arange(6))
+        vectors.put(
+            [(place, f"{number}", part) for number, (place, part) in enumerate(zip(places, parts, strict=True))]
+        )
+        for extra in ((), ("u6", "u7")):
+            if extra:
+                session.append(MAIN, drafts(*extra))
+                refreshed(session, vectors.index)
+                vectors.put([(place, f"x{place}", parts[3]) for place in vectors.index.positions(np.array([6, 7]))])
+            vectors.save_snapshot()
+            again, asked = vectors_of(session), np.arange(len(vectors.index), dtype=np.int32)
+            assert again.saved == len(again.vectors) == len(vectors.vectors)
+            for query in np.concatenate(parts):
+                np.testing.assert_array_equal(
+                    again.vectors.cosines(query, asked), vectors.vectors.cosines(query, asked)
+                )
+
+    def test_what_is_kept_already_is_not_written_again(
+        self, store: CountingStore, session: Session, embedder: HashingEmbedder
+    ) -> None:
+        vectors, before = vectors_of(session), self.parts(session)
+        for size, written in ((10, 3), (11, 1), (12, 1), (13, 1), (20, 2)):
+            self.say(session, len(vectors.index), size)
+            refreshed(session, vectors.index)
+            fill(vectors, embedder, range(len(vectors.vectors), size))
+            assert vectors.due(1)
+            store.reset()
+            vectors.save_snapshot()
+            assert (store.calls["put_snapshot"], vectors.saved, vectors.due(1)) == (written, size, False)
+            store.reset()
+            again = vectors_of(session)
+            assert (store.rows["all_vectors"], store.rows["vectors"], again.saved) == (0, 0, size)
+            np.testing.assert_array_equal(again.vectors.owners, vectors.vectors.owners)
+            np.testing.assert_array_equal(again.vectors.matrix(), vectors.vectors.matrix())
+            now = self.parts(session)
+            full = [part for part in now if part and part in before]
+            assert len(full) == sum(part is not None for part in now) - written
+            before = now
+
+    def test_one_that_was_read_is_continued(self, store: CountingStore, session: Session) -> None:
+        for size in (3, 6, 9, 17):
+            self.say(session, len(refreshed(session)), size)
+            vectors, embedder = vectors_of(session), HashingEmbedder(8)
+            fill(vectors, embedder, vectors.missing(np.full(size, True)).tolist())
+            vectors.save_snapshot()
+            store.reset()
+            again = vectors_of(session)
+            assert (store.rows["all_vectors"], again.vectors.owners.tolist()) == (0, vectors.vectors.owners.tolist())
+
+    @pytest.mark.parametrize("lost", range(4))
+    def test_parts_that_do_not_follow_one_another_are_not_mixed(
+        self, store: CountingStore, session: Session, embedder: HashingEmbedder, lost: int
+    ) -> None:
+        """Another process had other vectors first, and wrote some of its parts over these."""
+        self.say(session, 0, 14)
+        ours, theirs = vectors_of(session), vectors_of(session)
+        fill(ours, embedder)
+        fill(theirs, embedder, list(range(13, -1, -1)))
+        theirs.save_snapshot()
+        name = f"vectors/space/{lost}" if lost else "vectors/space"
+        part = store.snapshot(session.key, name)
+        ours.save_snapshot()
+        assert part is not None
+        store.put_snapshot(session.key, name, 0, part)
+        again = vectors_of(session)
+        fill(again, embedder, again.missing(np.full(14, True)).tolist())
+        assert sorted(again.vectors.owners.tolist()) == list(range(14))
+        assert not again.damaged
+        for row in range(14):
+            question = embedder.embed_query(str(row))
+            for found, right in zip(again.vectors.search(question, 14), ours.vectors.search(question, 14), strict=True):
+                np.testing.assert_array_equal(found, right)
+        again.save_snapshot()
+        assert vectors_of(session).vectors.owners.tolist() == again.vectors.owners.tolist()
+
+    def test_what_came_after_the_snapshot_is_read_at_once(
+        self, store: CountingStore, session: Session, embedder: HashingEmbedder
+    ) -> None:
+        self.say(session, 0, 9)
+        vectors = vectors_of(session)
+        fill(vectors, embedder)
+        vectors.save_snapshot()
+        self.say(session, 9, 30)
+        refreshed(session, vectors.index)
+        fill(vectors, embedder, range(9, 28))
+        store.reset()
+        again = vectors_of(session)
+        assert (store.rows["all_vectors"], store.rows["vectors"]) == (0, 19)
+        assert again.missing(np.full(30, True)).tolist() == [29, 28]
+
+    @pytest.mark.parametrize("number", range(3))
+    def test_a_damaged_part_is_no_reason_to_trust_the_others(
+        self, store: CountingStore, session: Session, embedder: HashingEmbedder, number: int
+    ) -> None:
+        self.say(session, 0, 10)
+        vectors = vectors_of(session)
+        fill(vectors, embedder)
+        vectors.save_snapshot()
+        name = f"vectors/space/{number}" if number else "vectors/space"
+        part = store.snapshot(session.key, name)
+        assert part is not None
+        store.put_snapshot(session.key, name, 0, part[:-1])
+        store.reset()
+        again = vectors_of(session)
+        assert (again.damaged, store.rows["all_vectors"], again.due(1_000)) == (True, 10, True)
+        again.save_snapshot()
+        assert (self.parts(session)[number], again.due(1_000), vectors_of(session).damaged) == (part, False, False)
+
+    def test_nothing_forgotten_during_the_call_is_kept(self, session: Session, embedder: HashingEmbedder) -> None:
+        self.say(session, 0, 10)
+        vectors = vectors_of(session)
+        fill(vectors, embedder)
+        session.forget([Position(0, 1)])
+        vectors.save_snapshot()
+        assert (vectors.saved, self.parts(session)) == (0, [None] * 5)
+
+
+@given(st.integers(1, 5), st.integers(0, 3))
+def test_pieces_are_kept_in_half_precision(dimension: int, pieces: int) -> None:
+    vectors = np.random.default_rng(dimension).standard_normal((pieces, dimension)).astype(np.float32)
+    data = encode_vector(vectors)
+    assert len(data) == 2 * dimension * pieces
+    decoded = decode_vectors(data, dimension)
+    np.testing.assert_array_equal(decoded, vectors.astype(np.float16))
+    assert decoded.dtype == np.float16
+    assert encode_vector(decoded.astype(np.float32)) == data
+
+
+class TestBackfill:
+    @pytest.fixture
+    def vectors(self, session: Session) -> SessionVectors:
+        session.append(MAIN, drafts(*(f"u{number}" for number in range(10))))
+        return vectors_of(session)
+
+    def steps(
+        self, vectors: SessionVectors, embedder: Embedder, rows: Sequence[int], *, deadline: float = float("inf"),
+        progress: Callable[[int], None] = lambda done: None,
+    ) -> Steps:  # fmt: skip
+        return backfill(
+            vectors, embedder, np.array(rows, dtype=np.int64), texts_of(vectors), batch=3, lock=threading.RLock(),
+            deadline=deadline, progress=progress,
+        )  # fmt: skip
+
+    def test_rows_are_embedded_in_the_order_given(self, vectors: SessionVectors) -> None:
+        embedder, done = HashingEmbedder(8), list[int]()
+        assert drive(self.steps(vectors, embedder, range(9, -1, -1), progress=done.append)) == 0
+        assert embedder.documents == [str(number) for number in range(9, -1, -1)]
+        assert done == [3, 6, 9, 10]
+
+    def test_nothing_to_do_asks_for_nothing(self, vectors: SessionVectors) -> None:
+        done: list[int] = []
+        assert drive(self.steps(vectors, HashingEmbedder(8), [], progress=done.append)) == 0
+        assert done == []
+        drive(self.steps(vectors, HashingEmbedder(8), range(10)))
+        embedder, again = HashingEmbedder(8), vectors_of(Session(vectors.index.store))
+        again.vectors = type(again.vectors)(8)
+        assert drive(self.steps(again, embedder, range(10), progress=done.append)) == 0
+        assert (embedder.documents, done, len(again.vectors)) == ([], [3, 6, 9, 10], 10)
+
+    def test_no_batch_begins_after_the_deadline(self, vectors: SessionVectors, monkeypatch: pytest.MonkeyPatch) -> None:
+        now = 100.0
+        monkeypatch.setattr("shared_core.recall.embedding.time.monotonic", lambda: now)
+        embedder, done = HashingEmbedder(8), list[int]()
+        assert drive(self.steps(vectors, embedder, range(10), deadline=100.0, progress=done.append)) == 10
+        assert embedder.documents == []
+        assert not any(done)
+        done.clear()
+
+        steps = self.steps(vectors, embedder, range(10), deadline=101.0, progress=done.append)
+        request = next(steps)
+        now = 100.9
+        request = steps.send(request.answer())
+        now = 105.0  # the second batch is under way: it is finished, and no third begun
+        with pytest.raises(StopIteration) as stop:
+            steps.send(request.answer())
+        assert stop.value.value == 4
+        assert embedder.documents == [str(number) for number in range(6)]
+        assert sorted(vectors.vectors.owners.tolist()) == list(range(6))
+        assert (done[:2], max(done)) == ([3, 6], 6)
+
+    def test_what_exists_is_taken_after_the_deadline_too(self, session: Session, vectors: SessionVectors) -> None:
+        embedder, done = HashingEmbedder(8), list[int]()
+        fill(vectors_of(session), embedder, [1, 2, 5, 9])
+        assert drive(self.steps(vectors, embedder, range(10), deadline=-1, progress=done.append)) == 7
+        assert (vectors.vectors.owners.tolist(), embedder.documents) == ([1, 2, 5], ["1", "2", "5", "9"])
+        assert done == [2, 3, 3]  # a batch of which nothing exists is the last
+
+    def test_what_another_caller_is_at_is_left_to_him(self, vectors: SessionVectors) -> None:
+        embedder, done = HashingEmbedder(8), list[int]()
+        first = self.steps(vectors, embedder, [0, 1, 2, 3])
+        request = next(first)
+        assert drive(self.steps(vectors, embedder, range(10), progress=done.append)) == 3
+        assert done == [0, 3, 6, 7]
+        with pytest.raises(StopIteration) as stop:
+            first.send(request.answer())
+        assert stop.value.value == 0
+        assert embedder.documents == ["3", "4", "5", "6", "7", "8", "9", "0", "1", "2"]
+        assert sorted(vectors.vectors.owners.tolist()) == list(range(10))
+
+    def test_what_was_done_before_an_error_is_kept(self, vectors: SessionVectors) -> None:
+        embedder, done = HashingEmbedder(8), list[int]()
+        steps = self.steps(vectors, embedder, range(10), progress=done.append)
+        request = next(steps)
+        request = steps.send(request.answer())
+        assert request.texts == ("3", "4", "5")
+        failure: EmbedReply = EmbedderError("out of order")
+        with pytest.raises(EmbedderError, match="out of order"):
+            steps.send(failure)
+        waiting = self.steps(vectors, embedder, [6])
+        next(waiting)
+        waiting.close()  # gives its row up, too
+        assert (done, sorted(vectors.vectors.owners.tolist())) == ([3], [0, 1, 2])
+        assert drive(self.steps(vectors, embedder, vectors.missing(np.full(10, True)).tolist())) == 0
+        assert embedder.documents == ["0", "1", "2", "9", "8", "7", "6", "5", "4", "3"]
+
+
+class Refusing(CountingStore):
+    """Cannot be written while `refusing` is set."""
+
+    refusing = False
+
+    def put_vectors(self, *arguments: Any, **named: Any) -> None:
+        if self.refusing:
+            raise StoreError("the disk is full")
+        super().put_vectors(*arguments, **named)
+
+
+class TestAStoreThatCannotBeWritten:
+    def test_vectors_wait_until_it_can(self) -> None:
+        with closing(Refusing(":memory:")) as store:
+            session = Session(store)
+            session.append(MAIN, drafts("ux", "ay"))
+            vectors, embedder = vectors_of(session), HashingEmbedder(8)
+            store.refusing = True
+            with pytest.raises(StoreError, match="the disk is full"):
+                fill(vectors, embedder)
+            assert vectors.vectors.owners.tolist() == [0, 1], "they are searched all the same"
+            store.refusing = False
+            vectors.save()
+            assert [place for place, *_ in store.all_vectors(session.key, "space")] == [Position(0, 0), Position(0, 1)]
+            store.reset()
+            vectors.save()
+            assert store.calls["put_vectors"] == 0
+            assert embedder.documents == ["x", "y"]
+
+    def test_what_waits_does_not_outlive_a_forgetting(self) -> None:
+        """The text of a turn may have lost a part since."""
+        with closing(Refusing(":memory:")) as store:
+            session = Session(store)
+            session.append(MAIN, drafts("ux", "ay"))
+            vectors = vectors_of(session)
+            store.refusing = True
+            with pytest.raises(StoreError):
+                fill(vectors, HashingEmbedder(8))
+            store.refusing = False
+            session.forget([Position(0, 0)])
+            vectors.save()
+            assert list(store.all_vectors(session.key, "space")) == []
+
+
+def shout(messages: Sequence[Message]) -> str:
+    return messages[0].content.upper()
+
+
+class Shout:
+    def __call__(self, messages: Sequence[Message]) -> str:
+        return messages[0].content.upper()
+
+    def quietly(self, messages: Sequence[Message]) -> str:
+        return messages[0].content.lower()
+
+
+class TestSpaces:
+    """The name under which a session's vectors are kept says whose they are, and what they stand for."""
+
+    @pytest.mark.parametrize("name", ["model", "models/c#", "a#turn/7", "line\nbreak#"])
+    @pytest.mark.parametrize("unit", ["message", "turn"])
+    def test_an_embedder_knows_its_vectors_again(self, tmp_path: Path, name: str, unit: RecallUnit) -> None:
+        for _ in range(2):
+            embedder = HashingEmbedder(8, name=name)
+            with InfiniteMemory(tmp_path / "chat.db", embedder=embedder, recall_unit=unit) as memory:
+                memory.add(Message.user("tower", id="u1"))
+                memory.index()
+                spaces = memory.stats()["embedders"]
+        assert (embedder.documents, len(spaces)) == ([], 1)
+        other = HashingEmbedder(8, name="other")
+        message = re.escape(f"by {embedder.fingerprint.key!r}")
+        with (
+            InfiniteMemory(tmp_path / "chat.db", embedder=other, recall_unit=unit) as memory,
+            pytest.raises(EmbedderMismatchError, match=message),
+        ):
+            memory.search("tower")
+
+    def test_what_vectors_stand_for_keeps_them_apart(self, tmp_path: Path) -> None:
+        """A turn's text and a message's have spaces of their own, whichever function makes them."""
+        embedder, spaces = HashingEmbedder(8), []
+        units: tuple[RecallUnit, ...] = ("message", "turn")
+        functions: tuple[EmbedText, ...] = (message_text, turn_text, str)
+        for unit, text in product(units, functions):
+            with InfiniteMemory(tmp_path / "chat.db", embedder=embedder, recall_unit=unit, embed_text=text) as memory:
+                memory.add(Message.user("tower", id="u1"))
+                memory.index()
+                spaces = memory.stats()["embedders"]
+        assert len(set(spaces)) == 6
+
+    @pytest.mark.parametrize(
+        "nameless", [lambda said: said[0].content, partial(shout), update_wrapper(partial(shout), shout)]
+    )
+    def test_what_has_no_name_of_its_own_makes_no_text(self, tmp_path: Path, nameless: EmbedText) -> None:
+        """All lambdas of a module share one, and their vectors would be taken for each other's."""
+        with pytest.raises(ValueError, match=r"embed_text=.*pass a function defined by `def`"):
+            InfiniteMemory(tmp_path / "chat.db", embed_text=nameless)
+        assert not list(tmp_path.iterdir())
+
+    def test_a_name_tells_what_makes_the_text(self) -> None:
+        here = shout.__module__
+        made: list[EmbedText] = [shout, Shout(), Shout().quietly, cache(shout), str]
+        names = ["shout", "Shout", "Shout.quietly", "shout"]
+        assert list(map(name_of, made)) == [*(f"{here}.{name}" for name in names), "builtins.str"]

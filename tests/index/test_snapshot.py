@@ -1,0 +1,161 @@
+"""Arrays are restored from a snapshot exactly, or not at all."""
+
+import json
+from contextlib import closing
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as nps
+
+from shared_core.index.snapshot import (
+    CHUNK,
+    DIGEST_SIZE,
+    HASHED,
+    MAGIC,
+    _checksum,
+    digest_of,
+    pack,
+    stored_snapshot,
+    unpack,
+)
+from shared_core.stores import SQLiteStore
+
+DTYPES = ("<i4", "<i8", "<f2", "<f4", "<f8", "?", "|u1", ">u4", "|i1")
+
+arrays = nps.arrays(
+    dtype=st.sampled_from(DTYPES), shape=nps.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4)
+)
+about = st.dictionaries(st.text(max_size=3), st.one_of(st.integers(), st.text(max_size=3), st.lists(st.text())))
+
+SAMPLE = pack(
+    {"names": ["Ann", "\ud800"], "epoch": 3},
+    {"rows": np.arange(5, dtype=np.int32), "none": np.empty((0, 4), dtype=np.float16), "last": np.array([1.5])},
+)
+
+
+@given(about, st.dictionaries(st.text(max_size=3), arrays, max_size=4))
+def test_everything_comes_back(about: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
+    unpacked = unpack(pack(about, arrays))
+    assert unpacked is not None
+    assert unpacked[0] == about
+    assert list(unpacked[1]) == list(arrays)
+    for name, values in arrays.items():
+        found = unpacked[1][name]
+        assert (found.dtype, found.shape, found.tobytes()) == (values.dtype, values.shape, values.tobytes())
+
+
+def test_arrays_may_be_views_in_any_order() -> None:
+    grid = np.arange(24, dtype=np.int32).reshape(4, 6)
+    views = {"transposed": grid.T, "stepped": grid[::2, ::-3], "column": grid[:, 1]}
+    unpacked = unpack(pack({}, views))
+    assert unpacked is not None
+    for name, values in views.items():
+        np.testing.assert_array_equal(unpacked[1][name], values)
+
+
+@given(st.text(), st.lists(st.integers(0, 20), min_size=1, max_size=4))
+def test_arrays_can_be_used_where_they_lie(name: str, sizes: list[int]) -> None:
+    unpacked = unpack(pack({"name": name}, {str(n): np.zeros(size, np.uint8) for n, size in enumerate(sizes)}))
+    assert unpacked is not None
+    addresses = [values.ctypes.data for values in unpacked[1].values() if len(values)]
+    assert len({address % 8 for address in addresses}) <= 1
+
+
+def test_equal_content_is_equal_bytes() -> None:
+    assert pack({"a": 1}, {"x": np.arange(3)}) == pack({"a": 1}, {"x": np.arange(6)[::2] // 2})
+
+
+def test_large_content_is_checked_in_order() -> None:
+    values = np.random.default_rng(7).integers(0, 256, 3 * CHUNK, dtype=np.uint8)
+    data = pack({}, {"x": values})
+    assert unpack(data) is not None
+    start = data.index(values[:CHUNK].tobytes())
+    swapped = bytearray(data)
+    swapped[start : start + CHUNK], swapped[start + CHUNK : start + 2 * CHUNK] = (
+        data[start + CHUNK : start + 2 * CHUNK], data[start : start + CHUNK],
+    )  # fmt: skip
+    assert unpack(bytes(swapped)) is None
+    for place in range(0, len(data), 10_007):
+        assert unpack(data[:place] + bytes([data[place] ^ 16]) + data[place + 1 :]) is None
+
+
+@pytest.mark.parametrize("bit", [0, 7])
+def test_a_flipped_bit_anywhere_is_noticed(bit: int) -> None:
+    assert unpack(SAMPLE) is not None
+    for place in range(len(SAMPLE)):
+        damaged = bytearray(SAMPLE)
+        damaged[place] ^= 1 << bit
+        assert unpack(bytes(damaged)) is None
+
+
+def test_cut_or_lengthened_bytes_are_noticed() -> None:
+    for size in range(len(SAMPLE)):
+        assert unpack(SAMPLE[:size]) is None
+    assert unpack(SAMPLE + b"\0") is None
+    assert unpack(SAMPLE + SAMPLE) is None
+    assert unpack(SAMPLE[1:]) is None
+
+
+@pytest.mark.parametrize(
+    "foreign", [b"", b"\0" * 100, MAGIC, MAGIC + b"\0" * DIGEST_SIZE, b"\x80\x04]\x94.", b"PK\x03"]
+)
+def test_other_bytes_are_no_snapshot(foreign: bytes) -> None:
+    assert unpack(foreign) is None
+
+
+def test_a_snapshot_of_another_version_is_no_snapshot() -> None:
+    assert unpack(b"IMSNAP00" + SAMPLE[len(MAGIC) :]) is None
+
+
+@given(st.data())
+def test_no_bytes_make_it_raise(data: st.DataObject) -> None:
+    damaged = bytearray(SAMPLE)
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(0, len(damaged)))
+        end = data.draw(st.integers(at, len(damaged)))
+        damaged[at : data.draw(st.sampled_from([at, at + 1, end]))] = data.draw(st.binary(max_size=5))
+    unpacked = unpack(bytes(damaged))
+    assert (unpacked is None) == (damaged != SAMPLE)
+
+
+@given(st.one_of(st.binary(max_size=80), st.dictionaries(st.text(max_size=5), st.none() | st.integers() | st.text())))
+def test_right_checksums_over_anything_else_are_no_snapshot(content: bytes | dict[str, Any]) -> None:
+    if isinstance(content, dict):
+        header = json.dumps({"about": {}, "arrays": content}).encode()
+        content = len(header).to_bytes(8, "little") + header
+        if not json.loads(header)["arrays"]:
+            return
+    assert unpack(MAGIC + _checksum(MAGIC, content) + content) is None
+
+
+@pytest.mark.parametrize("shape", [[-1], [10**12], [2, "x"], "ab", [1.5], None])
+@pytest.mark.parametrize("dtype", ["<i4", "|O", "nonsense", 7])
+def test_headers_that_promise_what_is_not_there(dtype: object, shape: object) -> None:
+    header = json.dumps({"about": {}, "arrays": {"x": [dtype, shape]}}).encode()
+    body = len(header).to_bytes(8, "little") + header + bytes(8)
+    unpacked = unpack(MAGIC + _checksum(MAGIC, body) + body)
+    assert unpacked is None or shape == [-1]
+
+
+def test_a_store_s_snapshot_is_there_absent_of_another_version_or_damaged() -> None:
+    with closing(SQLiteStore(":memory:")) as store:
+        session = store.create_session(None, "s")
+
+        def kept(data: bytes) -> tuple[bool, str, bool]:
+            store.put_snapshot(session, "rows", 0, data)
+            found = stored_snapshot(store, session, "rows")
+            return found.about is not None, found.digest, found.damaged
+
+        assert not stored_snapshot(store, session, "rows").damaged
+        assert kept(SAMPLE) == (True, digest_of(SAMPLE), False)
+        older, body = b"IMSNAP00", SAMPLE[len(MAGIC) + DIGEST_SIZE :]
+        hashed = HASHED[0] + blake2b(HASHED[0] + body, digest_size=DIGEST_SIZE).digest() + body
+        for whole in (older + _checksum(older, body) + body, hashed):
+            assert kept(whole) == (False, "", False)
+        for damaged in (older + SAMPLE[len(MAGIC) :], hashed[:-1], SAMPLE[:-1], b"", b"?"):
+            assert kept(damaged) == (False, "", True)

@@ -1,0 +1,251 @@
+"""Agents on the event loop: many at once, and nothing holds it up."""
+
+import asyncio
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.callbacks import AsyncCallbackManagerForLLMRun
+from langchain_core.messages import AIMessageChunk, BaseMessage, HumanMessage
+from langchain_core.outputs import ChatGenerationChunk, ChatResult
+from langgraph.checkpoint.memory import InMemorySaver
+
+from langchain_infinite_memory import InfiniteMemoryMiddleware
+from shared_core.messages import Message
+from shared_core.testing import HashingEmbedder
+from tests.langchain.agents import Model, Words, agent, config, memory, reply, said, stored
+from tests.support.event_loop import nothing_blocks
+
+UNHURRIED: dict[str, Any] = {"embed_budget_ms": float("inf")}
+
+
+class Slow(Model):
+    """Lets others run before it answers, the later question first."""
+
+    async def _agenerate(
+        self, messages: list[BaseMessage], stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None, **kwargs: Any,
+    ) -> ChatResult:  # fmt: skip
+        for _ in range(20):
+            await asyncio.sleep(0)
+        await asyncio.sleep(0.05 if "first" in messages[-1].text else 0)
+        return self._generate(messages, stop, None, **kwargs)
+
+
+async def aask(agent: Any, text: str, thread: str = "t", **arguments: Any) -> list[BaseMessage]:
+    result = await agent.ainvoke({"messages": [HumanMessage(text)]}, config(thread), **arguments)
+    return list(result["messages"])
+
+
+def turns(middleware: InfiniteMemoryMiddleware, thread: str) -> dict[str, list[str]]:
+    """Question -> what answers it, over all branches."""
+    with middleware.pool.use(thread) as one:
+        found: dict[str | None, Message] = {}
+        for branch in one.branches():
+            one.checkout(branch.name)
+            found |= {message.id: message for message in one.messages()}
+    asked = {id_: message.content for id_, message in found.items() if message.role == "user"}
+    return {
+        text: [m.content for m in found.values() if m.turn_id == id_ and m.id != id_] for id_, text in asked.items()
+    }
+
+
+def test_both_faces_show_the_same(tmp_path: Path) -> None:
+    texts = ["my code is 4471", *["tell me of the weather " * 8] * 6, "look at a then b", "what is my code?"]
+
+    async def later(middleware: InfiniteMemoryMiddleware) -> Model:
+        model = Model()
+        one = agent(model, middleware, checkpointer=InMemorySaver())
+        for text in texts:
+            await aask(one, text)
+        return model
+
+    def at_once(middleware: InfiniteMemoryMiddleware) -> Model:
+        model = Model()
+        one = agent(model, middleware, checkpointer=InMemorySaver())
+        for text in texts:
+            one.invoke({"messages": [HumanMessage(text)]}, config())
+        return model
+
+    first, second = memory(max_tokens=170), memory(max_tokens=170)
+    sync, async_ = at_once(first), asyncio.run(later(second))
+    assert [said(sent.messages) for sent in async_.sent] == [said(sent.messages) for sent in sync.sent]
+    assert stored(second) == stored(first)
+    assert sync.last[-1].text != "what is my code?", "something was recalled"
+
+
+@pytest.mark.parametrize("tools", [False, True])
+def test_two_at_once_on_one_thread(tmp_path: Path, *, tools: bool) -> None:
+    """The graph keeps the run that ends last, the memory both: each saw its own question last, and got its answer."""
+    more = ": look at a, b then c" if tools else ""
+    texts = [f"{which} {number}{more}" for number in range(5) for which in ("first", "second")]
+
+    async def work(middleware: InfiniteMemoryMiddleware) -> None:
+        one = agent(Slow(), middleware, checkpointer=InMemorySaver())
+        await aask(one, "hello")
+        for number in range(5):
+            await asyncio.gather(*(aask(one, text) for text in texts[2 * number : 2 * number + 2]))
+        await aask(one, "goodbye")
+
+    with closing(memory(tmp_path / "memory.db", durability="process")) as middleware:
+        asyncio.run(work(middleware))
+        steps = ["", "a is there", "b is there", "", "c is there"] if tools else []
+        expected = {text: [*steps, f"fine: {text}"] for text in texts}
+        found = {text: sorted(said) for text, said in turns(middleware, "t").items()}
+        assert found == {
+            text: sorted(said)
+            for text, said in {"hello": ["fine: hello"], **expected, "goodbye": ["fine: goodbye"]}.items()
+        }
+
+
+@pytest.mark.parametrize("checkpointed", [True, False])
+def test_fifty_threads_at_once_and_nothing_blocks(tmp_path: Path, *, checkpointed: bool) -> None:
+    texts = ["my code is {}", "look at a, b then c", "tell me of the weather " * 9, "what is my code?"]
+
+    async def one_thread(one: Any, number: int) -> str:
+        history: list[BaseMessage] = []
+        for text in texts:
+            asked = HumanMessage(text.format(number))
+            given = [asked] if checkpointed else [*history, asked]
+            result = await one.ainvoke({"messages": given}, config(f"{number}"))
+            history = result["messages"]
+        return str(history[-1].text)
+
+    async def work(middleware: InfiniteMemoryMiddleware) -> list[str]:
+        one = agent(Slow(), middleware, checkpointer=InMemorySaver() if checkpointed else None)
+        with nothing_blocks():
+            return await asyncio.gather(*(one_thread(one, number) for number in range(50)))
+
+    with closing(memory(tmp_path / "memory.db", durability="process", max_tokens=120)) as middleware:
+        assert asyncio.run(work(middleware)) == [f"{number}" for number in range(50)]
+        for number in range(50):
+            found = turns(middleware, f"{number}")
+            asked = [text.format(number) for text in texts]
+            assert list(found) == asked
+            assert found[asked[3]] == [f"{number}"]
+            assert len(found[asked[1]]) == 6
+
+
+def test_nothing_blocks_with_an_embedder_and_when_the_memory_fails(tmp_path: Path) -> None:
+    async def work(middleware: InfiniteMemoryMiddleware) -> Model:
+        model = Slow()
+        one = agent(model, middleware, checkpointer=InMemorySaver())
+        with nothing_blocks():
+            for text in ("my code is 4471", *["tell me of the weather " * 8] * 6, "what is my code?"):
+                answer = (await aask(one, text))[-1]
+            assert answer.text == "4471"
+            await asyncio.to_thread(middleware.close)
+            assert (await aask(one, "hello"))[-1].text == "fine: hello"
+        return model
+
+    given: dict[str, Any] = {"ranking": "hybrid", "embeddings": HashingEmbedder(), "max_tokens": 200} | UNHURRIED
+    asyncio.run(work(memory(tmp_path / "memory.db", **given)))
+
+
+class Streaming(Model):
+    """Answers in pieces."""
+
+    async def _astream(
+        self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **kwargs: Any
+    ) -> Any:
+        result = self._generate(messages, stop, None, **kwargs)
+        for word in result.generations[0].message.text.split(" "):
+            chunk = ChatGenerationChunk(message=AIMessageChunk(content=f"{word} "))
+            if run_manager is not None:
+                await run_manager.on_llm_new_token(chunk.text, chunk=chunk)
+            yield chunk
+
+
+def test_streaming_gives_the_models_tokens_and_nothing_else() -> None:
+    async def pieces(*middleware: Any) -> list[str]:
+        one = agent(Streaming(), *middleware, tools=[], checkpointer=InMemorySaver())
+        found = []
+        for text in ("one two three", "four"):
+            given = {"messages": [HumanMessage(text)]}
+            found += [chunk.text async for chunk, _ in one.astream(given, config(), stream_mode="messages")]
+        return found
+
+    middleware = memory()
+    with_it, without = asyncio.run(pieces(middleware)), asyncio.run(pieces())
+    assert [piece for piece in with_it if piece] == [piece for piece in without if piece]
+    assert "".join(with_it) == "fine: one two three fine: four "
+    assert stored(middleware) == ["one two three", "fine: one two three ", "four", "fine: four "]
+
+
+def test_a_consumer_that_stops_early_leaves_the_question() -> None:
+    async def work(middleware: InfiniteMemoryMiddleware) -> None:
+        one = agent(Streaming(), middleware, tools=[], checkpointer=InMemorySaver())
+        stream = one.astream({"messages": [HumanMessage("one two three")]}, config(), stream_mode="messages")
+        async for _ in stream:
+            break
+        await stream.aclose()
+        await aask(one, "four")
+
+    middleware = memory()
+    asyncio.run(work(middleware))
+    assert stored(middleware) == ["one two three", "four", "fine: four"]
+
+
+def test_a_run_that_is_cancelled_leaves_the_memory_in_order(tmp_path: Path) -> None:
+    class Endless(HashingEmbedder):
+        def __init__(self) -> None:
+            super().__init__()
+            self.waits = asyncio.Event()
+
+        async def aembed_query(self, text: str) -> Any:
+            self.waits.set()
+            await asyncio.Event().wait()
+
+    def settings(embedder: HashingEmbedder) -> dict[str, Any]:
+        return {"ranking": "hybrid", "embeddings": embedder, "max_tokens": 150, "token_counter": Words()} | UNHURRIED
+
+    async def ask(middleware: InfiniteMemoryMiddleware) -> None:
+        await aask(agent(Model(reply=reply), middleware, checkpointer=saver), "tell me of the weather " * 8)
+
+    async def cancel(middleware: InfiniteMemoryMiddleware, embedder: Endless) -> None:
+        for _ in range(6):
+            asked, waits = asyncio.create_task(ask(middleware)), asyncio.create_task(embedder.waits.wait())
+            await asyncio.wait({asked, waits}, return_when=asyncio.FIRST_COMPLETED)
+            if embedder.waits.is_set():
+                asked.cancel()
+                await asyncio.wait({asked})
+                assert asked.cancelled()
+                return
+            waits.cancel()
+            await asked
+        pytest.fail("it never waited")
+
+    saver, embedder = InMemorySaver(), Endless()
+    with closing(memory(tmp_path / "memory.db", **settings(embedder))) as middleware:
+        asyncio.run(cancel(middleware, embedder))
+        before = stored(middleware)
+        assert before[-1] == "tell me of the weather " * 8
+    with closing(memory(tmp_path / "memory.db", **settings(HashingEmbedder()))) as middleware:
+        asyncio.run(ask(middleware))
+        assert stored(middleware)[: len(before)] == before
+
+
+@pytest.mark.parametrize("tools", [False, True])
+@pytest.mark.parametrize("before", [False, True])
+def test_runs_at_once_without_a_checkpointer(*, tools: bool, before: bool) -> None:
+    """Each sends its question alone; some of them have been asked before."""
+    texts = [f"first {n}{': look at a then b' if tools else ''}" for n in range(10)]
+
+    async def work(middleware: InfiniteMemoryMiddleware) -> None:
+        one = agent(Slow(), middleware)
+        for text in ["hello", texts[3], "well", texts[6], "good"] if before else []:
+            await aask(one, text)
+        await asyncio.gather(*(aask(one, text) for text in texts))
+
+    middleware = memory()
+    asyncio.run(work(middleware))
+    steps = ["", "a is there", "", "b is there"] if tools else []
+    found = turns(middleware, "t")
+    assert {text: found[text] for text in texts} == {text: [*steps, f"fine: {text}"] for text in texts}
+    with middleware.pool.use("t") as one:
+        one.checkout("main")
+        said_ = [message.content for message in one.messages()]
+        assert len(one.branches()) == 1 or tools
+        assert all(said_.count(text) == 1 + before * (text in (texts[3], texts[6])) for text in texts)
+        assert tools or len(said_) == 20 + 10 * before, "all is on one line"

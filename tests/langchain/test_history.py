@@ -1,0 +1,470 @@
+"""A session as LangChain's chat message history: all of it, and the window that fits."""
+
+import asyncio
+import threading
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core._api.deprecation import LangChainDeprecationWarning
+from langchain_core.chat_history import BaseChatMessageHistory
+from langchain_core.language_models import FakeListChatModel
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    BaseMessage,
+    HumanMessage,
+    RemoveMessage,
+    SystemMessage,
+    ToolMessage,
+)
+from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
+from langchain_core.runnables import ConfigurableFieldSpec, Runnable, RunnableLambda
+from langchain_core.runnables.history import RunnableWithMessageHistory
+
+from langchain_infinite_memory.history import InfiniteChatMessageHistory, SessionHistories, session_factory
+from langchain_infinite_memory.settings import memory_settings
+from shared_core import DuplicateError, InfiniteMemory, Message, SessionPool, SQLiteStore
+from shared_core.embedders import StaticEmbedder
+from shared_core.testing import HashingEmbedder
+from tests.langchain.sample_messages import EVERY
+from tests.support.event_loop import nothing_blocks
+
+SMALL: dict[str, Any] = {
+    "max_tokens": 200, "reserve_tokens": 0, "token_counter": "characters/4", "embed_budget_ms": float("inf"),
+}  # fmt: skip
+ONE: Any = {"configurable": {"session_id": "1"}}
+
+
+def said(history: BaseChatMessageHistory) -> list[str]:
+    return [f"{message.type}: {message.text}" for message in history.messages]
+
+
+def talk(history: BaseChatMessageHistory, exchanges: int) -> None:
+    for number in range(exchanges):
+        history.add_messages(
+            [HumanMessage(f"my number {number} is code{number}"), AIMessage(f"noted, {number}, and what is next?")]
+        )
+
+
+# Arguments
+
+
+def test_arguments_in_langchains_words() -> None:
+    embedder, model = StaticEmbedder(), FakeListChatModel(responses=["x"])
+    given = memory_settings(embeddings=embedder, token_counter="approximate", max_tokens=9)
+    assert given.pop("token_counter").name == "langchain/approximate"
+    assert given == {"embedder": embedder, "max_tokens": 9, "on_overflow": "keep"}
+    assert memory_settings(on_overflow="raise", embedder=None) == {"on_overflow": "raise", "embedder": None}
+    with pytest.warns(UserWarning, match="FakeListChatModel"):
+        assert memory_settings(token_counter=model)["token_counter"]("four") > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "match"),
+    [
+        ({"max_token": 9}, "unknown argument 'max_token'"),
+        ({"embeddings": HashingEmbedder(), "embedder": HashingEmbedder()}, "pass one of them"),
+    ],
+)
+def test_wrong_arguments_are_refused_at_once(arguments: dict[str, Any], match: str) -> None:
+    with pytest.raises(TypeError, match=match):
+        InfiniteChatMessageHistory("1", **arguments)
+    with pytest.raises(TypeError, match=match):
+        session_factory(None, **arguments)
+
+
+def test_a_memory_that_is_given_has_its_own_settings_and_session() -> None:
+    with InfiniteMemory(session_id="1", user_id="ann") as memory, SessionPool() as pool:
+        for given in (memory, pool):
+            with pytest.raises(TypeError, match="max_tokens: the memory given has its own"):
+                InfiniteChatMessageHistory("1", user_id="ann", memory=given, max_tokens=9)
+        for session, user in (("2", "ann"), ("1", None)):
+            with pytest.raises(ValueError, match="that of session '1' of user 'ann'"):
+                InfiniteChatMessageHistory(session, user_id=user, memory=memory)
+        with pytest.raises(TypeError, match="serves one session only"):
+            session_factory(memory)
+    with pytest.raises(TypeError, match="memory must be"):
+        InfiniteChatMessageHistory("1", memory=3)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="session_id=3"):
+        InfiniteChatMessageHistory(3)  # type: ignore[arg-type]
+
+
+def test_nothing_is_opened_before_the_first_use(tmp_path: Path) -> None:
+    path = tmp_path / "chat.db"
+    with closing(InfiniteChatMessageHistory("1", memory=path)) as history:
+        assert not path.exists()
+        assert history.messages == []
+        assert path.exists()
+    InfiniteChatMessageHistory("1", memory=path).close()
+
+
+# All of it
+
+
+def test_the_interface() -> None:
+    history = InfiniteChatMessageHistory("1")
+    history.add_message(SystemMessage("system"))
+    history.add_user_message("human 1")
+    history.add_user_message(HumanMessage("human 2"))
+    history.add_ai_message("ai")
+    history.add_ai_message(AIMessage("ai 2"))
+    assert str(history) == "System: system\nHuman: human 1\nHuman: human 2\nAI: ai\nAI: ai 2"
+    assert repr(history) == "InfiniteChatMessageHistory('1')"
+    assert repr(InfiniteChatMessageHistory("1", user_id="u")) == "InfiniteChatMessageHistory('1', user_id='u')"
+    history.clear()
+    assert history.messages == []
+    history.add_user_message("again")
+    assert said(history) == ["human: again"]
+
+
+def test_every_kind_of_message_comes_back_equal_and_in_order_also_later(tmp_path: Path) -> None:
+    with closing(InfiniteChatMessageHistory("1", memory=tmp_path / "chat.db")) as history:
+        history.add_messages(EVERY)
+        assert history.messages == EVERY
+    with closing(InfiniteChatMessageHistory("1", memory=tmp_path / "chat.db")) as history:
+        assert history.messages == EVERY
+        assert asyncio.run(history.aget_messages()) == EVERY
+
+
+def test_the_list_is_the_callers() -> None:
+    history = InfiniteChatMessageHistory("1")
+    history.add_user_message("hello")
+    history.messages.append(AIMessage("not stored"))
+    history.messages[0].content = "changed"
+    assert said(history) == ["human: hello"]
+
+
+def test_chunks_are_stored_whole_and_what_is_no_message_is_refused() -> None:
+    history = InfiniteChatMessageHistory("1")
+    history.add_messages([HumanMessage("hi"), AIMessageChunk(content="hel") + AIMessageChunk(content="lo")])
+    assert [type(message) for message in history.messages] == [HumanMessage, AIMessage]
+    with pytest.raises(TypeError, match="RemoveMessage cannot be stored"):
+        history.add_messages([RemoveMessage(id="x")])
+
+
+def test_a_known_id_is_stored_once() -> None:
+    history = InfiniteChatMessageHistory("1")
+    exchange = [HumanMessage("hello", id="q"), AIMessage("hi", id="a")]
+    history.add_messages(exchange)
+    history.add_messages([*exchange, exchange[1], HumanMessage("ok"), HumanMessage("ok")])
+    assert said(history) == ["human: hello", "ai: hi", "human: ok", "human: ok"]
+    with pytest.raises(DuplicateError, match="'q'"):
+        history.add_messages([HumanMessage("another", id="q")])
+    assert len(history.messages) == 4
+
+
+def test_it_is_equal_to_one_with_the_same_messages() -> None:
+    with SessionPool() as pool:
+        one, other, third = (InfiniteChatMessageHistory(name, memory=pool) for name in "123")
+        for history in (one, other):
+            history.add_messages([HumanMessage("hello"), AIMessage("hi")])
+        assert one == one
+        assert one == other
+        assert one == InfiniteChatMessageHistory("1", memory=pool)
+        assert one != third
+        assert one != one.messages
+        with pytest.raises(TypeError, match="unhashable"):
+            hash(one)
+
+
+def test_sessions_and_users_do_not_meet() -> None:
+    with SessionPool() as pool:
+        ann, bob = (InfiniteChatMessageHistory("1", user_id=name, memory=pool) for name in ("ann", "bob"))
+        ann.add_user_message("a secret")
+        assert said(ann) == ["human: a secret"]
+        assert bob.messages == InfiniteChatMessageHistory("1", memory=pool).messages == []
+        bob.clear()
+        assert said(ann) == ["human: a secret"]
+
+
+def test_it_follows_the_branch_of_a_memory_and_otherwise_main() -> None:
+    with SessionPool() as pool, pool.use("1") as memory:
+        history = InfiniteChatMessageHistory("1", memory=memory)
+        history.add_user_message("on main")
+        memory.fork("side")
+        history.add_ai_message("on the side")
+        assert said(history) == ["human: on main", "ai: on the side"]
+        pool.give_back(memory)
+        assert said(InfiniteChatMessageHistory("1", memory=pool)) == ["human: on main"]
+        assert memory.branch == "main"
+
+
+def test_a_reply_belongs_to_the_question_of_its_own_history() -> None:
+    with SessionPool() as pool:
+        one, other = (InfiniteChatMessageHistory("1", memory=pool) for _ in range(2))
+        one.add_user_message("first")
+        other.add_user_message("second")
+        one.add_ai_message("to the first")
+        with pool.use("1") as memory:
+            first, second, reply = memory.messages()
+            assert (reply.turn_id, second.turn_id) == (first.id, second.id)
+            assert one.unanswered() == [HumanMessage("second")]
+            memory.forget(ids=[first.id or "", reply.id or ""])
+        one.add_ai_message("to the second then")
+        assert one.unanswered() == []
+
+
+def test_threads_add_at_the_same_time() -> None:
+    with SessionPool() as pool:
+        history = InfiniteChatMessageHistory("1", memory=pool)
+
+        def work(name: int) -> None:
+            for number in range(10):
+                history.add_messages([HumanMessage(f"{name}.{number}?"), AIMessage(f"{name}.{number}!")])
+
+        threads = [threading.Thread(target=work, args=(name,)) for name in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        with pool.use("1") as memory:
+            messages = list(memory.messages())
+        questions = {message.id: message.content for message in messages if message.role == "user"}
+        replies = [message for message in messages if message.role == "assistant"]
+        assert set(questions.values()) == {f"{name}.{n}?" for name in range(4) for n in range(10)}
+        assert len(replies) == 40
+        assert all(questions[reply.turn_id] == reply.content.replace("!", "?") for reply in replies)
+
+
+# What fits
+
+
+def test_the_window_fits_and_recalls_and_explains() -> None:
+    history = InfiniteChatMessageHistory("1", embeddings=HashingEmbedder(), **SMALL)
+    talk(history, 40)
+    window = history.window("which code is my number 3? code3?")
+    report = history.explain("which code is my number 3? code3?")
+    assert report.total_tokens <= 200
+    assert len(window) == len([line for line in report.included if line.kind in ("window", "question")])
+    assert "my number 3 is code3" in window[-1].text
+    assert window[-1].text.endswith("which code is my number 3? code3?")
+    assert len(history.messages) == 80
+    before = history.window("what is code3?", include_question=False)
+    assert before[-1] == AIMessage("noted, 39, and what is next?")
+    asked = HumanMessage("what of code3?", additional_kwargs={"grounding": ["code3 is a good one"]})
+    assert "code3 is a good one" in history.window(asked)[-1].text
+    assert history.window()[-2].text.endswith("my number 39 is code39")
+
+
+def test_an_empty_history_has_a_window() -> None:
+    history = InfiniteChatMessageHistory("1")
+    assert history.window() == []
+    assert history.window("hi") == [HumanMessage("hi")]
+
+
+# The event loop
+
+
+def test_the_event_loop_is_not_held_up(tmp_path: Path) -> None:
+    async def work() -> list[Any]:
+        get_history = await asyncio.to_thread(
+            session_factory, tmp_path / "chat.db", embedder=HashingEmbedder(), **SMALL
+        )
+        histories = [get_history("1"), get_history("2")]
+        lazy = InfiniteChatMessageHistory("3", memory=tmp_path / "chat.db", **SMALL)
+        for history in histories * 30:
+            await history.aadd_messages([HumanMessage("what is code3 of the garden?"), AIMessage("it is code3, 8, 9")])
+        await lazy.aadd_messages(EVERY)
+        seen: list[Any] = [await history.aget_messages() for history in histories]
+        seen += [await histories[0].awindow("code3?"), (await histories[0].aexplain("code3?")).total_tokens]
+        await histories[0].aclear()
+        seen.append(await histories[0].aget_messages())
+        await asyncio.to_thread(lazy.close)
+        await asyncio.to_thread(get_history.close)
+        return seen
+
+    with nothing_blocks():
+        one, other, window, tokens, cleared = asyncio.run(work())
+    assert one == other == [HumanMessage("what is code3 of the garden?"), AIMessage("it is code3, 8, 9")] * 30
+    assert 0 < len(window) < 60
+    assert 0 < tokens <= 200
+    assert cleared == []
+
+
+def test_both_faces_say_the_same() -> None:
+    history = InfiniteChatMessageHistory("1", embeddings=HashingEmbedder(), **SMALL)
+    talk(history, 30)
+    assert asyncio.run(history.awindow("what is code3?")) == history.window("what is code3?")
+    assert asyncio.run(history.aexplain("what is code3?")) == history.explain("what is code3?")
+    assert asyncio.run(history.aget_messages()) == history.messages
+
+
+# In RunnableWithMessageHistory: upstream's cases, restated
+
+
+def echo(value: Any) -> str:
+    """What the chain was asked: the user's texts so far, joined."""
+    messages = value if isinstance(value, list) else [*value.get("history", []), *as_list(value["input"])]
+    return "you said: " + "\n".join(message.text for message in messages if message.type == "human")
+
+
+def as_list(value: str | BaseMessage | Sequence[BaseMessage]) -> list[BaseMessage]:
+    if isinstance(value, str):
+        return [HumanMessage(value)]
+    return [value] if isinstance(value, BaseMessage) else list(value)
+
+
+def remembering(chain: Runnable[Any, Any], get_history: Callable[..., BaseChatMessageHistory], **keys: Any) -> Any:
+    with warnings.catch_warnings():  # it is deprecated since LangChain 1.3
+        warnings.simplefilter("ignore", LangChainDeprecationWarning)
+        return RunnableWithMessageHistory(chain, get_history, **keys)
+
+
+FORMS: dict[str, tuple[Callable[[Any], Any], dict[str, str], Callable[[str], Any]]] = {
+    "messages": (echo, {}, lambda text: [HumanMessage(text)]),
+    "dict": (echo, {"input_messages_key": "input"}, lambda text: {"input": HumanMessage(text)}),
+    "dict with history": (
+        echo, {"input_messages_key": "input", "history_messages_key": "history"}, lambda text: {"input": text},
+    ),
+    "message out": (lambda value: AIMessage(echo(value)), {}, lambda text: [HumanMessage(text)]),
+    "messages out": (lambda value: [AIMessage(echo(value))], {}, lambda text: [HumanMessage(text)]),
+    "dict out": (
+        lambda value: {"output": [AIMessage(echo(value))], "other": 1},
+        {"input_messages_key": "input", "history_messages_key": "history", "output_messages_key": "output"},
+        lambda text: {"input": [HumanMessage(text)]},
+    ),
+}  # fmt: skip
+
+EXPECTED = [
+    HumanMessage("hello"), AIMessage("you said: hello"), HumanMessage("good bye"),
+    AIMessage("you said: hello\ngood bye"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("way", ["invoke", "ainvoke", "stream", "astream", "batch", "abatch"])
+def test_a_chain_with_history(form: str, way: str) -> None:
+    function, keys, asked = FORMS[form]
+    with session_factory() as get_history:
+        chain = remembering(RunnableLambda(function), get_history, **keys)
+
+        async def ask(text: str) -> None:
+            if way == "invoke":
+                chain.invoke(asked(text), ONE)
+            elif way == "ainvoke":
+                await chain.ainvoke(asked(text), ONE)
+            elif way == "stream":
+                list(chain.stream(asked(text), ONE))
+            elif way == "astream":
+                [chunk async for chunk in chain.astream(asked(text), ONE)]
+            elif way == "batch":
+                chain.batch([asked(text), asked(text)], [ONE, {"configurable": {"session_id": "2"}}])
+            else:
+                await chain.abatch([asked(text), asked(text)], [ONE, {"configurable": {"session_id": "2"}}])
+
+        asyncio.run(ask("hello"))
+        asyncio.run(ask("good bye"))
+        assert get_history("1").messages == EXPECTED
+        assert get_history("2").messages == (EXPECTED if "batch" in way else [])
+
+
+def test_a_model_that_streams_through_a_prompt_is_stored_as_one_message() -> None:
+    prompt = ChatPromptTemplate([("system", "be kind"), MessagesPlaceholder("history"), ("human", "{input}")])
+    with session_factory() as get_history:
+        chain = remembering(
+            prompt | FakeListChatModel(responses=["one", "two"]), get_history,
+            input_messages_key="input", history_messages_key="history",
+        )  # fmt: skip
+        assert [chunk.text for chunk in chain.stream({"input": "a"}, ONE)][:3] == ["o", "n", "e"]
+        chain.invoke({"input": "b"}, ONE)
+        messages = get_history("1").messages
+    assert [message.text for message in messages] == ["a", "one", "b", "two"]
+    assert [type(message) for message in messages] == [HumanMessage, AIMessage] * 2
+
+
+def test_a_chain_with_users_and_other_names_and_none() -> None:
+    fields = [ConfigurableFieldSpec(id=name, annotation=str) for name in ("user_id", "session_id")]
+    with session_factory() as get_history:
+        chain = remembering(RunnableLambda(echo), get_history, history_factory_config=fields)
+        for user in ("ann", "bob"):
+            config: Any = {"configurable": {"user_id": user, "session_id": "1"}}
+            assert chain.invoke([HumanMessage(f"i am {user}")], config) == f"you said: i am {user}"
+        assert said(get_history("1", "ann")) == ["human: i am ann", "ai: you said: i am ann"]
+        assert get_history("1").messages == []
+        with pytest.raises(ValueError, match="session_id"):
+            chain.invoke([HumanMessage("x")], {"configurable": {"user_id": "ann"}})
+        renamed = remembering(RunnableLambda(echo), get_history, history_factory_config=[fields[0]])
+        renamed.invoke([HumanMessage("hello")], {"configurable": {"user_id": "ann"}})
+        assert said(get_history("ann")) == ["human: hello", "ai: you said: hello"]
+    only = InfiniteChatMessageHistory("only")
+    chain = remembering(RunnableLambda(echo), lambda: only)
+    chain.invoke([HumanMessage("hello")])
+    assert chain.invoke([HumanMessage("good bye")]) == "you said: hello\ngood bye"
+    assert only.messages == EXPECTED
+
+
+def test_a_tool_loop_in_the_output_is_stored() -> None:
+    call = {"name": "clock", "args": {}, "id": "c1", "type": "tool_call"}
+    loop = [AIMessage("", tool_calls=[call]), ToolMessage("noon", tool_call_id="c1"), AIMessage("It is noon.")]
+    with session_factory() as get_history:
+        chain = remembering(RunnableLambda(lambda value: loop), get_history)
+        chain.invoke([HumanMessage("what time?")], ONE)
+        assert get_history("1").messages == [HumanMessage("what time?"), *loop]
+
+
+def test_a_failing_chain_stores_nothing() -> None:
+    def fail(value: Any) -> str:
+        raise ArithmeticError("no")
+
+    with session_factory() as get_history:
+        chain = remembering(RunnableLambda(fail), get_history)
+        with pytest.raises(ArithmeticError):
+            chain.invoke([HumanMessage("what time?")], ONE)
+        assert get_history("1").messages == []
+
+
+def test_the_chain_is_given_all_of_a_long_history_and_stores_each_message_once() -> None:
+    with session_factory(**SMALL) as get_history:
+        talk(get_history("1"), 40)
+        chain = remembering(RunnableLambda(lambda messages: str(len(messages))), get_history)
+        assert [chain.invoke([HumanMessage("how many?")], ONE) for _ in range(3)] == ["81", "83", "85"]
+        assert len(get_history("1").messages) == 86
+        assert len(get_history("1").window("how many?")) < 20
+
+
+# The factory
+
+
+def test_the_factory_is_bounded_and_keeps_what_is_stored(tmp_path: Path) -> None:
+    with session_factory(tmp_path / "chat.db", size=2) as get_history:
+        assert isinstance(get_history, SessionHistories)
+        first = get_history("1")
+        assert get_history("1") is first
+        for name in "123":
+            get_history(name).add_user_message(f"i am {name}")
+        assert get_history("1") is not first
+        assert said(get_history("1")) == ["human: i am 1"]
+    with SessionPool(tmp_path / "chat.db") as pool:
+        with session_factory(pool) as get_history:
+            assert said(get_history("2")) == ["human: i am 2"]
+        with pool.use("2") as memory:  # what was given stays open
+            assert [message.content for message in memory.messages()] == ["i am 2"]
+    with pytest.raises(ValueError, match="max_tokens=0"):
+        session_factory(max_tokens=0)
+    with pytest.raises(ValueError, match="size=-1"):
+        session_factory(size=-1)
+
+
+def test_it_reads_what_others_wrote() -> None:
+    store = SQLiteStore(":memory:")
+    with InfiniteMemory(store, session_id="1") as memory:
+        memory.add([Message.user("hello", id="q"), Message.assistant("hi", id="a", name="bot")])
+    history = InfiniteChatMessageHistory("1", memory=store)
+    assert history.messages == [HumanMessage("hello", id="q"), AIMessage("hi", id="a", name="bot")]
+    store.close()
+
+
+def test_what_is_added_again_after_clearing_is_stored(tmp_path: Path) -> None:
+    """The usual way of trimming: keep the newest messages, clear, and add them again."""
+    history = InfiniteChatMessageHistory("s", memory=tmp_path / "chat.db")
+    history.add_messages([HumanMessage("one", id="h1"), AIMessage("two", id="a1"), HumanMessage("three", id="h2")])
+    kept = history.messages[1:]
+    history.clear()
+    for message in kept:
+        history.add_message(message)
+    assert history.messages == kept
+    history.close()

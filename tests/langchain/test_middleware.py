@@ -1,0 +1,378 @@
+"""The agent middleware: it changes what the model is shown, and nothing else."""
+
+import logging
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain.agents.middleware import ModelRetryMiddleware
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.memory import InMemorySaver
+
+from langchain_infinite_memory import InfiniteMemoryMiddleware
+from shared_core import SQLiteStore
+from shared_core.pool import SessionPool
+from tests.langchain.agents import (
+    Model,
+    Words,
+    agent,
+    ask,
+    branches_of,
+    config,
+    look,
+    memory,
+    said,
+    size,
+    sqlite_saver,
+    stored,
+)
+
+ROUNDS = ["my code is 4471", "look at a, b then c", "what is my code?", "look at d"]
+
+
+@contextmanager
+def saver(kind: str, tmp_path: Path) -> Iterator[BaseCheckpointSaver[Any]]:
+    if kind == "memory":
+        yield InMemorySaver()
+    else:
+        with sqlite_saver(tmp_path / "graph.db") as found:
+            yield found
+
+
+savers = pytest.mark.parametrize("kind", ["memory", "sqlite"])
+
+
+class TestNothingElseChanges:
+    def test_the_state_is_as_without_it(self) -> None:
+        tight = memory(max_tokens=150)
+        with_it, without = (agent(Model(), *given, checkpointer=InMemorySaver()) for given in ([tight], []))
+        for text in ROUNDS * 5:
+            assert said(ask(with_it, text))[:-1] == said(ask(without, text))[:-1]
+        states = [list(one.get_state(config()).values["messages"]) for one in (with_it, without)]
+        assert [m.model_dump(exclude={"id"}) for m in states[0]] != [], "there is a state"
+        changed = [(a.text, b.text) for a, b in zip(*states, strict=True) if a.text != b.text]
+        assert changed == [], "the fact is found although the window does not reach it"
+        assert set(with_it.get_state(config()).values) == set(without.get_state(config()).values) == {"messages"}
+        assert set(with_it.get_graph().nodes) == set(without.get_graph().nodes)
+
+    @pytest.mark.parametrize("mode", ["updates", "messages", "values", "custom", "tasks"])
+    def test_nothing_more_in_the_stream(self, mode: str) -> None:
+        def events(*middleware: Any) -> list[tuple[str, Any]]:
+            model = Model()
+            one = agent(model, *middleware)
+            found = list(one.stream({"messages": [HumanMessage("look at a then b")]}, config(), stream_mode=mode))
+            assert len(model.sent) == 3
+            return [shape(event) for event in found]
+
+        def shape(event: Any) -> Any:
+            if isinstance(event, dict):
+                return {key: shape(value) for key, value in event.items() if key not in ("id", "input", "metadata")}
+            if isinstance(event, list | tuple):
+                return [shape(value) for value in event]
+            return getattr(event, "text", None) if hasattr(event, "text") else type(event).__name__
+
+        assert events(memory()) == events()
+
+    def test_messages_that_were_not_changed_are_the_very_objects(self) -> None:
+        given: list[Any] = [HumanMessage("one", id="1"), AIMessage("two", id="2"), HumanMessage("three", id="3")]
+        copies = [message.model_copy(deep=True) for message in given]
+        model = Model()
+        agent(model, memory()).invoke({"messages": given}, config())
+        assert all(a is b for a, b in zip(model.last[1:], given, strict=True))
+        assert given == copies
+
+
+class TestWhoseMemory:
+    def test_by_argument_then_thread_then_session(self, caplog: pytest.LogCaptureFixture) -> None:
+        given = SessionPool(token_counter=Words())
+        for middleware, configurable in (
+            (memory(given, session_id="own"), {"thread_id": "t", "session_id": "s"}),
+            (memory(given), {"thread_id": "t", "session_id": "s"}),
+            (memory(given), {"thread_id": 0, "session_id": "s"}),
+            (memory(given), {"session_id": "s"}),
+        ):
+            agent(Model(), middleware).invoke({"messages": [HumanMessage("hello")]}, {"configurable": configurable})
+        assert list(given.store.sessions(None)) == ["own", "t", "0", "s"]
+        assert caplog.text == ""
+
+    def test_runs_without_a_name_share_a_session_that_is_this_objects(self, caplog: pytest.LogCaptureFixture) -> None:
+        given = SessionPool(token_counter=Words())
+        for middleware in (memory(given), memory(given)):
+            one = agent(Model(), middleware)
+            one.invoke({"messages": [HumanMessage("hello")]})
+            one.invoke({"messages": [HumanMessage("again")]})
+        assert len(given.store.sessions(None)) == 2
+        assert [record.message.count("names no session") for record in caplog.records] == [1, 1]
+
+    def test_two_in_one_agent_have_names(self) -> None:
+        one = agent(Model(), memory(), memory(name="second"))
+        assert said(ask(one, "hello"))[-1] == ("ai", "fine: hello")
+
+    def test_a_pool_has_its_own_settings(self) -> None:
+        with SessionPool() as pool, pytest.raises(TypeError, match="max_tokens"):
+            InfiniteMemoryMiddleware(pool, max_tokens=5)
+        with pytest.raises(ValueError, match="on_error"):
+            InfiniteMemoryMiddleware(on_error="ignore")  # type: ignore[arg-type]
+
+
+class TestStoredOnce:
+    @savers
+    def test_every_message_once_and_nothing_read_twice(
+        self, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        rows: list[int] = []
+        for name in ("get", "newest", "at"):
+            real = getattr(SQLiteStore, name)
+
+            def counted(self: SQLiteStore, *args: Any, real: Any = real) -> Any:
+                found = real(self, *args)
+                rows.append(len(found))
+                return found
+
+            monkeypatch.setattr(SQLiteStore, name, counted)
+        middleware = memory()
+        with saver(kind, tmp_path) as checkpointer:
+            one = agent(Model(), middleware, checkpointer=checkpointer)
+            per_call = []
+            for text in ROUNDS * 25:
+                rows.clear()
+                messages = ask(one, text)
+                per_call.append(sum(rows))
+        assert stored(middleware) == stored_form(messages)
+        assert max(per_call) <= 4 * (5 + 2), "up to 4 model calls of 5 messages at most, and 2 more each"
+        assert max(per_call[-8:]) <= max(per_call[:8])
+
+    @savers
+    def test_a_new_object_on_an_old_store(self, kind: str, tmp_path: Path) -> None:
+        with saver(kind, tmp_path) as checkpointer:
+            for text in ROUNDS * 3:
+                with closing(memory(tmp_path / "memory.db")) as middleware:
+                    messages = ask(agent(Model(), middleware, checkpointer=checkpointer), text)
+            with closing(memory(tmp_path / "memory.db")) as middleware:
+                assert stored(middleware) == stored_form(messages)
+                assert len(branches_of(middleware)) == 1
+
+    def test_a_new_process_on_an_old_store(self, tmp_path: Path) -> None:
+        code = (
+            "import sys; from pathlib import Path; from contextlib import closing\n"
+            "sys.path.insert(0, sys.argv[1]); from tests.langchain.agents import *\n"
+            "path = Path(sys.argv[2])\n"
+            "with sqlite_saver(path / 'graph.db') as saver, closing(memory(path / 'memory.db')) as middleware:\n"
+            "    messages = ask(agent(Model(), middleware, checkpointer=saver), sys.argv[3])\n"
+            "    print(*stored(middleware), sep='\\n')\n"
+        )
+        for text in ("my code is 4471", "look at a, b", "what is my code?"):
+            command = [sys.executable, "-W", "ignore", "-c", code, str(Path(__file__).parents[2]), str(tmp_path), text]
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+            assert done.returncode == 0, done.stderr
+        assert done.stdout.splitlines() == [
+            "my code is 4471", "fine: my code is 4471", "look at a, b", "a,b", "[a is there]", "[b is there]",
+            "fine: look at a, b", "what is my code?", "4471",
+        ]  # fmt: skip
+
+    @pytest.mark.parametrize("outside", [True, False])
+    def test_a_model_call_that_is_tried_again(self, *, outside: bool) -> None:
+        failures = [True, True, False, True, False, False]
+
+        def flaky(messages: Any) -> AIMessage:
+            if failures.pop(0):
+                raise RuntimeError("try again")
+            return AIMessage("at last")
+
+        middleware, model = memory(), Model(reply=flaky)
+        retry = ModelRetryMiddleware(max_retries=3, initial_delay=0, jitter=False)
+        order = [retry, middleware] if outside else [middleware, retry]
+        one = agent(model, *order, checkpointer=InMemorySaver())
+        for text in ("one", "two", "three"):
+            ask(one, text)
+        assert stored(middleware) == ["one", "at last", "two", "at last", "three", "at last"]
+        assert len(branches_of(middleware)) == 1
+        prompts = [said(sent.messages) for sent in model.sent]
+        assert prompts[0] == prompts[1] == prompts[2]
+        assert prompts[3] == prompts[4]
+
+    def test_a_run_that_failed_goes_on(self) -> None:
+        failing = [True]
+
+        def once(messages: Any) -> AIMessage:
+            if failing:
+                failing.clear()
+                raise RuntimeError("no")
+            return AIMessage(f"{len(messages)} messages")
+
+        middleware = memory()
+        one = agent(Model(reply=once), middleware, checkpointer=InMemorySaver())
+        with pytest.raises(RuntimeError, match="no"):
+            ask(one, "one")
+        assert stored(middleware) == ["one"]
+        one.invoke(None, config())
+        assert stored(middleware) == ["one", "2 messages"]
+        ask(one, "two")
+        assert stored(middleware) == ["one", "2 messages", "two", "4 messages"]
+
+
+def stored_form(messages: Any) -> list[str]:
+    """What `stored` returns, from the state."""
+    return [
+        f"[{m.text}]" if isinstance(m, ToolMessage) else m.text or ",".join(call["id"] for call in m.tool_calls)
+        for m in messages
+    ]
+
+
+class TestClientsWithoutCheckpointer:
+    @pytest.mark.parametrize("fresh", [True, False], ids=["new object", "same object"])
+    def test_histories_sent_again_as_dicts(self, tmp_path: Path, *, fresh: bool) -> None:
+        history: list[dict[str, str]] = []
+        middleware = memory(tmp_path / "memory.db")
+        model = Model()
+        for text in ("my code is 4471", "ok", "ok", "what is my code?"):
+            if fresh:
+                middleware.close()
+                middleware = memory(tmp_path / "memory.db")
+            history.append({"role": "user", "content": text})
+            messages = agent(model, middleware).invoke({"messages": history}, config())["messages"]
+            history.append({"role": "assistant", "content": messages[-1].text})
+        assert stored(middleware) == [entry["content"] for entry in history]
+        assert history[-1]["content"] == "4471"
+        # the third question anew
+        again = [*history[:4], {"role": "user", "content": "no, what is my code?"}]
+        messages = agent(model, middleware).invoke({"messages": again}, config())["messages"]
+        assert [text for _, text in said(model.last[1:])] == [entry["content"] for entry in again]
+        assert stored(middleware) == [*(entry["content"] for entry in again), "4471"]
+        assert len(branches_of(middleware)) == 2
+        middleware.close()
+
+    def test_tool_calls_that_a_client_leaves_out(self) -> None:
+        middleware, model, history = memory(), Model(), []
+        for text in ("look at a", "look at b", "and now?"):
+            history.append({"role": "user", "content": text})
+            messages = agent(model, middleware).invoke({"messages": history}, config())["messages"]
+            history.append({"role": "assistant", "content": messages[-1].text})
+        assert "and now?" in stored(middleware)
+        assert said(model.last[1:])[-1] == ("human", "and now?")
+        assert history[-1]["content"] == "fine: and now?"
+
+    @pytest.mark.parametrize("fresh", [True, False], ids=["new object", "same object"])
+    def test_only_the_newest_message_is_sent(self, tmp_path: Path, *, fresh: bool) -> None:
+        texts = ["my code is 4471", "ok", "look at a, b", "ok", "ok", "my code is 4471", "look at a, b", "hello"]
+        middleware, model = memory(tmp_path / "memory.db"), Model()
+        for text in texts:
+            if fresh:
+                middleware.close()
+                middleware = memory(tmp_path / "memory.db")
+            agent(model, middleware).invoke({"messages": [{"role": "user", "content": text}]}, config())
+        found = stored(middleware)
+        assert [text for text in found if text in texts] == texts
+        assert len(branches_of(middleware)) == 1
+        assert [m.text for m in model.last if isinstance(m, HumanMessage)] == texts
+        middleware.close()
+
+
+class TestBudget:
+    @pytest.mark.parametrize("reserve", [0, 15])
+    def test_every_request_fits_with_system_prompt_and_tools(self, reserve: int) -> None:
+        reports: list[Any] = []
+        middleware = memory(max_tokens=150, reserve_tokens=reserve, on_report=reports.append)
+        model = Model()
+        one = agent(model, middleware, system_prompt="be brief " * 10, checkpointer=InMemorySaver())
+        for text in [*ROUNDS, "what is my code?", *["tell me of the weather " * 3] * 9, "what is my code?"]:
+            messages = ask(one, text)
+        sizes = [size(sent) for sent in model.sent]
+        assert max(sizes) <= 150 - reserve
+        assert max(sizes) > 110
+        charged = size(model.sent[0]._replace(messages=model.sent[0].messages[:1], tools=[]))
+        assert [report.total_tokens + charged for report in reports] == sizes
+        assert messages[-1].text == "4471"
+        assert isinstance(model.last[0], SystemMessage)
+
+    def test_tools_of_providers_are_charged_as_they_are(self) -> None:
+        strange = [{"google_search": {}}, {"type": "code_execution", "note": "a b c"}, look]
+        reports: list[Any] = []
+        for tools in ([look], strange):
+            agent(Model(), memory(on_report=reports.append), tools=tools).invoke({"messages": [HumanMessage("hi")]})
+        less, more = (report.total_tokens for report in reports)
+        assert more > less
+
+    def test_grounding_only_with_the_newest_question(self) -> None:
+        middleware, model = memory(), Model()
+        one = agent(model, middleware, checkpointer=InMemorySaver())
+        for number in range(3):
+            fact = HumanMessage("look at a", additional_kwargs={"grounding": [f"fact {number}"]})
+            one.invoke({"messages": [fact]}, config())
+        assert len(model.sent) == 6
+        for place, sent in enumerate(model.sent):
+            asked = [m.text for m in sent.messages if isinstance(m, HumanMessage)]
+            assert asked == ["look at a"] * (place // 2) + [f"fact {place // 2}\n\nlook at a"]
+        state = one.get_state(config()).values["messages"]
+        assert [m.text for m in state if isinstance(m, HumanMessage)] == ["look at a"] * 3
+
+    def test_content_blocks_and_ids_stay(self) -> None:
+        picture = {"type": "image", "base64": "iVBORw0KGgo=", "mime_type": "image/png"}
+        middleware, model = memory(max_tokens=1200), Model()
+        one = agent(model, middleware, checkpointer=InMemorySaver())
+        ask(one, "my code is 4471")
+        for _ in range(4):
+            ask(one, "tell me of the weather " * 60)
+        asked = HumanMessage(["what is my code?", picture], id="asked", name="Ana")
+        answer = one.invoke({"messages": [asked]}, config())["messages"][-1]
+        assert answer.text == "4471"
+        shown = model.last[-1]
+        assert (shown.id, shown.name) == ("asked", "Ana")
+        assert isinstance(shown.content, list)
+        assert shown.content[-2:] == ["what is my code?", picture]
+        assert "4471" in str(shown.content[0])
+        assert asked.content == ["what is my code?", picture]
+
+    def test_a_loop_larger_than_the_budget(self, caplog: pytest.LogCaptureFixture) -> None:
+        def large(item: str) -> str:
+            """Look at an item."""
+            return f"{item} " * 60
+
+        large.__name__ = "look"
+        reports: list[Any] = []
+        middleware, model = memory(max_tokens=100, on_report=reports.append), Model()
+        one = agent(model, middleware, tools=[large], checkpointer=InMemorySaver())
+        ask(one, "hello there")
+        messages = ask(one, "look at a then b, c then d")
+        assert messages[-1].text == "fine: look at a then b, c then d"
+        last = model.sent[3].messages[1:]
+        assert [m.type for m in last] == ["human", "ai", "tool", "tool"], "the newest group, whole"
+        assert [m.tool_call_id for m in last if isinstance(m, ToolMessage)] == ["b", "c"]
+        assert [report.over_budget for report in reports] == [False, False, True, True, True][: len(reports)]
+        assert [typed.text for typed in model.sent[-1].messages[1:2]] == ["look at a then b, c then d"]
+
+
+class TestSeveralUsers:
+    def test_what_one_said_elsewhere_is_recalled_and_never_anothers(self) -> None:
+        middleware, model = memory(scope="user"), Model()
+        one = agent(model, middleware, context_schema=dict)
+
+        def say(text: str, thread: str, user: str) -> str:
+            given = {"messages": [HumanMessage(text)]}
+            return str(one.invoke(given, config(thread), context={"user_id": user})["messages"][-1].text)
+
+        say("my locker code is 4471", "ann-1", "ann")
+        say("my locker code is 9999", "bob-1", "bob")
+        assert say("what is my locker code?", "ann-2", "ann") == "4471"
+        assert say("what is my locker code?", "bob-2", "bob") == "9999"
+        assert say("what is my locker code?", "ann-1", "cay") == "I do not know"
+        assert list(middleware.pool.store.sessions("ann")) == ["ann-1", "ann-2"]
+
+    def test_the_user_may_stand_in_the_configuration(self) -> None:
+        middleware = memory(user_key="who")
+        agent(Model(), middleware).invoke({"messages": [HumanMessage("hello")]}, config(who=7))
+        assert list(middleware.pool.store.sessions("7")) == ["t"]
+
+    def test_a_run_without_a_user(self, caplog: pytest.LogCaptureFixture) -> None:
+        caplog.set_level(logging.WARNING)
+        model = Model()
+        one = agent(model, memory(scope="user"))
+        assert ask(one, "hello")[-1].text == "fine: hello"
+        assert "user_id" in caplog.text
+        with pytest.raises(ValueError, match="user_id"):
+            ask(agent(Model(), memory(scope="user", on_error="raise")), "hello")

@@ -1,0 +1,585 @@
+"""`prune_messages`: `trim_messages` with windows that providers accept, and with recall."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from langchain_core.language_models.fake_chat_models import FakeListChatModel
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+    trim_messages,
+)
+from langchain_core.messages.utils import count_tokens_approximately
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.runnables import RunnableLambda
+from pydantic import Field
+
+from langchain_infinite_memory.lists import prune_messages
+from langchain_infinite_memory.repair import repair_messages
+from shared_core.errors import EmbedderError
+from shared_core.testing import HashingEmbedder
+from shared_core.tokens import CharacterCounter, TokenFallbackWarning
+from tests.langchain.random_histories import (
+    PROVIDERS,
+    group_ids,
+    ids,
+    models,
+    needs_providers,
+    objections,
+    sent_objections,
+    sound_histories,
+    wild_histories,
+)
+
+UPSTREAM: dict[str, Any] = {"start_on": None, "include_system": False}
+"""The defaults of `trim_messages`."""
+
+
+def words(message: BaseMessage) -> int:
+    """One for each word, and one for the message."""
+    texts = [message.content] if isinstance(message.content, str) else [block["text"] for block in message.content]  # type: ignore[index]
+    return 1 + sum(len(text.split()) for text in texts)
+
+
+def all_words(messages: list[BaseMessage]) -> int:
+    return sum(map(words, messages))
+
+
+def characters(messages: list[BaseMessage]) -> int:
+    return sum(len(message.text) for message in messages)
+
+
+def is_known_upstream(counter: Any) -> bool:
+    """Whether `trim_messages` takes this counter; older ones do not know "approximate"."""
+    try:
+        trim_messages([HumanMessage("")], max_tokens=9, token_counter=counter)
+    except ValueError:
+        return False
+    return True
+
+
+COUNTERS: list[Any] = list(
+    filter(is_known_upstream, [words, all_words, len, "approximate", count_tokens_approximately])
+)
+
+
+class Model(FakeListChatModel):
+    """Counts lists, as `all_words` does, and has no tokenizer of its own."""
+
+    responses: list[str] = Field(default_factory=list)
+    broken: bool = False
+
+    def get_num_tokens_from_messages(self, messages: list[BaseMessage], tools: Any = None) -> int:
+        if self.broken:
+            raise NotImplementedError("no such model")
+        return all_words(messages)
+
+
+def same(returned: Sequence[BaseMessage], given_: Sequence[BaseMessage]) -> bool:
+    """Whether these are the same objects."""
+    return list(map(id, returned)) == list(map(id, given_))
+
+
+# ---------------------------------------------------------------------- the window
+
+
+def expected(messages: Sequence[BaseMessage], most: int) -> list[BaseMessage]:
+    """The default window of a sound list, by trying every beginning."""
+    head: list[BaseMessage] = [message for message in messages if isinstance(message, SystemMessage)]
+    body = [message for message in messages if not isinstance(message, SystemMessage)]
+    begins = [place for place, message in enumerate(body) if isinstance(message, HumanMessage)]
+    room = most - all_words(head)
+    for place in begins:
+        if all_words(body[place:]) <= room:
+            return head + body[place:]
+    if not begins:
+        return head
+    question, answers = body[begins[-1]], body[begins[-1] + 1 :]
+    groups = group_ids(answers)
+    for count in range(len(groups), -1, -1):
+        left = {place for group in groups[len(groups) - count :] for place in group}
+        kept = [question, *(answer for answer in answers if int(answer.id or "") in left)]
+        if all_words(kept) <= room or count == min(1, len(groups)):
+            return head + kept
+    raise AssertionError
+
+
+class TestWindow:
+    @given(sound_histories(systems=2), st.integers(0, 80), st.sampled_from([words, all_words, Model()]))
+    def test_it_is_the_longest_that_begins_with_a_person_and_fits(
+        self, messages: list[BaseMessage], most: int, counter: Any
+    ) -> None:
+        kept = prune_messages(messages, max_tokens=most, token_counter=counter)
+        assert same(kept, expected(messages, most))
+
+    @given(wild_histories(), st.integers(0, 60))
+    def test_laws_for_any_history(self, messages: list[BaseMessage], most: int) -> None:
+        before = [message.model_copy(deep=True) for message in messages]
+        kept = prune_messages(messages, max_tokens=most, token_counter=words)
+        assert messages == before
+        assert same(prune_messages(messages, max_tokens=most, token_counter=words), kept)
+        repaired = repair_messages(messages)
+        assert same(kept, expected(repaired, most))
+        # valid: whole groups, a person first, system messages at the front, all of them
+        assert objections(kept, window=True) == []
+        assert not PROVIDERS or sent_objections(kept) == []
+        assert [m for m in kept if isinstance(m, SystemMessage)] == [
+            m for m in messages if isinstance(m, SystemMessage)
+        ]
+        # a subset in order, the same objects
+        known = list(map(id, repaired))
+        places = [known.index(id(message)) for message in kept]
+        assert places == sorted(set(places))
+        # the newest question is there
+        asked = [message for message in messages if isinstance(message, HumanMessage)]
+        assert not asked or asked[-1] in kept
+
+    @given(sound_histories(), st.integers(1, 60))
+    def test_more_than_the_budget_only_for_the_question_and_its_newest_group(
+        self, messages: list[BaseMessage], most: int
+    ) -> None:
+        kept = prune_messages(messages, max_tokens=most, token_counter=words)
+        if all_words(kept) > most:
+            said = [message for message in kept if not isinstance(message, SystemMessage)]
+            assert sum(isinstance(message, HumanMessage) for message in said) <= 1
+            assert len(group_ids(said)) <= 2
+
+    def test_a_long_tool_loop_keeps_the_question_and_the_newest_results(self) -> None:
+        messages: list[BaseMessage] = [SystemMessage("be brief"), HumanMessage("find it")]
+        for step in range(6):
+            calls = [{"name": "search", "args": {}, "id": f"{step}{side}"} for side in "ab"]
+            results = [ToolMessage("page " * 9, tool_call_id=str(call["id"])) for call in calls]
+            messages += [AIMessage("I look", tool_calls=calls), *results]
+        upstream = trim_messages(messages, max_tokens=30, token_counter=words, start_on="human", include_system=True)
+        assert same(upstream, messages[:1])
+        for most, groups in [(1, 1), (29, 1), (52, 2), (75, 3), (144, 6)]:
+            kept = prune_messages(messages, max_tokens=most, token_counter=words)
+            assert same(kept, messages[:2] + messages[-3 * groups :])
+
+    def test_late_results_and_system_messages_in_between_are_sorted_in(self) -> None:
+        call = AIMessage("", tool_calls=[{"name": "t", "args": {}, "id": "x"}])
+        question, result, more, rule = (
+            HumanMessage("q"), ToolMessage("r", tool_call_id="x"), HumanMessage("and?"), SystemMessage("s"),
+        )  # fmt: skip
+        kept = prune_messages([question, call, more, rule, result], max_tokens=100, token_counter=words)
+        assert same(kept, [rule, question, call, result, more])
+
+    def test_a_pending_call_is_left_alone_and_one_that_was_passed_over_goes(self) -> None:
+        call = AIMessage("", tool_calls=[{"name": "t", "args": {}, "id": "x"}])
+        question, more = HumanMessage("q"), HumanMessage("never mind")
+        assert same(prune_messages([question, call], max_tokens=1, token_counter=words), [question, call])
+        assert same(prune_messages([question, call, more], max_tokens=99, token_counter=words), [question, more])
+
+    @pytest.mark.parametrize("most", [0, 5, 100])
+    def test_little_or_nothing_said(self, most: int) -> None:
+        system, question = SystemMessage("a b c"), HumanMessage("d e f")
+        for messages in ([], [system], [question], [system, question]):
+            kept = prune_messages(messages, max_tokens=most, token_counter=words)
+            assert same(kept, messages)
+        assert prune_messages([AIMessage("hello")], max_tokens=most, token_counter=words) == []
+
+
+# ---------------------------------------------------------------------- beside trim_messages
+
+
+def without_split_groups(kept: Sequence[BaseMessage], messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    there = set(ids(kept))
+    whole = {place for group in group_ids(messages) if there.issuperset(group) for place in group}
+    return [message for message in kept if int(message.id or "") in whole]
+
+
+KINDS = st.sampled_from(["human", "ai", HumanMessage, ("human", "ai"), [AIMessage, "human"]])
+
+
+class TestBesideUpstream:
+    """Where what `trim_messages` does is right, the same comes out."""
+
+    @given(
+        sound_histories(), st.integers(0, 80), st.sampled_from(COUNTERS), st.one_of(st.none(), KINDS), st.booleans(),
+        st.one_of(st.none(), KINDS),
+    )  # fmt: skip
+    def test_last(
+        self, messages: list[BaseMessage], most: int, counter: Any, start_on: Any, include: bool, end_on: Any
+    ) -> None:
+        options = {
+            "max_tokens": most, "token_counter": counter, "start_on": start_on, "include_system": include,
+            "end_on": end_on,
+        }  # fmt: skip
+        upstream = trim_messages(messages, **options)
+        ended = trim_messages(messages, max_tokens=10**6, token_counter=words, end_on=end_on)
+        assume(ended or not messages)
+        assume(without_split_groups(ended, messages) == ended)
+        kept = prune_messages(messages, **options)
+        asked = [message for message in ended if isinstance(message, HumanMessage)]
+        if start_on in (None, "ai") or not asked or asked[-1] in upstream:
+            assert same(kept, without_split_groups(upstream, messages))
+        else:
+            assert asked[-1] in kept
+
+    @given(sound_histories(), st.integers(0, 80), st.sampled_from(COUNTERS), st.one_of(st.none(), KINDS))
+    def test_first(self, messages: list[BaseMessage], most: int, counter: Any, end_on: Any) -> None:
+        options: dict[str, Any] = {"max_tokens": most, "token_counter": counter, "strategy": "first"}
+        upstream = without_split_groups(trim_messages(messages, **options), messages)
+        assert same(prune_messages(messages, **options), upstream)
+        ended = trim_messages(messages, **options, end_on=end_on)
+        if without_split_groups(ended, messages) == ended:
+            assert same(prune_messages(messages, **options, end_on=end_on), ended)
+
+    @given(
+        sound_histories(tools=False), st.integers(0, 60), st.sampled_from(["first", "last"]), st.booleans(),
+        st.sampled_from([None, str.split, lambda text: [f"{word} " for word in text.split(" ")]]),
+        st.one_of(st.none(), KINDS),
+    )  # fmt: skip
+    def test_parts_of_messages(
+        self, messages: list[BaseMessage], most: int, strategy: Any, include: bool, splitter: Any, end_on: Any
+    ) -> None:
+        options = {
+            "max_tokens": most, "token_counter": words, "strategy": strategy, "allow_partial": True,
+            "text_splitter": splitter, "end_on": end_on, "include_system": include and strategy == "last",
+        }  # fmt: skip
+        before = [message.model_copy(deep=True) for message in messages]
+        upstream = trim_messages(messages, **options)
+        assume(not end_on or any(message.type in ("human", "ai") for message in upstream) or strategy == "first")
+        assert prune_messages(messages, **options, start_on=None) == upstream
+        assert messages == before
+
+    @pytest.mark.parametrize(
+        "options",
+        [
+            {"strategy": "first", "start_on": "human"},
+            {"strategy": "first", "include_system": True},
+            {"strategy": "middle"},
+            {"token_counter": {}},
+            {"token_counter": "no such counter"},
+        ],
+    )
+    def test_the_same_errors(self, options: Any) -> None:
+        options = {"max_tokens": 5, "token_counter": len, **options}
+        with pytest.raises(ValueError) as upstream:  # noqa: PT011
+            trim_messages([HumanMessage("x")], **options)
+        with pytest.raises(ValueError) as ours:  # noqa: PT011
+            prune_messages([HumanMessage("x")], **options)
+        assert str(ours.value) == str(upstream.value)
+
+
+LINES = HumanMessage("one two\nthree four\nfive six", id="lines")
+BLOCKS = AIMessage([{"type": "text", "text": "north"}, {"type": "text", "text": "south"}], id="blocks")
+CHAT = [SystemMessage("rules", id="s"), HumanMessage("a b c", id="h1"), BLOCKS, HumanMessage("d e", id="h2")]
+
+
+class TestTrimming:
+    """What one expects of `trim_messages`, with its defaults."""
+
+    @pytest.mark.parametrize(
+        ("options", "kept"),
+        [
+            ({"max_tokens": 99}, ["s", "h1", "blocks", "h2"]),
+            ({"max_tokens": 3}, ["h2"]),
+            ({"max_tokens": 5}, ["h2"]),
+            ({"max_tokens": 6}, ["blocks", "h2"]),
+            ({"max_tokens": 6, "start_on": "human"}, ["h2"]),
+            ({"max_tokens": 6, "start_on": ("system", AIMessage)}, ["blocks", "h2"]),
+            ({"max_tokens": 5, "include_system": True}, ["s", "h2"]),
+            ({"max_tokens": 8, "include_system": True}, ["s", "blocks", "h2"]),
+            ({"max_tokens": 1, "include_system": True}, ["s"]),
+            ({"max_tokens": 3, "end_on": "ai"}, ["blocks"]),
+            ({"max_tokens": 9, "end_on": ("ai", SystemMessage)}, ["s", "h1", "blocks"]),
+            ({"max_tokens": 6, "strategy": "first"}, ["s", "h1"]),
+            ({"max_tokens": 9, "strategy": "first"}, ["s", "h1", "blocks"]),
+            ({"max_tokens": 9, "strategy": "first", "end_on": "human"}, ["s", "h1"]),
+            ({"max_tokens": 99, "strategy": "first", "end_on": "ai"}, ["s", "h1", "blocks"]),
+        ],
+    )
+    def test_whole_messages(self, options: Any, kept: list[str]) -> None:
+        options = (UPSTREAM if options.get("strategy") != "first" else {}) | options
+        for counter in (words, all_words):
+            assert [m.id for m in prune_messages(CHAT, token_counter=counter, **options)] == kept
+            assert [m.id for m in trim_messages(CHAT, token_counter=counter, **options)] == kept
+
+    @pytest.mark.parametrize(
+        ("strategy", "most", "content"),
+        [("last", 3, "five six"), ("last", 5, "three four\nfive six"), ("first", 3, "one two\n"), ("first", 2, None)],
+    )
+    def test_a_part_of_a_text_by_lines(self, strategy: Any, most: int, content: str | None) -> None:
+        kept = prune_messages(
+            [LINES], max_tokens=most, token_counter=words, strategy=strategy, allow_partial=True, start_on=None
+        )
+        assert [(m.content, m.id) for m in kept] == ([(content, "lines")] if content else [])
+
+    @pytest.mark.parametrize(("strategy", "content"), [("first", "one "), ("last", " six")])
+    def test_a_part_of_a_text_by_a_splitter_of_one_s_own(self, strategy: Any, content: str) -> None:
+        kept = prune_messages(
+            [LINES], max_tokens=4, token_counter=characters, strategy=strategy, allow_partial=True, start_on=None,
+            text_splitter=list,
+        )  # fmt: skip
+        assert kept == [HumanMessage(content, id="lines")]
+
+    @pytest.mark.parametrize(("strategy", "text"), [("first", "north"), ("last", "south")])
+    def test_some_of_the_blocks(self, strategy: Any, text: str) -> None:
+        kept = prune_messages(
+            [BLOCKS], max_tokens=2, token_counter=words, strategy=strategy, allow_partial=True, start_on=None
+        )
+        assert kept == [AIMessage([{"type": "text", "text": text}], id="blocks")]
+        assert len(BLOCKS.content) == 2
+
+    def test_a_question_may_be_split_where_that_is_allowed(self) -> None:
+        kept = prune_messages([LINES], max_tokens=3, token_counter=words, allow_partial=True)
+        assert kept == [HumanMessage("five six", id="lines")]
+        # and is kept whole where no part fits
+        assert same(prune_messages([LINES], max_tokens=1, token_counter=words, allow_partial=True), [LINES])
+
+    @pytest.mark.parametrize("strategy", ["first", "last"])
+    def test_no_message_of_a_tool_group_is_split(self, strategy: Any) -> None:
+        call = AIMessage("a\nb", tool_calls=[{"name": "t", "args": {}, "id": "x"}])
+        for messages in ([call, ToolMessage("c\nd", tool_call_id="x")], [call]):
+            options: Any = {"strategy": strategy, "allow_partial": True, "start_on": None, "include_system": False}
+            assert prune_messages(messages, max_tokens=2, token_counter=words, **options) == []
+
+    def test_ending_on_a_kind_takes_off_whole_groups(self) -> None:
+        call = AIMessage("a", tool_calls=[{"name": "t", "args": {}, "id": "x"}])
+        messages = [HumanMessage("q"), call, ToolMessage("r", tool_call_id="x")]
+        for end_on, kept in (("ai", 0), ("human", 1), ("tool", 3), (("human", "tool"), 3)):
+            pruned = prune_messages(messages, max_tokens=99, token_counter=words, end_on=end_on)
+            assert same(pruned, messages[:kept])
+        assert same(prune_messages(messages[:2], max_tokens=99, token_counter=words, end_on="ai"), messages[:2])
+
+    @pytest.mark.parametrize("counter", [Model(), Model().bind(stop=["x"])])
+    def test_a_model_counts_lists_if_that_is_all_it_can(self, counter: Any) -> None:
+        assert same(prune_messages(CHAT, max_tokens=5, token_counter=counter), [CHAT[0], CHAT[3]])
+
+    def test_whatever_has_the_method_counts(self) -> None:
+        class Counts:
+            def get_num_tokens_from_messages(self, messages: list[BaseMessage]) -> int:
+                return all_words(messages)
+
+        assert same(prune_messages(CHAT, max_tokens=5, token_counter=Counts()), [CHAT[0], CHAT[3]])  # type: ignore[call-overload]
+
+    def test_a_model_that_raises_counts_no_more_and_it_is_said(self) -> None:
+        with pytest.warns(TokenFallbackWarning, match=r"of Model raised NotImplementedError.*over-estimated") as caught:
+            kept = prune_messages(CHAT, max_tokens=10_000, token_counter=Model(broken=True))
+        assert same(kept, CHAT)
+        assert len(caught) == 1
+
+    def test_a_model_counts_texts_if_it_can(self) -> None:
+        class Tokenizes(Model):
+            def get_num_tokens(self, text: str) -> int:
+                return len(text)
+
+        # 5 + 5 + 10 + 3 characters, and framing of 4 for each message.
+        for most, kept in ((38, [0, 3]), (39, [0, 1, 2, 3])):
+            pruned = prune_messages(CHAT, max_tokens=most, token_counter=Tokenizes(broken=True))
+            assert same(pruned, [CHAT[place] for place in kept])
+
+    @pytest.mark.parametrize("number", [None, pytest.param(1, marks=needs_providers)])
+    def test_a_model_that_asks_a_server_or_has_only_gpt2_s_tokenizer_is_not_asked(self, number: int | None) -> None:
+        model = FakeListChatModel(responses=[]) if number is None else models()[number]
+        with pytest.warns(TokenFallbackWarning, match="downloaded"):
+            kept = prune_messages(CHAT, max_tokens=10_000, token_counter=model)
+        assert same(kept, CHAT)
+
+    @pytest.mark.parametrize("counter", ["characters/4", CharacterCounter()])
+    def test_the_engine_s_counters_do_too(self, counter: Any) -> None:
+        messages = [HumanMessage("x" * 80), AIMessage("y" * 40), HumanMessage("z" * 40)]
+        for most, kept in ((14, 2), (51, 2), (52, 0)):  # 24 + 14 + 14
+            assert same(prune_messages(messages, max_tokens=most, token_counter=counter), messages[kept:])
+
+
+# ---------------------------------------------------------------------- what is counted
+
+
+def long_history(turns: int) -> list[BaseMessage]:
+    messages: list[BaseMessage] = [SystemMessage("rules")]
+    for turn in range(turns):
+        call = AIMessage("", tool_calls=[{"name": "t", "args": {}, "id": f"{turn}"}])
+        messages += [HumanMessage("q"), call, ToolMessage("r", tool_call_id=f"{turn}"), AIMessage("a")]
+    return messages
+
+
+class TestCounting:
+    def test_each_message_is_counted_once_and_only_near_the_window(self) -> None:
+        counted: list[int] = []
+
+        def count(message: BaseMessage) -> int:
+            counted.append(id(message))
+            return words(message)
+
+        messages = long_history(2_000)
+        kept = prune_messages(messages, max_tokens=72, token_counter=count)
+        assert same(kept, [messages[0], *messages[-40:]])
+        assert len(set(counted)) == len(counted) <= 2 * len(kept)
+
+    @given(sound_histories(systems=2), st.integers(0, 80), st.sampled_from(["first", "last"]), st.booleans())
+    def test_lists_are_in_order_with_groups_whole(
+        self, messages: list[BaseMessage], most: int, strategy: Any, partial: bool
+    ) -> None:
+        seen: list[list[BaseMessage]] = []
+
+        def count(given_: list[BaseMessage]) -> int:
+            assert isinstance(given_, list)
+            seen.append(given_)
+            return all_words(given_)
+
+        prune_messages(messages, max_tokens=most, token_counter=count, strategy=strategy, allow_partial=partial)
+        for listed in seen:
+            assert listed
+            assert ids(listed) == sorted(set(ids(listed)))
+            assert without_split_groups(listed, messages) == listed
+
+    def test_lists_are_not_much_longer_than_the_window(self) -> None:
+        lengths: list[int] = []
+
+        def count(given_: list[BaseMessage]) -> int:
+            lengths.append(len(given_))
+            return all_words(given_)
+
+        messages = long_history(2_000)
+        kept = prune_messages(messages, max_tokens=720, token_counter=count)
+        assert max(lengths) <= 2.5 * len(kept)
+        assert len(lengths) <= 20
+
+
+# ---------------------------------------------------------------------- recall
+
+
+def topics(*names: str) -> list[BaseMessage]:
+    """A turn for each topic, with a tool call."""
+    messages: list[BaseMessage] = []
+    for place, name in enumerate(names):
+        call = AIMessage(f"look up {name}", tool_calls=[{"name": "find", "args": {}, "id": f"{place}"}])
+        messages += [HumanMessage(f"tell {name}"), call, ToolMessage("page", tool_call_id=f"{place}"), AIMessage(name)]
+    return [message.model_copy(update={"id": str(place)}) for place, message in enumerate(messages)]
+
+
+TURNS = topics("tulips", "granite", "violins", "tulips fertilizer", "harbours", "glaciers", "zeppelins")
+QUESTION = HumanMessage("water for tulips", id=str(len(TURNS)))
+
+
+def recalled(most: int, *, messages: Sequence[BaseMessage] = (*TURNS, QUESTION), **options: Any) -> list[int]:
+    """The first messages of the turns that are kept."""
+    options = {"embeddings": HashingEmbedder(), **options}
+
+    def count(listed: list[BaseMessage]) -> int:
+        assert ids(listed) == sorted(set(ids(listed)))
+        return all_words(listed)
+
+    kept = prune_messages(list(messages), max_tokens=most, token_counter=count, **options)
+    assert same(prune_messages(list(messages), max_tokens=most, token_counter=words, **options), kept)
+    assert all_words(kept) <= most
+    assert objections(kept, window=True) == []
+    assert ids(kept) == sorted(ids(kept))
+    return ids(message for message in kept if isinstance(message, HumanMessage))
+
+
+class TestRecall:
+    def test_matching_turns_are_recalled_in_chronological_order(self) -> None:
+        # Turns of 11 tokens, the one about fertilizer 14, and a question of 4. The window has what recall leaves.
+        assert recalled(50) == recalled(50, top_k=0) == [16, 20, 24, 28]
+        assert recalled(50, query="granite") == [4, 16, 20, 24, 28]
+        assert recalled(50, top_k=4) == [0, 16, 20, 24, 28]
+        assert recalled(52) == [12, 16, 20, 24, 28]
+        assert recalled(52, top_k=4) == [0, 12, 20, 24, 28]
+        assert recalled(52, top_k=1) == [0, 16, 20, 24, 28]
+        # Where the newer one matches better, it still comes later; and the window may reach what has been brought back.
+        assert recalled(52, query="tulips fertilizer") == [0, 12, 20, 24, 28]
+        assert recalled(63, query="fertilizer", top_k=1) == [8, 12, 16, 20, 24, 28]
+
+    def test_nothing_comes_back_where_nothing_matches_or_all_fits_or_nothing_fits_beside_the_question(self) -> None:
+        embedder = HashingEmbedder()
+        assert recalled(50, query="quantum", embeddings=embedder) == [16, 20, 24, 28]
+        assert set(embedder.queries) == {"quantum"}
+        embedder.queries.clear()
+        assert recalled(50, query=" ", embeddings=embedder) == [16, 20, 24, 28]
+        assert recalled(84, top_k=4, embeddings=embedder) == [*range(0, 29, 4)]
+        assert recalled(4, top_k=4, embeddings=embedder) == [28]
+        assert prune_messages(
+            [QUESTION], max_tokens=1, token_counter=words, top_k=4, embeddings=embedder
+        ) == [QUESTION]  # fmt: skip
+        assert prune_messages([], max_tokens=1, token_counter=words, query="x", embeddings=embedder) == []
+        assert embedder.queries == []
+
+    def test_what_was_said_before_the_window_is_embedded_once(self) -> None:
+        embedder = HashingEmbedder()
+        prune_messages([*TURNS, QUESTION], max_tokens=50, token_counter=words, top_k=2, embeddings=embedder)
+        assert embedder.queries == ["water for tulips"]
+        assert len(set(embedder.documents)) == len(embedder.documents) <= 7
+
+    @given(
+        sound_histories(systems=2), st.integers(0, 80), st.integers(0, 3), st.sampled_from([words, all_words]),
+        st.sampled_from(["w", "call", None]),
+    )  # fmt: skip
+    def test_laws(
+        self, messages: list[BaseMessage], most: int, top_k: int, counter: Callable[..., int], query: str | None
+    ) -> None:
+        before = [message.model_copy(deep=True) for message in messages]
+        options: Any = {"max_tokens": most, "token_counter": counter}
+        plain = prune_messages(messages, **options)
+        kept = prune_messages(messages, **options, query=query, top_k=top_k, embeddings=HashingEmbedder())
+        again = prune_messages(messages, **options, query=query, top_k=top_k, embeddings=HashingEmbedder())
+        assert same(kept, again)
+        assert messages == before
+        assert objections(kept, window=True) == []
+        assert not PROVIDERS or sent_objections(kept) == []
+        assert ids(kept) == sorted(set(ids(kept)))
+        if all_words(plain) <= most:
+            assert all_words(kept) <= most
+        else:
+            assert same(kept, plain)
+        # whole turns, and the newest always
+        turn_of = [sum(isinstance(m, HumanMessage) for m in messages[: place + 1]) for place in range(len(messages))]
+        said = [place for place in ids(kept) if not isinstance(messages[place], SystemMessage)]
+        turns = {turn_of[place] for place in said}
+        assert not said or max(turns) == max(turn_of)
+        if not same(kept, plain):
+            assert [place for place in range(len(messages)) if turn_of[place] in turns and turn_of[place]] == said
+
+    def test_it_needs_whole_turns_and_the_end(self) -> None:
+        options: Any = {"max_tokens": 50, "token_counter": words, "query": "tulips"}
+        for start_on in (None, "ai"):
+            with pytest.raises(ValueError, match="start_on='human'"):
+                prune_messages(TURNS, **options, start_on=start_on)
+        with pytest.raises(ValueError, match="strategy='first'"):
+            prune_messages(TURNS, **options, strategy="first")
+        with pytest.raises(ValueError, match="top_k=-1"):
+            prune_messages(TURNS, **options, top_k=-1)
+
+    def test_a_failing_embedder_is_an_error(self) -> None:
+        def embed(texts: list[str]) -> list[list[float]]:
+            raise RuntimeError("out of order")
+
+        with pytest.raises(EmbedderError, match="out of order"):
+            recalled(50, query="tulips", embeddings=embed)
+
+
+# ---------------------------------------------------------------------- as a Runnable
+
+
+class TestRunnable:
+    def test_it_composes(self) -> None:
+        pruner = prune_messages(max_tokens=5, token_counter=words)
+        chain = ChatPromptTemplate([("system", "rules"), ("placeholder", "{history}")]) | pruner | RunnableLambda(len)
+        assert chain.invoke({"history": CHAT[1:]}) == 2
+        assert pruner.get_name() == "prune_messages"
+
+    def test_sync_async_and_in_batches(self) -> None:
+        pruner = prune_messages(max_tokens=5, token_counter=words)
+        expected_ = prune_messages(CHAT, max_tokens=5, token_counter=words)
+        assert same(pruner.invoke(CHAT), expected_)
+        assert same(asyncio.run(pruner.ainvoke(CHAT)), expected_)
+        assert pruner.batch([CHAT, [], CHAT[:1]]) == [expected_, [], CHAT[:1]]
+
+    def test_it_takes_the_question_from_the_messages(self) -> None:
+        pruner = prune_messages(max_tokens=52, token_counter=words, top_k=4, embeddings=HashingEmbedder())
+        kept = asyncio.run(pruner.ainvoke([*TURNS, QUESTION]))
+        assert ids(message for message in kept if isinstance(message, HumanMessage)) == [0, 12, 20, 24, 28]
+
+    def test_errors_come_with_the_messages(self) -> None:
+        pruner = prune_messages(max_tokens=5, token_counter={})  # type: ignore[call-overload]
+        with pytest.raises(ValueError, match="token_counter"):
+            pruner.invoke([HumanMessage("x")])

@@ -1,0 +1,249 @@
+"""What was said before, as documents and through a tool that an agent calls."""
+
+import asyncio
+import json
+import sys
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.documents import Document
+from langchain_core.language_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.runnables import RunnableLambda, RunnablePassthrough
+
+from langchain_infinite_memory.runnable import with_infinite_memory
+from langchain_infinite_memory.search import HistoryRetriever, recall_tool
+from shared_core import InfiniteMemory, Message, RecallTemplate, SessionPool, ToolCall
+from shared_core.testing import HashingEmbedder
+from tests.support.event_loop import nothing_blocks
+from tests.support.histories import NOON, history
+
+ONE: Any = {"configurable": {"session_id": "1"}}
+SAID = [
+    Message.user("the tower stands by the river", id="q1", created_at=NOON),
+    Message.assistant("a fine tower", id="a1", created_at=NOON + timedelta(minutes=1), name="guide"),
+    Message.user("i had fish for lunch", id="q2", created_at=NOON + timedelta(days=1)),
+    Message.assistant("enjoy", id="a2", created_at=NOON + timedelta(days=1)),
+]
+
+
+@pytest.fixture
+def pool(tmp_path: Path) -> Any:
+    with SessionPool(tmp_path / "chat.db", ranking="lexical") as pool:
+        with pool.use("1") as memory:
+            memory.add(SAID)
+        with pool.use("1", "ann") as memory:
+            memory.add([Message.user("ann's tower is secret", id="s1"), Message.assistant("sh", id="s2")])
+        yield pool
+
+
+# The retriever
+
+
+def test_documents_say_what_they_are(pool: SessionPool) -> None:
+    retriever = HistoryRetriever(pool, session_id="1")
+    first, *_ = found = retriever.invoke("which tower by the river?")
+    with pool.use("1") as memory:
+        hits = memory.search("which tower by the river?", 4)
+    assert [document.id for document in found] == [hit.message.id for hit in hits] == ["q1", "a1"]
+    assert first == Document(
+        "the tower stands by the river", id="q1",
+        metadata={
+            "message_id": "q1", "role": "user", "time": NOON.isoformat(), "turn_id": "q1", "score": hits[0].score,
+        },
+    )  # fmt: skip
+    assert found[1].metadata["name"] == "guide"
+    assert json.loads(first.model_dump_json())["metadata"] == first.metadata
+    assert asyncio.run(retriever.ainvoke("which tower by the river?")) == found
+    assert retriever.batch(["tower", "lunch"])[1][0].id == "q2"
+    assert retriever.invoke("") == []
+
+
+def test_k_and_other_limits(pool: SessionPool) -> None:
+    with pool.use("2") as memory:
+        memory.add(history(60))
+    retriever = HistoryRetriever(pool, session_id="2", k=3)
+    assert len(retriever.invoke("gardens")) == 3
+    assert len(retriever.invoke("gardens", k=7)) == 7
+    assert len(asyncio.run(retriever.ainvoke("gardens", k=1))) == 1
+    assert retriever.invoke("gardens", k=0) == []
+    limited = HistoryRetriever(
+        pool, session_id="2", k=50, role="assistant", since=NOON.replace(minute=9), until=NOON.replace(minute=15)
+    )
+    assert {document.id for document in limited.invoke("gardens")} == {"m9", "m11", "m13", "m15"}
+    with pytest.raises(ValueError, match="greater than or equal to 0"):
+        HistoryRetriever(pool, k=-1)
+    with pytest.raises(TypeError, match="its own settings"):
+        HistoryRetriever(pool, top_kk=3)
+
+
+def test_sessions_come_from_arguments_or_the_config(pool: SessionPool) -> None:
+    retriever = HistoryRetriever(pool)
+    assert [document.id for document in retriever.invoke("tower", ONE)] == ["a1", "q1"]
+    with pytest.raises(ValueError, match="config names no 'session_id'"):
+        retriever.invoke("tower")
+    whose: Any = {"configurable": {"session_id": "1", "user": "ann"}}
+    assert [document.id for document in HistoryRetriever(pool, user_key="user").invoke("tower", whose)] == ["s1", "s2"]
+    assert [document.id for document in HistoryRetriever(pool, session_id="1", user_id="ann").invoke("tower")] == [
+        "s1",
+        "s2",
+    ]
+    bound = retriever.with_config(configurable={"session_id": "1"})
+    assert asyncio.run(bound.ainvoke("lunch"))[0].id == "q2"
+    with pool.use("1", "ann") as memory:
+        assert HistoryRetriever(memory).invoke("tower", ONE)[0].id == "s1"
+
+
+def test_it_opens_a_store_of_its_own(tmp_path: Path, pool: SessionPool) -> None:
+    with closing(HistoryRetriever(tmp_path / "chat.db", session_id="1", embeddings=HashingEmbedder())) as retriever:
+        assert retriever.invoke("lunch")[0].id == "q2"
+
+
+def test_in_a_chain_the_question_does_not_find_itself(pool: SessionPool) -> None:
+    retriever = HistoryRetriever(pool, k=1)
+    seen = []
+
+    def answer(value: dict[str, Any]) -> str:
+        seen.append([document.id for document in value["docs"]])
+        return "by the river"
+
+    inner = RunnablePassthrough.assign(docs=RunnableLambda(lambda value: value["question"]) | retriever) | answer
+    chain = with_infinite_memory(inner, memory=pool, input_key="question", history_key="past")
+    chain.invoke({"question": "where is the tower by the river?"}, ONE)
+    chain.invoke({"question": "where is the tower by the river?"}, ONE)
+    assert seen[0] == ["q1"]
+    with pool.use("1") as memory:
+        *_, asked, _ = memory.messages()
+        assert memory.search(asked.content, 1)[0].message == asked
+    assert asked.id not in seen[1]
+    assert len(seen[1]) == 1
+
+
+# The tool
+
+
+FOUND = RecallTemplate().render(SAID[:2])
+
+
+def test_the_tool_answers_with_what_was_said(pool: SessionPool) -> None:
+    tool = recall_tool(pool, session_id="1")
+    assert tool.name == "search_earlier_messages"
+    assert "said earlier in this conversation" in tool.description
+    assert set(tool.args) == {"query"}
+    assert tool.invoke({"query": "which tower by the river?"}) == FOUND
+    assert asyncio.run(tool.ainvoke({"query": "which tower by the river?"})) == FOUND
+    assert tool.invoke({"query": "zeppelin"}) == "Nothing that was said earlier matches."
+    call: Any = {"name": tool.name, "args": {"query": "lunch"}, "id": "c1", "type": "tool_call"}
+    answer = tool.invoke(call)
+    assert isinstance(answer, ToolMessage)
+    assert answer.content == RecallTemplate().render(SAID[2:])
+    renamed = recall_tool(pool, session_id="1", name="past", description="Look back.", top_k=1)
+    assert (renamed.name, renamed.description) == ("past", "Look back.")
+    assert renamed.invoke({"query": "which tower by the river?"}) == RecallTemplate().render(SAID[:1])
+    with pytest.raises(ValueError, match="top_k=0"):
+        recall_tool(pool, top_k=0)
+
+
+def test_the_tools_session_comes_from_the_config(pool: SessionPool) -> None:
+    tool = recall_tool(pool)
+    query = {"query": "which tower by the river?"}
+    assert tool.invoke(query, ONE) == FOUND
+    assert tool.invoke(query, {"configurable": {"thread_id": "1", "session_id": "none"}}) == FOUND
+    assert "ann's tower" in tool.invoke({"query": "tower"}, {"configurable": {"session_id": "1", "user_id": "ann"}})
+    assert "ann's tower" in recall_tool(pool, session_id="1", user_id="ann").invoke({"query": "tower"})
+    with pytest.raises(ValueError, match="config names no 'thread_id'"):
+        tool.invoke(query)
+    with pool.use("1") as memory:
+        assert recall_tool(memory).invoke(query, {"configurable": {"thread_id": "another"}}) == FOUND
+
+
+def test_the_turn_that_is_going_on_is_not_found_and_long_texts_are_cut(pool: SessionPool) -> None:
+    with pool.use("1") as memory:
+        memory.add(Message.user("zebra " * 1_000, id="long", created_at=NOON + timedelta(days=2)))
+        memory.add(Message.assistant("noted", id="noted", created_at=NOON + timedelta(days=2)))
+        memory.add(Message.user("what of the zebra?", id="now"))
+        memory.add(Message.assistant("", tool_calls=[ToolCall(id="c1", name="search_earlier_messages")]))
+        found = [hit.message for hit in memory.search("zebra")]
+    assert {message.id for message in found} == {"long", "noted", "now"}
+    said = [message for message in found if message.id != "now"]
+    short = {"long": ("zebra " * 1_000)[:2_000] + " […]", "noted": "noted"}
+    answer = recall_tool(pool, session_id="1").invoke({"query": "zebra"})
+    assert answer == RecallTemplate().render([message.replace(content=short[str(message.id)]) for message in said])
+
+
+def test_neither_holds_up_the_event_loop(pool: SessionPool) -> None:
+    async def work() -> tuple[list[Document], str]:
+        found = await HistoryRetriever(pool).ainvoke("lunch", ONE)
+        return found, await recall_tool(pool).ainvoke({"query": "which tower by the river?"}, ONE)
+
+    with nothing_blocks():
+        found, answer = asyncio.run(work())
+    assert (found[0].id, answer) == ("q2", FOUND)
+
+
+@dataclass
+class Person:
+    user_id: str
+
+
+class Model(GenericFakeChatModel):
+    def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
+        return self
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
+def test_an_agent_searches_its_own_past(pool: SessionPool, way: str) -> None:
+    call: Any = {"name": "search_earlier_messages", "args": {"query": "tower"}, "id": "c1", "type": "tool_call"}
+    model = Model(messages=iter([AIMessage("", tool_calls=[call]), AIMessage("It is secret.")]))
+    agent = create_agent(model, tools=[recall_tool(pool)], context_schema=Person)
+    value: Any = {"messages": [HumanMessage("where is the tower?")]}
+    config: Any = {"configurable": {"thread_id": "1"}}
+    if way == "invoke":
+        state = agent.invoke(value, config, context=Person("ann"))
+    else:
+        state = asyncio.run(agent.ainvoke(value, config, context=Person("ann")))
+    assert "ann's tower is secret" in state["messages"][2].content
+    assert state["messages"][-1].text == "It is secret."
+
+
+def test_without_langgraph_the_user_comes_from_the_config(pool: SessionPool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "langgraph.runtime", None)
+    config: Any = {"configurable": {"session_id": "1", "user_id": "ann"}}
+    assert "ann's tower" in recall_tool(pool).invoke({"query": "tower"}, config)
+
+
+def test_times_without_a_zone(pool: SessionPool) -> None:
+    retriever = HistoryRetriever(pool, session_id="1", since=datetime(2024, 5, 1, 12, 1), role="user")
+    assert [document.id for document in retriever.invoke("lunch tower")] == ["q2"]
+    with InfiniteMemory(session_id="x") as memory:
+        memory.add(Message.user("the tower", created_at=datetime(2024, 5, 1, tzinfo=UTC)))
+        memory.add(Message.assistant("ok"))
+        assert HistoryRetriever(memory, since=NOON).invoke("the tower") == []
+
+
+# The standard tests for retrievers
+
+
+def test_the_standard_tests_pass() -> None:
+    standard = pytest.importorskip("langchain_tests.integration_tests", reason="langchain-tests is not installed")
+    with InfiniteMemory() as memory:
+        memory.add(history(20))
+
+        class Suite(standard.RetrieversIntegrationTests):  # type: ignore[name-defined, misc]
+            retriever_constructor = HistoryRetriever
+            retriever_constructor_params = {"memory": memory}  # noqa: RUF012
+            retriever_query_example = "which gardens?"
+
+        suite, retriever = Suite(), HistoryRetriever(memory)
+        suite.test_k_constructor_param()
+        suite.test_invoke_with_k_kwarg(retriever)
+        suite.test_invoke_returns_documents(retriever)
+        asyncio.run(suite.test_ainvoke_returns_documents(retriever))
+        ours = {"k_constructor_param", "invoke_with_k_kwarg", "invoke_returns_documents", "ainvoke_returns_documents"}
+        names = {name.removeprefix("test_") for name in dir(suite) if name.startswith("test_")}
+        assert names - {"no_overrides_DO_NOT_OVERRIDE"} == ours

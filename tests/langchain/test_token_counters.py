@@ -1,0 +1,197 @@
+"""Token counters as LangChain users give them."""
+
+import warnings
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.language_models import FakeListChatModel, GenericFakeChatModel
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage, trim_messages
+from langchain_core.messages.utils import count_tokens_approximately
+
+from langchain_infinite_memory import as_token_counter, message_counter, to_message
+from langchain_infinite_memory.token_counters import ApproximateCounter, ModelCounter
+from shared_core import InfiniteMemory
+from shared_core.interop.content import IMAGE_TOKENS
+from shared_core.tokens import ConservativeCounter, TiktokenCounter, TokenFallbackWarning, message_tokens
+from tests.langchain.sample_messages import EVERY, PICTURE
+
+SPECIAL = "<|endoftext|>"
+
+
+class Words(FakeListChatModel):
+    """Counts words, and raises as OpenAI's models do."""
+
+    responses: list[str] = ["ok"]  # noqa: RUF012 - a field of the model
+
+    def get_token_ids(self, text: str) -> list[int]:
+        if SPECIAL in text:
+            raise ValueError("disallowed special token")
+        return list(range(len(text.split())))
+
+    def get_num_tokens_from_messages(self, messages: list[BaseMessage], tools: Any = None) -> int:
+        raise AssertionError("may ask a server")
+
+
+def plain_model() -> GenericFakeChatModel:
+    return GenericFakeChatModel(messages=iter([AIMessage("ok")]))
+
+
+# Of texts
+
+
+def test_none_is_the_engines_default() -> None:
+    assert as_token_counter(None).name == TiktokenCounter().name
+
+
+def test_what_the_engine_takes_is_passed_on() -> None:
+    own = ConservativeCounter()
+    assert as_token_counter(own) is own
+    assert as_token_counter("cl100k_base").name == TiktokenCounter("cl100k_base").name
+    assert as_token_counter(lambda text: len(text.split()))("a b c") == 3
+    assert as_token_counter(lambda text: 1).name is None
+
+
+@pytest.mark.parametrize("counter", ["approximate", count_tokens_approximately])
+def test_approximate_is_a_quarter_rounded_up(counter: Any) -> None:
+    count = as_token_counter(counter)
+    assert [count(text) for text in ("", "a", "abcd", "abcde")] == [0, 1, 1, 2]
+    assert count.name == "langchain/approximate"
+
+
+@given(st.text())
+def test_approximate_is_langchains_for_a_message(text: str) -> None:
+    framing, role = 3, len("user")
+    one = count_tokens_approximately([HumanMessage(text)], extra_tokens_per_message=framing)
+    assert one == framing + ApproximateCounter()("x" * role + text)
+
+
+def test_a_model_counts_with_its_own_tokenizer() -> None:
+    count = as_token_counter(Words())
+    assert isinstance(count, ModelCounter)
+    assert count("one two three") == 3
+    assert count.name is None
+
+
+def test_a_model_that_raises_is_replaced_for_that_text_with_one_warning() -> None:
+    count = as_token_counter(Words())
+    with pytest.warns(TokenFallbackWarning, match="Words raised ValueError: disallowed special token") as seen:
+        assert count(f"a {SPECIAL}") == ConservativeCounter()(f"a {SPECIAL}")
+    assert len(seen) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert count(f"b {SPECIAL}") == ConservativeCounter()(f"b {SPECIAL}")
+        assert count("one two three") == 3
+
+
+def test_a_model_without_a_tokenizer_downloads_none() -> None:
+    with pytest.warns(TokenFallbackWarning, match="GenericFakeChatModel is GPT-2's, which would have to be downloaded"):
+        count = as_token_counter(plain_model())
+    assert count("one two three") == ConservativeCounter()("one two three")
+
+
+def test_a_tokenizer_given_to_a_model_is_used() -> None:
+    model = plain_model()
+    model.custom_get_token_ids = lambda text: [ord(letter) for letter in text]
+    assert as_token_counter(model)("abc") == 3
+
+
+def test_a_model_that_asks_a_server_is_not_asked() -> None:
+    class Remote(FakeListChatModel):
+        responses: list[str] = ["ok"]  # noqa: RUF012 - a field of the model
+
+        def get_num_tokens(self, text: str) -> int:
+            raise AssertionError("a request")
+
+    Remote.get_num_tokens.__module__ = "langchain_google_genai.chat_models"
+    with pytest.warns(TokenFallbackWarning, match="Remote asks a server for each text"):
+        count = as_token_counter(Remote())
+    assert count("abc") == ConservativeCounter()("abc")
+
+
+def per_message(message: BaseMessage) -> int:
+    return 10 + len(message.text)
+
+
+def per_list(messages: list[BaseMessage]) -> int:
+    return sum(100 + len(message.text) for message in messages)
+
+
+@pytest.mark.parametrize("counter", [3, [1], ConservativeCounter, per_message])
+def test_anything_else_is_refused(counter: Any) -> None:
+    with pytest.raises(TypeError):
+        as_token_counter(counter)
+
+
+def test_an_unknown_name_is_refused() -> None:
+    with pytest.raises(ValueError, match="no_such_encoding"):
+        as_token_counter("no_such_encoding")
+
+
+def test_the_engine_counts_with_it() -> None:
+    with InfiniteMemory(max_tokens=30, reserve_tokens=0, token_counter=as_token_counter(Words())) as memory:
+        for number in range(20):
+            memory.add([to_message(HumanMessage(f"question {number}")), to_message(AIMessage("a short answer"))])
+        context = memory.context("one more?")
+    sizes = [4 + len(message.content.split()) for message in context.messages]
+    assert context.report.total_tokens == sum(sizes)
+    assert sizes == [6, 7, 6], "one more turn would make 32"
+
+
+# Of messages
+
+
+def test_len_counts_messages() -> None:
+    assert [message_counter(len)(message) for message in EVERY] == [1] * len(EVERY)
+
+
+def test_the_rule_of_trim_messages() -> None:
+    message = HumanMessage("abc")
+    assert message_counter(per_message)(message) == 13
+    assert message_counter(per_list)(message) == 103
+    assert message_counter("approximate")(message) == count_tokens_approximately([message])
+    assert message_counter(count_tokens_approximately)(message) == count_tokens_approximately([message])
+
+
+@pytest.mark.parametrize("counter", [len, per_message, per_list, count_tokens_approximately])
+def test_sizes_add_up_to_what_trim_messages_counts(counter: Any) -> None:
+    said: list[BaseMessage] = [HumanMessage("a" * number) for number in (3, 10, 4, 30)]
+    size = message_counter(counter)
+    for kept in range(1, 5):
+        fits = sum(map(size, said[-kept:]))
+        trim: Any = trim_messages
+        assert trim(said, max_tokens=fits, token_counter=counter) == said[-kept:]
+        assert len(trim(said, max_tokens=fits - 1, token_counter=counter)) == kept - 1
+
+
+@pytest.mark.parametrize("counter", [None, "cl100k_base", ConservativeCounter(), Words()])
+def test_others_count_as_the_engine_does(counter: Any) -> None:
+    size = message_counter(counter)
+    for message in (
+        HumanMessage(["two words", PICTURE], name="Ana"),
+        AIMessage("", tool_calls=[{"name": "f", "args": {"x": 1}, "id": "c"}]),
+        ToolMessage("it is done", tool_call_id="c"),
+    ):
+        assert size(message) == message_tokens(to_message(message), as_token_counter(counter), 4)
+    assert message_counter(Words())(HumanMessage(["two words", PICTURE])) == 4 + 2 + IMAGE_TOKENS
+
+
+def test_counting_says_nothing_of_what_could_not_be_stored() -> None:
+    assert message_counter(None)(ToolMessage("", tool_call_id="c", artifact=object())) == 5
+
+
+def test_a_function_without_a_signature_gets_a_list() -> None:
+    assert message_counter(Unsigned())(HumanMessage("abc")) == 3
+
+
+class Unsigned:
+    __signature__ = "none"
+
+    def __call__(self, messages: list[BaseMessage]) -> int:
+        return max(len(message.text) for message in messages)
+
+
+def test_a_value_that_counts_nothing_is_refused() -> None:
+    with pytest.raises(TypeError, match="must be a function, a model, a str or None, not 3"):
+        message_counter(3)  # type: ignore[arg-type]

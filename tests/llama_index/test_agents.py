@@ -1,0 +1,259 @@
+"""LlamaIndex's agents with our buffer, beside `ChatMemoryBuffer` run in the same way."""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+from llama_index.core.agent.workflow import AgentWorkflow, CodeActAgent, FunctionAgent, ReActAgent
+from llama_index.core.base.llms import types
+from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.memory import ChatMemoryBuffer
+from llama_index.core.tools import FunctionTool
+from llama_index.core.workflow import Context, HumanResponseEvent, InputRequiredEvent
+
+from llama_index_infinite_memory import InfiniteChatMemoryBuffer
+from tests.llama_index.scripted_llm import QUESTIONS, Talker, called, how_many, lines, seen
+
+pytestmark = [  # what upstream's agents do
+    pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:is_running called from within a step"),
+]
+
+Memory = ChatMemoryBuffer | InfiniteChatMemoryBuffer
+
+
+@pytest.fixture
+def made() -> Iterator[Callable[..., InfiniteChatMemoryBuffer]]:
+    buffers: list[InfiniteChatMemoryBuffer] = []
+
+    def make(**arguments: Any) -> InfiniteChatMemoryBuffer:
+        buffers.append(InfiniteChatMemoryBuffer.from_defaults(**arguments))
+        return buffers[-1]
+
+    yield make
+    for buffer in buffers:
+        buffer.close()
+
+
+Make = Callable[..., InfiniteChatMemoryBuffer]
+
+
+def add(a: int, b: int) -> int:
+    """Add."""
+    return a + b
+
+
+def calls_once(messages: Sequence[ChatMessage]) -> ChatMessage | str:
+    newest = messages[-1]
+    return called("add", a=1, b=2) if newest.role == "user" else f"It is {newest.content}; {how_many(messages)}"
+
+
+def reasons(messages: Sequence[ChatMessage]) -> str:
+    if "Observation:" in (messages[-1].content or ""):
+        return f"Thought: I know.\nAnswer: {how_many(messages)}"
+    return 'Thought: I need a tool.\nAction: add\nAction Input: {"a": 1, "b": 2}'
+
+
+def codes(messages: Sequence[ChatMessage]) -> str:
+    if "Result of executing" in (messages[-1].content or ""):
+        return how_many(messages)
+    return "<execute>\nprint(1 + 2)\n</execute>"
+
+
+def hands_off_then_adds(messages: Sequence[ChatMessage]) -> ChatMessage | str:
+    if messages[0].content == "You are first.":
+        return called("handoff", id="hand", to_agent="second", reason="It adds.")
+    return f"It is 3; {how_many(messages)}" if messages[-1].content == "3" else called("add", a=1, b=2)
+
+
+def function_agent(llm: Talker, streaming: bool) -> Any:
+    return FunctionAgent(tools=[add], llm=llm, system_prompt="Be short.", streaming=streaming)
+
+
+def react_agent(llm: Talker, streaming: bool) -> Any:
+    return ReActAgent(tools=[add], llm=llm, system_prompt="Be short.", streaming=streaming)
+
+
+def code_act_agent(llm: Talker, streaming: bool) -> Any:
+    return CodeActAgent(code_execute_fn=lambda code: "3", llm=llm, streaming=streaming)
+
+
+def workflow(llm: Talker, streaming: bool, **arguments: Any) -> Any:
+    shared: dict[str, Any] = {"llm": llm, "streaming": streaming}
+    first = FunctionAgent(
+        name="first", description="Hands off.", system_prompt="You are first.", can_handoff_to=["second"], **shared
+    )
+    second = FunctionAgent(name="second", description="Adds.", system_prompt="You are second.", tools=[add], **shared)
+    return AgentWorkflow(agents=[first, second], root_agent="first", **arguments)
+
+
+AGENTS: list[tuple[Any, Any]] = [
+    (function_agent, calls_once),
+    (react_agent, reasons),
+    (code_act_agent, codes),
+    (workflow, hands_off_then_adds),
+]
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+@pytest.mark.parametrize(("build", "rule"), AGENTS)
+def test_agents_store_and_send_what_they_do_with_a_chat_memory_buffer(
+    build: Any, rule: Any, streaming: bool, made: Make
+) -> None:
+    async def run(memory: Memory) -> tuple[list[Any], list[str]]:
+        llm = Talker(rule)
+        agent = build(llm, streaming)
+        answers = [str(await agent.run(question, memory=memory)) for question in QUESTIONS]
+        return llm.requests, answers
+
+    ours, theirs = made(), ChatMemoryBuffer.from_defaults()
+    sent, expected = asyncio.run(run(ours)), asyncio.run(run(theirs))
+    assert sent == expected
+    assert seen(ours.get_all()) == seen(theirs.get_all())
+    roles = [message.role.value for message in ours.get_all()]
+    assert (
+        roles
+        == 3
+        * {
+            function_agent: ["user", "assistant", "tool", "assistant"],
+            react_agent: ["user", "assistant"],
+            code_act_agent: ["user", "assistant", "user", "assistant"],
+            workflow: ["user", "assistant", "tool", "assistant", "tool", "assistant"],
+        }[build]
+    )
+
+
+@pytest.mark.filterwarnings("ignore::workflows.context.state_store.UnserializableKeyWarning")  # for upstream's buffer
+@pytest.mark.parametrize(("build", "rule"), AGENTS)
+def test_a_context_used_again_goes_on_in_the_users_own_object(build: Any, rule: Any, made: Make) -> None:
+    async def run(memory: Memory, *, each_time: bool) -> tuple[Any, Any]:
+        llm = Talker(rule)
+        agent = build(llm, False)
+        context = Context(agent)
+        for number, question in enumerate(QUESTIONS):
+            await agent.run(question, ctx=context, **({"memory": memory} if each_time or not number else {}))
+        return llm.requests, seen((await context.store.get("memory")).get_all())
+
+    ours, theirs = made(), ChatMemoryBuffer.from_defaults()
+    sent, held = asyncio.run(run(ours, each_time=False))
+    expected, kept = asyncio.run(run(theirs, each_time=True))
+    assert sent == expected
+    assert held == seen(ours.get_all()) == kept
+
+
+def test_a_tool_that_edits_the_state_does_not_split_the_memory(made: Make) -> None:
+    async def count(ctx: Context) -> str:
+        """Count."""
+        async with ctx.store.edit_state() as state:
+            state["count"] = state.get("count", 0) + 1
+        return f"{await ctx.store.get('count')}"
+
+    def rule(messages: Sequence[ChatMessage]) -> ChatMessage | str:
+        return called("count") if messages[-1].role == "user" else f"{messages[-1].content} times."
+
+    async def run() -> list[str]:
+        agent = FunctionAgent(tools=[FunctionTool.from_defaults(async_fn=count)], llm=Talker(rule), streaming=False)
+        context = Context(agent)
+        return [str(await agent.run("Count.", ctx=context, memory=ours)) for _ in range(3)]
+
+    ours = made()
+    assert asyncio.run(run()) == ["1 times.", "2 times.", "3 times."]
+    assert len(ours.get_all()) == 12
+
+
+def test_state_is_sent_and_not_stored(made: Make) -> None:
+    async def run(memory: Memory) -> list[list[dict[str, Any]]]:
+        llm = Talker(calls_once)
+        agent = AgentWorkflow(
+            agents=[FunctionAgent(name="one", description="One.", tools=[add], llm=llm, streaming=False)],
+            root_agent="one",
+            initial_state={"mood": "calm"},
+        )
+        for question in QUESTIONS[:2]:
+            await agent.run(question, memory=memory)
+        return llm.requests
+
+    ours, theirs = made(), ChatMemoryBuffer.from_defaults()
+    sent, upstream = asyncio.run(run(ours)), asyncio.run(run(theirs))
+    state = "Current state:\n{'mood': 'calm'}\n\nCurrent message:\n"
+    assert [message["blocks"][0]["text"] for message in sent[1] if message["role"] == "user"] == [
+        f"{state}{QUESTIONS[0]}\n"  # through all of the turn, as with a ChatMemoryBuffer
+    ]
+    assert sent[:2] == upstream[:2]
+    assert lines(ours.get_all())[0] == f"user: {QUESTIONS[0]}"
+    assert sent[2][0]["blocks"][0]["text"] == QUESTIONS[0]
+    assert sent[2][-1]["blocks"][0]["text"] == f"{state}{QUESTIONS[1]}\n"
+    assert upstream[2][0]["blocks"][0]["text"] == f"{state}{QUESTIONS[0]}\n"  # there it stays, out of date
+
+
+class Asked(InputRequiredEvent):
+    question: str
+
+
+class Answered(HumanResponseEvent):
+    answer: str
+
+
+@pytest.mark.skipif(
+    not hasattr(types, "ToolCallBlock"), reason="this version does not go on from JSON without a question"
+)
+def test_a_person_is_asked_and_the_run_goes_on_from_json(made: Make) -> None:
+    async def permit(ctx: Context) -> str:
+        """Ask for a permission."""
+        answered = await ctx.wait_for_event(Answered, waiter_id="one", waiter_event=Asked(question="May I?"))
+        return answered.answer
+
+    def rule(messages: Sequence[ChatMessage]) -> ChatMessage | str:
+        newest = messages[-1]
+        return called("permit") if newest.role == "user" else f"You said {newest.content}; {how_many(messages)}"
+
+    async def run() -> list[str]:
+        agent = FunctionAgent(tools=[FunctionTool.from_defaults(async_fn=permit)], llm=Talker(rule), streaming=False)
+        answers = []
+        context: Context | None = None
+        for question in QUESTIONS[:2]:
+            handler = agent.run(question, ctx=context, memory=None if context else ours)
+            async for event in handler.stream_events():
+                if isinstance(event, Asked):
+                    break
+            frozen = handler.ctx.to_dict()
+            await handler.cancel_run()
+            context = Context.from_dict(agent, frozen)
+            handler = agent.run(ctx=context)
+            assert handler.ctx is not None
+            handler.ctx.send_event(Answered(answer="yes"))
+            answers.append(str(await handler))
+        return answers
+
+    ours = made()
+    assert asyncio.run(run()) == ["You said yes; I was shown 3 messages.", "You said yes; I was shown 7 messages."]
+    assert [message.role.value for message in ours.get_all()] == ["user", "assistant", "tool", "assistant"] * 2
+
+
+def test_after_a_run_that_was_stopped_the_next_one_works(made: Make) -> None:
+    stop = asyncio.Event()
+
+    def rule(messages: Sequence[ChatMessage]) -> ChatMessage | str:
+        if messages[-1].content == QUESTIONS[0]:
+            stop.set()
+            return called("wait")
+        return how_many(messages)
+
+    async def wait() -> str:
+        """Wait."""
+        await asyncio.sleep(60)
+        return "never"
+
+    async def run() -> str:
+        agent = FunctionAgent(tools=[FunctionTool.from_defaults(async_fn=wait)], llm=Talker(rule), streaming=True)
+        handler = agent.run(QUESTIONS[0], memory=ours)
+        await stop.wait()
+        await handler.cancel_run()
+        return str(await agent.run(QUESTIONS[1], memory=ours))
+
+    ours = made()
+    assert asyncio.run(run()) == "I was shown 2 messages."
+    assert lines(ours.get_all()) == [
+        f"user: {QUESTIONS[0]}", f"user: {QUESTIONS[1]}", "assistant: I was shown 2 messages."
+    ]  # fmt: skip

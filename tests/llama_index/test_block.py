@@ -1,0 +1,300 @@
+"""The block for LlamaIndex's Memory: what was flushed comes back when it matters, to its own session only."""
+
+import asyncio
+import copy
+import gc
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from llama_index.core.base.llms.types import ChatMessage, ImageBlock, TextBlock
+from llama_index.core.memory import Memory, StaticMemoryBlock
+from llama_index.core.memory.memory import InsertMethod
+
+from llama_index_infinite_memory.block import InfiniteMemoryBlock
+from llama_index_infinite_memory.strippers import rejoin
+from shared_core import InfiniteMemory, SessionPool
+from shared_core.prompt.template import RecallTemplate
+from shared_core.testing import HashingEmbedder
+from tests.llama_index.dict_chat_store import DictStore
+from tests.llama_index.scripted_llm import lines, said, user
+
+PLAIN = RecallTemplate(header="", footer="", day="", item="{speaker}: {text}", separator=" | ")
+
+
+def fact(name: str, thing: str, value: str) -> list[ChatMessage]:
+    return [user(f"{name} keeps the {thing} in the {value}"), said("assistant", "Noted.")]
+
+
+@pytest.fixture
+def made() -> Iterator[Callable[..., InfiniteMemoryBlock]]:
+    blocks: list[InfiniteMemoryBlock] = []
+
+    def make(**arguments: Any) -> InfiniteMemoryBlock:
+        block = InfiniteMemoryBlock(**{"template": PLAIN, "tokenizer_fn": str.split, "top_k": 1, **arguments})
+        blocks.append(block)
+        return block
+
+    yield make
+    for block in blocks:
+        block.close()
+
+
+Make = Callable[..., InfiniteMemoryBlock]
+
+
+def asked(block: InfiniteMemoryBlock, question: Any, **words: Any) -> str:
+    return asyncio.run(block.aget([user(question)] if isinstance(question, str) else question, **words))
+
+
+# On its own
+
+
+def test_what_was_put_is_recalled(made: Make) -> None:
+    block = made(embed_budget_ms=float("inf"))
+    asyncio.run(block.aput([*fact("Ana", "ladder", "cellar"), *fact("Tom", "anchor", "boathouse")]))
+    assert asked(block, "Where is the ladder?") == "user: Ana keeps the ladder in the cellar"
+    assert asked(block, "What is the capital of Peru?") == ""
+    two = made(store=block._pool, top_k=2)
+    assert asked(two, "Is the anchor in the boathouse, and the ladder in the cellar?") == (
+        "user: Ana keeps the ladder in the cellar | user: Tom keeps the anchor in the boathouse"
+    )
+
+
+def test_the_question_is_the_input_else_the_newest_user_message_else_the_newest(made: Make) -> None:
+    block = made()
+    asyncio.run(block.aput([*fact("Ana", "ladder", "cellar"), *fact("Tom", "anchor", "boathouse")]))
+    ladder, anchor = "user: Ana keeps the ladder in the cellar", "user: Tom keeps the anchor in the boathouse"
+    history = [user("the anchor?"), said("assistant", "It is with the ladder?")]
+    assert asked(block, history) == anchor
+    assert asked(block, history[1:]) == ladder
+    assert asked(block, history, input="the ladder?") == ladder
+    assert asked(block, history, input=user("the ladder?")) == ladder
+    assert asked(block, history, input="  ") == anchor
+    assert asked(block, []) == asked(block, [user("")]) == asyncio.run(block.aget()) == ""
+    assert asked(block, history, initial_token_count=3, anything="else") == anchor
+
+
+def test_pasted_context_is_no_part_of_the_question(made: Make) -> None:
+    block = made()
+    asyncio.run(block.aput([*fact("Ana", "ladder", "cellar"), *fact("Tom", "anchor", "boathouse")]))
+    assert asked(block, "<context>Of an anchor.</context>\nthe ladder?") == "user: Ana keeps the ladder in the cellar"
+    assert "anchor" in asked(made(store=block._pool, strippers=()), "<context>Of an anchor.</context>\nthe ladder?")
+
+
+def test_the_room_is_kept_and_the_best_come_first(made: Make) -> None:
+    block = made(max_tokens=9)
+    found = "user: Ana keeps the ladder in the cellar"  # eight words
+    asyncio.run(block.aput([user("the ladder " * 20), *fact("Ana", "ladder", "cellar")]))
+    assert asked(block, "the ladder") == found  # the other is passed over
+    assert asked(made(store=block._pool, max_tokens=7), "the ladder") == ""
+    assert asked(made(store=block._pool, top_k=0), "the ladder") == ""
+    everything = asked(made(store=block._pool, top_k=None), "the ladder")
+    assert everything.startswith("user: the ladder the ladder")
+    assert found in everything
+
+
+def test_truncation_leaves_out_the_weakest(made: Make) -> None:
+    block = made(embed_model=HashingEmbedder(), top_k=2, embed_budget_ms=float("inf"))
+    asyncio.run(block.aput([fact("Tom", "anchor", "boathouse")[0], fact("Ana", "ladder", "cellar")[0]]))
+    content = asked(block, "Ana keeps the ladder in the cellar, and Tom the anchor?")
+    both = "user: Tom keeps the anchor in the boathouse | user: Ana keeps the ladder in the cellar"
+    assert content == both
+
+    async def shorter(by: int) -> str | None:
+        return await block.atruncate(content, by)
+
+    assert asyncio.run(shorter(1)) == "user: Ana keeps the ladder in the cellar"
+    assert asyncio.run(shorter(9)) == "user: Ana keeps the ladder in the cellar"
+    assert asyncio.run(shorter(12)) is None
+    again = asyncio.run(shorter(0))
+    assert again == both
+    assert asyncio.run(block.atruncate(str(both), 1)) is None  # what somebody else wrote
+
+
+def test_messages_are_left_as_they_are_and_stored_whole(made: Make) -> None:
+    pool = SessionPool()
+    block = made(store=pool)
+    kwargs = {"name": "Ana", "session_id": "put by another block"}
+    image = ImageBlock(url="https://example.org/a.png")
+    message = ChatMessage(role="user", blocks=[TextBlock(text="my ladder"), image], additional_kwargs=dict(kwargs))
+    asyncio.run(block.aput([message], from_short_term_memory=True, session_id="s"))
+    assert message.additional_kwargs == kwargs
+    with pool.use("s") as memory:
+        (stored,) = memory.newest(5)
+    assert (stored.content, stored.name) == ("my ladder", "Ana")
+    assert stored.payload is not None
+    assert "put by another block" not in str(stored.payload.data)
+    pool.close()
+
+
+def test_results_of_tools_are_stored_apart(made: Make) -> None:
+    pool = SessionPool()
+    long = "the ladder costs 80 euros and weighs 12 kilos " * 20
+    tool = ChatMessage(role="tool", content=long, additional_kwargs={"tool_call_id": "1"})
+    asyncio.run(made(store=pool).aput([user("price?"), tool], session_id="s"))
+    with pool.use("s") as memory:
+        stored = memory.newest(1)[0]
+    assert len(stored.content) < 250
+    assert rejoin(stored).content == long
+    pool.close()
+
+
+def test_nothing_is_taken_from_short_term_memory_if_it_is_not_wanted(made: Make) -> None:
+    block = made(accept_short_term_memory=False)
+    asyncio.run(block.aput(fact("Ana", "ladder", "cellar"), from_short_term_memory=True, session_id="s"))
+    assert asked(block, "the ladder", session_id="s") == ""
+    asyncio.run(block.aput(fact("Ana", "ladder", "cellar"), session_id="s"))
+    assert asked(block, "the ladder", session_id="s") == "user: Ana keeps the ladder in the cellar"
+
+
+# Sessions
+
+
+def test_sessions_never_meet(made: Make) -> None:
+    block = made()
+    names = [f"session {number}" for number in range(8)]
+
+    async def run() -> list[str]:
+        await asyncio.gather(
+            *(
+                block.aput(fact(name, "ladder", f"shed of {name}"), from_short_term_memory=True, session_id=name)
+                for name in names
+            )
+        )
+        return await asyncio.gather(*(block.aget([user("the ladder?")], session_id=name) for name in names * 3))
+
+    assert asyncio.run(run()) == [f"user: {name} keeps the ladder in the shed of {name}" for name in names] * 3
+    assert asked(block, "the ladder?", session_id="another") == asked(block, "the ladder?") == ""
+
+
+def test_the_session_may_stand_in_the_messages(made: Make) -> None:
+    block = made()
+    marked = [*fact("Ana", "ladder", "cellar"), *fact("Tom", "ladder", "attic")]
+    for place, message in enumerate(marked):
+        message.additional_kwargs["session_id"] = "ab"[place // 2]
+    asyncio.run(block._aput(marked))
+    assert asked(block, "the ladder?", session_id="a") == "user: Ana keeps the ladder in the cellar"
+    assert asked(block, "the ladder?", session_id="b") == "user: Tom keeps the ladder in the attic"
+
+
+def test_users_of_one_store_never_meet(made: Make, tmp_path: Path) -> None:
+    ana = made(store=tmp_path / "chat.db", user_id="ana")
+    tom = made(store=tmp_path / "chat.db", user_id="tom")
+    asyncio.run(ana.aput(fact("Ana", "ladder", "cellar"), session_id="1"))
+    assert asked(tom, "the ladder?", session_id="1") == ""
+    ana.close()
+    again = made(store=str(tmp_path / "chat.db"), user_id="ana")
+    assert asked(again, "the ladder?", session_id="1") == "user: Ana keeps the ladder in the cellar"
+
+
+# Inside Memory
+
+
+def memory_with(*blocks: Any, **arguments: Any) -> Memory:
+    limits = {"token_limit": 120, "token_flush_size": 30, "chat_history_token_ratio": 0.5, "tokenizer_fn": str.split}
+    memory = Memory.from_defaults(memory_blocks=list(blocks), **{**limits, **arguments})
+    memory.sql_store = DictStore()  # the oldest versions do not take it as an argument
+    return memory
+
+
+async def filled(memory: Memory, name: str = "Ana", place: str = "cellar") -> Memory:
+    await memory.aput_messages(fact(name, "ladder", place))
+    for day in range(30):
+        await memory.aput_messages([user(f"on day {day} it rained again"), said("assistant", "I see.")])
+    return memory
+
+
+@pytest.mark.parametrize("method", list(InsertMethod))
+def test_memory_gets_it_where_it_wants_it(made: Make, method: InsertMethod) -> None:
+    async def run() -> list[ChatMessage]:
+        memory = await filled(memory_with(made(), insert_method=method))
+        await memory.aput(user("Where does Ana keep the ladder?"))
+        return await memory.aget()
+
+    sent = asyncio.run(run())
+    (place,) = [place for place, text in enumerate(lines(sent)) if "in the cellar" in text]
+    assert place == (0 if method is InsertMethod.SYSTEM else len(sent) - 1)
+    assert "<recalled>\nuser: Ana keeps the ladder in the cellar" in (sent[place].content or "")
+
+
+def test_an_input_is_the_question(made: Make) -> None:
+    async def run() -> list[str]:
+        memory = await filled(memory_with(made()))
+        return lines(await memory.aget(input="Where does Ana keep the ladder?"))
+
+    assert "in the cellar" in asyncio.run(run())[0]
+
+
+def test_two_memories_share_a_block_and_nothing_else(made: Make) -> None:
+    block = made()
+
+    async def run() -> list[list[str]]:
+        first, second = memory_with(block, session_id="1"), memory_with(block, session_id="2")
+        await asyncio.gather(filled(first, "Ana", "cellar"), filled(second, "Ana", "attic"))
+        return [lines(await memory.aget(input="Where does Ana keep the ladder?")) for memory in (first, second, first)]
+
+    first, second, again = asyncio.run(run())
+    assert "cellar" in first[0]
+    assert "attic" not in "".join(first)
+    assert "attic" in second[0]
+    assert "cellar" not in "".join(second)
+    assert again == first
+
+
+def test_priority_decides_what_is_shortened(made: Make) -> None:
+    notes = StaticMemoryBlock(name="notes", static_content=[TextBlock(text="note " * 50)], priority=2)
+
+    async def run(priority: int) -> str:
+        block = made(priority=priority, top_k=None)
+        memory = memory_with(block, notes, token_limit=100, token_flush_size=5, chat_history_token_ratio=0.5)
+        await filled(memory)
+        return lines(await memory.aget(input="Where does Ana keep the ladder? It rained again."))[0]
+
+    kept, shortened = asyncio.run(run(0)), asyncio.run(run(1))
+    assert "it rained again" in kept
+    assert "in the cellar" in kept
+    assert "<notes>" not in kept  # the other block had to give way
+    assert "<notes>" in shortened
+    assert len(str.split(shortened)) < len(str.split(kept)) + 50
+
+
+def test_it_is_one_object_for_good(made: Make) -> None:
+    block = made()
+    assert copy.copy(block) is copy.deepcopy(block) is block
+    assert memory_with(block).memory_blocks[0] is block
+
+
+# Arguments and life
+
+
+def test_what_is_wrong_is_said_at_once(made: Make) -> None:
+    with pytest.raises(TypeError, match="no_such"):
+        made(no_such=1)
+    with pytest.raises(ValueError, match="max_tokens"):
+        made(max_tokens=0)
+    with pytest.raises(ValueError, match="ranking"):
+        made(ranking="best")
+    pool = SessionPool()
+    with pytest.raises(TypeError, match="embed_model, ranking: the pool given has its own settings"):
+        made(store=pool, embed_model=HashingEmbedder(), ranking="dense")
+    pool.close()
+
+
+def test_a_pool_or_store_that_was_given_stays_open(made: Make) -> None:
+    pool = SessionPool()
+    made(store=pool)
+    gc.collect()
+    with pool.use("s") as memory:
+        assert memory.newest(1) == []
+    pool.close()
+
+
+def test_a_block_that_is_dropped_keeps_what_it_stored(tmp_path: Path) -> None:
+    block = InfiniteMemoryBlock(store=tmp_path / "chat.db")
+    asyncio.run(block.aput(fact("Ana", "ladder", "cellar"), session_id="s"))
+    del block
+    gc.collect()
+    with InfiniteMemory(tmp_path / "chat.db", session_id="s") as memory:
+        assert [message.content for message in memory.messages()] == ["Ana keeps the ladder in the cellar", "Noted."]

@@ -1,0 +1,650 @@
+"""InfiniteChatMemoryBuffer beside ChatMemoryBuffer: the same while everything fits, and within the limit after that."""
+
+import copy
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from llama_index.core.base.llms.types import ChatMessage, ImageBlock, MessageRole
+from llama_index.core.llms import MockLLM
+from llama_index.core.memory import ChatMemoryBuffer
+from llama_index.core.storage.chat_store import SimpleChatStore
+from llama_index.core.utils import get_tokenizer
+
+from llama_index_infinite_memory import InfiniteChatMemoryBuffer, UnstorableWarning, from_message
+from shared_core import (
+    BudgetError,
+    DuplicateError,
+    InfiniteMemory,
+    Message,
+    SQLiteStore,
+    ToolCall,
+    UnknownReferenceError,
+)
+from shared_core.testing import HashingEmbedder
+from tests.llama_index.sample_messages import EVERY, PNG, WITH_A_STREAM, chats, part
+
+HASHING = HashingEmbedder(32)
+CL100K = get_tokenizer()
+
+fewer = settings(max_examples=settings().max_examples // 2)
+"""Every example opens a store."""
+
+
+def said(role: MessageRole, text: str) -> ChatMessage:
+    return ChatMessage(role=role, content=text)
+
+
+def user(text: str) -> ChatMessage:
+    return ChatMessage(role="user", content=text)
+
+
+def assistant(text: str) -> ChatMessage:
+    return ChatMessage(role="assistant", content=text)
+
+
+def system(text: str) -> ChatMessage:
+    return ChatMessage(role="system", content=text)
+
+
+def called(id: str) -> ChatMessage:
+    call = {"id": id, "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    return ChatMessage(role="assistant", content="", additional_kwargs={"tool_calls": [call]})
+
+
+def result(text: str, id: str) -> ChatMessage:
+    return ChatMessage(role="tool", content=text, additional_kwargs={"tool_call_id": id})
+
+
+def ours(messages: Sequence[ChatMessage] = (), **arguments: Any) -> InfiniteChatMemoryBuffer:
+    memory = InfiniteChatMemoryBuffer.from_defaults(**{"embed_model": HASHING, **arguments})
+    memory.put_messages(messages)
+    return memory
+
+
+def theirs(messages: Sequence[ChatMessage], **arguments: Any) -> ChatMemoryBuffer:
+    return ChatMemoryBuffer.from_defaults(chat_history=list(messages), **arguments)
+
+
+def texts(messages: Sequence[ChatMessage]) -> list[str]:
+    return [message.content or "" for message in messages]
+
+
+def spoken(messages: Sequence[ChatMessage], tokenizer: Any = str.split) -> int:
+    """How many tokens ChatMemoryBuffer counts."""
+    return len(tokenizer(" ".join(str(message.content) for message in messages)))
+
+
+TALK = [
+    user("my locker code is 4471"), assistant("I will remember that."),
+    *(message for n in range(30) for message in (user(f"tell me tale {n} " + "once upon " * 8), assistant("so " * 9))),
+]  # fmt: skip
+
+
+# While everything fits
+
+
+def test_small_talk_is_the_same_list() -> None:
+    talk = [system("be brief"), user("hi"), assistant("hello"), user("and?")]
+    memory = ours(talk)
+    assert memory.get() == memory.get_all() == theirs(talk).get() == talk
+    assert memory.get(input="what?") == talk
+    assert ours().get() == ours().get_all() == theirs([]).get() == []
+
+
+roles = st.sampled_from(list(MessageRole))
+anything = st.lists(
+    st.one_of(
+        st.builds(said, roles, st.sampled_from(["ok", "a b", "", "1", " x\n"])),
+        st.sampled_from([called("a"), result("12", "a"), *EVERY]),
+    ),
+    max_size=8,
+)  # fmt: skip
+
+
+@fewer
+@given(anything, st.sampled_from([None, "ok", "unheard of"]))
+def test_whatever_fits_is_the_same_list(talk: list[ChatMessage], asked: str | None) -> None:
+    memory = ours(talk, token_limit=100_000)
+    assert memory.get(input=asked) == memory.get_all() == theirs(talk, token_limit=100_000).get() == talk
+
+
+@example([user("Köln"), *[assistant("ok"), assistant("ok"), user("ok")] * 2, *[assistant("ok")] * 2], 10, 0, CL100K)
+@fewer
+@given(chats(st.sampled_from(["ok", "0", "a b c", "12 34", "where is it?", ".", "Köln"])), st.integers(1, 40),
+       st.integers(0, 3), st.sampled_from([str.split, list, CL100K]))  # fmt: skip
+def test_what_fits_to_the_token_is_the_same_list(
+    talk: list[ChatMessage], limit: int, initial: int, tokenizer: Any
+) -> None:
+    initial = min(initial, limit)
+    arguments: dict[str, Any] = {"token_limit": limit, "tokenizer_fn": tokenizer}
+    expected = theirs(talk, **arguments).get(initial_token_count=initial)
+    found = ours(talk, **arguments).get(initial_token_count=initial)
+    if len(expected) == len(talk) and spoken(talk, tokenizer) + initial <= limit:
+        assert found == expected
+    else:
+        newest = [message.role for message in found].count(MessageRole.USER) == 1
+        assert spoken(found, tokenizer) + initial <= limit or newest  # a turn that does not fit is sent all the same
+    assert found[-1:] == talk[-1:]
+
+
+def test_tool_calls_count_here_and_not_there() -> None:
+    talk = [user("hi"), called("a" * 400), result("12", "a" * 400), assistant("it is 12"), user("thanks")]
+    assert len(theirs(talk, token_limit=60).get()) == 5
+    assert ours(talk, token_limit=60).get() == talk[-1:]
+
+
+# When it does not
+
+
+@fewer
+@given(
+    chats(st.sampled_from(["ok", "a b c", "where is my locker code", "so " * 7])), st.integers(1, 30), st.integers(0, 9)
+)
+def test_every_list_obeys_the_rules_of_the_head_and_the_limit(
+    talk: list[ChatMessage], limit: int, initial: int
+) -> None:
+    initial = min(initial, limit)
+    memory = ours(talk, token_limit=limit, tokenizer_fn=str.split)
+    for asked in (None, "where is my locker"):
+        found = memory.get(input=asked, initial_token_count=initial)
+        size = spoken(found) + initial + (4 if asked else 0)
+        assert size <= limit or (asked is None and len(found) <= 2) or not found
+        assert all(message in talk for message in found)
+        if len(found) < len(talk) and found:
+            assert found[0].role == MessageRole.USER
+        places = iter(talk)
+        assert all(any(message == other for other in places) for message in found)  # in order, none twice
+
+
+def test_an_old_fact_is_recalled_in_its_order() -> None:
+    memory = ours([*TALK, user("what is my locker code?")], token_limit=200)
+    found = memory.get()
+    assert texts(found)[0] == "my locker code is 4471"
+    assert texts(found)[-1] == "what is my locker code?"
+    assert found[:2] == TALK[:2]
+    places = iter(TALK)
+    assert all(any(message == other for other in places) for message in found[:-1]), "it stands where it was said"
+    assert found[-3:-1] == TALK[-2:]
+    assert "my locker code is 4471" not in texts(theirs(TALK, token_limit=200).get())
+    assert texts(memory.get(input="what is my locker code?")) == texts(found)
+
+
+def test_a_question_that_is_not_stored_takes_room_and_is_not_returned() -> None:
+    memory = ours(TALK, token_limit=200)
+    found = memory.get(input="what is my locker code?")
+    assert texts(found)[0] == "my locker code is 4471"
+    assert "what is my locker code?" not in texts(found)
+    assert found[-1] == TALK[-1]
+    whole = ours(TALK[:2], token_limit=spoken(TALK[:2]) + 3, tokenizer_fn=str.split)
+    assert whole.get(input="one two three") == TALK[:2]
+    assert whole.get(input="one two three four") == []
+    assert memory.get_all() == TALK
+
+
+def test_a_message_may_be_the_question() -> None:
+    memory = ours(TALK, token_limit=200)
+    asked = memory.get(input="what is my locker code?")
+    assert memory.get(input=user("what is my locker code?")) == asked
+    assert memory.get(user("what is my locker code?"), more="ignored") == asked
+    assert memory.get(input="  ") == memory.get()
+
+
+def test_the_newest_question_is_not_asked_twice() -> None:
+    memory = ours([*TALK, user("what is my locker code?")], token_limit=200)
+    assert memory.get(input="what is my locker code?") == memory.get()
+    memory.put_messages([called("a"), result("looked up", "a")])
+    assert memory.get(input="what is my locker code?") == memory.get()
+    assert texts(memory.get())[-3:] == ["what is my locker code?", "", "looked up"]
+    memory.put(assistant("4471"))
+    again = memory.get(input="what is my locker code?")
+    assert texts(again).count("what is my locker code?") == 1
+
+
+def test_a_tool_group_stays_whole() -> None:
+    turn = [user("what time is it?"), called("a"), called("b"), result("12:30", "a"), result("12:31", "b")]
+    memory = ours([*TALK, *turn], token_limit=100)
+    assert memory.get()[-5:] == [turn[0], turn[1], turn[3], turn[2], turn[4]]
+
+
+def test_long_results_are_whole_while_they_are_needed_and_short_later() -> None:
+    turn = [user("what happened?"), called("a"), result("the news " * 100, "a")]
+    memory = ours([*TALK, *turn], token_limit=700)
+    found = memory.get()
+    assert found[-3:] == turn
+    assert spoken(found, get_tokenizer()) <= 700
+    memory.put_messages([assistant("a lot"), user("go on")])
+    later = memory.get()
+    assert spoken(later, get_tokenizer()) <= 700
+    assert "the news " * 100 not in texts(later)
+    assert memory.get_all()[len(TALK) :] == [*turn, assistant("a lot"), user("go on")]
+
+
+def test_text_around_a_question_goes_with_it_and_not_with_the_next() -> None:
+    pasted = "Context information is below.\n-----\nfacts\n-----\nQuery: what is my locker code?\nAnswer: "
+    memory = ours([*TALK, user(pasted)], token_limit=200)
+    assert "facts" in texts(memory.get())[-1]
+    memory.put_messages([assistant("4471"), user("and where is my locker code from?")])
+    assert not any("facts" in text for text in texts(memory.get()))
+    assert memory.get_all()[len(TALK)] == user(pasted)
+    assert ours([user(pasted), assistant("4471"), user("so?")]).get()[0] == user(pasted)
+    kept = ours([*TALK, user(pasted), assistant("4471"), user("so?")], token_limit=400, strippers=[])
+    assert user(pasted) in kept.get()
+
+
+def test_system_messages_stay() -> None:
+    memory = ours([system("be brief"), *TALK], token_limit=100)
+    assert memory.get()[0] == system("be brief")
+    large = ours([system("be brief " * 50), *TALK, user("so?")], token_limit=20)
+    assert texts(large.get()) == ["be brief " * 50, "so?"]
+    with pytest.raises(BudgetError):
+        ours([system("be brief " * 50), *TALK], token_limit=20, on_overflow="raise").get()
+
+
+# Arguments
+
+
+def test_the_limit_is_that_of_chat_memory_buffer() -> None:
+    for llm in (None, MockLLM()):
+        for limit in (None, 500):
+            ours_, theirs_ = (
+                kind.from_defaults(llm=llm, token_limit=limit) for kind in (InfiniteChatMemoryBuffer, ChatMemoryBuffer)
+            )
+            assert ours_.token_limit == theirs_.token_limit
+    assert InfiniteChatMemoryBuffer.from_defaults(llm=MockLLM(), token_limit=0).token_limit == 2925
+
+
+@pytest.mark.parametrize("kind", [InfiniteChatMemoryBuffer, ChatMemoryBuffer])
+def test_errors_are_those_of_chat_memory_buffer(kind: Any) -> None:
+    with pytest.raises(ValueError, match=r"Unexpected kwargs: \{'nothing': 1\}"):
+        kind.from_defaults(nothing=1)
+    for limit in (0, -1):
+        with pytest.raises(ValueError, match="Token limit must be set and greater than 0"):
+            kind.from_defaults(token_limit=limit)
+    with pytest.raises(ValueError, match="Token limit must be set and greater than 0"):
+        kind()
+    memory = kind.from_defaults(token_limit=5)
+    with pytest.raises(ValueError, match="Initial token count exceeds token limit"):
+        memory.get(initial_token_count=6)
+
+
+def test_a_message_that_never_fits_is_sent_all_the_same() -> None:
+    long = user("so long a message that it never fits")
+    memory = ours([long], token_limit=5)
+    assert memory.get() == memory.get(initial_token_count=5) == [long]
+    memory.put_messages([assistant("I see " * 9)])
+    assert memory.get() == [long, assistant("I see " * 9)]
+    assert ours([assistant("only me " * 9)], token_limit=5).get() == [assistant("only me " * 9)]
+
+
+@pytest.mark.parametrize("name", ["max_tokens", "reserve_tokens", "token_counter", "embedder", "message_overhead"])
+def test_arguments_with_another_name_here_are_unknown(name: str) -> None:
+    with pytest.raises(ValueError, match=f"Unexpected kwargs: {{'{name}': 1}}"):
+        ours((), **{name: 1})
+
+
+def test_arguments_of_the_engine_are_passed_on() -> None:
+    assert (
+        len(ours([*TALK, user("what is my locker code?")], token_limit=120, top_k=0).get())
+        < len(ours([*TALK, user("what is my locker code?")], token_limit=120).get())
+        or texts(ours([*TALK, user("locker code?")], token_limit=120, top_k=0).get())[0] != TALK[0].content
+    )
+    with pytest.raises(ValueError, match="top_k=-1"):
+        ours(top_k=-1)
+    placed = ours([*TALK, user("what is my locker code?")], token_limit=300, placement="system").get()
+    assert placed[0].role == MessageRole.SYSTEM
+    assert "4471" in (placed[0].content or "")
+    beside = ours([*TALK, user("what is my locker code?")], token_limit=300, placement="grounding").get()
+    assert "4471" in (beside[-1].content or "")
+
+
+def test_the_constructor_takes_what_chat_memory_buffer_s_takes() -> None:
+    memory = InfiniteChatMemoryBuffer(token_limit=7, tokenizer_fn=list, ignored=1)
+    assert (memory.token_limit, memory.tokenizer_fn, memory.chat_store_key, memory.session_id) == (
+        7, list, "chat_history", "chat_history",
+    )  # fmt: skip
+    memory.put(user("hi"))
+    assert memory.get_all() == [user("hi")]
+    memory.token_limit = 8
+    assert memory.token_limit == 8
+    assert InfiniteChatMemoryBuffer.class_name() == "InfiniteChatMemoryBuffer"
+
+
+def test_the_history_given_is_what_is_stored(tmp_path: Path) -> None:
+    given = [user("hi"), assistant("hello")]
+    assert ours(chat_history=given).get_all() == given
+    with ours(store=tmp_path / "a.db", session_id="s") as first:
+        first.put_messages(TALK)
+    with ours(store=tmp_path / "a.db", session_id="s", chat_history=given) as second:
+        assert second.get_all() == given
+        assert second.branches() == ["main", "main-2"]
+    with ours(store=tmp_path / "a.db", session_id="s", chat_history=[]) as third:
+        assert third.get_all() == []
+    with ours(store=tmp_path / "a.db", session_id="s") as fourth:
+        assert fourth.get_all() == []
+        fourth.checkout("main")
+        assert fourth.get_all() == TALK
+
+
+# What goes in and out
+
+
+def test_messages_are_copied_in_and_out() -> None:
+    given = [user("hi"), assistant("hello"), user("and?")]
+    memory = ours(chat_history=given)
+    expected = copy.deepcopy(given)
+    part(given[1], 0).text = "changed"
+    memory.get_all()[1].additional_kwargs["x"] = 1
+    memory.get()[1].blocks.clear()
+    given.append(user("more"))
+    assert memory.get() == memory.get_all() == expected
+
+
+def test_the_newest_user_message_is_handed_out_live_and_stored_as_it_was_said() -> None:
+    memory = ours([user("hi"), assistant("hello"), user("and?")])
+    part(memory.get()[-1], 0).text = "Current state: {}\nand?"
+    memory.put(called("a"))
+    assert texts(memory.get())[2] == "Current state: {}\nand?"
+    assert texts(memory.get(input="and?")) == texts(memory.get(input="Current state: {}\nand?")) == texts(memory.get())
+    assert texts(memory.get_all())[2] == "and?"
+    memory.put_messages([result("x", "a"), assistant("so"), user("thanks")])
+    assert texts(memory.get())[2] == "and?"
+
+
+def test_what_is_written_into_it_counts() -> None:
+    memory = ours([*TALK, user("and?")], token_limit=200, tokenizer_fn=str.split)
+    before = memory.get()
+    part(before[-1], 0).text = "state " * 100 + "and?"
+    assert spoken(before) > 200
+    assert spoken(memory.get()) <= 200
+    assert len(memory.get()) < len(before)
+
+
+@pytest.mark.parametrize("message", EVERY, ids=lambda message: f"{message.role.value}-{message.content!r:.20}")
+def test_every_message_comes_back(message: ChatMessage, tmp_path: Path) -> None:
+    with ours([user("q"), message], store=tmp_path / "a.db") as memory:
+        assert memory.get_all() == [user("q"), message]
+    with ours(store=tmp_path / "a.db") as memory:
+        assert memory.get_all() == [user("q"), message]
+
+
+class Thing:
+    """What no store can hold."""
+
+    def __deepcopy__(self, memo: Any) -> "Thing":
+        raise TypeError("cannot be copied")
+
+
+def test_objects_live_on_while_the_process_does(tmp_path: Path) -> None:
+    thing = Thing()
+    message = ChatMessage(role="assistant", content="a", additional_kwargs={"thing": thing, "list": [1]})
+    memory = ours([user("q"), message])
+    assert memory.get()[1].additional_kwargs["thing"] is thing
+    assert memory.get_all() == [user("q"), message]
+    memory.get_all()[1].additional_kwargs["list"].append(2)
+    assert memory.get_all()[1].additional_kwargs["list"] == [1]
+    memory.put_messages(TALK)
+    with ours(store=tmp_path / "a.db") as kept, pytest.warns(UnstorableWarning, match="additional_kwargs"):
+        kept.put(message)
+    with ours(store=tmp_path / "a.db") as kept:
+        assert kept.get_all()[0].additional_kwargs == {"list": [1]}
+
+
+def test_objects_beside_a_stream_or_in_a_long_history_live_on() -> None:
+    thing = Thing()
+    seen = WITH_A_STREAM.model_copy(update={"additional_kwargs": {"thing": thing}})
+    memory = ours([seen, assistant("a cat")], token_limit=5_000)
+    (first, *_) = memory.get()
+    assert first.additional_kwargs["thing"] is thing
+    assert part(first, 1).image == ImageBlock(image=PNG).image
+    spoke = ChatMessage(role="assistant", content="the locker is blue", additional_kwargs={"thing": thing})
+    memory = ours([user("my locker"), spoke, *TALK, user("is the locker blue?")], token_limit=200)
+    assert memory.get()[1].additional_kwargs["thing"] is thing
+
+
+def test_an_empty_memory_is_true_and_has_no_length() -> None:
+    assert ours()
+    assert not hasattr(InfiniteChatMemoryBuffer, "__len__")
+
+
+# Beginning anew
+
+
+def test_set_replaces_and_erases_nothing() -> None:
+    memory = ours([user("a"), assistant("b"), user("c")])
+    memory.set([user("a"), assistant("b"), user("c"), assistant("d")])
+    assert (texts(memory.get_all()), memory.branches()) == (["a", "b", "c", "d"], ["main"])
+    memory.set([user("a"), assistant("other")])
+    assert (texts(memory.get_all()), memory.current_branch) == (["a", "other"], "main-2")
+    memory.set([user("x")])
+    assert (texts(memory.get_all()), memory.current_branch) == (["x"], "main-3")
+    memory.put(assistant("y"))
+    assert texts(memory.get()) == ["x", "y"]
+    memory.set([user("x"), assistant("y")])
+    assert memory.branches() == ["main", "main-2", "main-3"]
+    memory.checkout("main")
+    assert texts(memory.get_all()) == ["a", "b", "c", "d"]
+
+
+def test_what_a_history_begins_with_is_stored_once() -> None:
+    with closing(SQLiteStore(":memory:")) as store:
+        memory = ours(store=store)
+        for count in range(1, len(TALK)):
+            memory.set(TALK[:count])
+        memory.set([*TALK[:10], user("another way")])
+        with InfiniteMemory(store, session_id="chat_history") as core:
+            assert core.stats()["messages"] == len(TALK)
+
+
+def test_reset_begins_anew_and_forget_erases() -> None:
+    memory = ours([user("my secret is x"), assistant("b")])
+    memory.reset()
+    assert memory.get_all() == memory.get() == []
+    memory.reset()
+    assert memory.branches() == ["main", "main-2"]
+    memory.put(user("a"))
+    assert memory.get() == [user("a")]
+    memory.checkout("main")
+    assert len(memory.get_all()) == 2
+    memory.forget()
+    assert (memory.get_all(), memory.branches(), memory.search("secret")) == ([], ["main"], [])
+    memory.put(user("my secret is x"))
+    assert texts(memory.get()) == ["my secret is x"]
+
+
+@fewer
+@given(st.lists(st.tuples(st.sampled_from(["put", "set", "get", "reset"]), chats()), max_size=8))
+def test_whatever_is_done_all_is_what_chat_memory_buffer_has(steps: list[tuple[str, list[ChatMessage]]]) -> None:
+    one, other = ours(), ChatMemoryBuffer.from_defaults()
+    for verb, talk in steps:
+        for memory in (one, other):
+            if verb == "put":
+                memory.put_messages(copy.deepcopy(talk))
+            elif verb == "set":
+                memory.set(copy.deepcopy(talk))
+            elif verb == "reset":
+                memory.reset()
+        assert one.get() == one.get_all() == other.get_all() == other.get()
+
+
+# Branches
+
+
+def test_branches() -> None:
+    memory = ours([user("a"), assistant("b"), user("c")])
+    memory.branch("other", at=2)
+    memory.put(user("d"))
+    assert (texts(memory.get_all()), memory.current_branch) == (["a", "b", "d"], "other")
+    memory.branch("none", at=0)
+    assert memory.get_all() == []
+    memory.checkout("main")
+    memory.branch("same")
+    assert texts(memory.get_all()) == ["a", "b", "c"]
+    id = memory.search("b", role="assistant")[0].id
+    memory.checkout(id)
+    assert (texts(memory.get_all()), memory.current_branch) == (["a", "b"], None)
+    memory.branch("by id", at=id)
+    assert memory.branches() == ["main", "other", "none", "same", "by id"]
+    with pytest.raises(DuplicateError):
+        memory.branch("main")
+    for wrong in (-1, 3):
+        with pytest.raises(UnknownReferenceError, match="has fewer messages"):
+            memory.branch("wrong", at=wrong)
+    empty = ours()
+    empty.branch("first", at=0)
+    assert empty.branches() == ["main", "first"]
+
+
+def test_search_and_explain() -> None:
+    memory = ours(TALK, token_limit=120)
+    found = memory.search("locker code", 1)
+    assert [hit.message for hit in found] == TALK[:1]
+    assert found[0].score > 0
+    asked = memory.get(input="what is my locker code?")
+    report = memory.explain()
+    assert sorted(line.text for line in report.included if line.id) == sorted(texts(asked))
+    assert (report.budget, report.reserve) == (120, 0)
+    assert memory.explain("tell me tale 7").budget == 120
+    assert memory.explain(initial_token_count=20).budget == 100
+
+
+# Elsewhere
+
+
+def test_a_session_of_the_core_is_read_and_the_other_way_round(tmp_path: Path) -> None:
+    path = tmp_path / "chat.db"
+    with InfiniteMemory(path, session_id="s", user_id="u", embedder=HASHING) as core:
+        core.add([Message.user("hi", grounding="read this"), Message.assistant("hello")])
+    with ours(store=path, session_id="s", user_id="u") as memory:
+        assert memory.get_all() == [user("hi"), assistant("hello")]
+        memory.put_messages([user("and?"), called("a"), result("12", "a")])
+    with ours(store=path, session_id="s") as memory:
+        assert memory.get_all() == []
+    with InfiniteMemory(path, session_id="s", user_id="u", embedder=HASHING) as core:
+        said = list(core.messages())
+        assert [(m.role, m.content) for m in said[2:]] == [("user", "and?"), ("assistant", ""), ("tool", "12")]
+        assert [m.tool_call_id for m in said[-2:]] == [None, "a"]
+        assert len({m.turn_id for m in said[2:]}) == 1
+        core.add(Message.user("more", grounding="passage"))
+    with ours(store=path, session_id="s", user_id="u") as memory:
+        assert texts(memory.get())[-1] == "passage\n\nmore"
+        assert texts(memory.get_all())[-1] == "more"
+
+
+def test_grounding_of_others_is_the_engine_s_where_more_of_it_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "chat.db"
+    with InfiniteMemory(path, session_id="s", embedder=HASHING) as core:
+        core.add([Message.user("hi", grounding="one"), Message.assistant("hello"), Message.user("so", grounding="two")])
+    for keep, expected in (("newest", ["hi", "hello", "two\n\nso"]), ("all", ["one\n\nhi", "hello", "two\n\nso"]),
+                           ("none", ["hi", "hello", "so"])):  # fmt: skip
+        with ours(store=path, session_id="s", keep_grounding=keep) as memory:
+            assert texts(memory.get()) == expected
+
+
+@pytest.fixture
+def chat_store() -> Iterator[SimpleChatStore]:
+    return SimpleChatStore(store={"me": [user("hi"), assistant("hello")], "you": [user("other")]})  # type: ignore[return-value]
+
+
+def test_a_chat_store_is_imported_and_written_to(chat_store: SimpleChatStore, tmp_path: Path) -> None:
+    with ours(chat_store=chat_store, chat_store_key="me", store=tmp_path / "a.db") as memory:
+        assert memory.session_id == memory.chat_store_key == "me"
+        assert memory.chat_store is chat_store
+        assert texts(memory.get()) == ["hi", "hello"]
+        memory.put(user("and?"))
+        assert texts(chat_store.get_messages("me")) == ["hi", "hello", "and?"]
+        memory.set([user("x")])
+        memory.put_messages([assistant("y")])
+        assert texts(chat_store.get_messages("me")) == ["x", "y"]
+        memory.checkout("main")
+        assert texts(chat_store.get_messages("me")) == ["hi", "hello", "and?"]
+        memory.reset()
+        assert chat_store.get_messages("me") == []
+        memory.put(user("z"))
+        part(memory.get_all()[0], 0).text = part(chat_store.get_messages("me")[0], 0).text = "changed"
+        assert texts(memory.get_all()) == ["z"]
+        memory.forget()
+        assert "me" not in chat_store.get_keys()
+    assert texts(chat_store.get_messages("you")) == ["other"]
+
+
+def test_a_history_replaces_what_a_chat_store_holds(chat_store: SimpleChatStore) -> None:
+    given = [user("new")]
+    memory = ours(chat_store=chat_store, chat_store_key="me", chat_history=given)
+    memory.put(assistant("a"))
+    assert texts(memory.get_all()) == texts(chat_store.get_messages("me")) == ["new", "a"]
+    assert given == [user("new")]
+    direct = InfiniteChatMemoryBuffer(token_limit=100, chat_store=chat_store, chat_store_key="you")
+    assert texts(direct.get()) == ["other"]
+
+
+def test_an_empty_chat_store_leaves_what_is_stored(tmp_path: Path) -> None:
+    with ours(TALK, store=tmp_path / "a.db"):
+        pass
+    with ours(store=tmp_path / "a.db", chat_store=SimpleChatStore()) as memory:
+        assert memory.get_all() == TALK
+
+
+def test_a_session_of_langchain_is_read_and_the_other_way_round(tmp_path: Path) -> None:
+    pytest.importorskip("langchain_core", reason="langchain-core is not installed")
+    from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+
+    from langchain_infinite_memory import InfiniteChatMessageHistory
+
+    calls = [{"name": "f", "args": {"a": 1}, "id": "c", "type": "tool_call"}]
+    said = [
+        SystemMessage("be brief", id="0"),
+        HumanMessage(["look", {"type": "image", "url": "https://e.org/a.png"}], id="1"),
+        AIMessage("", tool_calls=calls, id="2"),
+        ToolMessage("12", tool_call_id="c", id="3"),
+        AIMessage("it is 12", id="4"),
+    ]
+    path = tmp_path / "chat.db"
+    history = InfiniteChatMessageHistory("s", user_id="u", memory=path, embedder=HASHING)
+    history.add_messages(said)
+    with ours(store=path, session_id="s", user_id="u") as memory:
+        found = memory.get()
+        assert [(m.role.value, m.content or "") for m in found] == [
+            ("system", "be brief"), ("user", "look"), ("assistant", ""), ("tool", "12"), ("assistant", "it is 12"),
+        ]  # fmt: skip
+        assert found[3].additional_kwargs == {"tool_call_id": "c"}
+        assert from_message(found[2]).tool_calls == (ToolCall(id="c", name="f", arguments='{"a":1}'),)
+        memory.put_messages([user("and?"), called("d"), result("13", "d"), EVERY[7]])
+        assert memory.get_all()[-1] == EVERY[7]
+    back: list[Any] = [*history.messages]
+    assert back[:5] == said
+    assert [(m.type, m.text) for m in back[5:]] == [
+        ("human", "and?"),
+        ("ai", ""),
+        ("tool", "13"),
+        ("human", "What is\non it?"),
+    ]
+    assert back[6].tool_calls == [{"name": "f", "args": {}, "id": "d", "type": "tool_call"}]
+    assert back[7].tool_call_id == "d"
+    history.close()
+
+
+def test_other_sessions_are_searched_although_this_one_fits(tmp_path: Path) -> None:
+    with closing(SQLiteStore(tmp_path / "chat.db")) as store:
+        given: dict[str, Any] = {"store": store, "user_id": "u", "scope": "user"}
+        ours([user("my locker code is 4471"), assistant("noted")], session_id="one", **given)
+        asking = ours([user("what is my locker code?")], session_id="two", **given)
+        assert "my locker code is 4471" in "".join(texts(asking.get()))
+
+
+def test_addresses_name_the_same_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    for address in (tmp_path / "chat.db", f"sqlite:///{tmp_path}/chat.db", "sqlite:///chat.db", "~/chat.db"):
+        with ours([user(f"{address}")], store=address) as memory:
+            assert memory.get_all()
+    with ours(store=tmp_path / "chat.db") as memory:
+        assert len(memory.get_all()) == 4
+    with ours([user("x")], store=":memory:"):
+        assert not Path(":memory:").exists()
+    with pytest.raises(ValueError, match="SQLite only"):
+        ours(store="postgresql://host/db")

@@ -1,0 +1,150 @@
+"""The buffer in threads and on the event loop: nothing lost, nothing twice, and the loop never held up."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from blockbuster import BlockingError
+from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.embeddings import MockEmbedding
+from llama_index.core.storage.chat_store import SimpleChatStore
+from pydantic import PrivateAttr
+
+from llama_index_infinite_memory import InfiniteChatMemoryBuffer
+from shared_core import BudgetError
+from tests.llama_index.test_buffer import HASHING, TALK, assistant, ours, texts, user
+from tests.support.event_loop import nothing_blocks
+
+
+@pytest.fixture(autouse=True)
+def loop_is_free() -> Iterator[None]:
+    with nothing_blocks(scanned_modules=["shared_core", "llama_index_infinite_memory"]):
+        yield
+
+
+def test_the_asynchronous_verbs_do_what_the_others_do(tmp_path: Path) -> None:
+    there = SimpleChatStore()
+
+    async def talk() -> InfiniteChatMemoryBuffer:
+        memory = await asyncio.to_thread(ours, store=tmp_path / "a.db", token_limit=200, chat_store=there)
+        assert await memory.aget() == await memory.aget_all() == []
+        await memory.aset(TALK[:3])
+        await memory.aput_messages(TALK[3:])
+        await memory.aput(user("what is my locker code?"))
+        assert texts(await memory.aget())[0] == "my locker code is 4471"
+        assert await memory.aget() == await memory.aget(input="what is my locker code?")
+        assert await memory.aget(initial_token_count=50) == await asyncio.to_thread(memory.get, None, 50)
+        assert texts(await memory.aget_all()) == texts(there.get_messages("chat_history"))
+        assert [hit.message for hit in await memory.asearch("locker code 4471", 1)] == TALK[:1]
+        with pytest.raises(ValueError, match="Initial token count exceeds token limit"):
+            await memory.aget(initial_token_count=201)
+        await memory.areset()
+        assert await memory.aget() == await memory.aget_all() == there.get_messages("chat_history") == []
+        return memory
+
+    memory = asyncio.run(talk())
+    assert memory.branches() == ["main", "main-2"]
+    memory.close()
+
+
+def test_the_guard_sees_a_held_up_loop(tmp_path: Path) -> None:
+    async def hold_up() -> None:
+        with pytest.raises(BlockingError):
+            memory.put(user("hi"))
+
+    with ours(TALK[:2], store=tmp_path / "a.db") as memory:
+        asyncio.run(hold_up())
+
+
+def test_system_messages_that_do_not_fit_are_sent_all_the_same() -> None:
+    talk = [ChatMessage(role="system", content="be brief " * 50), *TALK, user("so?")]
+    memory = ours(talk, token_limit=20)
+    assert asyncio.run(memory.aget()) == memory.get() == [talk[0], talk[-1]]
+    with pytest.raises(BudgetError):
+        asyncio.run(ours(talk, token_limit=20, on_overflow="raise").aget())
+
+
+class Watching(MockEmbedding):
+    """Notes how it is called."""
+
+    _called: set[str] = PrivateAttr(default_factory=set)
+
+    async def aget_query_embedding(self, query: str) -> list[float]:
+        self._called.add("query")
+        return await super().aget_query_embedding(query)
+
+
+def test_embeddings_are_awaited() -> None:
+    model = Watching(embed_dim=4)
+    memory = ours(TALK, token_limit=200, embed_model=model, embed_budget_ms=float("inf"))
+    asyncio.run(memory.aget(input="what is my locker code?"))
+    assert model._called == {"query"}
+
+
+def test_fifty_puts_at_once() -> None:
+    async def talk(memory: InfiniteChatMemoryBuffer) -> None:
+        await asyncio.gather(*(memory.aput(user(f"m{number}")) for number in range(50)))
+
+    memory = ours()
+    asyncio.run(talk(memory))
+    assert sorted(texts(memory.get_all())) == sorted(f"m{number}" for number in range(50))
+
+
+@pytest.mark.parametrize("place", ["memory", "file"])
+def test_sixteen_threads(place: str, tmp_path: Path) -> None:
+    memory = ours(store=tmp_path / "a.db" if place == "file" else None, token_limit=100)
+    start = threading.Barrier(16)
+
+    def talk(number: int) -> None:
+        handle = InfiniteChatMemoryBuffer.from_dict(memory.to_dict())
+        start.wait()
+        for turn in range(5):
+            handle.put_messages([user(f"{number}/{turn}"), assistant("ok")])
+            assert len(handle.get()) >= 1
+            handle.get(input="what?")
+
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(talk, range(16)))
+    said = texts(memory.get_all())
+    assert len(said) == 160
+    assert sorted(said[::2]) == sorted(f"{number}/{turn}" for number in range(16) for turn in range(5))
+    for number in range(16):
+        assert [text for text in said if text.startswith(f"{number}/")] == [f"{number}/{turn}" for turn in range(5)]
+    memory.close()
+
+
+def test_setting_and_putting_at_once_loses_nothing() -> None:
+    memory = ours(TALK[:4])
+    start = threading.Barrier(8)
+
+    def work(number: int) -> None:
+        start.wait()
+        for turn in range(5):
+            if number % 2:
+                memory.put(user(f"{number}/{turn}"))
+            else:
+                memory.set([*TALK[:4], user(f"set {number}/{turn}")])
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(8)))
+    seen = set()
+    for branch in memory.branches():
+        memory.checkout(branch)
+        said = texts(memory.get_all())
+        assert said[:4] == texts(TALK[:4])
+        seen.update(said[4:])
+    assert len([text for text in seen if not text.startswith("set")]) == 20
+
+
+def test_a_streaming_thread_writes_what_the_loop_reads() -> None:
+    async def talk(memory: InfiniteChatMemoryBuffer) -> None:
+        await memory.aput(user("hi"))
+        thread = threading.Thread(target=memory.put, args=(assistant("hello"),))
+        thread.start()
+        await asyncio.to_thread(thread.join)
+        assert texts(await memory.aget()) == ["hi", "hello"]
+
+    asyncio.run(talk(ours(embed_model=HASHING)))

@@ -1,0 +1,119 @@
+"""The examples for LlamaIndex and the code in docs/llama_index.md work as shown."""
+
+import inspect
+import re
+from typing import Any
+
+import pytest
+from llama_index.core import llms
+from llama_index.core.base.llms.types import ChatMessage
+
+from llama_index_infinite_memory import DEFAULT_STRIPPERS, EchoLLM, InfiniteChatMemoryBuffer, InfiniteMemoryBlock
+from tests.support.documents import ROOT, Ran, blocks_of, run
+
+SAID = {
+    "llama_index_agent.py": [
+        "> What is my locker code?\nYour locker code is 4471. (I was shown ",
+        "> Remind me to buy chalk.\nReminder set: to buy chalk.\n128 messages are stored\n\n",
+        "I see. (I was shown 3 messages.)\n4 messages are on 'what if'\n128 messages are on 'main'\n",
+    ],
+    "llama_index_chat.py": [
+        "607 messages are stored\n",
+        "my locker at the climbing hall is number 118 and the code is 4093.",
+        " of 1300 tokens used\n",
+        "**kiwi, cashew and pistachio**",
+        "\n\n611 messages are stored\n",
+    ],
+    "llama_index_context.py": [
+        "In one it says: Refunds take five working days.\n",
+        "In one it says: My customer number is 4471.\n",
+        "In one it says: Vouchers expire after a year.\n",
+        "70 messages are stored, passages among the questions: False\n",
+    ],
+    "llama_index_workflow.py": [
+        "1 whole and 0 shortened catalogues shown\n2 whole and 0 shortened catalogues shown\n",
+        "1 whole and 3 shortened catalogues shown\n24 messages are stored, 4 catalogues\n",
+        "\nQuestion 0: how heavy is a ladder?\n",
+    ],
+    "migration/llama_index_chat_memory_buffer.py": [
+        "before: I was shown 111 messages, and nothing in them matches.\n",
+        " messages. In one it says: My locker code is 4471.\nstored: 204 messages\n",
+    ],
+    "migration/llama_index_memory.py": ["with the block: True ", "\nwith the buffer: True "],
+    "migration/llama_index_vector_memory.py": [
+        "['My favourite town is Lisbon.', 'Noted.'] and ",
+        " more\nuser: My favourite town is Lisbon.\nTrue\n",
+    ],
+}
+
+
+PAGE = [
+    "In one it says: My locker code is 4471.\n",
+    "It is 2.\nIt is 6.\n['user', 'assistant', 'tool', 'assistant', 'user', 'assistant', 'tool', 'assistant']\n",
+    "Dora, Ladder Street 5 0\n",
+    "True False\n",
+    "The ferry leaves at nine.\n",
+]
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> list[Ran]:
+    """What each example did, and then each block of the page."""
+    if not hasattr(llms, "MockFunctionCallingLLM"):
+        pytest.skip("this version of LlamaIndex has no model that stands for one with tools")
+    folder = tmp_path_factory.mktemp("scripts")
+    scripts = [*(ROOT / "examples" / name for name in SAID), *blocks_of("docs/llama_index.md", folder)]
+    found = run(scripts, folder)
+    assert not any(one.err for one in found)
+    return found
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_an_example_runs_without_a_network_and_leaves_no_file(name: str, ran: list[Ran]) -> None:
+    example = ran[list(SAID).index(name)]
+    for text in SAID[name]:
+        assert text in example.out
+    assert all(int(total) <= int(limit) for total, limit in re.findall(r"(\d+) of (\d+) tokens", example.out))
+    assert example.files == []
+
+
+def test_every_example_and_block_is_run(ran: list[Ran]) -> None:
+    found = (ROOT / "examples").rglob("llama_index_*.py")
+    assert {path.relative_to(ROOT / "examples").as_posix() for path in found} == set(SAID)
+    assert len(ran) == len(SAID) + len(PAGE)
+
+
+@pytest.mark.parametrize("number", range(len(PAGE)))
+def test_a_block_of_the_page_runs(number: int, ran: list[Ran]) -> None:
+    assert PAGE[number] in ran[len(SAID) + number].out
+
+
+@pytest.mark.parametrize("made", [InfiniteChatMemoryBuffer.from_defaults, InfiniteMemoryBlock.__init__])
+def test_the_page_names_every_argument(made: Any) -> None:
+    page = (ROOT / "docs" / "llama_index.md").read_text(encoding="utf-8")
+    words = {word for code in re.findall(r"`[^`]*`", page) for word in re.findall(r"\w+", code)}
+    assert set(inspect.signature(made).parameters) <= words | {"self", "kwargs", "settings"}
+    assert {stripper.name.upper() for stripper in DEFAULT_STRIPPERS} <= words
+
+
+# The model that stands for one
+
+
+def test_the_echo_says_which_line_matches_word_by_word_in_a_stream() -> None:
+    model = EchoLLM()
+    messages = [
+        ChatMessage(role="system", content="Be brief.\nRefunds take five days."),
+        ChatMessage(role="user", content="My locker code is 4471."),
+        ChatMessage(role="assistant", content="I was shown 1 messages. In one it says: locker refunds"),
+        ChatMessage(role="user", content="And what of the refunds, and the locker?"),
+    ]
+    assert model.chat(messages).message.content == "I was shown 4 messages. In one it says: My locker code is 4471."
+    streamed = list(model.stream_chat(messages))
+    assert "".join(part.delta or "" for part in streamed) == streamed[-1].message.content
+    assert streamed[-1].message.content == model.chat(messages).message.content
+    assert model.chat(messages[:1]).message.content == "I was shown 1 messages, and nothing in them matches."
+    assert model.complete("Hello").text == "I was shown 1 messages, and nothing in them matches."
+    assert [part.text for part in model.stream_complete("Hello")] == [model.complete("Hello").text]
+    engine_s = "Rephrase it.\n\nChat History:\nnone\nFollow Up Input: And the locker?\nStandalone question:"
+    assert model.complete(engine_s).text == "And the locker?"
+    assert EchoLLM.class_name() == "EchoLLM"

@@ -1,0 +1,112 @@
+"""LlamaIndex's multi-modal chat engines with our buffer, beside `ChatMemoryBuffer` run in the same way."""
+
+import base64
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from llama_index.core.base.llms.types import ChatMessage, ImageBlock, TextBlock
+from llama_index.core.chat_engine.types import BaseChatEngine
+from llama_index.core.memory import ChatMemoryBuffer
+from llama_index.core.schema import ImageNode, NodeWithScore, QueryBundle
+
+from llama_index_infinite_memory import InfiniteChatMemoryBuffer
+from tests.llama_index.scripted_llm import QUESTIONS, Fixed, Talker, how_many, lines, said, seen
+from tests.llama_index.test_engines import Memory, achat, astream, chat, stream, talk
+
+# The oldest releases of 0.14 do not have both engines.
+OLD = "this release of llama-index-core has no such chat engine"
+plain = pytest.importorskip("llama_index.core.chat_engine.multi_modal_context", reason=OLD)
+condensing = pytest.importorskip("llama_index.core.chat_engine.multi_modal_condense_plus_context", reason=OLD)
+
+# A PNG of one pixel.
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
+MODES = [chat, stream, achat, astream]
+
+Build = Callable[[Talker, Memory], BaseChatEngine]
+
+
+class Illustrated(Fixed):
+    """Finds its passages, and a picture after them."""
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return [*super()._retrieve(query_bundle), NodeWithScore(node=ImageNode(image=PIXEL), score=1.0)]
+
+
+@pytest.fixture
+def ours() -> Iterator[InfiniteChatMemoryBuffer]:
+    buffer = InfiniteChatMemoryBuffer.from_defaults()
+    yield buffer
+    buffer.close()
+
+
+def with_context(llm: Talker, memory: Memory) -> BaseChatEngine:
+    engine: BaseChatEngine = plain.MultiModalContextChatEngine.from_defaults(
+        retriever=Illustrated("Ladders are tall."), multi_modal_llm=llm, memory=memory, system_prompt="Be short."
+    )
+    return engine
+
+
+def condense_plus(llm: Talker, memory: Memory) -> BaseChatEngine:
+    engine: BaseChatEngine = condensing.MultiModalCondensePlusContextChatEngine.from_defaults(
+        retriever=Illustrated("Ladders are tall."), multi_modal_llm=llm, memory=memory, system_prompt="Be short."
+    )
+    return engine
+
+
+def kinds(message: dict[str, Any]) -> list[str]:
+    return [block["block_type"] for block in message["blocks"]]
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("build", "requests"), [(with_context, 3), (condense_plus, 5)])
+def test_engines_store_and_send_what_they_do_with_a_chat_memory_buffer(
+    build: Build, requests: int, mode: Callable[..., Any], ours: InfiniteChatMemoryBuffer
+) -> None:
+    theirs = ChatMemoryBuffer.from_defaults()
+    sent, expected = talk(build, mode, ours).requests, talk(build, mode, theirs).requests
+    assert sent == expected
+    assert len(sent) == requests  # every question but the first is condensed before it is asked
+    assert seen(ours.get_all()) == seen(theirs.get_all())
+    assert lines(ours.get_all())[::2] == [f"user: {question}" for question in QUESTIONS]
+    assert len(ours.get_all()) == 6
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("build", [with_context, condense_plus])
+def test_a_picture_that_is_found_is_sent_and_not_stored(
+    build: Build, mode: Callable[..., Any], ours: InfiniteChatMemoryBuffer
+) -> None:
+    last = talk(build, mode, ours).requests[-1]
+    assert [kinds(message) for message in last] == [["text"]] * 5 + [["image", "text"]]
+    assert last[-1]["blocks"][0]["image"] == PIXEL
+    assert "Ladders are tall." in last[-1]["blocks"][1]["text"]
+    assert [kinds(message) for message in seen(ours.get_all())] == [["text"]] * 6
+
+
+@pytest.mark.parametrize("build", [with_context, condense_plus])
+def test_a_history_with_a_picture_is_stored_and_sent_with_it(build: Build, ours: InfiniteChatMemoryBuffer) -> None:
+    picture = ImageBlock(image=base64.b64decode(PIXEL))
+    history = [ChatMessage(role="user", blocks=[TextBlock(text="Look!"), picture]), said("assistant", "A ladder.")]
+    theirs = ChatMemoryBuffer.from_defaults()
+    sent = []
+    for memory in (ours, theirs):
+        llm = Talker(how_many)
+        engine = build(llm, memory)
+        engine.chat("before")
+        engine.chat("How tall is it?", chat_history=list(history))
+        sent.append(llm.requests)
+    assert sent[0] == sent[1]
+    assert sent[0][-1][1:3] == seen(history)
+    assert seen(ours.get_all()) == seen(theirs.get_all())
+    assert seen(ours.get_all())[:2] == seen(history)
+    assert len(ours.get_all()) == 4
+
+
+@pytest.mark.parametrize("build", [with_context, condense_plus])
+def test_an_engine_shows_its_history_and_resetting_empties_it(build: Build, ours: InfiniteChatMemoryBuffer) -> None:
+    engine = build(Talker(how_many), ours)
+    engine.chat("Hello")
+    assert lines(engine.chat_history) == ["user: Hello", "assistant: I was shown 2 messages."]
+    engine.reset()
+    assert ours.get_all() == []

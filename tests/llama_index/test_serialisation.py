@@ -1,0 +1,293 @@
+"""Copies, pickles and JSON of a buffer lead back to the memory in use, to its file, or carry what would be gone."""
+
+import copy
+import gc
+import json
+import logging
+import pickle
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.memory import ChatMemoryBuffer, SimpleComposableMemory
+from llama_index.core.storage.chat_store import SimpleChatStore
+from workflows.context.serializers import JsonSerializer
+
+from llama_index_infinite_memory import InfiniteChatMemoryBuffer
+from llama_index_infinite_memory.strippers import PASTED_CONTEXT
+from shared_core import InfiniteMemory, SQLiteStore, StoreError
+from tests.llama_index.sample_messages import EVERY, PNG, WITH_A_STREAM, chats, part
+from tests.llama_index.test_buffer import HASHING, TALK, Thing, assistant, ours, texts, user
+from tests.llama_index.test_messages import in_new_process
+
+Buffer = InfiniteChatMemoryBuffer
+
+
+def handles(memory: Buffer) -> list[Buffer]:
+    """Handles made in every way."""
+    return [
+        Buffer.from_dict(memory.to_dict()),
+        Buffer.from_dict(json.loads(json.dumps(memory.to_dict()))),
+        Buffer.from_string(memory.to_string()),
+        Buffer.from_json(memory.to_json()),
+        Buffer.from_dict(memory.model_dump()),
+        pickle.loads(pickle.dumps(memory)),
+        copy.copy(memory),
+        copy.deepcopy(memory),
+        memory.model_copy(),
+        JsonSerializer().deserialize(JsonSerializer().serialize(memory)),
+    ]
+
+
+@pytest.mark.parametrize("place", ["memory", "file"])
+def test_every_handle_is_of_the_memory_in_use(place: str, tmp_path: Path) -> None:
+    store = tmp_path / "a.db" if place == "file" else None
+    with ours(TALK[:2], store=store, token_limit=70, user_id="u", tokenizer_fn=str.split) as memory:
+        for count, other in enumerate(handles(memory), start=3):
+            assert type(other) is Buffer
+            assert other == memory
+            other.put(user(f"from {count}"))
+            assert len(memory.get_all()) == count
+            assert (other.token_limit, other.user_id, other.tokenizer_fn) == (70, "u", str.split)
+        assert other.get_all() == memory.get_all()
+        other.token_limit = 10
+        assert memory.token_limit == 70
+        assert other != memory
+        assert memory != "a text"
+
+
+def test_a_handle_keeps_the_memory_in_use() -> None:
+    memory = ours(TALK[:2])
+    other = copy.deepcopy(memory)
+    data = memory.to_dict()
+    del memory
+    gc.collect()
+    assert other.get_all() == TALK[:2]
+    assert Buffer.from_dict(data) == other
+
+
+def test_objects_and_the_live_message_are_shared_by_handles() -> None:
+    thing = Thing()
+    memory = ours(
+        [user("q"), ChatMessage(role="assistant", content="a", additional_kwargs={"thing": thing}), user("r")]
+    )
+    part(memory.get()[-1], 0).text = "state and r"
+    for other in handles(memory):
+        assert other.get()[1].additional_kwargs["thing"] is thing
+        assert other.get()[-1].content == "state and r"
+
+
+@pytest.mark.parametrize("place", ["memory", "file"])
+def test_a_memory_that_is_not_in_use_any_more_is_opened_again(place: str, tmp_path: Path) -> None:
+    store = tmp_path / "a.db" if place == "file" else None
+    memory = ours(EVERY, store=store, token_limit=7_000, chat_store_key="k", session_id="s")
+    memory.branch("other", at=len(EVERY) - 1)
+    data = memory.to_dict()
+    memory.close()
+    del memory
+    gc.collect()
+    before = copy.deepcopy(data)
+    with Buffer.from_dict(data, tokenizer_fn=str.split, embed_model=HASHING) as again:
+        assert data == before
+        assert again.get_all() == EVERY[:-1]
+        assert (again.token_limit, again.chat_store_key, again.session_id) == (7_000, "k", "s")
+        assert again.tokenizer_fn is str.split
+        assert again.current_branch == ("other" if place == "file" else "main")
+        with Buffer.from_dict(data) as once_more:
+            assert once_more == again
+
+
+def test_a_store_that_is_in_use_is_found_again() -> None:
+    with closing(SQLiteStore(":memory:")) as store:
+        memory = ours(TALK[:2], store=store)
+        memory.branch("other")
+        data = memory.to_dict()
+        assert [message["content"] for message in data["messages"]] == texts(TALK[:2])
+        del memory
+        gc.collect()
+        again = Buffer.from_dict(data)
+        assert (again.get_all(), again.current_branch) == (TALK[:2], "other")
+        again.put(user("more"))
+        with InfiniteMemory(store, session_id="chat_history") as core:
+            core.checkout("other")
+            assert len(list(core.messages())) == 3
+            core.forget(session=True)
+        assert again.to_dict()["messages"] == []
+
+
+def test_a_closed_memory_is_opened_again(tmp_path: Path) -> None:
+    with ours(TALK[:2], store=tmp_path / "a.db") as memory:
+        data = memory.to_dict()
+    with Buffer.from_dict(data) as again:
+        assert again != memory
+        assert again.get_all() == TALK[:2]
+    memory.close()
+    with pytest.raises(StoreError):
+        memory.get()
+
+
+def test_of_a_memory_that_is_gone_a_later_state_is_not_lost() -> None:
+    memory = ours(TALK[:2])
+    first = memory.to_dict()
+    memory.put_messages(TALK[2:4])
+    second = memory.to_dict()
+    memory.close()
+    del memory
+    gc.collect()
+    old = Buffer.from_dict(first)
+    new = Buffer.from_dict(second)
+    assert (old.get_all(), new.get_all()) == (TALK[:2], TALK[:4])
+    assert Buffer.from_dict(first) == old
+    assert old != new
+
+
+def test_what_is_forgotten_is_not_written_out() -> None:
+    memory = ours(TALK[:4])
+    assert len(memory.to_dict()["messages"]) == 4
+    memory.forget()
+    assert memory.to_dict()["messages"] == []
+    memory.put_messages(TALK[:2])
+    memory.put_messages(TALK[2:8])
+    assert [m["content"] for m in memory.to_dict()["messages"]] == texts(TALK[:8])
+    memory.branch("other", at=1)
+    assert len(memory.to_dict()["messages"]) == 1
+
+
+def test_a_reference_to_a_file_is_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with ours(TALK, store="a.db", top_k=3, strippers=[PASTED_CONTEXT]) as memory:
+        data = memory.to_dict()
+        assert len(json.dumps(data)) < 500
+        assert data["store"] == str(tmp_path / "a.db")
+        assert data["settings"] == {"top_k": 3, "strippers": ["pasted_context"]}
+        assert data["class_name"] == "InfiniteChatMemoryBuffer"
+
+
+def test_settings_come_back_as_far_as_they_can_be_written(tmp_path: Path) -> None:
+    with ours(TALK, store=tmp_path / "a.db", top_k=0, embed_model="static", strippers=[PASTED_CONTEXT]) as memory:
+        data = memory.to_dict()
+        assert data["settings"]["embed_model"] == "static"
+    with Buffer.from_dict(data) as again:
+        assert again.to_dict()["settings"] == data["settings"]
+    with Buffer.from_dict(data, top_k=2, strippers=[]) as other:
+        assert other.to_dict()["settings"] == {"top_k": 2, "embed_model": "static", "strippers": []}
+    with pytest.raises(ValueError, match="Unexpected kwargs"):
+        Buffer.from_dict(data, nothing=1)
+
+
+def test_a_branch_that_is_gone_becomes_main(tmp_path: Path) -> None:
+    with ours(TALK[:2], store=tmp_path / "a.db") as memory:
+        memory.branch("other")
+        data = {**memory.to_dict(), "branch": "another"}
+    with Buffer.from_dict(data) as again:
+        assert (again.current_branch, again.get_all()) == ("main", TALK[:2])
+
+
+IN_A_NEW_PROCESS = """
+import json, pickle, sys
+from tests.llama_index.sample_messages import EVERY
+from llama_index.core.base.llms.types import ChatMessage
+from llama_index_infinite_memory import InfiniteChatMemoryBuffer
+with open(sys.argv[1], "rb") as file:
+    memory = pickle.load(file) if sys.argv[2] == "pickle" else InfiniteChatMemoryBuffer.from_dict(json.load(file))
+with memory:
+    assert memory.get_all()[:len(EVERY)] == EVERY, memory.get_all()
+    memory.put(ChatMessage(content="from another process"))
+    print(memory.token_limit, len(memory.get_all()), memory.tokenizer_fn("a b"))
+"""
+
+
+@pytest.mark.parametrize("form", ["json", "pickle"])
+@pytest.mark.parametrize("place", ["memory", "file"])
+def test_a_new_process_goes_on(place: str, form: str, tmp_path: Path) -> None:
+    path = tmp_path / "memory"
+    store = tmp_path / "a.db" if place == "file" else None
+    with ours(EVERY, store=store, token_limit=9_000, tokenizer_fn=str.split, embed_model=None) as memory:
+        path.write_bytes(pickle.dumps(memory) if form == "pickle" else memory.to_string().encode())
+        shown = in_new_process(IN_A_NEW_PROCESS, str(path), form)
+        counted = "['a', 'b']" if form == "pickle" else "[64, 293]"
+        assert shown == f"9000 {len(EVERY) + 1} {counted}"
+        assert len(memory.get_all()) == len(EVERY) + (place == "file")
+
+
+def test_what_cannot_be_pickled_is_left_behind(tmp_path: Path) -> None:
+    with ours(TALK[:2], store=tmp_path / "a.db", tokenizer_fn=lambda text: text.split()) as memory:
+        pickled = pickle.dumps(memory)
+    with pickle.loads(pickled) as again:
+        assert again.get_all() == TALK[:2]
+
+
+def test_a_stream_in_a_message_is_written_out() -> None:
+    memory = ours([WITH_A_STREAM, assistant("a cat")])
+    data = json.loads(memory.to_string())
+    assert part(memory.get()[0], 1).resolve_image().read() == PNG
+    memory.close()
+    del memory
+    gc.collect()
+    assert Buffer.from_dict(data).get_all()[1] == assistant("a cat")
+
+
+# What ChatMemoryBuffer wrote
+
+
+@given(chats())
+@settings(max_examples=20)
+def test_both_forms_of_chat_memory_buffer_are_read(talk: list[ChatMessage]) -> None:
+    dumped = [message.model_dump(mode="json") for message in talk]
+    forms: list[dict[str, Any]] = [
+        {"token_limit": 50, "chat_history": dumped, "class_name": "ChatMemoryBuffer"},
+        {"token_limit": 50, "chat_store": {"store": {"k": dumped, "other": []}, "class_name": "SimpleChatStore"},
+         "chat_store_key": "k", "class_name": "ChatMemoryBuffer"},
+    ]  # fmt: skip
+    for form in forms:
+        before = copy.deepcopy(form)
+        ours_, theirs = Buffer.from_dict(form), ChatMemoryBuffer.from_dict(copy.deepcopy(form))
+        assert form == before
+        assert ours_.get_all() == theirs.get_all() == talk
+        assert ours_.chat_store_key == form.get("chat_store_key", "chat_history")
+        assert Buffer.from_string(json.dumps(form)).get_all() == talk
+
+
+def test_what_it_wrote_can_be_moved_to_a_file(tmp_path: Path) -> None:
+    data = {"token_limit": 50, "chat_history": [message.model_dump(mode="json") for message in TALK[:2]]}
+    with Buffer.from_dict(data, store=tmp_path / "a.db", session_id="s", user_id="u"):
+        pass
+    with ours(store=tmp_path / "a.db", session_id="s", user_id="u") as memory:
+        assert memory.get_all() == TALK[:2]
+
+
+@pytest.mark.parametrize("kind", [Buffer, ChatMemoryBuffer])
+def test_other_data_is_refused_as_it_does(kind: Any) -> None:
+    with pytest.raises(ValueError, match="Invalid ChatStore name: RedisChatStore"):
+        kind.from_dict({"token_limit": 5, "chat_store": {"class_name": "RedisChatStore"}})
+    with pytest.raises(ValueError, match="requires a class_name"):
+        kind.from_dict({"token_limit": 5, "chat_store": {}})
+    with pytest.raises(ValueError, match="Token limit must be set"):
+        kind.from_dict({"chat_history": []})
+    assert kind.from_dict({"token_limit": 5}).get_all() == []
+
+
+# Among LlamaIndex's own
+
+
+def test_it_composes_with_llama_index_s_own(caplog: pytest.LogCaptureFixture) -> None:
+    primary, secondary = ours(TALK[:2]), ours([user("my dog is Rex"), assistant("nice")])
+    memory = SimpleComposableMemory.from_defaults(primary_memory=primary, secondary_memory_sources=[secondary])
+    assert memory.primary_memory is primary
+    found = memory.get("who is Rex?")
+    assert "my dog is Rex" in str(found[0].content)
+    assert texts(found)[1:] == texts(TALK[:2])
+    with caplog.at_level(logging.WARNING):
+        assert memory.to_dict()["primary_memory"]["session_id"] == "chat_history"
+    assert not caplog.records
+
+
+def test_a_chat_store_stays_with_the_memory_in_use() -> None:
+    there = SimpleChatStore()
+    memory = ours(TALK[:2], chat_store=there)
+    copy.deepcopy(memory).put(user("more"))
+    assert texts(there.get_messages("chat_history")) == [*texts(TALK[:2]), "more"]
+    assert Buffer.from_dict(memory.to_dict()).chat_store is there

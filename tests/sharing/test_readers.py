@@ -1,0 +1,211 @@
+"""Files of other programs: recognised by their content, read with their branches, and never stored twice."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shared_core import InfiniteMemory, Message, UnknownReferenceError, import_sessions
+from shared_core.errors import InputFileError
+from shared_core.stores import SQLiteStore
+from tests.support.histories import history, ids, texts
+
+NODES: dict[str, Any] = {
+    "root": {"id": "root", "message": None, "parent": None, "children": ["sys"]},
+    "sys": {"message": {"author": {"role": "system"}, "content": {"content_type": "text", "parts": [""]}},
+            "parent": "root"},
+    "q1": {"message": {"author": {"role": "user"}, "create_time": 1_714_560_000.5,
+                       "content": {"content_type": "text", "parts": ["Which ", "ferry?"]}}, "parent": "sys"},
+    "a1": {"message": {"author": {"role": "assistant"}, "create_time": 1_714_560_001,
+                       "content": {"content_type": "text", "parts": ["The early one."]}, "recipient": "all"},
+           "parent": "q1"},
+    "a2": {"message": {"author": {"role": "assistant"}, "create_time": 1_714_560_009,
+                       "content": {"content_type": "code", "text": "find('ferry')"}, "recipient": "python"},
+           "parent": "q1"},
+    "t2": {"message": {"author": {"role": "tool", "name": "python"}, "create_time": 1_714_560_010,
+                       "content": {"content_type": "execution_output", "text": "07:45"}}, "parent": "a2"},
+    "b2": {"message": {"author": {"role": "assistant"}, "create_time": 1_714_560_011,
+                       "content": {"content_type": "multimodal_text", "parts": ["At 07:45.", {"image": "x"}]}},
+           "parent": "t2"},
+}  # fmt: skip
+CHATGPT = {"title": "Ferries", "conversation_id": "c1", "create_time": 1_714_550_000, "current_node": "b2",
+           "mapping": NODES}  # fmt: skip
+LANGCHAIN = [
+    {"type": "system", "data": {"content": "Be brief.", "type": "system"}},
+    {"type": "human", "data": {"content": [{"type": "text", "text": "Which ferry?"}], "id": "h", "name": "ann"}},
+    {"type": "ai", "data": {"content": "", "tool_calls": [{"name": "find", "args": {"a": 1}, "id": "c"}],
+                            "usage_metadata": {"input_tokens": 3}}},
+    {"type": "tool", "data": {"content": "07:45", "tool_call_id": "c"}},
+    {"type": "AIMessageChunk", "data": {"content": "At 07:45."}},
+    {"type": "chat", "data": {"content": "ok", "role": "critic"}},
+]  # fmt: skip
+LLAMA_INDEX = {
+    "store": {
+        "ann": [
+            {"role": "user", "additional_kwargs": {}, "blocks": [{"block_type": "text", "text": "Which ferry?"}]},
+            {"role": "assistant", "additional_kwargs": {}, "blocks": [
+                {"block_type": "text", "text": "Let me see."},
+                {"block_type": "tool_call", "tool_call_id": "c", "tool_name": "find", "tool_kwargs": {"a": 1}}]},
+            {"role": "tool", "additional_kwargs": {"name": "find", "tool_call_id": "c"}, "blocks": [
+                {"block_type": "text", "text": "07:45"}]},
+            {"role": "chatbot", "additional_kwargs": {}, "content": "At 07:45."},
+        ],
+        "bob": [{"role": "user", "blocks": [{"block_type": "image", "url": "x"}]}],
+    },
+    "class_name": "SimpleChatStore",
+}  # fmt: skip
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "conversations.json"
+
+
+def write(file: Path, data: Any) -> Path:
+    file.write_text(json.dumps(data), encoding="utf-8")
+    return file
+
+
+def test_a_tree_of_chatgpt_has_its_branches(file: Path) -> None:
+    with InfiniteMemory(session_id="mine") as memory:
+        result = memory.import_file(write(file, [CHATGPT]))
+        assert (result.format, result.session_id, result.new) == ("chatgpt", "mine", 5)
+        assert dict(result.branches) == {"main": "main", "version-1": "version-1"}
+        assert memory.branch == "main"
+        question, call, reply, answer = memory.messages()
+        assert texts([question, reply, answer]) == ["Which \nferry?", "07:45", "At 07:45."]
+        assert (call.tool_calls[0].name, call.tool_calls[0].arguments) == ("python", "find('ferry')")
+        assert (reply.role, reply.tool_call_id, reply.name) == ("tool", call.tool_calls[0].id, "python")
+        assert {message.turn_id for message in (question, call, reply, answer)} == {"q1"}
+        assert question.created_at is not None
+        assert question.created_at.isoformat() == "2024-05-01T10:40:00.500000+00:00"
+        assert answer.payload is not None
+        assert answer.payload.data["content"]["parts"][1] == {"image": "x"}
+        memory.checkout("version-1")
+        assert texts(memory.messages()) == ["Which \nferry?", "The early one."]
+        assert (memory.import_file(file).new, memory.import_file(write(file, CHATGPT)).known) == (0, 5)
+
+
+def test_all_conversations_of_chatgpt_become_sessions(file: Path) -> None:
+    write(file, [CHATGPT, CHATGPT | {"conversation_id": None, "id": "c2", "current_node": "a1"}])
+    store = SQLiteStore(":memory:")
+    results = import_sessions(store, file)
+    assert [(one.session_id, one.new) for one in results] == [("c1", 5), ("c2", 5)]
+    with InfiniteMemory(store, session_id="c2") as memory:
+        assert texts(memory.messages())[-1] == "The early one."
+    with InfiniteMemory(store, session_id="x") as memory:
+        with pytest.raises(ValueError, match="holds 2 sessions: pass session=, one of 'c1', 'c2'"):
+            memory.import_file(file)
+        assert memory.import_file(file, session="c1").new == 5
+    with pytest.raises(InputFileError, match="two of its 2 conversations have the same id"):
+        import_sessions(store, write(file, [CHATGPT, CHATGPT]))
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"q1": NODES["q1"] | {"parent": "none"}}, "node 'q1' has the parent 'none', which is not there"),
+        ({"q1": NODES["q1"] | {"parent": "b2"}}, "leads back to itself"),
+        ({"q1": NODES["q1"] | {"parent": []}}, "has the parent []"),
+        ({"q1": 1}, "expected an object of nodes"),
+        ({"q1": {"message": {"author": {"role": "robot"}}, "parent": None}}, "no author with a known role"),
+        ({"q1": {"message": [1], "parent": None}}, "no author with a known role"),
+        ({"q1": {"message": {"author": {"role": "user"}, "create_time": 1e300}, "parent": None}}, "is no time"),
+        ({"": NODES["q1"]}, "node '': id: String should have at least 1 character"),
+        ({"\ud800": NODES["q1"]}, "node '\\ud800': id: "),
+    ],
+)
+def test_a_broken_tree_is_refused(file: Path, change: dict[str, Any], expected: str) -> None:
+    write(file, CHATGPT | {"mapping": NODES | change})
+    with InfiniteMemory() as memory:
+        memory.add(history(2))
+        with pytest.raises(InputFileError) as error:
+            memory.import_file(file)
+        assert str(error.value).startswith(f"{str(file)!r}, conversation 1: ")
+        assert expected in str(error.value)
+        assert ids(memory.messages()) == ["m0", "m1"]
+
+
+def test_what_is_nested_too_deeply_is_refused(file: Path) -> None:
+    file.write_text(f'[{{"role": "user", "content": "a", "more": {"[" * 900}{"]" * 900}}}]')
+    with InfiniteMemory() as memory, pytest.raises(InputFileError, match="message 1: Maximum serialization depth"):
+        memory.import_file(file)
+
+
+def test_messages_of_langchain(file: Path) -> None:
+    with InfiniteMemory() as memory:
+        result = memory.import_file(write(file, LANGCHAIN))
+        assert (result.format, result.new) == ("langchain", 6)
+        system, question, call, reply, answer, critic = memory.messages()
+        assert (system.role, question.id, question.name, question.content) == ("system", "h", "ann", "Which ferry?")
+        assert (call.tool_calls[0].id, call.tool_calls[0].arguments) == ("c", '{"a": 1}')
+        assert call.payload is not None
+        assert call.payload.data == {"usage_metadata": {"input_tokens": 3}}
+        assert (reply.tool_call_id, answer.content, answer.turn_id) == ("c", "At 07:45.", "h")
+        assert (critic.role, critic.content) == ("user", "ok")
+        assert memory.import_file(file).known == 6
+        for data, expected in (
+            ([{"type": "remove", "data": {"content": ""}}], "message 1: unknown type 'remove'"),
+            ([{"type": "human", "data": 1}], "message 1: data is 1; expected an object"),
+        ):
+            with pytest.raises(InputFileError, match=expected):
+                memory.import_file(write(file, data))
+
+
+def test_chats_of_llama_index(file: Path) -> None:
+    write(file, LLAMA_INDEX)
+    with InfiniteMemory() as memory:
+        with pytest.raises(ValueError, match="one of 'ann', 'bob'"):
+            memory.import_file(file)
+        result = memory.import_file(file, session="ann")
+        assert (result.format, result.new) == ("llama-index", 4)
+        question, call, reply, answer = memory.messages()
+        assert texts([question, call, reply, answer]) == ["Which ferry?", "Let me see.", "07:45", "At 07:45."]
+        assert (call.tool_calls[0].name, call.tool_calls[0].arguments) == ("find", '{"a": 1}')
+        assert (reply.tool_call_id, reply.name, answer.role) == ("c", "find", "assistant")
+        with pytest.raises(InputFileError, match=r"store\['a'\] is not a list of messages"):
+            memory.import_file(write(file, {"store": {"a": 1}}))
+        with pytest.raises(InputFileError, match=r"store\['a'\], message 1: 1 is not a message"):
+            memory.import_file(write(file, {"store": {"a": [1]}}))
+    store = SQLiteStore(":memory:")
+    assert [one.session_id for one in import_sessions(store, write(file, LLAMA_INDEX))] == ["ann", "bob"]
+    store.close()
+
+
+def test_a_list_goes_where_one_stands_and_clashes_with_nothing(file: Path) -> None:
+    said = [{"role": "user", "content": "uno", "id": "m0"}, {"role": "assistant", "content": "dos", "id": "n1"}]
+    with InfiniteMemory() as memory:
+        memory.add(history(2))
+        memory.checkout("m1")
+        result = memory.import_file(write(file, said))
+        assert (result.format, result.new, list(result.remapped)) == ("openai", 2, ["m0"])
+        assert memory.branch == "branch-1"
+        one, two = list(memory.messages())[2:]
+        assert (one.id, one.content, two.id, two.turn_id) == (result.remapped["m0"], "uno", "n1", one.id)
+        again = memory.import_file(file)
+        assert (again.new, again.known, again.remapped) == (0, 2, result.remapped)
+        assert memory.get("m0").content == history(1)[0].content
+        many = [{"role": ("user", "assistant")[n % 2], "content": f"{n}"} for n in range(1_100)]
+        seen: list[tuple[int, int]] = []
+        memory.import_file(write(file, many), progress=lambda done, total: seen.append((done, total)))
+        assert (len(seen) > 1, seen[-1]) == (True, (1_100, 1_100))
+        assert len({message.turn_id for message in list(memory.messages())[4:]}) == 550
+
+
+def test_a_list_is_imported_whole_or_not_at_all(file: Path) -> None:
+    many = [{"role": "user", "content": f"{n}"} for n in range(1_100)]
+
+    def stop(done: int, total: int) -> None:
+        raise KeyboardInterrupt
+
+    with InfiniteMemory() as memory:
+        with pytest.raises(KeyboardInterrupt):
+            memory.import_file(write(file, many), progress=stop)
+        assert memory.stats()["messages"] == 0
+        memory.add(Message.user("goes on"))
+        with pytest.raises(UnknownReferenceError, match="has no session 'x'"):
+            memory.import_file(file, session="x")
+        assert memory.import_file(write(file, [])).new == 0
+        assert len(list(memory.messages())) == 1

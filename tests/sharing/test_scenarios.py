@@ -1,0 +1,62 @@
+"""Two uses of branches: does the main chat know, and can the side chat be shared?"""
+
+from pathlib import Path
+
+from shared_core import InfiniteMemory, Message
+from tests.support.histories import texts
+
+TALK = [
+    Message.user("We write a parser for the import files."),
+    Message.assistant("Fine, in which language?"),
+    Message.user("Python, by hand, without a generator."),
+    Message.assistant("Then begin with the tokenizer."),
+]
+DEBUGGING = [
+    Message.user("Why does the parser hang on line seven?"),
+    Message.assistant("Print the position after each token."),
+    Message.user("It stops moving at a tabulator."),
+    Message.assistant("The tokenizer never consumes tabulators: add them to the set of blanks."),
+]
+
+
+def debugged(path: Path) -> InfiniteMemory:
+    memory = InfiniteMemory(path, session_id="parser", max_tokens=2_000)
+    memory.add(TALK)
+    memory.fork("debug")
+    memory.add(DEBUGGING)
+    memory.checkout("main")
+    return memory
+
+
+def test_the_main_chat_knows_what_the_side_chat_learned(tmp_path: Path) -> None:
+    with debugged(tmp_path / "chat.db") as memory:
+        before = memory.context("What was wrong with the tokenizer?").messages
+        assert "tabulators" not in "".join(texts(before))
+        merge = memory.merge("debug", "squash", prompt="What was the bug?")
+        after = "".join(texts(memory.context("What was wrong with the tokenizer?").messages))
+        assert "add them to the set of blanks" in after
+        assert texts(memory.messages())[:4] == texts(TALK)
+        assert len(list(memory.messages())) == 6, "it is told in short, not word by word"
+        memory.checkout("debug")
+        assert texts(memory.messages()) == texts([*TALK, *DEBUGGING]), "the side chat is as it was"
+        assert merge.messages[1].id is not None
+
+
+def test_the_side_chat_is_kept_and_shared_and_goes_on_elsewhere(tmp_path: Path) -> None:
+    file = tmp_path / "debugging.jsonl"
+    with debugged(tmp_path / "mine.db") as memory:
+        memory.merge("debug", "squash")
+        memory.checkout("debug")
+        memory.export(file)
+    with InfiniteMemory(tmp_path / "yours.db", session_id="a chat of mine", user_id="you") as other:
+        other.import_file(file)
+        assert other.branch == "debug"
+        assert texts(other.messages()) == texts([*TALK, *DEBUGGING])
+        assert "add them to the set of blanks" in "".join(texts(other.context("What of tabulators?").messages))
+        other.add([Message.user("And form feeds?"), Message.assistant("They hang it, too.")])
+        other.export(file)
+    with InfiniteMemory(tmp_path / "mine.db", session_id="parser") as memory:
+        result = memory.import_file(file)
+        assert (result.new, result.known, dict(result.remapped)) == (2, 10, {})
+        memory.merge("debug", "squash")
+        assert "They hang it, too." in texts(memory.messages())[-1], "what came back is news to the main chat"

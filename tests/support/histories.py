@@ -1,0 +1,75 @@
+"""Made-up conversations, and a store that counts what is read from it."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from functools import wraps
+from typing import Any
+
+from shared_core import Message
+from shared_core.stores import SQLiteStore
+
+__all__ = ["NOON", "CountingStore", "history", "ids", "texts"]
+
+NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
+
+NUMBERS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
+
+
+def history(count: int, start: int = 0) -> list[Message]:
+    """Return exchanges of equal size, a message a minute; each says its own number twice, so that it can be found."""
+    return [
+        Message(
+            role="assistant" if number % 2 else "user",
+            content=f"item{number} concerns {NUMBERS[number % 13]} gardens, see item{number}",
+            id=f"m{number}",
+            created_at=NOON + timedelta(minutes=number),
+        )
+        for number in range(start, start + count)
+    ]
+
+
+def ids(messages: Iterable[Message]) -> list[str | None]:
+    """Return the messages' ids."""
+    return [message.id for message in messages]
+
+
+def texts(messages: Iterable[Message]) -> list[str]:
+    """Return what the messages say."""
+    return [message.content for message in messages]
+
+
+class CountingStore(SQLiteStore):
+    """Counts its calls, and the rows that they return, by verb."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        self.calls: Counter[str] = Counter()
+        self.rows: Counter[str] = Counter()
+        super().__init__(*arguments, **named)
+
+    def reset(self) -> None:
+        """Begin to count anew."""
+        self.calls.clear()
+        self.rows.clear()
+
+
+def _counted(verb: str) -> Callable[..., Any]:
+    original: Callable[..., Any] = getattr(SQLiteStore, verb)
+
+    @wraps(original)
+    def call(store: CountingStore, *arguments: Any, **named: Any) -> Any:
+        result = original(store, *arguments, **named)
+        if verb == "all_vectors":
+            result = list(result)
+        store.calls[verb] += 1
+        store.rows[verb] += len(result) if isinstance(result, list | dict) else 0
+        return result
+
+    return call
+
+
+for _verb in (
+    "after", "all_vectors", "append", "at", "branches", "create_session", "get", "ids_like", "newest", "pinned",
+    "put_snapshot", "put_vectors", "segment", "snapshot", "spaces", "state", "turn", "vectors", "vectors_of",
+):  # fmt: skip
+    setattr(CountingStore, _verb, _counted(_verb))

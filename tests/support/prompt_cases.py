@@ -1,0 +1,239 @@
+"""A memory about to be asked, and what its prompt is made from, computed from the stored messages."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+
+from hypothesis import assume
+
+from shared_core.errors import BudgetError
+from shared_core.memory import InfiniteMemory
+from shared_core.messages import Message
+from shared_core.prompt.context import Context, Kind
+from shared_core.stores import SQLiteStore
+from shared_core.tokens import as_counter, message_tokens, tools_tokens
+from tests.support.prompt_oracle import Messages, Told, bare, fenced, grounded, rendered, sendable
+from tests.support.scenarios import Scenario, Talk, new_memory
+
+__all__ = ["Case", "as_stored", "case_of", "prepare", "recalled_in", "sent_in", "summary_in", "told_by"]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A memory that is about to be asked."""
+
+    scenario: Scenario
+    memory: InfiniteMemory
+    told: Told
+
+    @cached_property
+    def newest(self) -> str | None:
+        """The newest turn."""
+        return next(reversed(self.told.turns), None)
+
+    @cached_property
+    def asked(self) -> Message | str | None:
+        """What `context` is given."""
+        question = self.scenario.ask.question
+        if question == "repeated":
+            return self.told.turns[self.newest][0].content if self.newest else None
+        return None if isinstance(question, str) else question
+
+    @cached_property
+    def stored(self) -> str | None:
+        """The turn that is being answered, if its question is stored."""
+        if self.asked is None or self.newest is None:
+            return self.newest
+        asked = Message.user(self.asked) if isinstance(self.asked, str) else self.asked
+        if not asked.content.strip() and asked.grounding is None:
+            return self.newest
+        question, *_, last = [*self.told.turns[self.newest], *self.told.turns[self.newest][-1:]]
+        answered = last.role == "assistant" and not last.tool_calls
+        return None if answered or question.content != asked.content else self.newest
+
+    @cached_property
+    def question(self) -> Message | None:
+        """The question, with its grounding."""
+        asked = Message.user(self.asked) if isinstance(self.asked, str) else self.asked
+        if self.stored is None:
+            return None if asked is None or not (asked.content.strip() or asked.grounding) else asked
+        stored = self.told.turns[self.stored][0]
+        given = asked.grounding if asked and asked.content == stored.content else None
+        return stored if given is None else stored.replace(grounding=given)
+
+    @cached_property
+    def answers(self) -> list[Messages]:
+        """What answers it so far, in units that may be sent."""
+        turn = self.told.turns[self.stored] if self.stored else []
+        return sendable(turn, current=True)[1:]
+
+    @cached_property
+    def tools(self) -> int:
+        return tools_tokens(self.scenario.ask.tools, as_counter(self.scenario.constructor["token_counter"]))
+
+    @cached_property
+    def pinned(self) -> dict[str, Messages]:
+        """Turn -> what is sent of it, for turns that hold a pinned message and are not the current one."""
+        return {
+            turn: [m for unit in sendable(members) for m in unit]
+            for turn, members in self.told.turns.items()
+            if turn != self.stored and any(m.pinned for m in members)
+        }
+
+    @cached_property
+    def stays(self) -> Messages:
+        """System messages and pinned turns."""
+        system = [m for m in self.told.messages if m.role == "system"]
+        return [*system, *(m for members in self.pinned.values() for m in members)]
+
+    @cached_property
+    def must(self) -> Messages:
+        """The question, the newest group of its turn, and pinned ones."""
+        question = [] if self.question is None else [bare(self.question)]
+        groups = [u for u in self.answers if u is self.answers[-1] or any(m.pinned for m in u)]
+        return [*question, *(m for unit in groups for m in unit)]
+
+    @cached_property
+    def untrimmed(self) -> Message | None:
+        """The question with all its grounding, where that is sent and may not be trimmed."""
+        question, arguments = self.question, self.scenario.arguments
+        if question is None or arguments["keep_grounding"] in ("none", 0) or not rendered(question.grounding):
+            return None
+        return grounded(question) if arguments["grounding_overflow"] == "error" else None
+
+    @cached_property
+    def sent(self) -> list[Messages]:
+        """The groups of the turn that fit beside the question: the newest, pinned ones, then newest first."""
+        room = self.available - self.told.tokens(self.must)
+        if self.question is not None and self.untrimmed is not None:
+            room -= self.told.size(self.untrimmed) - self.told.size(bare(self.question))
+        found: list[Messages] = []
+        stop = False
+        for unit in reversed(self.answers):
+            if unit[0] not in self.must:
+                room -= self.told.tokens(unit)
+                stop = stop or room < 0
+                if stop:
+                    continue
+            found.insert(0, unit)
+        return found
+
+    @cached_property
+    def budget(self) -> int:
+        return self.memory.max_tokens - self.scenario.ask.reserve
+
+    @property
+    def available(self) -> int:
+        """Tokens for everything but what stays."""
+        return self.budget - self.tools - self.told.tokens(self.stays)
+
+    @cached_property
+    def past(self) -> dict[str, Messages]:
+        """Turn -> what the window may hold of it, newest first."""
+        turns = {t: m for t, m in self.told.turns.items() if t != self.stored and t not in self.pinned}
+        return {t: self.dressed(t, [m for u in sendable(turns[t]) for m in u]) for t in reversed(turns)}
+
+    def dressed(self, turn: str, members: Messages) -> Messages:
+        """Messages of a turn as sent: with grounding as far as `keep_grounding` says."""
+        keep = self.scenario.arguments["keep_grounding"]
+        reach = {"newest": 1, "none": 0, "all": 10**9}.get(keep, keep)
+        rank = len(self.told.turns) - 1 - self.told.number[turn] + (self.stored is None and self.question is not None)
+        dress = grounded if rank < reach else bare
+        return [dress(members[0]), *map(bare, members[1:])]
+
+    def block(self, recalled: Sequence[str]) -> str:
+        """The text that brings messages back, from their ids, best first."""
+        messages = [self.told.by_id[id_] for id_ in recalled]
+        by_turn = self.scenario.arguments["recall_unit"] == "turn"
+        return fenced(self.scenario.template, messages, self.told, by_turn=by_turn)
+
+    def context(self, memory: InfiniteMemory | None = None) -> Context:
+        ask = self.scenario.ask
+        return (memory or self.memory).context(
+            self.asked, tools=ask.tools, reserve_tokens=ask.reserve, include_question=ask.shown
+        )
+
+    def settled(self) -> "Case":
+        """Ask until no more is waiting to be summed up: one question does not wait for all of it."""
+        with suppress(BudgetError):
+            while any("one question sums up" in note for note in self.context().report.degraded):
+                pass
+        return self
+
+    def prompt(self) -> Context:
+        """The prompt; examples that cannot be sent are other laws' business."""
+        try:
+            return self.context()
+        except BudgetError:
+            assume(False)
+            raise
+
+    def set_budget(self) -> None:
+        """Choose the limit as the scenario says; the parts it is made of are counted without a limit."""
+        budget, tokens = self.scenario.budget, self.told.tokens
+        must = tokens(self.must)
+        turn = [m for unit in self.answers for m in unit] + ([grounded(self.question)] if self.question else [])
+        past = tokens([m for members in self.past.values() for m in members])
+        size = {
+            "stays": 0,
+            "must": must,
+            "turn": must + budget.percent * (tokens(turn) - must) // 100,
+            "past": tokens(turn) + budget.percent * past // 100,
+        }[budget.base]
+        stays = self.tools + tokens(self.stays)
+        self.memory.max_tokens = max(1, stays + size + budget.more + self.scenario.ask.reserve)
+
+
+def told_by(scenario: Scenario, memory: InfiniteMemory) -> Told:
+    counter, overhead = as_counter(scenario.constructor["token_counter"]), scenario.arguments["message_overhead"]
+    return Told(list(memory.messages()), lambda message: message_tokens(message, counter, overhead))
+
+
+def prepare(scenario: Scenario, store: SQLiteStore) -> tuple[Case, Talk]:
+    """Say everything to a memory, on the store, and give it its budget."""
+    talk = Talk(new_memory(scenario, store), scenario.reuse_call_ids)
+    talk.play(scenario.steps)
+    case = Case(scenario, talk.memory, told_by(scenario, talk.memory))
+    case.set_budget()
+    return case, talk
+
+
+def case_of(scenario: Scenario) -> Case:
+    return prepare(scenario, SQLiteStore(":memory:"))[0]
+
+
+def recalled_in(context: Context) -> list[str]:
+    """What was brought back, best first."""
+    return [line.id for line in context.report.included if line.kind is Kind.RECALLED and line.id is not None]
+
+
+def summary_in(context: Context) -> str:
+    """The summary as it is written; empty without one."""
+    for line in context.report.included:
+        if line.kind is Kind.SUMMARY:
+            return f"<sum>\n{line.text.partition(' messages: ')[2]}\n</sum>"
+    return ""
+
+
+def as_stored(context: Context) -> list[Message]:
+    """The prompt without its summary: that is taken out of where it is allowed to be."""
+    messages, summary = list(context.messages), summary_in(context)
+    places = [n for n, message in enumerate(messages) if summary and summary in message.content]
+    assert len(places) == bool(summary)
+    for place in places:
+        message = messages[place]
+        if message.role == "system" and message.content == summary and message.id is None:
+            del messages[place]
+        else:
+            end = f"\n\n{summary}"
+            assert message.role == "user" or message.content == summary or message.content.endswith(end)
+            content = message.content.removesuffix(end).removeprefix(summary).removeprefix("\n\n")
+            messages[place] = message.replace(content=content)
+    return messages
+
+
+def sent_in(case: Case, context: Context) -> list[Messages]:
+    """The groups of the current turn that are sent, or charged for, by the report."""
+    there = {line.id for line in context.report.included if line.kind is Kind.QUESTION}
+    return [unit for unit in case.answers if unit[0].id in there]

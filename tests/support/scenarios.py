@@ -1,0 +1,255 @@
+"""Conversations written down as steps, and how to replay them to a memory and ask about them."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from typing import Any, Literal
+
+from shared_core.memory import InfiniteMemory
+from shared_core.messages import Grounding, Message, ToolCall
+from shared_core.prompt.template import RecallTemplate
+from shared_core.store import Store
+from shared_core.testing.hashing_embedder import HashingEmbedder
+from shared_core.tokens import CharacterCounter, ConservativeCounter, TiktokenCounter
+
+__all__ = [
+    "COUNTERS", "Ask", "Budget", "Fork", "Go", "Late", "Pause", "Reply", "Say", "Scenario", "Step", "System", "Talk",
+    "Tools", "new_memory",
+]  # fmt: skip
+
+START = datetime(2024, 2, 28, 9, tzinfo=UTC)
+
+
+def characters(text: str) -> int:
+    """Count characters: no other counter sees every one of them."""
+    return len(text)
+
+
+def words(text: str) -> int:
+    """Count words, as a caller's function may."""
+    return len(text.split())
+
+
+COUNTERS: dict[str, Callable[[], Callable[[str], int]]] = {
+    "characters": lambda: characters,
+    "words": lambda: words,
+    "quarters": CharacterCounter,
+    "conservative": ConservativeCounter,
+    "tiktoken": TiktokenCounter,
+}
+
+
+@dataclass(frozen=True)
+class Reply:
+    """An answer in words."""
+
+    text: str
+    pinned: bool = False
+
+
+@dataclass(frozen=True)
+class Tools:
+    """A tool call: `results[i]` answers the i-th of its calls, None never comes.
+
+    The results come `backwards`, or `late`, after all else that is said with them; `stray` answers no call at all.
+    """
+
+    results: tuple[str | None, ...]
+    text: str = ""
+    backwards: bool = False
+    late: bool = False
+    pinned: bool = False
+    stray: bool = False
+
+
+@dataclass(frozen=True)
+class Say:
+    """A user's message and what answers it."""
+
+    text: str
+    answers: tuple[Reply | Tools, ...] = ()
+    name: str | None = None
+    grounding: Grounding | None = None
+    pinned: bool = False
+    media_tokens: int = 0
+
+
+@dataclass(frozen=True)
+class System:
+    """A system message."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Late:
+    """Something that answers an older turn, `turn` user messages ago: a result it waits for, or words."""
+
+    turn: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Pause:
+    """Time goes by: a new sitting."""
+
+
+@dataclass(frozen=True)
+class Fork:
+    """A new branch, at the message `place` steps from the end of all (None: here)."""
+
+    place: int | None
+
+
+@dataclass(frozen=True)
+class Go:
+    """A step to another branch, or to a message."""
+
+    branch: bool
+    place: int
+
+
+Step = Say | System | Late | Pause | Fork | Go
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How many tokens there are, about: what stays needs no more, or what must be sent; that and a share of the rest of
+    the current turn; or all of the turn, and a share of the past.
+    """
+
+    base: Literal["stays", "must", "turn", "past"]
+    percent: int
+    more: int
+
+
+@dataclass(frozen=True)
+class Ask:
+    """One call of `context`: a text, or the newest user message (`"stored"`) or its text (`"repeated"`)."""
+
+    question: Message | Literal["stored", "repeated"]
+    shown: bool = True
+    tools: tuple[dict[str, Any] | str, ...] = ()
+    reserve: int = 0
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A conversation, the arguments of the memory that is asked, its budget, and a question."""
+
+    steps: tuple[Step, ...]
+    counter: str
+    arguments: dict[str, Any]
+    budget: Budget
+    ask: Ask
+    reuse_call_ids: bool = False
+    template: RecallTemplate = RecallTemplate()  # noqa: RUF009 - frozen
+
+    @property
+    def constructor(self) -> dict[str, Any]:
+        """The keyword arguments, with fresh objects; the budget is set later."""
+        return {
+            "token_counter": COUNTERS[self.counter](),
+            "embedder": HashingEmbedder(),
+            "embed_budget_ms": float("inf"),
+            "recall_template": self.template,
+            **self.arguments,
+        }
+
+
+def new_memory(scenario: Scenario, store: Store, **changes: Any) -> InfiniteMemory:
+    """Return a memory with the scenario's arguments and ids and times that depend on nothing."""
+    return InfiniteMemory(store, **(scenario.constructor | changes))
+
+
+@dataclass
+class Talk:
+    """Says the steps of a scenario to a memory."""
+
+    memory: InfiniteMemory
+    reuse_call_ids: bool = False
+    prefix: str = "message"
+    _ids: Iterator[int] = field(default_factory=lambda: count(1))
+    _calls: Iterator[int] = field(default_factory=lambda: count(1))
+    _forks: Iterator[int] = field(default_factory=lambda: count(1))
+    _said: list[str] = field(default_factory=list)
+    _time: datetime = START
+
+    def play(self, steps: Sequence[Step]) -> None:
+        """Say and do all steps."""
+        for step in steps:
+            self.take(step)
+
+    def take(self, step: Step) -> None:
+        """Say or do one step."""
+        match step:
+            case Say():
+                user = Message.user(
+                    step.text, name=step.name, grounding=step.grounding, pinned=step.pinned,
+                    media_tokens=step.media_tokens,
+                )  # fmt: skip
+                if self.reuse_call_ids:
+                    self._calls = count(1)
+                self.add([user, *self.messages(step.answers)])
+            case System():
+                self.add([Message.system(step.text)])
+            case Late():
+                self._late(step)
+            case Pause():
+                self._time += timedelta(hours=7)
+            case Fork():
+                at = self._pick(step.place) if step.place is not None else None
+                self.memory.fork(f"fork {next(self._forks)}", at)
+            case Go():
+                names = [branch.name for branch in self.memory.branches()]
+                place = names[step.place % len(names)] if step.branch and names else self._pick(step.place)
+                if place is not None:
+                    self.memory.checkout(place)
+
+    def add(self, messages: Sequence[Message], turn: str | None = None) -> list[Message]:
+        """Store messages with ids and times of their own."""
+        dated: list[Message] = []
+        for message in messages:
+            self._time += timedelta(minutes=1)
+            dated.append(message.replace(id=f"{self.prefix} {next(self._ids):03}", created_at=self._time))
+        stored = self.memory.add(dated, turn=turn)
+        self._said += [message.id or "" for message in stored]
+        return stored
+
+    def messages(self, answers: Sequence[Reply | Tools]) -> list[Message]:
+        """Return answers as messages."""
+        said: list[Message] = []
+        late: list[Message] = []
+        for answer in answers:
+            first, *results = self._answer(answer)
+            said.append(first)
+            (late if isinstance(answer, Tools) and answer.late else said).extend(results)
+        return said + late
+
+    def _answer(self, answer: Reply | Tools) -> list[Message]:
+        if isinstance(answer, Reply):
+            return [Message.assistant(answer.text, pinned=answer.pinned)]
+        if answer.stray:
+            return [Message.tool("nobody asked", "no such call")]
+        calls = tuple(ToolCall(id=f"call {next(self._calls)}", name="look_up", arguments="{}") for _ in answer.results)
+        results = [
+            Message.tool(text, call.id) for call, text in zip(calls, answer.results, strict=True) if text is not None
+        ]
+        asked = Message.assistant(answer.text, tool_calls=calls, pinned=answer.pinned)
+        return [asked, *(results[::-1] if answer.backwards else results)]
+
+    def _late(self, step: Late) -> None:
+        told = list(self.memory.messages())
+        users = [message.id for message in told if message.role == "user"]
+        if not users:
+            return
+        turn = users[-1 - step.turn % len(users)]
+        members = [message for message in told if message.turn_id == turn]
+        done = {message.tool_call_id for message in members}
+        waiting = [call.id for message in members for call in message.tool_calls if call.id not in done]
+        late = Message.tool(step.text, waiting[0]) if waiting else Message.assistant(step.text)
+        self.add([late], turn=turn)
+
+    def _pick(self, place: int) -> str | None:
+        return self._said[-1 - place % len(self._said)] if self._said else None

@@ -1,0 +1,279 @@
+"""A client that sends its history again: each message is stored once, and an edited history becomes a branch."""
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from hashlib import blake2b
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared_core import InfiniteMemory, Message, SQLiteStore, ToolCall
+from shared_core.results import FollowedHistory
+from shared_core.testing import HashingEmbedder
+
+ai, user = Message.assistant, Message.user
+
+
+@pytest.fixture
+def store() -> Iterator[SQLiteStore]:
+    with closing(SQLiteStore(":memory:")) as store:
+        yield store
+
+
+def memory(store: SQLiteStore, **settings: Any) -> InfiniteMemory:
+    return InfiniteMemory(store, embedder=HashingEmbedder(), **settings)
+
+
+def talk(*texts: str, ids: bool = True) -> list[Message]:
+    """Questions and answers in turn; the text before a colon is the id."""
+    found = []
+    for number, text in enumerate(texts):
+        name, _, said = text.partition(":")
+        make = user if number % 2 == 0 else ai
+        found.append(make(said or name, id=name) if ids else make(said or name))
+    return found
+
+
+def ids_of(memory: InfiniteMemory, history: list[Message]) -> list[str | None]:
+    return list(memory.follow(history).ids)
+
+
+def said(memory: InfiniteMemory) -> list[str]:
+    return [message.content for message in memory.messages()]
+
+
+@pytest.mark.parametrize("ids", [True, False])
+def test_what_is_sent_again_is_stored_once(store: SQLiteStore, *, ids: bool) -> None:
+    one = memory(store)
+    history = talk("q1", "a1", "q2", "a2", "q3", ids=ids)
+    for end in (1, 3, 5, 5, 5):
+        one.follow(history[:end])
+        assert said(one) == [message.content for message in history[:end]]
+    new = memory(store)
+    assert ids_of(new, history) == [message.id for message in one.messages()]
+    assert [branch.name for branch in one.branches()] == ["main"]
+    assert one.stats()["messages"] == 5
+
+
+def test_ids_are_kept_and_missing_ones_are_made_from_what_is_said(store: SQLiteStore) -> None:
+    assert ids_of(memory(store), talk("q1", "a1")) == ["q1", "a1"]
+    made = ids_of(memory(store, session_id="2"), talk("q1", "a1", ids=False))
+    assert ids_of(memory(store, session_id="3"), talk("q1", "a1", ids=False)) == made
+    assert len({*made, "q1", "a1"}) == 4
+
+
+@pytest.mark.parametrize("ids", [True, False])
+@pytest.mark.parametrize("fresh", [True, False], ids=["new object", "same object"])
+def test_a_history_that_went_back_goes_on_as_a_branch(store: SQLiteStore, *, ids: bool, fresh: bool) -> None:
+    one = memory(store)
+    one.follow(talk("q1", "a1", "q2", "a2", ids=ids))
+    one = memory(store) if fresh else one
+    one.follow(talk("q1", "a1", "q3", ids=ids))
+    assert said(one) == ["q1", "a1", "q3"]
+    assert one.branch == "branch-1"
+    one = memory(store) if fresh else one
+    one.follow(talk("q1", "a1", "q2", "a2", "q4", ids=ids))
+    assert (said(one), one.branch) == (["q1", "a1", "q2", "a2", "q4"], "main")
+    one.follow(talk("q1", "a1", "q3", "a3", ids=ids))
+    assert (said(one), one.branch) == (["q1", "a1", "q3", "a3"], "branch-1")
+    assert one.stats()["messages"] == 7
+
+
+@pytest.mark.parametrize("fresh", [True, False], ids=["new object", "same object"])
+@pytest.mark.parametrize("place", [0, 1, 2, 3, 4])
+def test_a_changed_text_under_an_old_id_is_a_branch(store: SQLiteStore, place: int, *, fresh: bool) -> None:
+    history = talk("q1", "a1", "q2", "a2", "q3")
+    one = memory(store)
+    one.follow(history)
+    edited = [m.replace(content="changed") if n == place else m for n, m in enumerate(history)]
+    for _ in range(2):
+        one = memory(store) if fresh else one
+        ids = ids_of(one, edited)
+        assert said(one) == [message.content for message in edited]
+        assert ids == [message.id for message in one.messages()]
+        assert ids[:place] == [message.id for message in history[:place]]
+        assert not set(ids[place:]) & {message.id for message in history}
+    one.follow([*edited, ai("a3", id="a3")])
+    assert said(one) == [*(message.content for message in edited), "a3"]
+    assert one.stats() == {**one.stats(), "messages": 11 - place, "branches": 2}
+    one.follow(history)
+    assert (said(one), one.branch) == (["q1", "a1", "q2", "a2", "q3"], "main")
+
+
+def test_a_history_asked_again_without_its_answer_stands_at_the_question(store: SQLiteStore) -> None:
+    one = memory(store)
+    one.follow(talk("q1", "a1", "q2", "a2"))
+    one.follow(talk("q1", "a1", "q2"))
+    assert (said(one), one.branch) == (["q1", "a1", "q2"], None)
+    assert [m.content for m in one.context().messages] == ["q1", "a1", "q2"]
+    assert one.stats()["branches"] == 1
+
+
+@pytest.mark.parametrize("ids", [True, False])
+def test_a_client_that_sends_only_the_end_of_its_history(store: SQLiteStore, *, ids: bool) -> None:
+    one = memory(store)
+    texts = [f"{'qa'[n % 2]}{n}" for n in range(9)]
+    one.follow(talk(*texts[:5], ids=ids))
+    for start, end in ((2, 7), (4, 9), (8, 9)):
+        found = ids_of(one, talk(*texts[start:end], ids=ids))
+        assert said(one) == texts[:end]
+        assert found == [message.id for message in one.messages()][start:end]
+        one = memory(store)
+    assert one.stats() == {**one.stats(), "messages": 9, "branches": 1}
+
+
+def test_what_is_put_before_stored_messages_is_not_stored(store: SQLiteStore) -> None:
+    one = memory(store)
+    one.follow(talk("q1", "a1", "q2", "a2"))
+    summary = user("summary of it all", id="s")
+    assert ids_of(one, [summary, *talk("q2", "a2", "q3")]) == [None, "q2", "a2", "q3"]
+    assert said(one) == ["q1", "a1", "q2", "a2", "q3"]
+
+
+@pytest.mark.parametrize("ids", [True, False])
+@pytest.mark.parametrize("place", [0, 2, 3])
+def test_what_was_forgotten_does_not_come_back(store: SQLiteStore, place: int, *, ids: bool) -> None:
+    one = memory(store)
+    history = talk("q1", "a1", "q2", "a2", ids=ids)
+    stored = ids_of(one, history)
+    one.forget(ids=[stored[place] or ""])
+    for new in (one, memory(store)):
+        assert ids_of(new, history) == [None if n == place else id_ for n, id_ in enumerate(stored)]
+        assert said(new) == [m.content for n, m in enumerate(history) if n != place]
+    one.follow([ai("a3")], after=one.follow(history))
+    assert said(one)[-1] == "a3"
+    assert one.stats()["branches"] == 1
+
+
+def test_a_reply_joins_the_turn_before_it_whatever_was_said_since(store: SQLiteStore) -> None:
+    one, other = memory(store), memory(store)
+    one.follow(talk("q1", "a1", "qA"))
+    other.follow(talk("q1", "a1"))
+    other.add(user("qB", id="qB"))
+    one.follow(talk("q1", "a1", "qA", "aA"))
+    assert one.get("aA").turn_id == "qA"
+    other.follow([*talk("q1", "a1"), user("qB", id="qB"), ai("aB", id="aB")])
+    assert other.get("aB").turn_id == "qB"
+    assert {"qA", "aA", "qB", "aB"} <= {m.id for o in (one, other) for m in o.messages()}
+
+
+def test_the_reply_that_ends_a_turn_may_come_after_other_questions(store: SQLiteStore) -> None:
+    asked = memory(store).follow([user("q1")])
+    memory(store).follow([user("q2")])
+    one = memory(store)
+    one.follow([ai("a1")], after=replace(asked, branch="main"))
+    assert (said(one), one.branch) == (["q1", "q2", "a1"], "main")
+    assert one.newest(1)[0].turn_id == asked.ids[0]
+    # Nobody has said where the history stood; more of it is known than its beginning; or more replies will come.
+    call = ai("", tool_calls=[ToolCall(id="c", name="f")])
+    for reply, after in (
+        (ai("other"), asked),
+        (ai("more"), replace(asked, branch="b").upto(0)),
+        (call, replace(asked, branch="main")),
+    ):
+        one = memory(store)
+        history = [reply] if len(after) else [user("q1"), reply]
+        one.follow(history, after=after)
+        assert (said(one), one.newest(1)[0].turn_id) == (["q1", reply.content], asked.ids[0])
+    assert [branch.name for branch in one.branches()] == ["main", "branch-1", "branch-2", "branch-3"]
+
+
+def test_part_of_a_history_has_no_branch() -> None:
+    history = FollowedHistory(("1", "2"), ("x", "y"), "main")
+    assert history.upto(2) == history
+    assert history.upto(1) == FollowedHistory(("1",), ("x",))
+
+
+def test_a_made_id_is_the_digest_of_all_that_was_said_up_to_it(store: SQLiteStore) -> None:
+    """So it is in every database there is: another digest would store a conversation once more."""
+    calls = (ToolCall(id='c"1', name="find", arguments='{"x": "é"}'), ToolCall(id="c2", name="\\"))
+    said = [
+        user('"line"\n\x00 é 😀 \u2028 \\'),
+        ai("", tool_calls=calls, name="not part of it"),
+        Message.tool("found", tool_call_id='c"1'),
+        Message.tool("", tool_call_id=""),
+        ai("<there>", id="m5", pinned=True),
+        Message.system("{}").replace(content="lone \ud800"),
+    ]
+    expected, digest = [], ""
+    for message in said:
+        told = message.model_dump(include={"role", "content", "tool_calls", "tool_call_id"})
+        digest = blake2b(json.dumps([digest, told], sort_keys=True).encode(), digest_size=16).hexdigest()
+        expected.append(digest)
+    history = memory(store).follow(said)
+    assert history.chains == tuple(expected)
+    assert history.ids == (*expected[:4], "m5", expected[5])
+
+
+def test_texts_that_repeat_are_messages_of_their_own(store: SQLiteStore) -> None:
+    one = memory(store)
+    history = [user("ok"), ai("ok")] * 3
+    for end in (1, 2, 3, 4, 5, 6, 6):
+        one.follow(history[:end])
+    assert said(one) == ["ok"] * 6
+    assert ids_of(memory(store), history) == [message.id for message in one.messages()]
+
+
+def test_only_the_new_messages_and_a_few_more_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    with closing(SQLiteStore(":memory:")) as store:
+        history = [message for n in range(500) for message in talk(f"q{n}", f"a{n}")]
+        one = memory(store)
+        followed = one.follow(history)
+        rows: list[int] = []
+        get = SQLiteStore.get
+
+        def counted(self: SQLiteStore, session: int, ids: Any) -> Any:
+            found = get(self, session, ids)
+            rows.append(len(found))
+            return found
+
+        monkeypatch.setattr(SQLiteStore, "get", counted)
+        one.follow(talk("q500", "a500"), after=followed)
+        assert sum(rows) <= 2
+        memory(store).follow([*history, *talk("q500", "a500", "q501", "a501")])
+        assert sum(rows) <= 2 + 64 + 8
+        assert one.stats()["messages"] == 1002 + 2
+
+
+def test_more_than_was_followed_is_an_error(store: SQLiteStore) -> None:
+    history = memory(store).follow(talk("q1", "a1"))
+    with pytest.raises(ValueError, match=r"count=3.*has 2 messages"):
+        history.upto(3)
+
+
+histories = st.lists(st.tuples(st.integers(0, 6), st.lists(st.sampled_from("abc"), max_size=3)), min_size=1, max_size=6)
+
+
+@pytest.mark.parametrize("ids", [True, False])
+@given(steps=histories, fresh=st.booleans(), warm=st.booleans())
+def test_every_history_is_on_its_branch_as_it_was_sent(
+    steps: list[tuple[int, list[str]]], *, ids: bool, fresh: bool, warm: bool
+) -> None:
+    """Whatever a client goes back to and says instead, the branch says what the client's history says."""
+    with closing(SQLiteStore(":memory:")) as store:
+        one, history, number, followed = (
+            memory(store),
+            [user("first", id="first" if ids else None)],
+            0,
+            FollowedHistory(),
+        )
+        for back, texts in steps:
+            followed = followed.upto(min(len(followed), max(1, len(history) - back)))
+            del history[max(1, len(history) - back) :]
+            for text in texts:
+                number += 1
+                make = user if len(history) % 2 == 0 else ai
+                history.append(make(text, id=f"{number}" if ids else None))
+            if fresh:
+                one = memory(store)
+            known = len(followed) if warm else 0
+            followed = one.follow(history[known:], after=followed.upto(known))
+            assert said(one) == [message.content for message in history]
+            assert list(followed.ids) == [message.id for message in one.messages()]
+        again = memory(store)
+        assert again.follow(history) == followed
+        assert said(again) == [message.content for message in history]

@@ -1,0 +1,248 @@
+"""Others forget, move branches and check out during a call: nothing comes back, and nothing lands elsewhere."""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shared_core import InfiniteMemory, Message, StoreError, ToolCall, UnknownReferenceError
+from shared_core.stores import SQLiteStore
+
+
+def talk(memory: InfiniteMemory, *said: str) -> None:
+    """Add messages, a user's and an assistant's in turn; the ids are the texts."""
+    roles = (Message.user, Message.assistant)
+    memory.add([roles[number % 2](text, id=text) for number, text in enumerate(said)])
+
+
+def texts(memory: InfiniteMemory) -> list[str]:
+    return [message.content for message in memory.messages()]
+
+
+@pytest.mark.parametrize("how", ["squash", "three-way"])
+def test_what_is_forgotten_while_it_is_summed_up_does_not_come_back(tmp_path: Path, how: Any) -> None:
+    with InfiniteMemory(tmp_path / "chat.db") as memory, InfiniteMemory(tmp_path / "chat.db") as other:
+        talk(memory, "hi", "hello")
+        memory.fork("side")
+        memory.add([Message.user("my PIN is 4711", id="u"), Message.assistant("noted 4711", id="a")])
+        memory.checkout("main")
+
+        def summarizer(previous: str | None, messages: Sequence[Message]) -> str:
+            if messages:
+                other.forget(ids=["u", "a"])
+            return "; ".join(message.content for message in messages)
+
+        assert memory.merge("side", how, summarizer=summarizer).how == "nothing"
+        assert texts(memory) == ["hi", "hello"]
+    assert b"4711" not in (tmp_path / "chat.db").read_bytes()
+
+
+def test_what_is_forgotten_while_it_is_copied_is_not_copied(tmp_path: Path) -> None:
+    class Slow(SQLiteStore):
+        def get(self, *given: Any) -> Any:
+            found = super().get(*given)
+            if (forget := self.__dict__.pop("forget", None)) is not None:
+                forget()
+            return found
+
+    store = Slow(tmp_path / "chat.db")
+    with InfiniteMemory(store) as memory, InfiniteMemory(tmp_path / "chat.db") as other:
+        talk(memory, "hi", "hello")
+        memory.fork("side")
+        talk(memory, "my PIN is 4711", "noted")
+        memory.checkout("main")
+        store.__dict__["forget"] = lambda: other.forget(ids=["my PIN is 4711"])
+        with pytest.raises(UnknownReferenceError):
+            memory.cherry_pick(["my PIN is 4711"])
+        assert texts(memory) == ["hi", "hello"]
+    store.close()
+
+
+@pytest.mark.parametrize("how", ["squash", "three-way"])
+def test_a_merge_does_not_land_where_others_went_during_it(how: Any) -> None:
+    with InfiniteMemory() as memory:
+        talk(memory, "hi", "hello")
+        memory.fork("private")
+        talk(memory, "p", "q")
+        memory.fork("side", at="hello")
+        talk(memory, "s", "t")
+        memory.checkout("main")
+
+        def summarizer(previous: str | None, messages: Sequence[Message]) -> str:
+            memory.checkout("private")
+            return "in short"
+
+        with pytest.raises(ValueError, match="left 'main' while the summarizer wrote, and nothing was changed"):
+            memory.merge("side", how, summarizer=summarizer)
+        assert texts(memory) == ["hi", "hello", "p", "q"]
+        memory.checkout("main")
+        assert texts(memory) == ["hi", "hello"]
+
+
+def test_a_call_goes_with_the_results_of_its_own_branch() -> None:
+    calls = tuple(ToolCall(id=name, name="f", arguments="{}") for name in ("c1", "c2"))
+    with InfiniteMemory() as memory:
+        talk(memory, "hi", "hello")
+        memory.fork("a")
+        memory.add([Message.user("q", id="q"), Message(role="assistant", content="", id="k", tool_calls=calls)])
+        memory.fork("b")
+        memory.add([Message(role="tool", content=f"b {c}", tool_call_id=c, id=f"b {c}") for c in ("c1", "c2")])
+        memory.checkout("a")
+        memory.add([Message(role="tool", content="a c1", tool_call_id="c1", id="a c1"), Message.assistant("done")])
+        memory.fork("new", at="hello")
+        talk(memory, "new", "there")
+        memory.checkout("a")
+        memory.rebase("new")
+        assert texts(memory) == ["hi", "hello", "new", "there", "q", "", "a c1", "done"]
+
+
+def test_what_a_merge_brought_in_is_not_put_aside_by_itself() -> None:
+    with InfiniteMemory() as memory:
+        talk(memory, "hi", "hello")
+        memory.fork("side")
+        talk(memory, "s1", "s2", "s3", "s4")
+        memory.checkout("main")
+        talk(memory, "o1", "o2")
+        memory.merge("side", "full")
+        talk(memory, "f1", "f2")
+        before = texts(memory)
+        with pytest.raises(ValueError, match="came in by a merge"):
+            memory.stash(since="s3")
+        assert texts(memory) == before
+        stashed = memory.stash()
+        assert stashed is not None
+        assert texts(memory) == before[:-2]
+
+
+def test_the_log_goes_on_behind_what_was_forgotten() -> None:
+    with InfiniteMemory() as memory:
+        talk(memory, *(f"m{number}" for number in range(40)))
+        memory.forget(ids=[f"m{number}" for number in range(20, 40)])
+        assert [entry.message.id for entry in memory.log(3) if entry.message] == ["m19", "m18", "m17"]
+
+
+def test_branches_that_merged_each_other_often_are_walked_once() -> None:
+    with InfiniteMemory() as memory:
+        talk(memory, "hi", "hello")
+        memory.fork("side")
+        for number in range(24):
+            talk(memory, f"s{number}", f"t{number}")
+            memory.checkout("main")
+            talk(memory, f"m{number}", f"n{number}")
+            memory.merge("side", "full")
+            memory.checkout("side")
+            memory.merge("main", "full")
+        assert len(memory.branches()) == 2
+        memory.forget(ids=[message.id or "" for message in memory.messages()][4:])
+        newest = memory.newest_at("main")
+        assert newest is not None
+        assert newest.id in ("hello", "s0", "t0", "n0", "m0")
+
+
+def test_no_store_is_made_by_looking(tmp_path: Path) -> None:
+    from shared_core.cli.options import SessionOptions
+
+    options = SessionOptions(store=f"sqlite:///{tmp_path}/none.db", session="s")
+    with pytest.raises(StoreError, match="no store at"), options.open():
+        pass
+    assert not list(tmp_path.iterdir())
+
+
+class Interrupted(SQLiteStore):
+    """Lets somebody else act once, at the last moment before something is written."""
+
+    meanwhile: Callable[[], object] | None = None
+
+    def append(self, *given: Any, **named: Any) -> Any:
+        self._let_them()
+        return super().append(*given, **named)
+
+    def change(self, *given: Any) -> None:
+        self._let_them()
+        super().change(*given)
+
+    def _let_them(self) -> None:
+        act, self.meanwhile = self.meanwhile, None
+        if act is not None:
+            act()
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[tuple[InfiniteMemory, InfiniteMemory]]:
+    """Two objects on one file, as in two processes, on `main`, which says i j and k l after it, `side` after j m n."""
+    store, path = Interrupted(tmp_path / "chat.db"), tmp_path / "chat.db"
+    with InfiniteMemory(store, ranking="lexical") as one, InfiniteMemory(path, ranking="lexical") as two:
+        talk(one, "i", "j")
+        one.fork("side")
+        talk(one, "m", "n")
+        one.checkout("main")
+        talk(one, "k", "l")
+        one.stash()
+        talk(one, "k2", "l2")
+        yield one, two
+    store.close()
+
+
+Verb = Callable[[InfiniteMemory], Any]
+AT_ONCE: dict[str, tuple[Verb, Callable[[Any], Any], Any]] = {
+    "squash": (lambda memory: memory.merge("side", "squash"), lambda done: done.how, ["squash", "nothing"]),
+    "full": (lambda memory: memory.merge("side", "full"), lambda done: done.how, ["full", "nothing"]),
+    "auto": (lambda memory: memory.merge("side"), lambda done: done.how, ["full", "nothing"]),
+    "three-way": (lambda memory: memory.merge("side", "three-way"), lambda done: done.how, ["three-way", "nothing"]),
+    "pick": (lambda memory: memory.cherry_pick(["m", "n"]), lambda done: done.skipped, [(), ("m", "n")]),
+    "apply": (lambda memory: memory.stash_apply(), lambda done: done.skipped, [(), ("k", "l")]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", AT_ONCE)
+def test_what_two_do_at_once_is_done_once(pair: tuple[InfiniteMemory, InfiniteMemory], name: str) -> None:
+    one, two = pair
+    verb, told, expected = AT_ONCE[name]
+    first: list[Any] = []
+
+    def other() -> None:
+        first.append(verb(two))
+        first.extend(texts(two))
+
+    one._store.meanwhile = other  # type: ignore[attr-defined]
+    last = verb(one)
+    assert [told(first[0]), told(last)] == expected
+    assert last.messages == ()
+    assert texts(one) == first[1:], "nothing came after the first"
+
+
+def test_of_two_that_take_one_stash_each_takes_another(pair: tuple[InfiniteMemory, InfiniteMemory]) -> None:
+    one, two = pair
+    one.stash()
+    one._store.meanwhile = two.stash_pop  # type: ignore[attr-defined]
+    one.stash_pop()
+    assert (texts(one), one.stashes()) == (["i", "j", "k2", "l2", "k", "l"], [])
+
+
+@pytest.mark.parametrize("how", ["squash", "three-way"])
+def test_a_summary_is_not_written_again_because_somebody_spoke(
+    pair: tuple[InfiniteMemory, InfiniteMemory], how: Any
+) -> None:
+    one, two = pair
+    asked: list[int] = []
+
+    def summarizer(previous: str | None, messages: Sequence[Message]) -> str:
+        asked.append(len(messages))
+        return "in short"
+
+    one._store.meanwhile = lambda: talk(two, "o", "p")  # type: ignore[attr-defined]
+    question, answer = one.merge("side", how, summarizer=summarizer).messages
+    assert len(asked) == 1
+    brought = ["m", "n"] if how == "three-way" else []
+    assert texts(one) == ["i", "j", "k2", "l2", "o", "p", *brought, question.content, answer.content]
+
+
+def test_a_three_way_merge_is_decided_again_where_the_branch_was_moved(
+    pair: tuple[InfiniteMemory, InfiniteMemory],
+) -> None:
+    one, two = pair
+    one._store.meanwhile = lambda: two.reset("k2")  # type: ignore[attr-defined]
+    result = one.merge("side", "three-way")
+    assert (result.ours, result.theirs) == (("k2",), ("m", "n"))
+    assert one.sources(str(result.messages[1].id)) == ["k2", "m", "n"]

@@ -1,0 +1,846 @@
+"""InfiniteMemory in use: its methods and arguments, what each call reads, and what the report says."""
+
+import inspect
+import json
+import logging
+import sqlite3
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shared_core import (
+    BudgetError,
+    Context,
+    DuplicateError,
+    Grounding,
+    GroundingItem,
+    InfiniteMemory,
+    Message,
+    SQLiteStore,
+    StoreError,
+    ToolCall,
+    UnknownReferenceError,
+)
+from shared_core.embedders import MINILM, STATIC, StaticEmbedder, static_available
+from shared_core.errors import EmbedderMismatchError
+from shared_core.results import Kind, Reason
+from shared_core.session import TAIL_KEPT
+from shared_core.testing.hashing_embedder import HashingEmbedder
+from shared_core.tokens import CharacterCounter, tools_tokens
+from tests.support.histories import NOON, CountingStore, history, ids, texts
+from tests.support.scripted_embedder import ScriptedEmbedder, minilm
+
+SMALL: dict[str, Any] = {"max_tokens": 300, "reserve_tokens": 50}
+"""Limits that leave most of a history outside the window."""
+
+PATIENT = 1e6
+"""Milliseconds in which everything is embedded."""
+
+
+@pytest.fixture
+def store() -> Iterator[CountingStore]:
+    with closing(CountingStore(":memory:")) as store:
+        yield store
+
+
+@pytest.fixture
+def memory(store: CountingStore) -> InfiniteMemory:
+    return InfiniteMemory(store, ranking="lexical", clock=lambda: NOON)
+
+
+def of_kind(context: Context, kind: Kind, *, included: bool = True) -> list[str | None]:
+    """The ids of the report's lines of one kind."""
+    return [line.id for line in context.report.lines if line.kind is kind and line.included is included]
+
+
+# Adding
+
+
+def test_a_message_comes_back_as_it_is_stored(store: CountingStore) -> None:
+    numbers = iter(range(9))
+    memory = InfiniteMemory(store, clock=lambda: NOON, new_id=lambda: f"n{next(numbers)}")
+    assert memory.add(Message.user("hi")) == [Message.user("hi", id="n0", created_at=NOON, turn_id="n0")]
+    later = NOON + timedelta(days=1)
+    given = Message.assistant("yes", id="mine", created_at=later, name="Bo", grounding="fact", pinned=True)
+    assert memory.add([given]) == [given.replace(turn_id="n0")]
+    assert list(memory.messages()) == [memory.get("n0"), memory.get("mine")]
+
+
+def test_a_time_without_a_zone_is_utc(store: CountingStore) -> None:
+    memory = InfiniteMemory(store, clock=lambda: NOON.replace(tzinfo=None), ranking="lexical")
+    (message,) = memory.add(Message.user("gardens"))
+    assert message.created_at == NOON
+    naive = NOON.replace(tzinfo=None)
+    assert memory.search("gardens", since=naive, until=naive)
+    assert memory.forget(before=naive, dry_run=True).ids == ()
+    assert memory.forget(before=naive + timedelta(seconds=1), dry_run=True).ids == (message.id,)
+
+
+def test_a_list_is_one_transaction(memory: InfiniteMemory, store: CountingStore) -> None:
+    assert ids(memory.add(history(50))) == ids(memory.messages()) == ids(history(50))
+    assert store.calls["append"] == 1
+    with pytest.raises(DuplicateError, match="'m3'"):
+        memory.add([Message.user("new", id="new"), Message.user("not what m3 says", id="m3")])
+    assert ids(memory.messages()) == ids(history(50))
+
+
+def test_nothing_to_add_creates_nothing(memory: InfiniteMemory, store: CountingStore) -> None:
+    assert memory.add([]) == []
+    assert store.session(None, "default") is None
+
+
+def test_a_known_id_with_the_same_content_changes_nothing(memory: InfiniteMemory, store: CountingStore) -> None:
+    stored = memory.add(history(4))
+    rows = store.after(1, 0, 99)
+    again = [message.replace(created_at=None) for message in history(4)]
+    assert memory.add(again) == stored
+    assert memory.add([*again, Message.user("new", id="new")])[:4] == stored
+    assert store.after(1, 0, 99)[:-1] == rows
+
+
+def test_a_late_reply_joins_the_turn_that_is_named(memory: InfiniteMemory) -> None:
+    memory.add(history(4))
+    (late,) = memory.add(Message.assistant("one more thing", id="late"), turn="m0")
+    assert late.turn_id == "m0"
+    assert ids(memory.messages())[-1] == "late"
+    assert ids(memory.context("and now?").messages) == ["m0", "m1", "late", "m2", "m3", None]
+
+
+def test_a_turn_is_named_rightly_or_refused(memory: InfiniteMemory) -> None:
+    memory.add(history(2))
+    with pytest.raises(ValueError, match=r"turn='m0'.*a user message opens its own"):
+        memory.add([Message.assistant("a"), Message.user("b")], turn="m0")
+    for turn in ("m1", "nothing"):
+        with pytest.raises(UnknownReferenceError, match=turn):
+            memory.add(Message.assistant("a"), turn=turn)
+    memory.fork("side", at="m0")
+    memory.add(Message.user("c", id="c"))
+    memory.checkout("main")
+    with pytest.raises(UnknownReferenceError, match="no turn 'c' on this branch"):
+        memory.add(Message.assistant("a"), turn="c")
+    assert ids(memory.messages()) == ["m0", "m1"]
+
+
+def test_a_reply_joins_the_turn_its_own_object_opened(store: CountingStore) -> None:
+    ann, bob = InfiniteMemory(store), InfiniteMemory(store)
+    ann.add(Message.user("what of ann?", id="ann"))
+    bob.add([Message.user("what of bob?", id="bob"), Message.user("old", id="old")])
+    bob.forget(ids=["old"])
+    ann.forget(ids=[], dry_run=True)
+    ann.add(Message.system("be brief", id="rule"))
+    replies = [ann.add(Message.assistant(text))[0].turn_id for text in ("first", "second")]
+    assert replies == ["ann", "ann"]
+    assert bob.add(Message.assistant("third"))[0].turn_id == "bob"
+    assert ann.get("rule").turn_id == "rule"
+    assert InfiniteMemory(store).add(Message.assistant("fourth"))[0].turn_id == "bob"
+
+
+def test_a_reply_keeps_its_turn_when_its_own_object_forgets(store: CountingStore) -> None:
+    ann, bob = InfiniteMemory(store), InfiniteMemory(store)
+    ann.add([Message.user("old", id="old"), Message.user("what of ann?", id="ann")])
+    bob.add(Message.user("what of bob?", id="bob"))
+    ann.forget(ids=["old"])
+    assert ann.add(Message.assistant("first"))[0].turn_id == "ann"
+    ann.forget(ids=[message.id or "" for message in ann.messages() if message.turn_id == "ann"])
+    assert ann.add(Message.assistant("second"))[0].turn_id == "bob"
+
+
+def test_adding_never_calls_the_embedder(store: CountingStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shared_core.memory.SNAPSHOT_EVERY", 20)
+    monkeypatch.setattr("shared_core.memory.SNAPSHOT_ROWS", 1)
+    embedder = HashingEmbedder()
+    memory = InfiniteMemory(store, embedder=embedder, **SMALL)
+    memory.add(history(30))
+    memory.index()
+    store.reset()
+    embedded = list(embedder.documents)
+    for message in history(60, start=30):
+        memory.add(message)
+    assert embedder.documents == embedded
+    assert store.calls["put_snapshot"] >= 3, "but snapshots keep up with what is added"
+
+
+# Asking
+
+
+def test_a_question_stores_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "chat.db"
+
+    def dump(*, derived: bool) -> list[str]:
+        with closing(sqlite3.connect(path)) as reader:
+            lines = list(reader.iterdump())
+        tables = ('"vectors"', '"spaces"')
+        return lines if derived else [line for line in lines if not any(name in line for name in tables)]
+
+    with InfiniteMemory(path, embedder=HashingEmbedder(), embed_budget_ms=PATIENT, **SMALL) as memory:
+        memory.add([Message.system("be brief"), *history(60)])
+        before = dump(derived=False)
+        assert of_kind(memory.context("what of item3?"), Kind.RECALLED)
+        assert dump(derived=False) == before, "vectors are all that a question may leave"
+        memory.index()
+        before = dump(derived=True)
+        for question in ("what of item5?", None, "", Message.user("item7", id="given", grounding="fact")):
+            memory.context(question, tools=[{"name": "f"}], reserve_tokens=10)
+            memory.context(question, include_question=False)
+            memory.search("item9")
+        assert dump(derived=True) == before
+
+
+@pytest.mark.parametrize("question", [None, "", "  \n", Message.user(" ")])
+def test_without_a_question_the_newest_user_message_is_it(memory: InfiniteMemory, question: str | None) -> None:
+    memory.add([*history(4), Message.user("well?", id="u"), Message.assistant("wait", id="a")])
+    context = memory.context(question)
+    assert ids(context.messages) == [*ids(history(4)), "u", "a"]
+    assert of_kind(context, Kind.QUESTION) == ["u", "a"]
+
+
+def test_an_unanswered_question_is_not_asked_twice(memory: InfiniteMemory) -> None:
+    memory.add([*history(2), Message.user("well?", id="u")])
+    assert ids(memory.context("well?").messages) == ["m0", "m1", "u"]
+    call = ToolCall(id="c", name="find")
+    memory.add([Message.assistant(id="call", tool_calls=(call,)), Message.tool("found", "c", id="result")])
+    assert ids(memory.context("well?").messages) == ["m0", "m1", "u", "call", "result"]
+    assert ids(memory.context("well??").messages) == ["m0", "m1", "u", "call", "result", None]
+    memory.add(Message.assistant("so", id="a"))
+    assert ids(memory.context("well?").messages) == ["m0", "m1", "u", "call", "result", "a", None]
+
+
+def test_a_question_keeps_its_grounding(memory: InfiniteMemory) -> None:
+    facts = Grounding(items=(GroundingItem(text="one"), GroundingItem(text="two")), header="Facts:", footer="Use.")
+    asked = Message.user("well?", grounding=facts)
+    assert texts(memory.context(asked).messages) == ["Facts:\n\none\n\ntwo\n\nUse.\n\nwell?"]
+    memory.add(Message.user("well?", id="u", grounding="old"))
+    assert texts(memory.context().messages) == ["old\n\nwell?"]
+    context = memory.context(asked)
+    assert ids(context.messages) == ["u"]
+    assert texts(context.messages) == ["Facts:\n\none\n\ntwo\n\nUse.\n\nwell?"]
+    assert of_kind(context, Kind.GROUNDING) == ["u"]
+    assert texts(memory.context(Message.user("", grounding="only this")).messages)[-1] == "only this"
+
+
+def test_a_question_is_the_users(memory: InfiniteMemory) -> None:
+    with pytest.raises(ValueError, match="'assistant'"):
+        memory.context(Message.assistant("well?"))
+
+
+def test_a_question_that_is_not_included_takes_its_room(store: CountingStore) -> None:
+    memory = InfiniteMemory(store, ranking="lexical", **SMALL)
+    memory.add(history(60))
+    shown, hidden = (memory.context("what of item3?", include_question=shown) for shown in (True, False))
+    assert "item3 concerns" in shown.messages[-1].content
+    assert of_kind(hidden, Kind.QUESTION) == [None]
+    assert hidden.report.totals[Kind.QUESTION] == shown.report.totals[Kind.QUESTION] > 0
+    assert "item3?" not in " ".join(texts(hidden.messages))
+    assert hidden.messages[0].role == "system"
+    assert "item3 concerns" in hidden.messages[0].content
+
+
+def test_tools_and_the_reserve_are_charged(memory: InfiniteMemory) -> None:
+    memory.add(history(4))
+    tools: list[dict[str, Any] | str] = [
+        {"type": "function", "function": {"name": "find", "parameters": {}}},
+        "a schema as text",
+    ]
+    plain, charged = memory.context("well?"), memory.context("well?", tools=tools)
+    cost = tools_tokens(tools, CharacterCounter())
+    assert charged.report.totals[Kind.TOOLS] == charged.tokens - plain.tokens
+    assert charged.report.totals[Kind.TOOLS] > 0
+    assert InfiniteMemory(token_counter=CharacterCounter()).context("hi", tools=tools).report.totals[Kind.TOOLS] == cost
+    assert (plain.report.budget, plain.report.reserve) == (4096 - 500, 500)
+    assert memory.context("well?", reserve_tokens=0).report.budget == 4096
+    few = memory.context("well?", reserve_tokens=4096 - plain.tokens)
+    assert (few.messages, few.report.budget) == (plain.messages, plain.tokens)
+    assert len(memory.context("well?", reserve_tokens=4096 - plain.tokens + 1).messages) < len(plain.messages)
+    with pytest.raises(BudgetError):
+        memory.context("well?", reserve_tokens=4096)
+    with pytest.raises(ValueError, match="reserve_tokens=-1"):
+        memory.context("well?", reserve_tokens=-1)
+
+
+def test_the_question_is_never_recalled(store: CountingStore) -> None:
+    memory = InfiniteMemory(store, embedder=HashingEmbedder(), embed_budget_ms=PATIENT, **SMALL)
+    question = "where did item3 and the three gardens go?"
+    memory.add(Message.user("where did Item3 and the three gardens go", id="before"))
+    memory.add(history(60))
+    memory.add(Message.user(question, id="asked"))
+    for context in (memory.context(), memory.context(question)):
+        assert ids(context.messages)[-1] == "asked"
+        assert "m3" in of_kind(context, Kind.RECALLED)
+        assert "asked" not in of_kind(context, Kind.RECALLED) + of_kind(context, Kind.RECALLED, included=False)
+        assert [line.reason for line in context.report.lines if line.id == "before"] == [Reason.REPEATS_QUESTION]
+    assert InfiniteMemory(store).context("new").report.lines[0].reason is Reason.QUESTION
+
+
+def test_the_first_question_of_all(store: CountingStore) -> None:
+    memory = InfiniteMemory(store)
+    assert texts(memory.context("hello").messages) == ["hello"]
+    assert memory.context().messages == ()
+    assert [*memory.search("hello"), *memory.messages(), *memory.newest(9), *memory.branches()] == []
+    counts = dict.fromkeys(("messages", "turns", "branches", "segments", "vectors", "forgotten"), 0)
+    assert {**memory.stats(), "bytes": 0} == {"branch": "main", **counts, "bytes": 0, "embedders": []}
+    memory.index()
+    assert store.session(None, "default") is None
+
+
+# Reading
+
+
+def test_reading_finds_what_was_added(memory: InfiniteMemory) -> None:
+    stored = memory.add(history(1_100))
+    assert list(memory.messages()) == stored
+    for limit in (0, 1, 64, 65, 1_100, 5_000):
+        assert memory.newest(limit) == stored[len(stored) - min(limit, len(stored)) :]
+    assert memory.get("m700") == stored[700]
+    with pytest.raises(UnknownReferenceError, match="'m1100'"):
+        memory.get("m1100")
+    with pytest.raises(ValueError, match="limit=-1"):
+        memory.newest(-1)
+
+
+def test_search_ranks_and_filters(memory: InfiniteMemory) -> None:
+    memory.add([Message.system("gardens", id="rule"), *history(30)])
+    call, result = ToolCall(id="c", name="find"), Message.tool("gardens", "c", id="result")
+    memory.add([Message.user("", id="q"), Message.assistant(id="call", tool_calls=(call,)), result])
+    hits = memory.search("item7 gardens")
+    assert (hits[0].message.id, hits[0].source, hits[0].dense) == ("m7", "lexical", None)
+    assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+    assert hits[0].message == memory.get("m7")
+
+    def found(**wanted: Any) -> set[str | None]:
+        return set(ids(hit.message for hit in memory.search("gardens", 99, **wanted)))
+
+    everything = {f"m{number}" for number in range(30)}
+    assert found() == everything, "tools and system messages are found by role only"
+    moment = NOON + timedelta(minutes=10)
+    assert found(since=moment, until=moment) == {"m10"}
+    assert found(until=moment) == {f"m{number}" for number in range(11)}
+    assert found(since=moment, until=NOON + timedelta(minutes=29)) == {f"m{number}" for number in range(10, 30)}
+    assert found(role="assistant") == {f"m{number}" for number in range(1, 30, 2)}
+    assert found(role="tool") == {"result"}
+    assert found(role="system") == {"rule"}
+    assert [len(memory.search("gardens", top_k)) for top_k in (0, 1, 7)] == [0, 1, 7]
+    assert memory.search("zeppelin") == []
+    with pytest.raises(ValueError, match="top_k=-1"):
+        memory.search("gardens", -1)
+    with pytest.raises(ValueError, match="role='agent'"):
+        memory.search("gardens", role="agent")  # type: ignore[arg-type]
+
+
+def test_search_finds_what_is_pinned(memory: InfiniteMemory) -> None:
+    memory.add([Message.user("peanuts are bad for me", id="pinned", pinned=True), *history(40)])
+    assert ids(hit.message for hit in memory.search("peanuts"))[:1] == ["pinned"]
+
+
+def test_stats_count_the_session(store: CountingStore) -> None:
+    memory = InfiniteMemory(store, embedder=HashingEmbedder())
+    memory.add(history(6))
+    memory.fork("side", at="m2")
+    memory.add(Message.user("x", id="x"))
+    memory.index()
+    memory.forget(ids=["x"])
+    expected = {"messages": 6, "turns": 3, "branches": 2, "segments": 2, "vectors": 6, "forgotten": 1}
+    assert memory.stats().items() >= (expected | {"branch": "side"}).items()
+    assert memory.stats()["embedders"] == ["hashing/64"]
+
+
+# Indexing
+
+
+def test_index_embeds_every_text_once(store: CountingStore) -> None:
+    embedder = HashingEmbedder()
+    memory = InfiniteMemory(store, embedder=embedder)
+    memory.add([*history(700), *(Message.user(f"item{number % 5}", id=f"u{number}") for number in range(50))])
+    steps: list[tuple[int, int]] = []
+    memory.index(lambda done, total: steps.append((done, total)))
+    assert Counter(embedder.documents) == Counter({*texts(history(700)), *(f"item{number}" for number in range(5))})
+    assert steps == [(256, 750), (512, 750), (750, 750)]
+    embedder.documents.clear()
+    memory.index()
+    memory.add(Message.user("item3", id="again"))
+    memory.index()
+    assert embedder.documents == [], "an equal text has its vector already"
+    assert memory.stats()["vectors"] == 751
+
+
+def test_index_reaches_every_branch_and_counts_what_they_share_once(store: CountingStore) -> None:
+    embedder = HashingEmbedder()
+    memory = InfiniteMemory(store, embedder=embedder)
+    memory.add(history(20))
+    memory.fork("side", at="m9")
+    memory.add(history(5, start=20))
+    memory.fork("third")
+    memory.checkout("main")
+    steps: list[tuple[int, int]] = []
+    memory.index(lambda done, total: steps.append((done, total)))
+    assert Counter(embedder.documents) == Counter(texts(history(25)))
+    assert steps == [(20, 25), (25, 25)]
+
+
+def test_another_object_embeds_nothing_again(tmp_path: Path) -> None:
+    embedder = HashingEmbedder()
+    settings: dict[str, Any] = {"embedder": embedder, "embed_budget_ms": PATIENT} | SMALL
+    with InfiniteMemory(tmp_path / "chat.db", **settings) as first:
+        first.add(history(60))
+        asked = first.context("what of item3?")
+        first.index()
+        assert Counter(embedder.documents) == Counter(texts(history(60)))
+        with InfiniteMemory(tmp_path / "chat.db", **settings) as second:
+            assert second.context("what of item3?") == asked
+            second.index()
+    assert len(embedder.documents) == 60
+
+
+@pytest.mark.parametrize("ending", ["index", "close"])
+def test_a_snapshot_is_read_instead_of_the_history(
+    tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shared_core.memory.SNAPSHOT_ROWS", 50)
+    embedder = HashingEmbedder()
+    store = CountingStore(tmp_path / "chat.db")
+    memory = InfiniteMemory(store, embedder=embedder, embed_budget_ms=PATIENT, **SMALL)
+    memory.add(history(200))
+    if ending == "index":
+        memory.index()
+    expected = memory.context("what of item3?"), memory.search("item5", 99)
+    store.reset()
+    memory.close()
+    assert store.calls["put_snapshot"] == (2 if ending == "close" else 0)
+    with closing(CountingStore(tmp_path / "chat.db")) as again:
+        memory = InfiniteMemory(again, embedder=embedder, embed_budget_ms=PATIENT, **SMALL)
+        assert (memory.context("what of item3?"), memory.search("item5", 99)) == expected
+        assert (again.rows["after"], again.rows["all_vectors"]) == (0, 0)
+        memory.add(history(5, start=200))
+        memory.search("item5")
+        assert again.rows["after"] == 5
+        assert again.rows["newest"] <= 64 + 5
+    store.close()
+
+
+def test_with_no_time_to_embed_the_report_says_what_is_left(store: CountingStore) -> None:
+    embedder = HashingEmbedder()
+    memory = InfiniteMemory(store, embedder=embedder, embed_budget_ms=0, **SMALL)
+    memory.add(history(60))
+    context = memory.context("what of item3?")
+    window = of_kind(context, Kind.WINDOW)
+    assert embedder.documents == []
+    assert "m3" in of_kind(context, Kind.RECALLED), "words find it all the same"
+    assert context.report.embedder is None
+    assert 0 < len(window) < 60
+    assert context.report.pending >= 60 - len(window)
+    assert f"{context.report.pending} older messages have no vector" in str(context.report)
+    memory.index()
+    assert memory.context("what of item3?").report.pending == 0
+
+
+def test_vectors_made_elsewhere_are_taken_without_time_to_embed(store: CountingStore) -> None:
+    memory = InfiniteMemory(store, embedder=HashingEmbedder(), embed_budget_ms=0, **SMALL)
+    memory.add(history(60))
+    assert memory.context("what of item3?").report.pending
+    InfiniteMemory(store, embedder=HashingEmbedder()).index()
+    assert memory.context("what of item3?").report.pending == 0
+
+
+# What a question reads
+
+
+def reads(count: int, **settings: Any) -> list[tuple[Counter[str], Counter[str]]]:
+    """Rows read and calls made by a question to a new object, and by the next one, after `count` unrelated messages."""
+    with closing(CountingStore(":memory:")) as store:
+        settings = {"embedder": HashingEmbedder(floor=0.9)} | SMALL | settings
+        memory = InfiniteMemory(store, **settings)
+        memory.add([Message.user(f"the lighthouse of the harbour, part {n}", id=f"h{n}") for n in range(4)])
+        memory.add(history(count))
+        memory.index()
+        memory = InfiniteMemory(store, **settings)
+        counts = []
+        for _ in range(2):
+            store.reset()
+            context = memory.context("what about the lighthouse of the harbour?")
+            counts.append((+store.rows, +store.calls))
+        around = {f"m{n}" for n in range(20)}
+        recalled = set(of_kind(context, Kind.RECALLED)) - {None} - around
+        assert recalled == ({f"h{n}" for n in range(4)} if settings.get("recall_tokens") != 0 else set())
+    return counts
+
+
+def test_a_question_reads_as_much_after_3000_messages_as_after_300() -> None:
+    few, many = reads(300), reads(3_000)
+    assert few == many
+    (cold, _), (warm, _) = many
+    assert cold == {"newest": 64, "spaces": 1, "at": cold["at"]}
+    assert 4 <= cold["at"] <= 40, "what is recalled, and some of what is not"
+    assert warm == Counter(), "what was read lately is not read again"
+
+
+def test_without_recall_only_the_tail_is_read() -> None:
+    few, many = reads(300, recall_tokens=0), reads(3_000, recall_tokens=0)
+    assert few == many
+    assert [rows for rows, _ in many] == [Counter(newest=64), Counter()]
+    assert many[1][1] == Counter(state=1)
+
+
+# The constructor
+
+DEFAULTS: dict[str, Any] = {
+    "store": None,
+    "session_id": "default",
+    "user_id": None,
+    "scope": "session",
+    "max_tokens": 4096,
+    "reserve_tokens": 500,
+    "token_counter": None,
+    "message_overhead": 4,
+    "window_slack": 0.25,
+    "embedder": None,
+    "ranking": "hybrid",
+    "recall_unit": "message",
+    "embed_text": None,
+    "top_k": None,
+    "recall_tokens": 0.8,
+    "min_score": None,
+    "min_lexical": None,
+    "excerpt_tokens": 100,
+    "recall_tools": "replies",
+    "placement": "grounding",
+    "recall_template": None,
+    "keep_grounding": "newest",
+    "grounding_overflow": "trim",
+    "on_overflow": "raise",
+    "fill": "stop",
+    "summarizer": None,
+    "summary_tokens": 500,
+    "summarizer_tokens": 4000,
+    "summary_placement": "system",
+    "summary_template": None,
+    "embed_budget_ms": 200,
+    "durability": "full",
+}
+
+OUT_OF_RANGE: list[tuple[str, Any]] = [
+    ("scope", "branch"),
+    ("max_tokens", 0),
+    ("max_tokens", 1.5),
+    ("reserve_tokens", -1),
+    ("message_overhead", -1),
+    ("message_overhead", True),
+    ("window_slack", -0.1),
+    ("window_slack", 1.1),
+    ("window_slack", float("nan")),
+    ("ranking", "sparse"),
+    ("recall_unit", "session"),
+    ("top_k", -1),
+    ("recall_tokens", 1.5),
+    ("recall_tokens", -1),
+    ("excerpt_tokens", 0),
+    ("min_score", 1.1),
+    ("min_lexical", -0.1),
+    ("recall_tools", "some"),
+    ("placement", "footer"),
+    ("keep_grounding", "some"),
+    ("keep_grounding", -1),
+    ("grounding_overflow", "keep"),
+    ("on_overflow", "trim"),
+    ("fill", "all"),
+    ("summary_tokens", 0),
+    ("summarizer_tokens", 999),
+    ("summary_placement", "footer"),
+    ("embed_budget_ms", -1),
+    ("durability", "none"),
+]
+
+
+def test_the_defaults() -> None:
+    parameters = inspect.signature(InfiniteMemory).parameters
+    found = {name: parameter.default for name, parameter in parameters.items()}
+    assert callable(found.pop("clock"))
+    assert callable(found.pop("new_id"))
+    assert found == DEFAULTS
+    positional = [name for name, parameter in parameters.items() if parameter.kind is not parameter.KEYWORD_ONLY]
+    assert positional == ["store"]
+
+
+def test_an_unknown_argument_is_a_type_error() -> None:
+    with pytest.raises(TypeError, match="window_slak"):
+        InfiniteMemory(window_slak=0)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(("name", "value"), OUT_OF_RANGE, ids=str)
+def test_an_argument_out_of_range_is_named_and_leaves_nothing(tmp_path: Path, name: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=f"{name}={value!r}"):
+        InfiniteMemory(tmp_path / "chat.db", **{name: value})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_every_argument_with_a_range_is_tried() -> None:
+    free = {"store", "session_id", "user_id", "token_counter", "embedder", "embed_text", "recall_template"}
+    free |= {"summarizer", "summary_template"}
+    assert {name for name, _ in OUT_OF_RANGE} == set(DEFAULTS) - free
+
+
+def test_arguments_that_make_no_sense(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="user_id"):
+        InfiniteMemory(scope="user")
+    with pytest.raises(TypeError, match="CallableEmbedder"):
+        InfiniteMemory(tmp_path / "chat.db", embedder=lambda texts: texts)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="token_counter"):
+        InfiniteMemory(tmp_path / "chat.db", token_counter=3)  # type: ignore[arg-type]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_edges_of_the_ranges() -> None:
+    InfiniteMemory(
+        max_tokens=1, reserve_tokens=0, message_overhead=0, window_slack=1, top_k=0, min_score=-1, min_lexical=0,
+        keep_grounding=0, embed_budget_ms=float("inf"), recall_tokens=1.0,
+    ).close()  # fmt: skip
+
+
+# Life
+
+
+def test_a_path_is_closed_and_a_store_is_not(tmp_path: Path, store: CountingStore) -> None:
+    with InfiniteMemory(tmp_path / "chat.db") as memory:
+        memory.add(history(2))
+    memory.close()
+    with pytest.raises(StoreError, match="closed"):
+        memory.context("well?")
+    with InfiniteMemory(tmp_path / "chat.db") as memory:
+        assert ids(memory.messages()) == ["m0", "m1"]
+    with InfiniteMemory(store) as memory:
+        memory.add(history(2))
+    assert ids(InfiniteMemory(store).messages()) == ["m0", "m1"]
+
+
+def test_two_memories_without_a_store_are_apart() -> None:
+    with InfiniteMemory() as one, InfiniteMemory() as two:
+        one.add(history(2))
+        assert list(two.messages()) == []
+
+
+# The report
+
+
+def test_the_report_adds_up_and_gives_a_reason_for_everything(store: CountingStore) -> None:
+    memory = InfiniteMemory(store, embedder=HashingEmbedder(), embed_budget_ms=PATIENT, **SMALL)
+    memory.add([Message.system("be brief", id="rule"), *history(60)])
+    context = memory.context(Message.user("what of item3 <script>?", grounding="fact"), tools=[{"name": "f"}])
+    report = context.report
+    assert sum(report.totals.values()) == report.total_tokens == context.tokens <= report.budget
+    assert sum(line.tokens for line in report.lines if line.included) == report.total_tokens
+    assert report.lines[-1].left == report.budget - report.total_tokens
+    assert all(isinstance(line.reason, Reason) and line.tokens >= 0 for line in report.lines)
+    assert {line.kind for line in report.included} == set(Kind) - {Kind.SUMMARY}
+    assert {message.id for message in context.messages if message.id} <= {line.id for line in report.included}
+    assert len({(line.id, line.kind) for line in report.lines}) == len(report.lines)
+    assert json.loads(json.dumps(report.to_dict())) == json.loads(report.to_json()) == report.to_dict()
+    drawn = str(report)
+    assert all(reason in drawn for reason in {line.reason.value for line in report.lines})
+    assert f"{report.total_tokens:,} of {report.budget:,} tokens" in drawn
+    assert report.embedder == "hashing/64"
+    shown = report._repr_html_()
+    assert "&lt;script&gt;" in shown
+    assert "<script>" not in shown
+
+
+def test_logging_says_just_the_report(memory: InfiniteMemory, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG, "shared_core"):
+        memory.add(history(40))
+        memory.index()
+        memory.search("item3")
+        memory.forget(ids=["m7"])
+        context = memory.context("what of item5?")
+    ours = [record for record in caplog.records if record.name.startswith("shared_core")]
+    assert [(record.levelname, record.getMessage()) for record in ours] == [("DEBUG", str(context.report))]
+
+
+# Embedders
+
+
+def recorded(store: CountingStore, embedder: Any) -> Callable[[Any], InfiniteMemory]:
+    """Give a session vectors of an embedder; return what opens it with another."""
+    with InfiniteMemory(store, embedder=embedder, embed_budget_ms=PATIENT, **SMALL) as memory:
+        memory.add(history(40))
+        memory.index()
+    return lambda other: InfiniteMemory(store, embedder=other, embed_budget_ms=PATIENT, **SMALL)
+
+
+@pytest.mark.skipif(not static_available(), reason="wordllama is not installed")
+def test_without_an_embedder_the_static_one_is_used_and_found_again(store: CountingStore) -> None:
+    context = recorded(store, None)(None).context("what of item3?")
+    assert store.spaces(1) == [STATIC.key] == [StaticEmbedder().fingerprint.key]
+    assert (context.report.embedder, context.report.degraded) == (STATIC.key, ())
+
+
+@pytest.mark.model
+def test_without_an_embedder_the_recorded_one_is_used(store: CountingStore) -> None:
+    context = recorded(store, minilm())(None).context("what of item3?")
+    assert context.report.embedder == MINILM.key
+    assert store.spaces(1) == [MINILM.key]
+
+
+def test_a_recorded_embedder_that_is_not_at_hand_is_named(store: CountingStore) -> None:
+    context = recorded(store, HashingEmbedder())(None).context("what of item3?")
+    assert "m3" in of_kind(context, Kind.RECALLED)
+    assert context.report.embedder is None
+    (note,) = context.report.degraded
+    assert "'hashing/64'" in note
+    assert note in str(context.report)
+
+
+def test_another_embedder_is_refused_until_the_session_is_indexed_anew(store: CountingStore) -> None:
+    old, new = HashingEmbedder(), HashingEmbedder(32, name="other")
+    opened = recorded(store, old)
+    memory = opened(new)
+    for verb in (lambda: memory.search("item3"), lambda: memory.context("what of item3?"), memory.index):
+        with pytest.raises(EmbedderMismatchError, match=r"(?s)hashing/64.*other/32|other/32.*hashing/64"):
+            verb()
+    memory.add(Message.user("still stored", id="new"))
+    assert memory.forget(ids=["new"]).ids == ("new",)
+    assert new.documents == []
+    memory.reindex()
+    assert Counter(new.documents) == Counter(texts(history(40)))
+    assert memory.context("what of item3?").report.embedder == "other/32"
+    assert set(store.spaces(1)) == {"hashing/64", "other/32"}
+    old.documents.clear()
+    assert opened(old).context("what of item3?").report.embedder == "hashing/64"
+    assert old.documents == [], "the old vectors are still there"
+
+
+def test_the_unit_and_its_text_have_vectors_of_their_own(store: CountingStore) -> None:
+    def loud(said: Sequence[Message]) -> str:
+        return said[0].content.upper()
+
+    embedder = ScriptedEmbedder({})
+    units: list[dict[str, Any]] = [{"recall_unit": "turn"}, {"embed_text": loud}]
+    for settings in units:
+        with InfiniteMemory(store, session_id=str(settings), embedder=embedder, **settings) as memory:
+            memory.add(history(2))
+            memory.index()
+    (first, second), upper = texts(history(2)), [text.upper() for text in texts(history(2))]
+    assert sorted(embedder.documents) == sorted([f"{first} {second}", *upper])
+
+
+# All sessions of a user
+
+
+def test_recall_reaches_all_main_branches_of_one_user() -> None:
+    with closing(SQLiteStore(":memory:")) as store:
+
+        def session(name: str, user: str | None, **settings: Any) -> InfiniteMemory:
+            return InfiniteMemory(store, session_id=name, user_id=user, ranking="lexical", **SMALL, **settings)
+
+        for name, user in (("a", "ann"), ("b", "ann"), ("a", "bob"), ("a", None), ("b", "Ann")):
+            memory = session(name, user)
+            memory.add(Message.user(f"the lighthouse of {user}, in {name}", id="u", created_at=NOON))
+            memory.fork("side")
+            memory.add(Message.user(f"the lighthouse of {user}, on the side of {name}", id="s", created_at=NOON))
+        wide = session("a", "ann", scope="user")
+        wide.add(history(40))
+        asked = wide.context("the lighthouse?")
+        prompt = " ".join(texts(asked.messages))
+        assert [text in prompt for text in ("of ann, in a", "of ann, in b")] == [True, True]
+        assert "side" not in prompt
+        assert "of bob" not in prompt
+        assert "of None" not in prompt
+        assert "of Ann" not in prompt
+        assert sorted(texts(hit.message for hit in wide.search("lighthouse", 9)))[-2:] == [
+            "the lighthouse of ann, in a",
+            "the lighthouse of ann, in b",
+        ]
+        narrow = session("a", "ann")
+        assert "in b" not in " ".join(texts(narrow.context("the lighthouse?").messages))
+        session("b", "ann").forget(session=True)
+        assert "in b" not in " ".join(texts(wide.context("the lighthouse?").messages))
+        session("c", "ann").add(Message.user("the lighthouse of ann, in c", created_at=datetime.now().astimezone()))
+        assert "in c" in " ".join(texts(wide.context("the lighthouse?").messages)), "sessions of later count too"
+
+
+def test_search_finds_as_many_as_asked_for() -> None:
+    with InfiniteMemory(ranking="lexical") as memory:
+        memory.add([Message.user(f"the lighthouse, part {number}", id=f"m{number}") for number in range(300)])
+        assert len(memory.search("lighthouse", 250)) == 250
+
+
+def test_a_long_tool_loop_seldom_changes_what_was_sent_before() -> None:
+    """Each time the budget is used up, a quarter of it is left free, so that many steps only append."""
+    memory = InfiniteMemory(max_tokens=2_000, reserve_tokens=0, token_counter=len, ranking="lexical")
+    for number in range(10):
+        memory.add([Message.user(f"question {number}"), Message.assistant("answer " * 20)])
+    memory.add(Message.user("now look up a hundred things"))
+    changed, before = 0, memory.context().messages
+    for step in range(100):
+        call = ToolCall(id=f"{step}", name="look_up")
+        memory.add([Message.assistant(tool_calls=(call,)), Message.tool("result " * 10, call.id)])
+        context = memory.context()
+        changed += context.messages[: len(before)] != before
+        assert context.tokens <= 2_000
+        before = context.messages
+    assert 10 <= changed <= 25
+
+
+def test_another_embedder_is_refused_before_anything_needs_recall(store: CountingStore) -> None:
+    """At the first question to a session that holds vectors, also while all of it fits; later ones ask nothing."""
+    with InfiniteMemory(store, embedder=HashingEmbedder()) as memory:
+        memory.add(history(4))
+        memory.index()
+    other = InfiniteMemory(store, embedder=HashingEmbedder(32, name="other"))
+    for _ in range(2):
+        with pytest.raises(EmbedderMismatchError, match=r"hashing/64.*other/32"):
+            other.context("what of item3?")
+    same = InfiniteMemory(store, embedder=HashingEmbedder())
+    store.reset()
+    for _ in range(3):
+        same.context("what of item3?")
+    assert store.calls["spaces"] == 2
+
+
+def of_user(store: CountingStore, sessions: int) -> InfiniteMemory:
+    """What searches so many sessions of one user, of ten messages each, and an empty one."""
+    settings: dict[str, Any] = {"user_id": "ann", "ranking": "lexical"}
+    for number in range(sessions):
+        with InfiniteMemory(store, session_id=f"s{number}", **settings) as memory:
+            memory.add([message.replace(id=f"{number} {message.id}") for message in history(10)])
+    return InfiniteMemory(store, session_id="asks", scope="user", **settings)
+
+
+def test_of_any_number_of_sessions_each_is_read_once(store: CountingStore) -> None:
+    memory = of_user(store, 40)
+    found = []
+    for read in (400, 0, 0):
+        store.reset()
+        found.append(ids(hit.message for hit in memory.search("item3", 40)))
+        assert store.rows["after"] == read
+    assert found[0] == found[1] == found[2]
+    assert set(found[0]) == {f"{number} m3" for number in range(40)}
+
+
+def test_what_is_too_much_for_memory_is_read_anew_and_the_rest_is_not(
+    store: CountingStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shared_core.recall.search.OPEN_ROWS", 65)
+    memory = of_user(store, 10)
+    memory.add(history(100))
+    memory.search("item3")
+    for _ in range(2):
+        store.reset()
+        assert {hit.message.content for hit in memory.search("item3", 11)} == {history(4)[3].content}
+        assert store.rows["after"] == 40, "six sessions stay, and its own, however long"
+
+
+def test_what_another_object_adds_in_bulk_is_not_read_at_once(store: CountingStore) -> None:
+    memory = InfiniteMemory(store, ranking="lexical")
+    memory.add(history(10))
+    memory.newest(1)
+    for count in (100, TAIL_KEPT + 1):
+        start = len(list(memory.messages()))
+        InfiniteMemory(store, ranking="lexical").add(history(count, start))
+        store.reset()
+        assert ids(memory.newest(2)) == [f"m{start + count - 2}", f"m{start + count - 1}"]
+        assert store.rows["newest"] == (count if count <= TAIL_KEPT else 64)
+    memory.add(Message.user("more", id="more"))
+    assert ids(memory.newest(3))[1:] == [f"m{start + count - 1}", "more"]
+    assert ids(memory.messages()) == [*(f"m{number}" for number in range(start + count)), "more"]

@@ -1,0 +1,231 @@
+"""Rename, delete, tag, reset, reflog, diff and log: what each changes, and what it leaves alone."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from shared_core import InfiniteMemory, Message, UnknownReferenceError
+from shared_core.errors import StaleHeadError
+from shared_core.records import MAIN, Move, Position
+from shared_core.results import Branch, LogEntry
+from shared_core.tree.log import draw
+from tests.support.histories import CountingStore, history, ids
+
+
+@pytest.fixture
+def store() -> Iterator[CountingStore]:
+    with closing(CountingStore(":memory:")) as store:
+        yield store
+
+
+@pytest.fixture
+def memory(store: CountingStore) -> InfiniteMemory:
+    memory = InfiniteMemory(store, ranking="lexical")
+    memory.add(history(6))
+    return memory
+
+
+def path(memory: InfiniteMemory) -> list[str | None]:
+    return ids(memory.messages())
+
+
+def say(memory: InfiniteMemory, *names: str) -> None:
+    memory.add([Message(role="assistant" if name[0] == "r" else "user", content=name, id=name) for name in names])
+
+
+# Names
+
+
+def test_a_renamed_branch_is_the_same_branch(memory: InfiniteMemory) -> None:
+    memory.fork("side", at="m3")
+    memory.reset("m2")
+    other = InfiniteMemory(memory._store)
+    other.checkout("side")
+    memory.rename("side", "aside")
+    assert memory.branch == "aside"
+    say(memory, "x")
+    assert path(memory) == ["m0", "m1", "m2", "x"]
+    assert [branch.name for branch in memory.branches()] == [MAIN, "aside"]
+    assert [move.reference for move in memory.reflog("aside")] == ["aside@{1}"]
+    with pytest.raises(UnknownReferenceError, match="'side'"):
+        other.newest(1)
+
+
+def test_a_deleted_branch_leaves_its_messages_and_can_be_brought_back(memory: InfiniteMemory) -> None:
+    memory.fork("side", at="m3")
+    say(memory, "x")
+    with pytest.raises(ValueError, match="stands on 'side'"):
+        memory.delete_branch("side")
+    memory.checkout(MAIN)
+    memory.delete_branch("side")
+    assert memory.get("x").content == "x"
+    assert memory.search("x") == []
+    assert memory.reflog("side")[0].to_dict() | {"at": None} == {
+        "reference": "side@{1}", "branch": "side", "why": "delete", "before": "x", "after": None, "at": None
+    }  # fmt: skip
+    memory.fork("side", at="side@{1}")
+    assert path(memory) == ["m0", "m1", "m2", "m3", "x"]
+
+
+def test_a_tag_never_moves(memory: InfiniteMemory) -> None:
+    memory.tag("v1")
+    memory.tag("start", "m1")
+    say(memory, "x")
+    assert memory.tags() == [Branch("v1", Position(0, 5)), Branch("start", Position(0, 1))]
+    memory.checkout("v1")
+    assert (memory.branch, path(memory)) == (None, ids(history(6)))
+    memory.delete_tag("v1")
+    assert [tag.name for tag in memory.tags()] == ["start"]
+    with pytest.raises(UnknownReferenceError, match="no tag 'v1'; tags: 'start'") as error:
+        memory.delete_tag("v1")
+    assert error.value.candidates == ("start",)
+    with pytest.raises(UnknownReferenceError, match="tags: 'start'") as unknown:
+        memory.checkout("v1")
+    assert unknown.value.candidates == (MAIN, "start")
+
+
+# Moving
+
+
+def test_a_reset_loses_nothing(memory: InfiniteMemory, store: CountingStore) -> None:
+    rows = store.after(1, 0, 99)
+    memory.reset("m2")
+    assert path(memory) == ["m0", "m1", "m2"]
+    assert memory.search("item4") == []
+    say(memory, "x")
+    assert path(memory) == ["m0", "m1", "m2", "x"]
+    assert store.after(1, 0, 99)[:-1] == rows
+    moves = [(move.reference, move.why, move.before, move.after) for move in memory.reflog()]
+    assert moves == [("main@{1}", "reset to m2", "m5", "m2")]
+    memory.reset("main@{1}")
+    assert path(memory) == ids(history(6))
+    memory.reset("main@{1}")
+    assert path(memory) == ["m0", "m1", "m2", "x"]
+    assert [move.reference for move in memory.reflog(limit=2)] == ["main@{1}", "main@{2}"]
+    memory.checkout("main@{2}")
+    assert path(memory) == ["m0", "m1", "m2", "x"]
+    memory.checkout("main@{0}")
+    assert (memory.branch, path(memory)) == (None, ["m0", "m1", "m2", "x"])
+
+
+def test_a_detached_object_just_goes(memory: InfiniteMemory) -> None:
+    memory.checkout("m4")
+    memory.reset("m1")
+    assert (memory.branch, path(memory), memory.reflog()) == (None, ["m0", "m1"], [])
+
+
+def test_two_objects_see_a_move_at_once(memory: InfiniteMemory) -> None:
+    other = InfiniteMemory(memory._store, ranking="lexical")
+    assert len(path(other)) == 6
+    memory.reset("m1")
+    assert path(other) == ["m0", "m1"]
+    assert other.search("item5") == []
+
+
+def test_a_move_that_expects_another_head_is_refused(memory: InfiniteMemory) -> None:
+    with pytest.raises(StaleHeadError, match="'main'"):
+        memory._store.change(1, [Move(MAIN, Position(0, 0), "", Position(0, 2))])
+    assert len(path(memory)) == 6
+
+
+# Comparing and seeing
+
+
+def test_a_diff_says_what_is_not_shared(memory: InfiniteMemory) -> None:
+    memory.fork("side", at="m3")
+    say(memory, "x", "rx")
+    assert memory.diff(MAIN).to_dict() == {"base": "m3", "only_a": ["m4", "m5"], "only_b": ["x", "rx"]}
+    assert memory.diff("side", "m1").to_dict() == {"base": "m1", "only_a": ["m2", "m3", "x", "rx"], "only_b": []}
+    memory.forget(ids=["m3"])
+    assert memory.diff(MAIN).base == "m2"
+
+
+def test_the_lowest_shared_message_is_found_where_branches_cross(memory: InfiniteMemory) -> None:
+    memory.fork("side", at="m1")
+    say(memory, "s1")
+    memory.checkout(MAIN)
+    memory.merge("side", "full")
+    say(memory, "x1")
+    memory.checkout("side")
+    memory.merge("m5", "full")
+    say(memory, "s2")
+    assert memory.diff(MAIN).to_dict() == {"base": "s1", "only_a": ["x1"], "only_b": ["s2"]}
+
+
+def test_the_log_draws_forks_and_merges(memory: InfiniteMemory) -> None:
+    memory.forget(ids=["m0", "m1", "m2", "m3"])
+    memory.fork("side")
+    say(memory, "s1", "r1")
+    memory.checkout(MAIN)
+    say(memory, "x1")
+    memory.merge("side")
+    memory.tag("v1")
+    say(memory, "x2")
+    memory.checkout("side")
+    say(memory, "s2")
+    drawn = [(line, entry.message.id if entry and entry.message else None) for line, entry in draw(memory.log())]
+    assert drawn == [
+        ("*", "s2"),
+        ("| *", "x2"),
+        ("| o", None),
+        ("|/|", None),
+        ("| *", "x1"),
+        ("* |", "r1"),
+        ("* |", "s1"),
+        ("|/", None),
+        ("*", "m5"),
+        ("*", "m4"),
+    ]
+    assert [(entry.branches, entry.tags) for entry in memory.log()[:3]] == [
+        (("side",), ()),
+        ((MAIN,), ()),
+        ((), ("v1",)),
+    ]
+    assert [entry.message.id for entry in memory.log(2) if entry.message] == ["s2", "x2"]
+    merge = memory.log()[2].to_dict()
+    assert (merge["message"], merge["parents"], merge["tags"]) == (None, [[1, 6], [0, 7]], ["v1"])
+    assert memory.newest_at("v1") == memory.get("x1") or memory.newest_at("v1") == memory.get("r1")
+
+
+def test_merges_of_merges_are_drawn_although_nothing_was_said_between(memory: InfiniteMemory) -> None:
+    memory.fork("b", at="m1")
+    say(memory, "b1")
+    memory.fork("c", at="m1")
+    say(memory, "c1")
+    memory.merge("b")
+    memory.checkout(MAIN)
+    memory.merge("c")
+    entries = memory.log()
+    assert [(len(entry.parents), entry.message and entry.message.id, entry.branches) for entry in entries[:4]] == [
+        (2, None, (MAIN,)), (2, None, ("c",)), (1, "c1", ()), (1, "b1", ("b",))
+    ]  # fmt: skip
+    assert [line for line, _ in draw(entries)][:5] == ["o", "|\\", "| o", "| |\\", "| * |"]
+    assert path(memory) == [*ids(history(6)), "c1", "b1"]
+
+
+def test_a_line_may_begin_to_the_left_of_the_merge_it_comes_from() -> None:
+    first, second, merge, root, one, other = (Position(number, 0) for number in range(6))
+    hello = Message.user("hello")
+    shown = [
+        LogEntry(first, hello, (root,)), LogEntry(second, hello, (merge,)), LogEntry(root, hello, ()),
+        LogEntry(merge, None, (one, other)), LogEntry(other, hello, ()), LogEntry(one, hello, ()),
+    ]  # fmt: skip
+    assert [line for line, _ in draw(shown)] == ["*", "| *", "* |", "  o", " /|", "* |", "  *"]
+
+
+def test_all_of_it_outlives_the_process(tmp_path: Path) -> None:
+    with InfiniteMemory(tmp_path / "chat.db", ranking="lexical") as memory:
+        memory.add(history(6))
+        memory.tag("v1", "m1")
+        memory.reset("m3")
+        memory.fork("side")
+        memory.add(history(2, start=10))
+        memory.stash(note="for later")
+        memory.checkout(MAIN)
+        memory.merge("m5", "full")
+        before = memory.tags(), memory.reflog(), memory.stashes(), memory.log(), path(memory)
+    with InfiniteMemory(tmp_path / "chat.db", ranking="lexical") as memory:
+        assert (memory.tags(), memory.reflog(), memory.stashes(), memory.log(), path(memory)) == before
+        assert memory.stashes()[0].ids == ("m10", "m11")

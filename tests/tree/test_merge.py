@@ -1,0 +1,411 @@
+"""Merge, cherry-pick, rebase and stash in detail; their contract is in `test_verb_contract.py`."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from shared_core import InfiniteMemory, Message, ToolCall
+from shared_core.records import MAIN, Change, Draft
+from shared_core.results import Conflict
+from tests.support.histories import CountingStore, history, ids
+from tests.tree.two_branches import parted, path, said, say
+
+
+@pytest.fixture
+def store() -> Iterator[CountingStore]:
+    with closing(CountingStore(":memory:")) as store:
+        yield store
+
+
+@pytest.fixture
+def memory(store: CountingStore) -> InfiniteMemory:
+    return InfiniteMemory(store, ranking="lexical", token_counter="characters/4")
+
+
+# Merging
+
+
+def test_a_detached_head_is_merged_into_a_branch_of_its_own(memory: InfiniteMemory) -> None:
+    parted(memory)
+    for how, branch in (("full", "branch-1"), ("squash", "branch-2"), ("auto", None)):
+        memory.checkout("r4" if how != "auto" else "r1")
+        memory.merge("side", how)  # type: ignore[arg-type]
+        assert memory.branch == branch
+    assert path(memory) == ["u1", "r1", "u2", "r2", "u3", "r3"]
+    with pytest.raises(ValueError, match="detached"):
+        memory.rebase(MAIN)
+    assert memory.stash() is not None
+    assert (memory.branch, path(memory)) == (None, ["u1", "r1", "u2", "r2"])
+
+
+@pytest.mark.parametrize(
+    ("verb", "expected"),
+    [
+        (lambda memory: memory.merge("side"), "u1 r1 u8 u2 r2 u3 r3"),
+        (lambda memory: memory.stash("r1"), "u1 r1"),
+    ],
+)
+def test_what_is_decided_on_a_head_that_has_moved_is_decided_again(
+    memory: InfiniteMemory, monkeypatch: pytest.MonkeyPatch, verb: Callable[[InfiniteMemory], Any], expected: str
+) -> None:
+    parted(memory, ahead=False)
+    if expected == "u1 r1":
+        say(memory, "u7")
+    other, change = InfiniteMemory(memory._store), memory._store.change
+
+    def after_another_writer(session: int, changes: Sequence[Change]) -> None:
+        monkeypatch.undo()
+        say(other, "u8")
+        change(session, changes)
+
+    monkeypatch.setattr(memory._store, "change", after_another_writer)
+    result = verb(memory)
+    assert path(memory) == expected.split()
+    assert getattr(result, "ids", ("u7", "u8")) == ("u7", "u8")
+
+
+def test_a_rebase_takes_along_what_another_writer_adds_during_it(
+    memory: InfiniteMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parted(memory)
+    other, append = InfiniteMemory(memory._store), memory._store.append
+
+    def after_another_writer(session: int, branch: str, drafts: Sequence[Draft], **how: Any) -> Any:
+        monkeypatch.undo()
+        say(other, "u8")
+        return append(session, branch, drafts, **how)
+
+    monkeypatch.setattr(memory._store, "append", after_another_writer)
+    assert memory.rebase("side").sources == ("u4", "r4", "u8")
+
+
+# The two questions of the post
+
+
+def test_the_main_chat_knows_what_the_side_chat_found_out(memory: InfiniteMemory) -> None:
+    memory.add([said("u1", "We write a parser."), said("r1", "Fine.")])
+    memory.fork("debug")
+    memory.add([said("u2", "Why does it hang on tabs?"), said("r2", "The tokenizer never advances past a tab.")])
+    memory.checkout(MAIN)
+    seen: list[Any] = []
+
+    def summarizer(before: str | None, messages: Sequence[Message]) -> str:
+        seen.append((before, [(message.role, message.content) for message in messages]))
+        return "Tabs made the tokenizer hang; advance past them."
+
+    result = memory.merge("debug", "squash", prompt="What was the bug?", summarizer=summarizer)
+    assert seen == [
+        (None, [
+            ("user", "Why does it hang on tabs?"),
+            ("assistant", "The tokenizer never advances past a tab."),
+            ("user", "What was the bug?"),
+        ])
+    ]  # fmt: skip
+    question, answer = result.messages
+    assert (question.content, question.role, question.turn_id) == ("What was the bug?", "user", question.id)
+    assert answer.content == "From the branch 'debug':\nTabs made the tokenizer hang; advance past them."
+    assert (answer.role, answer.turn_id) == ("assistant", question.id)
+    assert memory.sources(str(answer.id)) == ["u2", "r2"]
+    assert memory.sources(str(question.id)) == memory.sources("u1") == []
+    context = memory.context("how do we fix the hang?")
+    assert answer in context.messages
+    assert not {"u2", "r2"} & {message.id for message in context.messages}
+    memory.checkout("debug")
+    assert path(memory) == ["u1", "r1", "u2", "r2"], "and the side chat can go on"
+
+
+def test_a_squash_without_a_summarizer_quotes_the_messages(memory: InfiniteMemory) -> None:
+    parted(memory)
+    answer = memory.merge("side", "squash").messages[1]
+    said_there = "user: says u2\nassistant: says r2\nuser: says u3\nassistant: says r3"
+    assert answer.content == f"From the branch 'side':\n{said_there}"
+    memory.checkout("side")
+    say(memory, *(name for n in range(10, 40) for name in (f"u{n}", f"r{n}")))
+    memory.checkout(MAIN)
+    text = memory.merge("side", "squash").messages[1].content
+    assert text.startswith("From the branch 'side':\n...\nuser: says u30\n")
+    assert text.endswith("assistant: says r39")
+    assert len(text.splitlines()) == 22
+
+
+def test_a_squash_covers_only_what_is_new(memory: InfiniteMemory) -> None:
+    parted(memory)
+    memory.merge("side", "squash")
+    memory.checkout("side")
+    say(memory, "u7")
+    memory.checkout(MAIN)
+    answer = memory.merge("side", "squash").messages[1]
+    assert memory.sources(str(answer.id)) == ["u7"]
+    assert memory.merge("side", "full").how == "full", "the words themselves were not here"
+    assert memory.merge("side", "squash").how == "nothing"
+
+
+# What a prompt sees
+
+
+def prompt(memory: InfiniteMemory) -> list[str | None]:
+    return ids(memory.context().messages)
+
+
+def test_a_merge_is_seen_in_prompts_once_at_any_depth_and_before_what_comes_next(memory: InfiniteMemory) -> None:
+    say(memory, "u1", "r1")
+    for name in ("b", "c", "d"):
+        memory.fork(name)
+        say(memory, f"u{name}", f"r{name}", f"u{name}2")
+    for source, target in (("d", "c"), ("c", "b"), ("b", MAIN), ("d", MAIN), ("c", MAIN)):
+        memory.checkout(target)
+        say(memory, f"u{source}{target}1", f"u{source}{target}2")
+        memory.merge(source, "full")
+    say(memory, "u9", "r9")
+    line = path(memory)
+    assert len(line) == len(set(line)) == 23
+    assert line[-2:] == ["u9", "r9"]
+    assert set(line) >= {"ub", "uc", "ud", "rb", "rc", "rd", "udc1", "ucb2"}
+    assert prompt(memory) == line
+    assert prompt(InfiniteMemory(memory._store, ranking="lexical")) == line
+    assert ids(memory.newest(7)) == line[-7:]
+
+
+def test_a_late_answer_that_is_merged_stands_in_its_turn(memory: InfiniteMemory) -> None:
+    say(memory, "u1", "r1")
+    memory.fork("side")
+    say(memory, "u2")
+    memory.checkout(MAIN)
+    say(memory, "u3", "r3", "u4")
+    memory.merge("side")
+    say(memory, "u5", "r5")
+    memory.checkout("side")
+    say(memory, "r2", "u6")
+    memory.checkout(MAIN)
+    memory.merge("side")
+    assert path(memory) == ["u1", "r1", "u3", "r3", "u4", "u2", "u5", "r5", "r2", "u6"]
+    assert prompt(memory) == ["u1", "r1", "u3", "r3", "u4", "u2", "r2", "u5", "r5", "u6"]
+    memory.add(said("r21"), turn="u2")
+    assert prompt(memory) == ["u1", "r1", "u3", "r3", "u4", "u2", "r2", "r21", "u5", "r5", "u6"]
+
+
+def test_merged_messages_are_recalled_on_their_branch_only(memory: InfiniteMemory) -> None:
+    small = InfiniteMemory(memory._store, ranking="lexical", max_tokens=200, reserve_tokens=0)
+    small.add([said("u1", "hello"), said("r1", "hi")])
+    small.fork("side")
+    small.add([said("u2", "the locker code is 4471"), said("r2", "noted")])
+    small.checkout(MAIN)
+    small.add(history(30))
+    question = "what is the locker code?"
+    assert small.search("locker code") == []
+    small.merge("side", "full")
+    small.add(history(20, start=100))
+    assert ids(hit.message for hit in small.search("locker code")) == ["u2", "r2"]
+    assert "4471" in " ".join(message.content for message in small.context(question).messages)
+    small.reset("main@{1}")
+    assert small.search("locker code") == []
+
+
+# Conflicts
+
+
+def test_a_three_way_merge_lists_conflicts_and_decides_none(memory: InfiniteMemory) -> None:
+    memory.add([said("u1", "Plan the trip."), said("r1", "The budget is 5k.")])
+    memory.fork("side")
+    memory.add([said("u2", "Make it more. The budget is 20k."), said("r2", "Fine. The hotel is booked.")])
+    memory.add([said("u3", "When do we go?"), said("r3", "In May.")])
+    memory.checkout(MAIN)
+    memory.add([said("u4", "The budget is 10k. Is the hotel near?"), said("r4", "The hotel is booked!")])
+    memory.add([said("u5", "When do we  go?"), said("r5", "In June.")])
+    result = memory.merge("side", "three-way")
+    assert result.conflicts == (
+        Conflict("the answer to 'When do we go?'", ("u5", "r5"), ("u3", "r3"), "In June.", "In May."),
+        Conflict("budget", ("u4",), ("u2",), "10k", "20k"),
+    )
+    answer = result.messages[1].content
+    assert "- budget: 'main' says '10k' [u4], 'side' says '20k' [u2]" in answer
+    assert "Only on 'side':\nuser: Make it more. The budget is 20k." in answer
+    assert memory.sources(str(result.messages[1].id)) == ["u4", "r4", "u5", "r5", "u2", "r2", "u3", "r3"]
+    assert result.to_dict()["conflicts"][1]["ours"] == ["u4"]
+
+
+def test_two_answers_to_one_question_are_a_conflict(memory: InfiniteMemory) -> None:
+    say(memory, "u1")
+    memory.fork("side")
+    memory.add(said("r2", "Yes."))
+    memory.checkout(MAIN)
+    memory.add(said("r3", "No."))
+    result = memory.merge("side", "three-way")
+    assert result.conflicts == (Conflict("the answer to 'u1'", ("r3",), ("r2",), "No.", "Yes."),)
+
+
+def test_a_summarizer_is_told_what_both_sides_said_and_what_they_contradict(memory: InfiniteMemory) -> None:
+    parted(memory)
+    seen: list[str] = []
+
+    def summarizer(before: str | None, messages: Sequence[Message]) -> str:
+        seen.extend(message.content for message in messages)
+        return "All is well."
+
+    answer = memory.merge("side", "three-way", prompt="And?", summarizer=summarizer).messages[1].content
+    assert (seen[:2], seen[3:7], seen[-1]) == (
+        ["says u4", "says r4"], ["says u2", "says r2", "says u3", "says r3"], "And?"
+    )  # fmt: skip
+    assert answer.startswith("All is well.\n\nOnly on 'main':")
+
+
+# Copies
+
+
+def test_a_tool_result_is_copied_with_its_call_and_all_results(memory: InfiniteMemory) -> None:
+    say(memory, "u1")
+    memory.fork("side")
+    calls = (ToolCall(id="c1", name="find"), ToolCall(id="c2", name="find"))
+    results = [said(f"t{number}", tool_call_id=f"c{number}") for number in (1, 2)]
+    memory.add([said("u2"), said("r2", tool_calls=calls), *results, said("r3")])
+    memory.checkout(MAIN)
+    picked = memory.cherry_pick("t1")
+    assert (picked.sources, picked.halves) == (("r2", "t1", "t2"), ("r2", "t1", "t2"))
+    assert [(message.role, message.tool_call_id, message.turn_id) for message in picked.messages] == [
+        ("assistant", None, "u1"), ("tool", "c1", "u1"), ("tool", "c2", "u1")
+    ]  # fmt: skip
+    assert picked.messages[0].tool_calls == calls
+    assert [memory.sources(str(message.id)) for message in picked.messages] == [["r2"], ["t1"], ["t2"]]
+    assert picked.to_dict()["copies"] == {s: m.id for s, m in zip(picked.sources, picked.messages, strict=True)}
+    assert memory.cherry_pick(["r2", "t2"]).skipped == ("r2", "t1", "t2")
+
+
+def test_a_copy_is_the_whole_message(memory: InfiniteMemory) -> None:
+    say(memory, "u1")
+    memory.fork("side")
+    rich = said(
+        "u2", "x", name="Ann", grounding="fact", pinned=True, media_tokens=7, payload={"format": "f/1", "data": [1]}
+    )
+    (stored,) = memory.add(rich)
+    memory.checkout(MAIN)
+    (copy,) = memory.cherry_pick("u2").messages
+    assert copy.replace(id="u2", turn_id="u2") == stored
+
+
+def test_copies_keep_their_turns(memory: InfiniteMemory) -> None:
+    say(memory, "u1", "r1")
+    memory.fork("side")
+    say(memory, "u2", "u3", "r3")
+    memory.add(said("r2"), turn="u2")
+    memory.add(said("r11"), turn="u1")
+    memory.checkout(MAIN)
+    say(memory, "u4")
+    picked = memory.cherry_pick(["r2", "r3", "u3", "u2", "r11"])
+    assert picked.sources == ("u2", "r2", "u3", "r3", "r11")
+    two, _, three, *_ = picked.messages
+    assert [message.turn_id for message in picked.messages] == [two.id, two.id, three.id, three.id, "u1"]
+    assert picked.halves == ()
+
+
+def test_a_copy_of_a_copy_is_not_made_where_the_first_is(memory: InfiniteMemory) -> None:
+    parted(memory)
+    copies = memory.cherry_pick(["u2", "r2"]).messages
+    memory.checkout("side")
+    assert memory.cherry_pick([str(message.id) for message in copies]).skipped == tuple(ids(copies))
+    memory.fork("third", at="r1")
+    again = memory.cherry_pick(str(copies[0].id))
+    assert again.sources == (copies[0].id,)
+    memory.checkout(MAIN)
+    assert memory.cherry_pick(str(again.messages[0].id)).messages == ()
+
+
+def test_an_answer_joins_its_own_question_before_a_copy_of_it(memory: InfiniteMemory) -> None:
+    say(memory, "u0")
+    memory.fork("side")
+    say(memory, "u1")
+    memory.fork("third", at="u0")
+    memory.cherry_pick("u1")
+    memory.checkout(MAIN)
+    (question,) = memory.cherry_pick("u1").messages
+    memory.checkout("third")
+    memory.merge(MAIN)
+    memory.checkout(MAIN)
+    say(memory, "r1")
+    memory.checkout("third")
+    picked = memory.cherry_pick("r1")
+    assert (picked.messages[0].turn_id, picked.halves) == (question.id, ())
+
+
+def test_a_copy_is_not_counted_or_embedded_again(store: CountingStore) -> None:
+    counted: list[str] = []
+
+    class Counter_:
+        name = "mine"
+
+        def __call__(self, text: str) -> int:
+            counted.append(text)
+            return len(text)
+
+    memory = InfiniteMemory(store, token_counter=Counter_(), ranking="lexical")
+    parted(memory)
+    counted.clear()
+    memory.cherry_pick(["u2", "r2"])
+    assert counted == []
+
+
+def test_stashes_are_numbered_from_the_newest(memory: InfiniteMemory) -> None:
+    parted(memory)
+    memory.stash(note="first")
+    memory.checkout("side")
+    memory.stash(note="second")
+    assert [(stash.number, stash.branch, stash.note, stash.ids) for stash in memory.stashes()] == [
+        (0, "side", "second", ("u3", "r3")), (1, MAIN, "first", ("u4", "r4"))
+    ]  # fmt: skip
+    memory.checkout(MAIN)
+    assert memory.stash_pop().sources == ("u3", "r3")
+    assert memory.stash_pop().sources == ("u4", "r4")
+    assert memory.stashes() == []
+    memory.stash()
+    memory.forget(ids=list(memory.stashes()[0].ids))
+    assert memory.stashes()[0].ids == ()
+    assert memory.stash_pop().messages == ()
+    assert memory.stashes() == []
+
+
+def test_a_stash_takes_a_long_turn_whole_and_nothing_that_a_merge_brought(memory: InfiniteMemory) -> None:
+    say(memory, "r0")
+    assert memory.stash() is None, "nobody has asked anything"
+    say(memory, "u0", *(f"r{number}" for number in range(50, 69)))
+    stash = memory.stash()
+    assert stash is not None
+    assert (len(stash.ids), path(memory)) == (20, ["r0"])
+    memory.stash_pop()
+    parted(memory)
+    memory.merge("side", "full")
+    before = path(memory)
+    assert memory.stash() is None
+    assert path(memory) == before
+
+
+# Forgetting
+
+
+def test_forgetting_reaches_copies_and_what_sums_up(memory: InfiniteMemory) -> None:
+    parted(memory)
+    copy = memory.cherry_pick(["u2", "r2"]).messages[0]
+    memory.fork("third", at="r1")
+    again = memory.cherry_pick(str(copy.id)).messages[0]
+    squash = memory.merge("side", "squash", prompt="And?").messages
+    memory.checkout("side")
+    outer = memory.merge("third", "three-way").messages
+    expected = ["u2", copy.id, again.id, squash[1].id, outer[0].id, outer[1].id]
+    assert list(memory.forget(ids=["u2"], dry_run=True).ids) == expected
+    assert list(memory.forget(ids=["u2"]).ids) == expected
+    left = [record.message.content for record in memory._store.after(1, 0, 99)]
+    assert not [text for text in left if "u2" in text]
+    assert squash[0].id in [record.message.id for record in memory._store.after(1, 0, 99)], "the person's own question"
+    memory.checkout(MAIN)
+    assert path(memory)[:5] == ["u1", "r1", "u4", "r4", memory.newest(1)[0].id]
+
+
+def test_forgetting_does_not_undo_a_merge(memory: InfiniteMemory) -> None:
+    parted(memory)
+    memory.merge("side", "full")
+    say(memory, "u9", "r9")
+    memory.forget(ids=["u9", "r9", "u2", "r4"])
+    assert path(memory) == ["u1", "r1", "u4", "r2", "u3", "r3"]
+    assert memory.merge("side").how == "nothing"
+    memory.forget(session=True)
+    assert (memory.stashes(), memory.tags(), memory.reflog(), path(memory)) == ([], [], [], [])

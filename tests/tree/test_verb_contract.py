@@ -1,0 +1,466 @@
+"""The contract of every verb on the tree: which calls are refused, and what the others leave new, gone and unchanged.
+
+Two tables, one row a case. A refused call raises a named error and leaves every row of every table as it was. One that
+is done says exactly how many rows it writes, and where both branches end then. `FLAWS` names, for known flaws of
+git-like chat trees, the test that shows each is not here; the last test sees to it that these exist.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shared_core import DuplicateError, InfiniteMemory, Message, UnknownReferenceError
+from shared_core.errors import AmbiguousReferenceError
+from shared_core.records import MAIN
+from shared_core.stores import SQLiteStore
+from tests.support.histories import ids
+from tests.tree.two_branches import changed, parted, path, rows, said, say
+
+Verb = Callable[[Any], Any]
+
+
+@pytest.fixture
+def store() -> Iterator[SQLiteStore]:
+    with closing(SQLiteStore(":memory:")) as store:
+        yield store
+
+
+@pytest.fixture
+def memory(store: SQLiteStore) -> InfiniteMemory:
+    return opened(store)
+
+
+def opened(store: SQLiteStore, **how: Any) -> InfiniteMemory:
+    return InfiniteMemory(store, ranking="lexical", token_counter="characters/4", **how)
+
+
+def fails(before: str | None, messages: Sequence[Message]) -> str:
+    raise RuntimeError("the model is down")
+
+
+# What is refused: the verb, the call, the error and what it says. Main says u1 r1 u4 r4, side u1 r1 u2 r2 u3 r3;
+# long_a and long_b begin alike on side, v1 is a tag on u1, and main has put u5 aside.
+
+REFUSED: list[tuple[str, Verb, type[Exception], str]] = [
+    ("add", lambda m: m.add(said("u1", "else")), DuplicateError, "'u1' is already stored with other content"),
+    ("add", lambda m: m.add([said("u8"), said("u8")]), DuplicateError, "'u8' is given twice"),
+    ("add", lambda m: m.add([said("u8"), said("u1", "else")]), DuplicateError, "'u1'"),
+    ("add", lambda m: m.add(said("r8"), turn="u2"), UnknownReferenceError, "no turn 'u2' on this branch"),
+    ("add", lambda m: m.add(said("u8"), turn="u1"), ValueError, "turn='u1': only replies"),
+    ("add", lambda m: m.add("hello"), TypeError, "expected messages"),
+    ("add", lambda m: lost(m).add(said("u8")), UnknownReferenceError, "'lost'"),
+    ("fork", lambda m: m.fork("side"), DuplicateError, "a name other than 'main', 'side', 'long', 'lost', 'v1'"),
+    ("fork", lambda m: m.fork("v1"), DuplicateError, "already a tag 'v1'"),
+    ("fork", lambda m: m.fork(""), ValueError, "name=''"),
+    ("fork", lambda m: m.fork(" "), ValueError, "name=' '"),
+    ("fork", lambda m: m.fork("main@{1}"), ValueError, "choose another name"),
+    ("fork", lambda m: m.fork("new", "none"), UnknownReferenceError, "'none'; branches: 'main', 'side'"),
+    ("fork", lambda m: m.fork("new", "u_long"), AmbiguousReferenceError, "'u_long_a', 'u_long_b'"),
+    ("checkout", lambda m: m.checkout("none"), UnknownReferenceError, "no branch or message 'none'"),
+    ("checkout", lambda m: m.checkout(""), UnknownReferenceError, "''"),
+    ("checkout", lambda m: m.checkout("u_long"), AmbiguousReferenceError, "'u_long_a', 'u_long_b'"),
+    ("checkout", lambda m: m.checkout("u_l"), UnknownReferenceError, "'u_l'"),
+    ("checkout", lambda m: m.checkout("side@{1}"), UnknownReferenceError, "'side@{1}'"),
+    ("merge", lambda m: m.merge("none"), UnknownReferenceError, "'none'"),
+    ("merge", lambda m: m.merge("u_long"), AmbiguousReferenceError, "'u_long_a'"),
+    ("merge", lambda m: m.merge("side", "octopus"), ValueError, "how='octopus': choose one of"),
+    ("merge squash", lambda m: m.merge("side", "squash", summarizer=fails), RuntimeError, "the model is down"),
+    ("merge squash", lambda m: m.merge("side", "squash", summarizer=lambda *_: " "), ValueError, "returned nothing"),
+    ("merge squash", lambda m: m.merge("none", "squash"), UnknownReferenceError, "'none'"),
+    ("merge full", lambda m: m.merge("side", "full", prompt="?"), ValueError, "how='full' asks nothing"),
+    ("merge full", lambda m: m.merge("side", "full", summarizer=fails), ValueError, "how='full' asks nothing"),
+    ("merge full", lambda m: m.merge("none", "full"), UnknownReferenceError, "'none'"),
+    ("merge three-way", lambda m: m.merge("side", "three-way", summarizer=fails), RuntimeError, "the model is down"),
+    ("merge three-way", lambda m: m.merge("side", "three-way", summarizer=lambda *_: ""), ValueError, "nothing"),
+    ("merge three-way", lambda m: m.merge("none", "three-way"), UnknownReferenceError, "'none'"),
+    ("fast-forward", lambda m: m.merge("side", "fast-forward"), ValueError, "'main' has messages that 'side' has not"),
+    ("fast-forward", lambda m: m.merge("none", "fast-forward"), UnknownReferenceError, "'none'"),
+    ("cherry-pick", lambda m: m.cherry_pick(["u2", "u99"]), UnknownReferenceError, "'u99'"),
+    ("cherry-pick", lambda m: m.cherry_pick("side"), UnknownReferenceError, "'side' is not a message"),
+    ("cherry-pick", lambda m: m.cherry_pick("u_long"), AmbiguousReferenceError, "'u_long_b'"),
+    ("stash push", lambda m: m.stash("none"), UnknownReferenceError, "'none'"),
+    ("stash push", lambda m: m.stash("u2"), UnknownReferenceError, "'u2' is not on this branch"),
+    ("stash apply", lambda m: m.stash_apply(1), UnknownReferenceError, "no stash 1; there are 1, counted from 0"),
+    ("stash apply", lambda m: m.stash_apply(-1), ValueError, "number=-1"),
+    ("stash pop", lambda m: m.stash_pop(1), UnknownReferenceError, "no stash 1"),
+    ("stash pop", lambda m: m.stash_pop("0"), ValueError, "number='0'"),
+    ("stash pop", lambda m: opened(m._store, new_id=lambda: "u1").stash_pop(), DuplicateError, "'u1'"),
+    ("stash drop", lambda m: m.stash_drop(7), UnknownReferenceError, "no stash 7"),
+    ("delete", lambda m: m.delete_branch(MAIN), ValueError, "'main' is where every memory begins"),
+    ("delete", lambda m: m.delete_branch("none"), UnknownReferenceError, "'none'"),
+    ("delete", lambda m: (m.checkout("side"), m.delete_branch("side")), ValueError, "stands on 'side'"),
+    ("rename", lambda m: m.rename(MAIN, "x"), ValueError, "'main'"),
+    ("rename", lambda m: m.rename("side", "v1"), DuplicateError, "already a tag 'v1'"),
+    ("rename", lambda m: m.rename("side", MAIN), DuplicateError, "already a branch 'main'"),
+    ("rename", lambda m: m.rename("none", "x"), UnknownReferenceError, "'none'"),
+    ("rename", lambda m: m.rename("side", ""), ValueError, "name=''"),
+    ("rename", lambda m: m.rename("side", "main@{1}"), ValueError, "name='main@{1}'"),
+    ("prune", lambda m: m.forget(ids=["u1", "u99"]), UnknownReferenceError, "'u99'"),
+    ("prune", lambda m: m.forget(), ValueError, "pass one of ids=, before= and session=True"),
+    ("prune", lambda m: m.forget(ids=["u1"], session=True), ValueError, "pass one of"),
+    ("diff", lambda m: m.diff("none"), UnknownReferenceError, "'none'"),
+    ("diff", lambda m: m.diff("side", "u_long"), AmbiguousReferenceError, "'u_long_a'"),
+    ("tag", lambda m: m.tag("v1"), DuplicateError, "already a tag 'v1'"),
+    ("tag", lambda m: m.tag("side"), DuplicateError, "already a branch 'side'"),
+    ("tag", lambda m: m.tag(" "), ValueError, "needs a name"),
+    ("tag", lambda m: m.tag("main@{1}"), ValueError, "name='main@{1}'"),
+    ("tag", lambda m: m.tag("v2", "none"), UnknownReferenceError, "'none'"),
+    ("tag", lambda m: m.delete_tag("side"), UnknownReferenceError, "no tag 'side'; tags: 'v1'"),
+    ("sources", lambda m: m.sources("none"), UnknownReferenceError, "'none'"),
+    ("newest at", lambda m: m.newest_at("none"), UnknownReferenceError, "'none'"),
+    ("reset", lambda m: m.reset("none"), UnknownReferenceError, "'none'"),
+    ("reset", lambda m: m.reset("main@{2}"), UnknownReferenceError, "'main@{2}'"),
+    ("reset", lambda m: m.reset("u_long"), AmbiguousReferenceError, "'u_long_a'"),
+    ("rebase", lambda m: m.rebase("none"), UnknownReferenceError, "'none'"),
+    ("rebase", lambda m: m.rebase("side", since="none"), UnknownReferenceError, "'none'"),
+    ("rebase", lambda m: (m.checkout("r4"), m.rebase("side")), ValueError, "detached; check out the branch"),
+]  # fmt: skip
+
+
+def lost(memory: InfiniteMemory) -> InfiniteMemory:
+    """Stand on a branch that somebody else has deleted."""
+    memory.checkout("lost")
+    opened(memory._store).delete_branch("lost")  # type: ignore[arg-type]
+    return memory
+
+
+@pytest.mark.parametrize(("act", "error", "match"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
+def test_a_refused_call_changes_nothing(
+    memory: InfiniteMemory, store: SQLiteStore, act: Verb, error: type[Exception], match: str
+) -> None:
+    parted(memory)
+    say(memory, "u5")
+    memory.stash()
+    memory.tag("v1", "u1")
+    memory.fork("long", "r3")
+    say(memory, "u_long_a", "u_long_b")
+    memory.fork("lost", MAIN)
+    memory.checkout(MAIN)
+    before = rows(store)
+    with pytest.raises(error, match=re.escape(match)) as raised:
+        act(memory)
+    assert raised.type is error
+    gone = {"branches": (0, 1), "refs": (1, 0)} if match == "'lost'" else {}
+    assert changed(before, rows(store)) == gone, "but for what another did"
+    assert path(opened(store)) == ["u1", "r1", "u4", "r4"]
+
+
+UNSAID: list[Verb] = [
+    lambda m: m.fork("x", "none"), lambda m: m.checkout("none"), lambda m: m.merge(MAIN), lambda m: m.diff(MAIN),
+    lambda m: m.merge(MAIN, "squash"),
+    lambda m: m.cherry_pick("u1"), lambda m: m.stash_apply(), lambda m: m.stash_pop(), lambda m: m.stash_drop(),
+    lambda m: m.delete_branch("x"), lambda m: m.rename("x", "y"), lambda m: m.forget(ids=["u1"]),
+    lambda m: m.tag("v1", "none"), lambda m: m.delete_tag("v1"), lambda m: m.reset(MAIN), lambda m: m.rebase(MAIN),
+    lambda m: m.sources("u1"), lambda m: m.newest_at(MAIN), lambda m: m.add(said("r1"), turn="u1"),
+]  # fmt: skip
+
+
+def test_reading_an_empty_session_finds_and_writes_nothing(memory: InfiniteMemory, store: SQLiteStore) -> None:
+    before = rows(store)
+    for act in UNSAID:
+        with pytest.raises(UnknownReferenceError):
+            act(memory)
+    assert (memory.stash(), memory.stashes(), memory.tags(), memory.log(), memory.reflog()) == (None, [], [], [], [])
+    assert rows(store) == before
+
+
+# What is done
+
+
+@dataclass(frozen=True)
+class Case:
+    """A verb: what is done, what the two branches say then, and the rows that are new and gone.
+
+    `OURS` and `SIDE` are what they say before; + is a message that the verb wrote. `ahead`: main has u4 r4.
+    """
+
+    does: Verb
+    main: str
+    wrote: dict[str, tuple[int, int]] = field(default_factory=dict)
+    side: str = "u1 r1 u2 r2 u3 r3"
+    ahead: bool = True
+    branch: str | None = MAIN
+    told: Verb = lambda result: None
+    tells: Any = None
+
+
+def how(result: Any) -> Any:
+    return result.how
+
+
+def sources(result: Any) -> Any:
+    return result.sources, result.skipped, result.halves
+
+
+def messages(count: int, **more: tuple[int, int]) -> dict[str, tuple[int, int]]:
+    return {"messages": (count, 0), "texts": (count, 0), **more}
+
+
+OURS = "u1 r1 u4 r4"
+MOVED = {"branches": (1, 1), "refs": (1, 0)}
+"""A branch that ends elsewhere, and the line of the reflog that says so."""
+
+MERGED = MOVED | {"segments": (1, 0)}
+NEW = (1, 0)
+ANEW = (1, 1)  # two branches are, where one goes on at another's end: that one's row then says where it stops
+
+DONE: dict[str, Case] = {
+    "add": Case(lambda m: m.add(said("u9")), f"{OURS} u9", messages(1)),
+    "add what is known": Case(lambda m: m.add([said("u1"), said("r1")]), OURS),
+    "add what is known elsewhere": Case(lambda m: m.add(said("u2")), OURS),
+    "add where others go on": Case(
+        lambda m: (m.fork("new", "r3"), m.add(said("u9"))), OURS, messages(1, branches=(2, 1)), branch="new"
+    ),
+    "add detached": Case(
+        lambda m: (m.checkout("r2"), m.add(said("u9"))), OURS, messages(1, branches=NEW, segments=NEW),
+        branch="branch-1",
+    ),
+    "add a text that others take for a mark": Case(
+        lambda m: (m.add([said("u9", "<FORK>"), said("r9", "Root")]), m.merge("side", "squash"), path(m)[-4:-2]),
+        f"{OURS} u9 r9 + +", messages(4, covers=(2, 0)), told=lambda done: done[-1], tells=["u9", "r9"],
+    ),
+    "fork": Case(lambda m: m.fork("new"), OURS, {"branches": NEW}, branch="new"),
+    "fork of a message": Case(lambda m: m.fork("new", "u2"), OURS, {"branches": NEW}, branch="new"),
+    "fork at the same place again": Case(
+        lambda m: (m.fork("a", "u2"), m.fork("b", "u2")), OURS, {"branches": (2, 0)}, branch="b"
+    ),
+    "checkout": Case(lambda m: m.checkout("side"), OURS, branch="side"),
+    "checkout of a message": Case(lambda m: m.checkout("r2"), OURS, branch=None),
+    "merge squash": Case(
+        lambda m: m.merge("side", "squash"), f"{OURS} + +", messages(2, covers=(2, 0)), told=how, tells="squash"
+    ),
+    "merge squash asked in own words": Case(
+        lambda m: m.merge("side", "squash", prompt="And?"), f"{OURS} + +", messages(2, covers=NEW),
+        told=lambda done: [(one.role, one.content[:4]) for one in done.messages],
+        tells=[("user", "And?"), ("assistant", "From")],
+    ),
+    "merge squash of what is ahead": Case(
+        lambda m: m.merge("side", "squash"), "u1 r1 + +", messages(2, covers=(2, 0), branches=ANEW, segments=NEW),
+        ahead=False, told=how, tells="squash",
+    ),
+    "merge squash twice": Case(
+        lambda m: [m.merge("side", "squash").how for _ in range(2)], f"{OURS} + +", messages(2, covers=(2, 0)),
+        told=list, tells=["squash", "nothing"],
+    ),
+    "merge squash of what is behind": Case(lambda m: m.merge("u1", "squash"), OURS, told=how, tells="nothing"),
+    "merge squash of itself": Case(lambda m: m.merge(MAIN, "squash"), OURS, told=how, tells="nothing"),
+    "merge squash of a branch with branches": Case(
+        lambda m: (
+            m.fork("more", "u3"), m.add(said("r9")), m.checkout(MAIN), m.merge("side", "squash"),
+            m.checkout("more"), path(m), m.checkout(MAIN),
+        ),
+        f"{OURS} + +", messages(3, branches=(1, 0), segments=NEW, covers=(2, 0)),
+        told=lambda done: done[5], tells=["u1", "r1", "u2", "r2", "u3", "r9"],
+    ),
+    "merge full": Case(lambda m: m.merge("side", "full"), f"{OURS} u2 r2 u3 r3", MERGED, told=how, tells="full"),
+    "merge full of what is ahead": Case(
+        lambda m: m.merge("side", "full"), "u1 r1 u2 r2 u3 r3", MERGED, ahead=False, told=how, tells="full"
+    ),
+    "merge full twice": Case(
+        lambda m: [m.merge("side", "full").how for _ in range(2)], f"{OURS} u2 r2 u3 r3", MERGED,
+        told=list, tells=["full", "nothing"],
+    ),
+    "merge full, then squash": Case(
+        lambda m: [m.merge("side", "full").how, m.merge("side", "squash").how], f"{OURS} u2 r2 u3 r3", MERGED,
+        told=list, tells=["full", "nothing"],
+    ),
+    "merge full of a message": Case(lambda m: m.merge("r2"), f"{OURS} u2 r2", MERGED, told=how, tells="full"),
+    "merge full of what is behind": Case(lambda m: m.merge("u1", "full"), OURS, told=how, tells="nothing"),
+    "merge full of itself": Case(lambda m: m.merge(MAIN, "full"), OURS, told=how, tells="nothing"),
+    "merge three-way": Case(
+        lambda m: m.merge("side", "three-way"), f"{OURS} u2 r2 u3 r3 + +",
+        messages(2, covers=(4, 0), branches=ANEW, refs=NEW, segments=NEW),
+        told=lambda done: (done.how, done.base, done.ours, done.theirs),
+        tells=("three-way", "r1", ("u4", "r4"), ("u2", "r2", "u3", "r3")),
+    ),
+    "merge three-way twice": Case(
+        lambda m: [m.merge("side", "three-way").how for _ in range(2)], f"{OURS} u2 r2 u3 r3 + +",
+        messages(2, covers=(4, 0), branches=ANEW, refs=NEW, segments=NEW), told=list, tells=["three-way", "nothing"],
+    ),
+    "merge three-way of itself": Case(lambda m: m.merge(MAIN, "three-way"), OURS, told=how, tells="nothing"),
+    "fast-forward": Case(
+        lambda m: m.merge("side", "fast-forward"), "u1 r1 u2 r2 u3 r3", MOVED, ahead=False,
+        told=how, tells="fast-forward",
+    ),
+    "fast-forward where it can be": Case(
+        lambda m: m.merge("side"), "u1 r1 u2 r2 u3 r3", MOVED, ahead=False, told=how, tells="fast-forward"
+    ),
+    "fast-forward where it cannot": Case(
+        lambda m: m.merge("side"), f"{OURS} u2 r2 u3 r3", MERGED, told=how, tells="full"
+    ),
+    "fast-forward to what is behind": Case(lambda m: m.merge("u1", "fast-forward"), OURS, told=how, tells="nothing"),
+    "cherry-pick": Case(
+        lambda m: m.cherry_pick(["r3", "u3", "r1"]), f"{OURS} + +", messages(2),
+        told=sources, tells=(("u3", "r3"), ("r1",), ()),
+    ),
+    "cherry-pick of half an exchange": Case(
+        lambda m: m.cherry_pick("r3"), f"{OURS} +", messages(1), told=sources, tells=(("r3",), (), ("r3",))
+    ),
+    "cherry-pick twice": Case(
+        lambda m: [m.cherry_pick(["u2", "r2"]).skipped for _ in range(2)], f"{OURS} + +", messages(2),
+        told=list, tells=[(), ("u2", "r2")],
+    ),
+    "cherry-pick of nothing": Case(lambda m: m.cherry_pick([]), OURS, told=sources, tells=((), (), ())),
+    "stash push": Case(
+        lambda m: m.stash(note="later"), "u1 r1", {"branches": ANEW, "refs": (2, 0)},
+        told=lambda one: (one.number, one.branch, one.base, one.ids, one.note),
+        tells=(0, MAIN, "r1", ("u4", "r4"), "later"),
+    ),
+    "stash push since a message": Case(
+        lambda m: m.stash("u1"), "u1", {"branches": ANEW, "refs": (2, 0)},
+        told=lambda one: one.ids, tells=("r1", "u4", "r4"),
+    ),
+    "stash push of nothing": Case(lambda m: m.stash("r4"), OURS),
+    "stash list": Case(
+        lambda m: (m.stash("r1"), m.stash("u1"), m.stashes()), "u1", {"branches": ANEW, "refs": (4, 0)},
+        told=lambda done: [(one.number, one.ids) for one in done[-1]], tells=[(0, ("r1",)), (1, ("u4", "r4"))],
+    ),
+    "stash apply": Case(
+        lambda m: (m.stash(), m.stash_apply(), m.stashes()), "u1 r1 + +",
+        messages(2, branches=ANEW, refs=(2, 0), segments=NEW),
+        told=lambda done: (done[1].sources, len(done[2])), tells=(("u4", "r4"), 1),
+    ),
+    "stash apply twice": Case(
+        lambda m: (m.stash(), m.stash_apply(), m.stash_apply()), "u1 r1 + +",
+        messages(2, branches=ANEW, refs=(2, 0), segments=NEW), told=lambda done: done[2].skipped, tells=("u4", "r4"),
+    ),
+    "stash pop": Case(
+        lambda m: (m.stash(), m.stash_pop(), m.stashes()), "u1 r1 + +",
+        messages(2, branches=ANEW, refs=NEW, segments=NEW),
+        told=lambda done: (done[1].sources, len(done[2])), tells=(("u4", "r4"), 0),
+    ),
+    "stash pop elsewhere": Case(
+        lambda m: (m.stash(), m.checkout("side"), m.stash_pop(), m.checkout(MAIN)), "u1 r1",
+        messages(2, branches=ANEW, refs=NEW), side="u1 r1 u2 r2 u3 r3 + +",
+    ),
+    "stash drop": Case(
+        lambda m: (m.stash(), m.stash_drop(), m.stashes()), "u1 r1", MOVED, told=lambda done: done[2], tells=[]
+    ),
+    "delete": Case(lambda m: (m.fork("x"), m.checkout(MAIN), m.delete_branch("x")), OURS, {"refs": NEW}),
+    "delete and bring back": Case(
+        lambda m: (m.fork("x", "u2"), m.checkout(MAIN), m.delete_branch("x"), m.fork("x", "x@{1}"), path(m)), OURS,
+        {"refs": NEW, "branches": NEW}, branch="x", told=lambda done: done[-1], tells=["u1", "r1", "u2"],
+    ),
+    "rename": Case(lambda m: (m.fork("x"), m.rename("x", "y")), OURS, {"branches": NEW}, branch="y"),
+    "diff": Case(
+        lambda m: m.diff("side"), OURS, told=lambda diff: (diff.base, diff.only_a, diff.only_b),
+        tells=("r1", ("u2", "r2", "u3", "r3"), ("u4", "r4")),
+    ),
+    "tag": Case(lambda m: (m.tag("v1"), m.add(said("u9")), [tag.name for tag in m.tags()]), f"{OURS} u9",
+                messages(1, refs=NEW), told=lambda done: done[-1], tells=["v1"]),
+    "reset": Case(lambda m: m.reset("r1"), "u1 r1", MOVED),
+    "reset and back": Case(
+        lambda m: (m.reset("r3"), m.reset("main@{1}")), OURS, {"branches": ANEW, "refs": (2, 0)}
+    ),
+    "rebase": Case(
+        lambda m: m.rebase("side"), "u1 r1 u2 r2 u3 r3 + +", messages(2, branches=(2, 2), refs=NEW),
+        told=sources, tells=(("u4", "r4"), (), ()),
+    ),
+    "rebase since a message": Case(
+        lambda m: m.rebase("side", since="u4"), "u1 r1 u2 r2 u3 r3 +", messages(1, branches=(2, 2), refs=NEW)
+    ),
+    "rebase of what is behind": Case(lambda m: m.rebase("side"), "u1 r1 u2 r2 u3 r3", MOVED, ahead=False),
+    "rebase onto what is behind": Case(lambda m: m.rebase("u1"), OURS),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DONE)
+def test_a_verb_changes_only_what_it_names(memory: InfiniteMemory, store: SQLiteStore, name: str) -> None:
+    case = DONE[name]
+    parted(memory, ahead=case.ahead)
+    said_before, before = store.after(1, 0, 999), rows(store)
+    result = case.does(memory)
+    after = rows(store)
+    assert case.told(result) == case.tells
+    assert memory.branch == case.branch
+    assert changed(before, after) == case.wrote
+    assert not any(before[table] - after[table] for table in ("messages", "texts", "segments", "covers"))
+    known = {record.message.id for record in said_before} | {"u9", "r9"}
+    for branch, expected in ((MAIN, case.main), ("side", case.side)):
+        reader = opened(store)
+        reader.checkout(branch)
+        line = path(reader)
+        assert [id_ if id_ in known else "+" for id_ in line] == expected.split()
+        assert len(set(line)) == len(line)
+        assert {hit.message.id for hit in reader.search("says", 99)} <= set(line)
+        assert set(ids(reader.context("what do they say?").messages)) <= {*line, None}
+    assert rows(store) == after, "looking writes nothing"
+
+
+def test_a_pruned_message_is_gone_everywhere_and_nothing_else_is(memory: InfiniteMemory, store: SQLiteStore) -> None:
+    parted(memory)
+    memory.fork("other", "u2")
+    say(memory, "r5")
+    before = {record.message.id: record for record in store.after(1, 0, 99)}
+    assert memory.forget(ids=["r2"]).ids == ("r2",)
+    del before["r2"]
+    assert {record.message.id: record for record in store.after(1, 0, 99)} == before
+    lines = {}
+    for branch in (MAIN, "side", "other"):
+        memory.checkout(branch)
+        lines[branch] = path(memory)
+    # One answer of two goes; the other keeps its question.
+    assert lines == {
+        MAIN: ["u1", "r1", "u4", "r4"], "side": ["u1", "r1", "u2", "u3", "r3"], "other": ["u1", "r1", "u2", "r5"]
+    }  # fmt: skip
+    assert memory.add(said("r2")) == [], "and it stays away"
+
+
+def test_no_two_conversations_share_an_id(store: SQLiteStore) -> None:
+    one, two = (opened(store, session_id=name) for name in ("one", "two"))
+    for memory in (one, two):
+        parted(memory)
+    two.merge("side")
+    two.forget(ids=["u1"])
+    assert path(one) == ["u1", "r1", "u4", "r4"]
+    assert path(two) == ["r1", "u4", "r4", "u2", "r2", "u3", "r3"]
+
+
+def test_two_objects_that_add_at_one_position_stay_on_one_branch(store: SQLiteStore) -> None:
+    one, two = opened(store), opened(store)
+    say(one, "u1")
+    assert path(two) == ["u1"]
+    say(one, "r1")
+    say(two, "u2")
+    one.add(said("r11"))
+    assert path(one) == path(two) == ["u1", "r1", "u2", "r11"]
+    assert (one.get("r11").turn_id, [branch.name for branch in one.branches()]) == ("u1", [MAIN])
+
+
+# Known flaws, by what goes wrong, and the tests that show they are not here
+
+FLAWS: dict[str, str] = {
+    "E9 a merged branch is lost": "tree/test_verb_contract.py::test_a_verb_changes_only_what_it_names",
+    "E10 a failed summary is written, and the branch deleted":
+        "tree/test_verb_contract.py::test_a_refused_call_changes_nothing",
+    "E11 only the first of several branches is summed up, all are deleted":
+        "tree/test_verb_contract.py::test_a_verb_changes_only_what_it_names",
+    "E12 a text is taken for the mark of a fork": "tree/test_verb_contract.py::test_a_verb_changes_only_what_it_names",
+    "E13 the model sees all branches": "tree/test_forks.py::test_every_view_is_the_path_from_the_head_to_the_root",
+    "1 the command's merge fails without another program's database":
+        "cli/test_commands.py::test_a_command_for_branches_answers_in_words_and_in_json",
+    "2 parents swap when a file is read again": "tree/test_branches.py::test_all_of_it_outlives_the_process",
+    "3 time grows exponentially with merges":
+        "test_interleaving.py::test_branches_that_merged_each_other_often_are_walked_once",
+    "4 a long conversation is too deep to walk": "tree/test_forks.py::test_a_line_of_1200_messages_forked_at_each",
+    "5 the common ancestor is not the lowest":
+        "tree/test_branches.py::test_the_lowest_shared_message_is_found_where_branches_cross",
+    "6 the common ancestor is summed up with both sides":
+        "tree/test_merge.py::test_a_summarizer_is_told_what_both_sides_said_and_what_they_contradict",
+    "7 a merged branch's end moves into the merge":
+        "tree/test_verb_contract.py::test_a_verb_changes_only_what_it_names",
+    "8 ids of conversations collide": "tree/test_verb_contract.py::test_no_two_conversations_share_an_id",
+    "9 two writers at one position part":
+        "tree/test_verb_contract.py::test_two_objects_that_add_at_one_position_stay_on_one_branch",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("flaw", FLAWS)
+def test_each_known_flaw_has_a_test(flaw: str) -> None:
+    file, name = FLAWS[flaw].split("::")
+    assert f"\ndef {name}(" in (Path(__file__).parents[1] / file).read_text()

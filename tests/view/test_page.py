@@ -1,0 +1,198 @@
+"""The page as a file, and the command that writes it."""
+
+import base64
+import hashlib
+import json
+import re
+import stat
+import webbrowser
+from collections.abc import Callable
+from contextlib import closing
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared_core.cli.app import run
+from shared_core.errors import StoreError
+from shared_core.prompt.context import ContextReport, Kind, Reason, ReportLine
+from shared_core.stores import SQLiteStore
+from shared_core.view import gather, page, write_page
+from tests.view.pages import SETTINGS, store_a_tree
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """A session with all that a tree may have."""
+    store_a_tree(tmp_path / "chat.db")
+    return tmp_path / "chat.db"
+
+
+def inside(html: str, opening: str) -> str:
+    found = re.search(re.escape(opening) + r"(.*?)</s", html, re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+def embedded(html: str) -> Any:
+    return json.loads(inside(html, '<script type="application/json" id="data">'))
+
+
+HOSTILE = "</script><script>x</script><!--<script>&lt;{{script}}{{data}}\u2028\u2029\ud83d\x00\r\n\x7f\ufeff\u202e"
+
+
+def test_the_data_is_in_the_page_and_cannot_escape_its_element() -> None:
+    data = {"session": HOSTILE, "nodes": [{"text": HOSTILE}], HOSTILE: 1.5}
+    html = page(data)
+    html.encode("utf-8")
+    assert embedded(html) == data
+    assert not set("<>&\u2028\u2029") & set(inside(html, '<script type="application/json" id="data">'))
+    assert html.count("<script") == html.count("</script>") == page({}).count("<script") == 2
+
+
+@given(st.text(st.characters(), max_size=40))
+def test_any_text_is_in_the_page_as_it_was_said(text: str) -> None:
+    html = page({"text": text})
+    assert embedded(html) == {"text": text}
+    assert html.count("<") == page({}).count("<")
+    html.encode()
+
+
+def test_only_what_the_page_came_with_may_run() -> None:
+    html = page({"session": "x"})
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', html)
+    assert policy is not None
+
+    def digest(text: str) -> str:
+        return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+    assert policy[1].split("; ") == [
+        "default-src 'none'",
+        f"script-src {digest(inside(html, '<script>'))}",
+        f"style-src {digest(inside(html, '<style>'))}",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "require-trusted-types-for 'script'",
+        "trusted-types 'none'",
+    ]
+    assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", html)
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|\son\w+=", html)
+
+
+def test_the_kinds_have_the_colours_of_a_notebooks_report() -> None:
+    lines = tuple(ReportLine(None, None, kind, True, Reason.STAYS, 10, 0) for kind in Kind)
+    drawn = ContextReport(100, 0, lines)._repr_html_()
+    colours = dict(re.findall(r'title="(\w+): 10".*?background:(#\w+)', drawn))
+    style = files("shared_core.view").joinpath("page.css").read_text(encoding="utf-8")
+    assert colours == {kind.value: value for kind in Kind for value in re.findall(rf"--{kind.value}: (#\w+);", style)}
+    assert all(f".k-{kind.value} {{ --kind: var(--{kind.value}); }}" in style for kind in Kind)
+
+
+def test_the_file_appears_whole_and_is_its_owners(store: Path, tmp_path: Path) -> None:
+    out = tmp_path / "page.html"
+    out.write_text("old")
+    assert write_page(store, out, **SETTINGS) == out
+    assert out.read_text(encoding="utf-8") == page(gather(store, **SETTINGS))
+    assert stat.S_IMODE(out.stat().st_mode) == 0o600
+    names = {path.name for path in tmp_path.iterdir()} - {"chat.db", "chat.db-wal", "chat.db-shm"}
+    assert names == {"page.html"}
+
+
+def test_a_path_that_cannot_hold_a_page_is_refused_before_anything_is_done(store: Path, tmp_path: Path) -> None:
+    before = store.read_bytes()
+    for end in ("", "-wal", "-shm", "-journal"):
+        with pytest.raises(ValueError, match="is a file of a database"):
+            write_page(f"sqlite:///{store}", tmp_path / "." / f"chat.db{end}")
+    with closing(SQLiteStore(store)) as opened, pytest.raises(ValueError, match="is a file of a database"):
+        write_page(opened, store)
+    with pytest.raises(FileNotFoundError, match="no directory"):
+        write_page(store, tmp_path / "no" / "page.html")
+    with pytest.raises(IsADirectoryError, match="is a directory"):
+        write_page(store, tmp_path)
+    assert store.read_bytes() == before
+
+
+def test_a_page_that_cannot_be_written_leaves_nothing_behind(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "no")
+
+    monkeypatch.setattr("os.replace", refuse)
+    with pytest.raises(StoreError, match="cannot be written"):
+        write_page(store, tmp_path / "page.html", **SETTINGS)
+    assert {path.name for path in tmp_path.iterdir()} <= {"chat.db", "chat.db-wal", "chat.db-shm"}
+
+
+# The command
+
+Call = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Call:
+    monkeypatch.delenv("INFINITE_MEMORY_STORE", raising=False)
+    monkeypatch.chdir(tmp_path)
+
+    def call(*args: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = run(("view", *args))
+        return code, *capsys.readouterr()
+
+    return call
+
+
+def test_the_command_writes_the_page(store: Path, call: Call) -> None:
+    code, out, err = call("chat.db", "--out", "page.html", "--questions", "all")
+    assert (code, err) == (0, "")
+    assert re.fullmatch(r"page\.html \(0\.\d MiB\)\n", out)
+    data = embedded(Path("page.html").read_text(encoding="utf-8"))
+    assert data["questions"] is None
+    assert len(data["reports"]) == sum(node["role"] == "user" for node in data["nodes"])
+
+
+def test_the_command_answers_with_the_data(store: Path, call: Call) -> None:
+    code, out, err = call("--store", "chat.db", "--json", "--questions", "1", "--max-tokens", "900")
+    assert (code, err) == (0, "")
+    assert json.loads(out) == json.loads(json.dumps(gather(store, questions=1, max_tokens=900)))
+
+
+@pytest.mark.parametrize("found", [True, False])
+def test_the_command_opens_the_page(
+    store: Path, call: Call, monkeypatch: pytest.MonkeyPatch, found: bool, tmp_path: Path
+) -> None:
+    opened: list[str] = []
+
+    def open_it(url: str) -> bool:
+        opened.append(url)
+        return found
+
+    monkeypatch.setattr(webbrowser, "open", open_it)
+    code, _, err = call("--out", "page.html", "--questions", "0", "--open")
+    assert code == 0
+    assert opened == [(tmp_path / "page.html").as_uri()]
+    assert ("no browser was found" in err) is not found
+
+
+@pytest.mark.parametrize(
+    ("args", "why"),
+    [
+        ([], "say where the page goes"),
+        (["--out", "p.html", "--json"], "say where the page goes"),
+        (["--out", "p.html", "--questions", "some"], "give a number, or all"),
+        (["--out", "p.html", "--session", "x"], "no session 'x'; sessions without a user: 'default'"),
+        (["--out", "p.html", "--store", "none.db"], "no store at 'none.db'"),
+        (["--out", "chat.db"], "is a file of a database"),
+        (["--out", "no/p.html"], "cannot be written: there is no directory 'no'"),
+        (["--out", "."], "cannot be written: '.' is a directory"),
+    ],
+)
+def test_a_wrong_argument_is_one_line(store: Path, call: Call, args: list[str], why: str) -> None:
+    code, out, err = call(*args)
+    assert (code, out) == (2, "")
+    assert why in err
+    assert err.count("\n") == 1
+    assert not Path("p.html").exists()
