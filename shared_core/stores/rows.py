@@ -1,12 +1,16 @@
 """Messages as rows of the SQLite database, and back."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any
+from operator import itemgetter
+from types import NoneType
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+from pydantic import BaseModel, TypeAdapter
 
 from shared_core.errors import StoreError
-from shared_core.messages import Grounding, GroundingItem, Message, Payload, ToolCall, content_of
+from shared_core.messages import Message, content_of
 from shared_core.records import Position, Record
 
 __all__ = ["COLUMNS", "canonical", "message_row", "plain", "record_of", "text", "text_row"]
@@ -18,7 +22,63 @@ COLUMNS = (
 """What `record_of` reads, of `messages AS m` joined with `texts AS t`."""
 
 _BLANK = Message(role="user")
-_NESTED = {"tool_calls", "tool_call_id", "grounding", "pinned", "media_tokens", "payload"}
+_COLUMNS = {"id", "turn_id", "role", "created_at", "name", "content"}
+_EXTRA = {
+    name: field.get_default(call_default_factory=True)
+    for name, field in Message.model_fields.items()
+    if name not in _COLUMNS
+}
+"""Every field of a message without a column of its own, with its default; what differs from it is kept as JSON."""
+_EXTRA_DEFAULTS = tuple(_EXTRA.values())
+_extra_values = itemgetter(*_EXTRA)
+
+Decoder = Callable[[Any], Any]
+
+
+def _kept_as_it_is(value: Any) -> Any:
+    return value
+
+
+def _decoder(annotation: Any) -> Decoder | None:
+    """Return what turns parsed JSON into a value of a type, unchecked; None: the type needs pydantic to do that."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _decoder(arguments[0])
+    if annotation in (str, int, float, bool, NoneType, Any) or origin is Literal:
+        return _kept_as_it_is
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return _model_decoder(annotation)
+    if origin is tuple and arguments[1:] == (...,):
+        inner = _decoder(arguments[0])
+        return None if inner is None else lambda items: tuple(map(inner, items))
+    if origin is not None and NoneType in arguments and len(arguments) == 2:
+        some = _decoder(next(one for one in arguments if one is not NoneType))
+        return some if some in (None, _kept_as_it_is) else lambda value: None if value is None else some(value)
+    return None
+
+
+def _model_decoder(model: type[BaseModel]) -> Decoder | None:
+    decoders = {name: _decoder(field.annotation) for name, field in model.model_fields.items()}
+    nested = {name: one for name, one in decoders.items() if one is not None and one is not _kept_as_it_is}
+    if None in decoders.values():
+        return None
+
+    def decode(value: dict[str, Any]) -> BaseModel:
+        for name in nested.keys() & value.keys():
+            value[name] = nested[name](value[name])
+        return model.model_construct(**value)
+
+    return decode
+
+
+_DECODERS = {name: _decoder(Message.model_fields[name].annotation) for name in _EXTRA}
+_NESTED = {name: one for name, one in _DECODERS.items() if one is not None and one is not _kept_as_it_is}
+_ADAPTERS: Mapping[str, TypeAdapter[Any]] = {
+    name: TypeAdapter[Any](Message.model_fields[name].annotation or Any)
+    for name, one in _DECODERS.items()
+    if one is None
+}
+"""Those of a type that JSON has no form for, such as a time."""
 
 
 def text(value: str) -> str | bytes:
@@ -97,7 +157,7 @@ def record_of(row: tuple[Any, ...]) -> Record:
         if name is not None:
             fields["name"] = plain(name)
         if extra is not None:
-            fields.update(_nested(json.loads(plain(extra))))
+            fields.update(_decoded(json.loads(plain(extra))))
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise StoreError(f"message {id_!r} cannot be read: {error}; restore the database from a backup") from error
     return Record(
@@ -112,30 +172,21 @@ def record_of(row: tuple[Any, ...]) -> Record:
 
 
 def _extra(message: Message) -> str | bytes | None:
-    if not (
-        message.tool_calls
-        or message.tool_call_id is not None
-        or message.grounding is not None
-        or message.pinned
-        or message.media_tokens
-        or message.payload is not None
-    ):
+    values = message.__dict__
+    if _extra_values(values) == _EXTRA_DEFAULTS:  # as for most messages
         return None
     try:
-        fields = message.model_dump(include=_NESTED, exclude_defaults=True)
+        fields = message.model_dump(include=set(_EXTRA), exclude_defaults=True)
+        fields |= {n: one.dump_python(values[n], mode="json") for n, one in _ADAPTERS.items() if n in fields}
         return text(json.dumps(fields, ensure_ascii=False, separators=(",", ":")))
     except (TypeError, ValueError, RecursionError) as error:
         raise StoreError(f"message {message.id!r} cannot be stored: its payload is not plain JSON: {error}") from error
 
 
-def _nested(fields: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    for name, value in fields.items():
-        if name == "tool_calls":
-            yield name, tuple(ToolCall.model_construct(**call) for call in value)
-        elif name == "grounding":
-            items = tuple(GroundingItem.model_construct(**item) for item in value.pop("items", ()))
-            yield name, Grounding.model_construct(items=items, **value)
-        elif name == "payload":
-            yield name, Payload.model_construct(**value)
-        else:
-            yield name, value
+def _decoded(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return fields from parsed JSON as values of a message."""
+    for name in fields.keys() & _NESTED.keys():
+        fields[name] = _NESTED[name](fields[name])
+    for name in _ADAPTERS.keys() & fields.keys():
+        fields[name] = _ADAPTERS[name].validate_python(fields[name])
+    return fields

@@ -99,6 +99,15 @@ class MessagesContract:
         assert zones == [d.message.created_at.utcoffset() for d in plain if d.message.created_at] + zones[3:]
         session.check()
 
+    def test_every_field_is_kept(self, store: Store) -> None:
+        """Each by itself, and all together; a field that `Message` gets later is tried as well."""
+        session = Session(store)
+        each = [draft(f"u {name}", **{name: value}) for name, value in RICH.items()]
+        session.append(MAIN, [*each, draft("u", **RICH)])
+        session.check()
+        for given, record in zip([*each, draft("u", **RICH)], store.after(session.key, 0, ALL), strict=True):
+            assert record.message.model_dump() == given.message.model_dump() | {"turn_id": given.message.id}
+
     @pytest.mark.parametrize("content", [*NASTY, "\ud800 lone", "\ud83d\ude00", "<|endoftext|>", "😀" * 250_000])
     def test_any_text_is_exact_or_refused_by_name(self, store: Store, content: str) -> None:
         """What a store cannot hold raises StoreError, naming the message, and stores nothing."""
