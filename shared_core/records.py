@@ -12,6 +12,7 @@ __all__ = [
     "Appended",
     "Branch",
     "Change",
+    "Create",
     "Delete",
     "Draft",
     "Drop",
@@ -163,6 +164,13 @@ class Ref(NamedTuple):
     created_at: str
 
 
+class Create(NamedTuple):
+    """Create a branch at a position, also a forgotten one; nothing is noted of it."""
+
+    branch: str
+    at: Position
+
+
 class Move(NamedTuple):
     """Have a branch end elsewhere; `expect`: where it ends now, or else nothing is changed."""
 
@@ -223,7 +231,7 @@ class Expect(NamedTuple):
     head: Position | None = None
 
 
-Change = Move | Merge | Rename | Delete | Put | Drop | Expect
+Change = Create | Move | Merge | Rename | Delete | Put | Drop | Expect
 """What can become of branches and other names; one transaction may do several."""
 
 

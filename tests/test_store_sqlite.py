@@ -20,9 +20,10 @@ from shared_core.errors import DuplicateError, StoreError, UnknownReferenceError
 from shared_core.messages import Payload
 from shared_core.records import MAIN, ROOT, Draft, Position
 from shared_core.store import Store
-from shared_core.stores import SQLiteStore, connection, migrations, open_store
-from shared_core.stores.migrations import MIGRATIONS, Migration, migrate, version_of
-from shared_core.stores.probe import APPLICATION_ID
+from shared_core.stores import SQLiteStore, open_store
+from shared_core.stores.sqlite import connection, schema
+from shared_core.stores.sqlite.probe import APPLICATION_ID
+from shared_core.stores.sqlite.schema import MIGRATIONS, Migration, migrate, version_of
 from shared_core.testing import StoreContract
 from shared_core.testing.oracle import ALL, Session, draft, drafts
 
@@ -419,14 +420,14 @@ def test_every_shipped_schema_is_brought_up_to_date(path: Path, version: int, fi
 def test_a_step_and_its_record_are_one_transaction(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     filled(path)
     later = Migration("later", ("CREATE TABLE later (x)", "SELECT * FROM nowhere"))
-    monkeypatch.setattr(migrations, "MIGRATIONS", [*MIGRATIONS, later])
+    monkeypatch.setattr(schema, "MIGRATIONS", [*MIGRATIONS, later])
     with pytest.raises(StoreError, match="nowhere"):
         SQLiteStore(path)
     monkeypatch.undo()
     with closing(SQLiteStore(path)) as store:
         assert version_of(store._db._ready()) == len(MIGRATIONS)
         assert store._db.query("SELECT 1 FROM sqlite_master WHERE name = 'later'") == []
-    monkeypatch.setattr(migrations, "MIGRATIONS", [*MIGRATIONS, later._replace(statements=later.statements[:1])])
+    monkeypatch.setattr(schema, "MIGRATIONS", [*MIGRATIONS, later._replace(statements=later.statements[:1])])
     with closing(SQLiteStore(path)) as store:
         assert version_of(store._db._ready()) == len(MIGRATIONS) + 1
 

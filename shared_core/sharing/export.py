@@ -19,7 +19,7 @@ from shared_core.records import MAIN, Branch, Position, Record, Ref, Segment
 from shared_core.sharing.format import FORMAT, VERSION, encode
 from shared_core.sharing.redact import Redact, redacted
 from shared_core.store import Store
-from shared_core.stores.probe import is_database
+from shared_core.stores.sqlite.probe import is_database
 from shared_core.tree.paths import Head
 
 __all__ = ["Places", "Progress", "Source", "atomically", "write_sessions"]

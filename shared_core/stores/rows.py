@@ -1,192 +1,267 @@
-"""Messages as rows of the SQLite database, and back."""
+"""What a database engine implements to become a store: it reads and writes rows and decides nothing."""
 
-import json
-from collections.abc import Callable, Mapping
-from datetime import datetime
-from operator import itemgetter
-from types import NoneType
-from typing import Annotated, Any, Literal, get_args, get_origin
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
 
-from pydantic import BaseModel, TypeAdapter
-
-from shared_core.errors import StoreError
-from shared_core.messages import Message, content_of
-from shared_core.records import Position, Record
-
-__all__ = ["COLUMNS", "canonical", "message_row", "plain", "record_of", "text", "text_row"]
-
-COLUMNS = (
-    "m.segment, m.depth, m.seq, m.id, m.turn_id, m.turn_no, m.role, m.created_at, m.counter, m.tokens, "
-    "m.picked_from, t.name, t.content, t.extra"
+from shared_core.records import (
+    Branch,
+    Newest,
+    Position,
+    Record,
+    Ref,
+    RefKind,
+    Segment,
+    SessionState,
+    Stretch,
+    Summary,
 )
-"""What `record_of` reads, of `messages AS m` joined with `texts AS t`."""
 
-_BLANK = Message(role="user")
-_COLUMNS = {"id", "turn_id", "role", "created_at", "name", "content"}
-_EXTRA = {
-    name: field.get_default(call_default_factory=True)
-    for name, field in Message.model_fields.items()
-    if name not in _COLUMNS
-}
-"""Every field of a message without a column of its own, with its default; what differs from it is kept as JSON."""
-_EXTRA_DEFAULTS = tuple(_EXTRA.values())
-_extra_values = itemgetter(*_EXTRA)
-
-Decoder = Callable[[Any], Any]
+__all__ = ["BranchEnd", "Rows", "SummaryReach"]
 
 
-def _kept_as_it_is(value: Any) -> Any:
-    return value
+class BranchEnd(NamedTuple):
+    """The end of a branch, and what an append has to know.
 
-
-def _decoder(annotation: Any) -> Decoder | None:
-    """Return what turns parsed JSON into a value of a type, unchecked; None: the type needs pydantic to do that."""
-    origin, arguments = get_origin(annotation), get_args(annotation)
-    if origin is Annotated:
-        return _decoder(arguments[0])
-    if annotation in (str, int, float, bool, NoneType, Any) or origin is Literal:
-        return _kept_as_it_is
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return _model_decoder(annotation)
-    if origin is tuple and arguments[1:] == (...,):
-        inner = _decoder(arguments[0])
-        return None if inner is None else lambda items: tuple(map(inner, items))
-    if origin is not None and NoneType in arguments and len(arguments) == 2:
-        some = _decoder(next(one for one in arguments if one is not NoneType))
-        return some if some in (None, _kept_as_it_is) else lambda value: None if value is None else some(value)
-    return None
-
-
-def _model_decoder(model: type[BaseModel]) -> Decoder | None:
-    decoders = {name: _decoder(field.annotation) for name, field in model.model_fields.items()}
-    nested = {name: one for name, one in decoders.items() if one is not None and one is not _kept_as_it_is}
-    if None in decoders.values():
-        return None
-
-    def decode(value: dict[str, Any]) -> BaseModel:
-        for name in nested.keys() & value.keys():
-            value[name] = nested[name](value[name])
-        return model.model_construct(**value)
-
-    return decode
-
-
-_DECODERS = {name: _decoder(Message.model_fields[name].annotation) for name in _EXTRA}
-_NESTED = {name: one for name, one in _DECODERS.items() if one is not None and one is not _kept_as_it_is}
-_ADAPTERS: Mapping[str, TypeAdapter[Any]] = {
-    name: TypeAdapter[Any](Message.model_fields[name].annotation or Any)
-    for name, one in _DECODERS.items()
-    if one is None
-}
-"""Those of a type that JSON has no form for, such as a time."""
-
-
-def text(value: str) -> str | bytes:
-    """Return `value` as SQLite can hold it: text, or bytes if it has lone surrogates, which UTF-8 has no form for."""
-    if value.isascii():
-        return value
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return value.encode("utf-8", "surrogatepass")
-    return value
-
-
-def plain(value: str | bytes) -> str:
-    """Return what `text` was given."""
-    return value if isinstance(value, str) else value.decode("utf-8", "surrogatepass")
-
-
-def canonical(message: Message) -> bytes:
-    """Return the content of a message as bytes that are equal exactly if the content is."""
-    return json.dumps(content_of(message), sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode(
-        "utf-8", "surrogatepass"
-    )
-
-
-def text_row(key: int, message: Message) -> tuple[Any, ...]:
-    """Return the row of table `texts`: everything that was said.
-
-    Raises:
-        StoreError: the payload is not plain JSON.
+    Attributes:
+        head: where the branch ends.
+        tip: the depth at which the segment of `head` ends.
+        attached: whether the branch stands at the tip of its segment and moves along when the segment grows.
+        last_seq: the number of the session's newest message.
+        forgetful: whether the session has ever forgotten a message.
     """
-    name = None if message.name is None else text(message.name)
-    return key, name, text(message.content), _extra(message)
+
+    head: Position
+    tip: int
+    attached: bool
+    last_seq: int
+    forgetful: bool
 
 
-def message_row(session: int, record: Record, key: int) -> tuple[Any, ...]:
-    """Return the row of table `messages`, in the order of `INSERT_MESSAGE`; `key` is that of its text."""
-    message = record.message
-    assert message.id is not None
-    assert message.turn_id is not None
-    assert message.created_at is not None
-    return (
-        session,
-        record.position.segment,
-        record.position.depth,
-        record.seq,
-        text(message.id),
-        text(message.turn_id),
-        record.turn_no,
-        message.role,
-        message.created_at.isoformat(),
-        int(message.stays),
-        None if record.counter is None else text(record.counter),
-        record.tokens,
-        None if record.picked_from is None else text(record.picked_from),
-        key,
-    )
+class SummaryReach(NamedTuple):
+    """A stored summary by its number, and the positions that say what it covers; see `Summary`."""
+
+    number: int
+    upto: Position
+    along: Position
 
 
-def record_of(row: tuple[Any, ...]) -> Record:
-    """Return the record that a row of `COLUMNS` holds, without validating it again.
+class Rows(ABC):
+    """The rows of a database, seen and changed inside one transaction.
 
-    Raises:
-        StoreError: the row does not hold what this package writes.
+    `TreeStore` decides what happens to the tree of a session and calls these methods in one transaction, so that none
+    of them checks or decides anything beyond what it says. Values come back exactly as they were given. Nothing of one
+    session is ever returned or changed for another. A limit of 0 or less finds nothing. For a session that does not
+    exist, reading finds nothing. Every method raises `StoreError` when the database cannot be read or written.
     """
-    segment, depth, seq, id_, turn_id, turn_no, role, created_at, counter, tokens, picked_from, *said = row
-    name, content, extra = said
-    try:
-        fields = {
-            "role": role,
-            "content": plain(content),
-            "id": plain(id_),
-            "turn_id": plain(turn_id),
-            "created_at": datetime.fromisoformat(created_at),
-        }
-        if name is not None:
-            fields["name"] = plain(name)
-        if extra is not None:
-            fields.update(_decoded(json.loads(plain(extra))))
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise StoreError(f"message {id_!r} cannot be read: {error}; restore the database from a backup") from error
-    return Record(
-        message=_BLANK.replace(**fields),
-        position=Position(segment, depth),
-        seq=seq,
-        turn_no=turn_no,
-        counter=None if counter is None else plain(counter),
-        tokens=tokens,
-        picked_from=None if picked_from is None else plain(picked_from),
-    )
 
+    # Sessions
 
-def _extra(message: Message) -> str | bytes | None:
-    values = message.__dict__
-    if _extra_values(values) == _EXTRA_DEFAULTS:  # as for most messages
-        return None
-    try:
-        fields = message.model_dump(include=set(_EXTRA), exclude_defaults=True)
-        fields |= {n: one.dump_python(values[n], mode="json") for n, one in _ADAPTERS.items() if n in fields}
-        return text(json.dumps(fields, ensure_ascii=False, separators=(",", ":")))
-    except (TypeError, ValueError, RecursionError) as error:
-        raise StoreError(f"message {message.id!r} cannot be stored: its payload is not plain JSON: {error}") from error
+    @abstractmethod
+    def session(self, user_id: str | None, session_id: str) -> int | None:
+        """Return the key of a session, or None."""
 
+    @abstractmethod
+    def sessions(self, user_id: str | None) -> dict[str, int]:
+        """Return session_id -> key of one user's sessions, oldest first."""
 
-def _decoded(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return fields from parsed JSON as values of a message."""
-    for name in fields.keys() & _NESTED.keys():
-        fields[name] = _NESTED[name](fields[name])
-    for name in _ADAPTERS.keys() & fields.keys():
-        fields[name] = _ADAPTERS[name].validate_python(fields[name])
-    return fields
+    @abstractmethod
+    def users(self) -> list[str | None]:
+        """Return the owners of sessions, each once, in the order of their oldest sessions."""
+
+    @abstractmethod
+    def insert_session(self, user_id: str | None, session_id: str) -> int:
+        """Insert a session that does not exist yet, with epoch 0 and without branches; return its key.
+
+        No key is used twice, not even of a session that was deleted.
+        """
+
+    @abstractmethod
+    def state(self, session: int, branch: str | None) -> SessionState | None:
+        """Return the state of a session, in one read; None if there is no such session."""
+
+    @abstractmethod
+    def counts(self, session: int) -> dict[str, int]:
+        """Return what `Store.stats` returns, but for "bytes"."""
+
+    # The tree: segments, branches and refs
+
+    @abstractmethod
+    def segment(self, session: int, segment: int) -> Segment | None:
+        """Return one segment, or None; its `tip` is the deepest position that has ever held a message."""
+
+    @abstractmethod
+    def next_segment(self, session: int) -> int:
+        """Return the number of the next segment: one more than the largest there is, 0 for the first."""
+
+    @abstractmethod
+    def put_segment(self, session: int, segment: Segment) -> None:
+        """Insert a segment; if there is one of this number, only raise its tip to that of the one given."""
+
+    @abstractmethod
+    def end(self, session: int, branch: str) -> BranchEnd | None:
+        """Return the end of a branch, in one read; None if there is no such branch."""
+
+    @abstractmethod
+    def branches(self, session: int) -> list[Branch]:
+        """Return all branches, in order of creation."""
+
+    @abstractmethod
+    def put_branch(self, session: int, name: str, head: Position, *, attached: bool = False) -> None:
+        """Set where a branch ends; create it if it does not exist. `attached`: see `BranchEnd`."""
+
+    @abstractmethod
+    def detach_branches(self, session: int, segment: int) -> None:
+        """Have the branches that are attached to a segment stay where its tip is now."""
+
+    @abstractmethod
+    def rename_branch(self, session: int, name: str, to: str) -> None:
+        """Rename a branch, its moves and its stashes; it keeps its rank in the order of creation."""
+
+    @abstractmethod
+    def drop_branch(self, session: int, name: str) -> None:
+        """Delete a branch."""
+
+    @abstractmethod
+    def refs(self, session: int, kind: RefKind, name: str | None, limit: int) -> list[Ref]:
+        """Return the newest refs of a kind, the newest first; all, or only those of one name."""
+
+    @abstractmethod
+    def insert_ref(self, session: int, ref: Ref) -> None:
+        """Insert a ref under a new number, larger than any before in the database; without `created_at`, as of now."""
+
+    @abstractmethod
+    def drop_ref(self, session: int, number: int) -> bool:
+        """Delete a ref; return whether there was one of this number."""
+
+    @abstractmethod
+    def drop_names(self, session: int) -> None:
+        """Delete all branches and refs of a session; their numbers are not used again."""
+
+    # Messages
+
+    @abstractmethod
+    def get(self, session: int, ids: Sequence[str]) -> list[Record]:
+        """Return the messages with these ids, each once, in any order."""
+
+    @abstractmethod
+    def ids_like(self, session: int, prefix: str, limit: int) -> list[str]:
+        """Return ids that begin with a text, in order of storing; no character is a wildcard."""
+
+    @abstractmethod
+    def at(self, session: int, positions: Sequence[Position]) -> list[Record]:
+        """Return the messages at these positions, in the order asked."""
+
+    @abstractmethod
+    def newest(self, session: int, upto: Position, limit: int) -> list[Record]:
+        """Return the messages of the segment of `upto` no deeper than it, the deepest first."""
+
+    @abstractmethod
+    def after(self, session: int, seq: int, limit: int) -> list[Record]:
+        """Return the messages of a number larger than `seq`, in order of storing."""
+
+    @abstractmethod
+    def turn(self, session: int, turn_id: str) -> list[Record]:
+        """Return the messages of a turn, in order of storing."""
+
+    @abstractmethod
+    def pinned(self, session: int) -> list[Record]:
+        """Return the messages that stay in every prompt, in order of storing."""
+
+    @abstractmethod
+    def made_from(self, session: int, positions: Sequence[Position]) -> list[Record]:
+        """Return copies of the messages at these positions, and what sums any of them up, in order of storing."""
+
+    @abstractmethod
+    def covers(self, session: int, segments: Collection[int]) -> list[tuple[Position, Stretch]]:
+        """Return what `Store.covers` returns."""
+
+    @abstractmethod
+    def covered(self, session: int, position: Position) -> list[Stretch]:
+        """Return what the message at a position sums up, in the order given."""
+
+    @abstractmethod
+    def newest_question(self, session: int, stretch: Stretch) -> Newest | None:
+        """Return the turn of the deepest user message in a stretch."""
+
+    @abstractmethod
+    def turn_number(self, session: int, turn_id: str, upto: Position) -> int | None:
+        """Return the number of a turn if one of its messages is in the segment of `upto` and no deeper than it."""
+
+    @abstractmethod
+    def insert_records(
+        self, session: int, records: Sequence[Record], covers: Sequence[tuple[Position, Stretch]] = ()
+    ) -> None:
+        """Insert messages, and what they and others sum up, in this order.
+
+        Raises:
+            DuplicateError: an id, a position or a number is taken.
+            UnknownReferenceError: there is no such segment, or no message that is said to sum something up.
+            StoreError: a message cannot be stored; the error names its id.
+        """
+
+    # Forgetting
+
+    @abstractmethod
+    def erase(
+        self, session: int, positions: Sequence[Position], stale: Sequence[Position], summaries: Collection[int]
+    ) -> bool:
+        """Erase messages with their vectors, the vectors of `stale`, summaries by number and all snapshots.
+
+        The ids of the messages become tombstones, the epoch is raised by one, and the tips of segments and the number
+        of the newest message stay what they are. Return False, and do nothing, if there is no such session.
+        """
+
+    @abstractmethod
+    def tombstones(self, session: int, after: str | None, limit: int) -> list[str]:
+        """Return forgotten ids, in a fixed order; `after`: the last one read."""
+
+    @abstractmethod
+    def forgotten(self, session: int, ids: Sequence[str]) -> set[str]:
+        """Return those of some ids that have been forgotten."""
+
+    @abstractmethod
+    def insert_tombstones(self, session: int, ids: Sequence[str]) -> None:
+        """Note ids as forgotten, but for those of messages that are stored."""
+
+    # What is derived
+
+    @abstractmethod
+    def put_vectors(self, session: int, space: str, vectors: Sequence[tuple[Position, str, bytes]]) -> None:
+        """Insert or replace (position, hash, vector) of messages that exist; the space becomes the newest."""
+
+    @abstractmethod
+    def vectors(self, session: int, space: str, positions: Sequence[Position]) -> dict[Position, tuple[str, bytes]]:
+        """Return (hash, vector) of those of some messages that have one."""
+
+    @abstractmethod
+    def vectors_after(self, session: int, space: str, after: Position, limit: int) -> list[tuple[Position, str, bytes]]:
+        """Return (position, hash, vector) of positions larger than `after`, in order."""
+
+    @abstractmethod
+    def vectors_of(self, session: int, space: str, hashes: Collection[str]) -> dict[str, bytes]:
+        """Return hash -> vector of those of some hashes that have one."""
+
+    @abstractmethod
+    def spaces(self, session: int) -> list[str]:
+        """Return the vector spaces that hold vectors, the one written to last first."""
+
+    @abstractmethod
+    def put_snapshot(self, session: int, name: str, data: bytes) -> None:
+        """Insert or replace a snapshot."""
+
+    @abstractmethod
+    def snapshot(self, session: int, name: str) -> bytes | None:
+        """Return a snapshot, or None."""
+
+    @abstractmethod
+    def insert_summary(self, session: int, summary: Summary) -> None:
+        """Insert a summary beside those that are there."""
+
+    @abstractmethod
+    def summaries(self, session: int, upto: Position, limit: int) -> list[Summary]:
+        """Return the summaries of the segment of `upto` no deeper than it, the deepest first, then the newest."""
+
+    @abstractmethod
+    def summary_reaches(self, session: int) -> list[SummaryReach]:
+        """Return all summaries of a session without their texts."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from shared_core.store import Store
-from shared_core.stores.probe import is_database
+from shared_core.stores.sqlite.probe import is_database
 from shared_core.view.gathering import QUESTIONS, Progress, gather
 
 __all__ = ["page", "write_page"]

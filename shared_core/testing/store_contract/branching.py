@@ -62,22 +62,22 @@ class BranchingContract:
         first = Move(MAIN, Position(0, 0), "first")
         wrong: list[tuple[Change, type[Exception], str]] = [
             (Move("none", ROOT, ""), UnknownReferenceError, "'none'"),
-            (Move("side", Position(0, 2), ""), UnknownReferenceError, "no place"),
+            (Move("side", Position(0, 2), ""), UnknownReferenceError, "no position"),
             (Move("side", Position(9, 0), ""), UnknownReferenceError, "no segment 9"),
             (Move("side", ROOT, "", expect=Position(0, 1)), StaleHeadError, "'side'"),
             (Expect(1), StaleHeadError, "forgotten"),
             (Expect(0, "side", Position(0, 1)), StaleHeadError, "'side'"),
             (Expect(0, "none", ROOT), UnknownReferenceError, "'none'"),
             (Merge("none", ROOT, ""), UnknownReferenceError, "'none'"),
-            (Merge("side", Position(0, 7), ""), UnknownReferenceError, "no place"),
+            (Merge("side", Position(0, 7), ""), UnknownReferenceError, "no position"),
             (Rename("none", "new"), UnknownReferenceError, "'none'"),
             (Rename("side", MAIN), DuplicateError, "branch 'main'"),
             (Rename("side", "v1"), DuplicateError, "tag 'v1'"),
             (Delete("none"), UnknownReferenceError, "'none'"),
             (Put("tag", "v1", ROOT), DuplicateError, "tag 'v1'"),
             (Put("tag", "side", ROOT), DuplicateError, "branch 'side'"),
-            (Put("tag", "v2", Position(0, 2)), UnknownReferenceError, "no place"),
-            (Put("stash", MAIN, ROOT, Position(0, 2)), UnknownReferenceError, "no place"),
+            (Put("tag", "v2", Position(0, 2)), UnknownReferenceError, "no position"),
+            (Put("stash", MAIN, ROOT, Position(0, 2)), UnknownReferenceError, "no position"),
             (Drop(99), UnknownReferenceError, "99"),
         ]
         for change, error, match in wrong:

@@ -5,7 +5,7 @@ from contextlib import closing
 from pathlib import Path
 
 from shared_core.errors import StoreError
-from shared_core.stores.migrations import MIGRATIONS, refuse_newer, version_of
+from shared_core.stores.sqlite.schema import MIGRATIONS, refuse_newer, version_of
 
 __all__ = ["APPLICATION_ID", "is_database", "probe", "refuse_foreign"]
 

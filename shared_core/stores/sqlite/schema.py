@@ -1,13 +1,13 @@
-"""The SQLite schema, as an append-only list of steps whose position is the version."""
+"""The SQLite schema, as an append-only list of steps, and the transactions in which it and all rows are changed."""
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from shared_core.errors import StoreError
-from shared_core.stores.transaction import transaction
 
-__all__ = ["MIGRATIONS", "Migration", "migrate", "refuse_newer", "version_of"]
+__all__ = ["MIGRATIONS", "Migration", "migrate", "refuse_newer", "savepoint", "transaction", "version_of"]
 
 
 class Migration(NamedTuple):
@@ -230,3 +230,34 @@ def _apply(connection: sqlite3.Connection, version: int, step: Migration) -> Non
     for statement in step.statements:
         connection.execute(statement)
     connection.execute("INSERT INTO migrations (version, name) VALUES (?, ?)", (version, step.name))
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection, *, write: bool) -> Iterator[None]:
+    """Begin a transaction of a connection in autocommit mode.
+
+    Args:
+        connection: made with `isolation_level=None`.
+        write: take the write lock at once, so that nothing read in the block can change before it is written.
+    """
+    connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+    try:
+        yield
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+@contextmanager
+def savepoint(connection: sqlite3.Connection) -> Iterator[None]:
+    """Begin a part of a transaction that is undone alone when an exception leaves the block."""
+    connection.execute("SAVEPOINT part")
+    try:
+        yield
+    except BaseException:
+        if connection.in_transaction:  # SQLite may have rolled back all of it, as when the disk is full
+            connection.execute("ROLLBACK TO part")
+            connection.execute("RELEASE part")
+        raise
+    connection.execute("RELEASE part")

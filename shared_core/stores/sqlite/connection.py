@@ -12,14 +12,14 @@ from typing import Any
 
 from shared_core.errors import StoreError
 from shared_core.lifecycle import at_fork
-from shared_core.stores.migrations import migrate
-from shared_core.stores.probe import APPLICATION_ID, probe, refuse_foreign
-from shared_core.stores.transaction import savepoint, transaction
+from shared_core.stores.sqlite.probe import APPLICATION_ID, probe, refuse_foreign
+from shared_core.stores.sqlite.schema import migrate, savepoint, transaction
 
 __all__ = ["Database"]
 
 _BUSY_SECONDS = 30.0
 _CHECKPOINT_SECONDS = 0.5
+_SQLITE_ERRORS = (sqlite3.Error, OverflowError)  # a number that SQLite has no room for is an OverflowError
 
 # Held while a file is opened and while this process forks, so that neither happens in the middle of the other.
 _process = threading.RLock()
@@ -63,16 +63,24 @@ class Database:
         with self._lock, self._errors():
             return self._ready().execute(sql, values).fetchall()
 
-    @contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection]:
-        """Enter a transaction whose SELECTs all see the same moment."""
-        with self._lock, self._errors():
-            connection = self._ready()
-            if self._joined:
-                yield connection
-                return
-            with transaction(connection, write=False):
-                yield connection
+    def acquire(self) -> sqlite3.Connection:
+        """Return the connection, which no other thread uses until `release`.
+
+        Raises:
+            StoreError: it is closed, or cannot be opened.
+        """
+        self._lock.acquire()
+        try:
+            return self._ready()
+        except BaseException as error:
+            self.release(error)
+            raise
+
+    def release(self, error: BaseException | None) -> None:
+        """Let other threads use the connection; raise StoreError if `error` is one of SQLite's."""
+        self._lock.release()
+        if isinstance(error, _SQLITE_ERRORS):
+            raise self._store_error(error) from error
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
@@ -84,7 +92,7 @@ class Database:
 
     @contextmanager
     def joining(self) -> Iterator[None]:
-        """Enter a transaction that this thread's `query`, `reading` and `writing` are part of until it ends."""
+        """Enter a transaction that this thread's reads and writes are part of until it ends."""
         with self._lock, self._errors():
             if self._joined:
                 with savepoint(self._ready()):
@@ -146,8 +154,11 @@ class Database:
     def _errors(self) -> Iterator[None]:
         try:
             yield
-        except (sqlite3.Error, OverflowError) as error:
-            raise StoreError(f"{self._label} cannot be read or written: {error}; {_advice(error)}") from error
+        except _SQLITE_ERRORS as error:
+            raise self._store_error(error) from error
+
+    def _store_error(self, error: Exception) -> StoreError:
+        return StoreError(f"{self._label} cannot be read or written: {error}; {_advice(error)}")
 
     def _ready(self) -> sqlite3.Connection:
         if self._closed:
