@@ -9,7 +9,7 @@ from llama_index.core.base.llms.types import ChatMessage
 from llama_index_infinite_memory.messages import same
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
-from shared_core.records import MAIN, Position
+from shared_core.records import MAIN, Create, Position
 from shared_core.store import Store
 
 __all__ = ["begin_anew", "common_start", "fork_after", "newest_turn", "stand_on_main_line"]
@@ -49,7 +49,7 @@ def fork_after(memory: InfiniteMemory, store: Store, name: str, kept: Sequence[M
         memory.fork(name)
         return
     (record,) = store.get(key, [first.id])
-    store.create_branch(key, name, Position(record.position.segment, -1))
+    store.change(key, [Create(name, Position(record.position.segment, -1))])
     memory.checkout(name)
 
 

@@ -1,5 +1,6 @@
 """What a store keeps, as frozen values: messages, their positions in the tree, branches, refs and summaries."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
@@ -13,13 +14,19 @@ __all__ = [
     "Branch",
     "Change",
     "Create",
+    "Criterion",
     "Delete",
+    "Derived",
     "Draft",
     "Drop",
     "Expect",
+    "IdPrefix",
+    "InTurn",
+    "MadeFrom",
     "Merge",
     "Move",
     "Newest",
+    "Pinned",
     "Position",
     "Put",
     "Record",
@@ -28,9 +35,13 @@ __all__ = [
     "Rename",
     "Restored",
     "Segment",
+    "SessionKey",
     "SessionState",
+    "Snapshot",
     "Stretch",
     "Summary",
+    "VectorRow",
+    "VectorRows",
 ]
 
 MAIN = "main"
@@ -235,6 +246,70 @@ Change = Create | Move | Merge | Rename | Delete | Put | Drop | Expect
 """What can become of branches and other names; one transaction may do several."""
 
 
+class InTurn(NamedTuple):
+    """Find the messages of one turn, of all branches."""
+
+    turn_id: str
+
+
+class IdPrefix(NamedTuple):
+    """Find messages by the beginning of their ids, in which no character is a wildcard; at most `limit`."""
+
+    prefix: str
+    limit: int
+
+
+class MadeFrom(NamedTuple):
+    """Find the messages that are copies of some at these positions, or sum any of them up.
+
+    A copy is known by the id that it was picked from. Copies of copies are not found.
+    """
+
+    positions: Sequence[Position]
+
+
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    """Find the messages that stay in every prompt: system messages and pinned ones, of all branches."""
+
+
+Criterion = InTurn | IdPrefix | MadeFrom | Pinned
+"""What messages can be found by, wherever they stand in the tree."""
+
+
+class SessionKey(NamedTuple):
+    """A session of a store, and whose it is."""
+
+    key: int
+    user_id: str | None
+    session_id: str
+
+
+class VectorRow(NamedTuple):
+    """The vector of a message, and the hash of the text that was embedded."""
+
+    position: Position
+    hash: str
+    vector: bytes
+
+
+class VectorRows(NamedTuple):
+    """Vectors of messages in one space, which becomes the one written to last; they replace those that are there.
+
+    A position whose message has been forgotten meanwhile is left out.
+    """
+
+    space: str
+    rows: Iterable[tuple[Position, str, bytes]]
+
+
+class Snapshot(NamedTuple):
+    """A derived index as bytes, which replaces the one of this name."""
+
+    name: str
+    data: bytes
+
+
 class Newest(NamedTuple):
     """The newest turn of a line of conversation."""
 
@@ -315,3 +390,7 @@ class Summary:
             "created_at": self.created_at.isoformat(),
             "tokens": self.tokens,
         }
+
+
+Derived = VectorRows | Snapshot | Summary
+"""What is made from messages, and goes when they are forgotten."""

@@ -10,7 +10,19 @@ from shared_core.arguments import in_utc
 from shared_core.base import TokenCounter
 from shared_core.errors import DuplicateError, UnknownReferenceError
 from shared_core.messages import Message
-from shared_core.records import MAIN, ROOT, Appended, Change, Draft, Position, Record, Segment, SessionState
+from shared_core.records import (
+    MAIN,
+    ROOT,
+    Appended,
+    Change,
+    Draft,
+    InTurn,
+    Pinned,
+    Position,
+    Record,
+    Segment,
+    SessionState,
+)
 from shared_core.store import Store
 from shared_core.tokens import body_tokens
 from shared_core.tree.paths import Head, Path, Span, unused_branch_name, walk
@@ -149,7 +161,7 @@ class LiveSession:
         self.path = self.path_to(head)
         self._tail = []
         self._cursor = list(self.path.spans)
-        self._stays = self.entries([record for record in self.store.pinned(self.key) if self._covers(record)])
+        self._stays = self.entries([record for record in self.store.find(self.key, Pinned()) if self._covers(record)])
 
     def _covers(self, record: Record) -> bool:
         return self.path.covers(record.position)
@@ -249,7 +261,7 @@ class LiveSession:
     def whole_turn(self, turn_id: str) -> Turn | None:
         """Return one turn as far as it is on the path."""
         assert self.key is not None
-        records = [record for record in self.store.turn(self.key, turn_id) if self._covers(record)]
+        records = [record for record in self.store.find(self.key, InTurn(turn_id)) if self._covers(record)]
         entries = sorted(self.entries(records), key=lambda entry: entry.order)
         return next(iter(group_turns(entries)), None)
 

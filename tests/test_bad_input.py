@@ -33,6 +33,7 @@ from shared_core import (
 )
 from shared_core.base import Embedder, Fingerprint, Vectors
 from shared_core.recall.search import DAMAGED
+from shared_core.records import Derived, VectorRows
 from shared_core.tokens import TiktokenCounter
 
 SMALL: dict[str, Any] = {"max_tokens": 300, "reserve_tokens": 50, "embed_budget_ms": 1e6}
@@ -457,11 +458,12 @@ class Refusing(CountingStore):
     refusing = False
     asked = 0
 
-    def put_vectors(self, *arguments: Any, **named: Any) -> None:
-        self.asked += 1
-        if self.refusing:
+    def keep(self, session: int, derived: Derived, epoch: int | None = None) -> bool:
+        vectors = isinstance(derived, VectorRows)
+        self.asked += vectors
+        if self.refusing and vectors:
             raise StoreError("the disk is full")
-        super().put_vectors(*arguments, **named)
+        return super().keep(session, derived, epoch)
 
 
 def test_a_question_needs_no_store_that_can_be_written() -> None:

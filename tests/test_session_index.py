@@ -15,7 +15,7 @@ from indexing import path_to, refreshed
 
 from shared_core.index.path_rows import SITTING_GAP
 from shared_core.index.session_index import CACHED_LINES, PAGE, SNAPSHOT, SessionIndex
-from shared_core.records import MAIN, ROOT, Draft, Position
+from shared_core.records import MAIN, ROOT, Draft, Position, Snapshot
 from shared_core.stores import SQLiteStore
 from shared_core.testing.oracle import NOON, Session, draft, drafts
 
@@ -261,7 +261,7 @@ class TestSnapshots:
     ) -> None:
         data = store.snapshot(session.key, SNAPSHOT)
         assert data is not None
-        store.put_snapshot(session.key, SNAPSHOT, 0, damage(data))
+        store.keep(session.key, Snapshot(SNAPSHOT, damage(data)), 0)
         store.reset()
         rebuilt = refreshed(session)
         assert (store.rows["after"], rebuilt.saved) == (4, 0)
@@ -275,7 +275,7 @@ class TestSnapshots:
         session.forget([Position(0, 1)])
         index.save_snapshot()
         assert store.snapshot(session.key, SNAPSHOT) is None
-        store.put_snapshot(session.key, SNAPSHOT, 1, data)
+        store.keep(session.key, Snapshot(SNAPSHOT, data), 1)
         store.reset()
         rebuilt = refreshed(session)
         assert (store.rows["after"], rebuilt.saved) == (3, 0)

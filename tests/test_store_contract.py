@@ -1,7 +1,7 @@
 """The store contract, proven: a store that breaks one promise fails the test that stands for it."""
 
 import inspect
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import UTC
@@ -16,7 +16,12 @@ from shared_core.records import (
     Appended,
     Branch,
     Change,
+    Criterion,
+    Derived,
     Draft,
+    IdPrefix,
+    InTurn,
+    MadeFrom,
     Merge,
     Move,
     Position,
@@ -26,8 +31,12 @@ from shared_core.records import (
     RefKind,
     Restored,
     Segment,
+    SessionKey,
     SessionState,
+    Snapshot,
     Summary,
+    VectorRow,
+    VectorRows,
 )
 from shared_core.store import Store
 from shared_core.stores import SQLiteStore
@@ -76,23 +85,28 @@ class CreatesOnLooking(SQLiteStore):
 
 
 class KeepsVectors(SQLiteStore):
-    kept: dict[str, bytes]
+    kept: dict[str, VectorRow]
 
-    def put_vectors(self, session: int, space: str, rows: Iterable[tuple[Position, str, bytes]]) -> None:
-        rows = list(rows)
-        self.kept = {hash_: vector for _, hash_, vector in rows}
-        super().put_vectors(session, space, rows)
+    def keep(self, session: int, derived: Derived, epoch: int | None = None) -> bool:
+        if isinstance(derived, VectorRows):
+            derived = derived._replace(rows=list(derived.rows))
+            self.kept = {hash_: VectorRow(*row) for row in derived.rows for hash_ in row[1:2]}
+        return super().keep(session, derived, epoch)
 
-    def vectors_of(self, session: int, space: str, hashes: Collection[str]) -> dict[str, bytes]:
-        return {hash_: self.kept[hash_] for hash_ in hashes if hash_ in self.kept}
+    def vectors(self, *which: Any, hashes: Collection[str] | None = None) -> Iterator[VectorRow]:
+        if hashes is None:
+            return super().vectors(*which)
+        return iter([self.kept[hash_] for hash_ in hashes if hash_ in self.kept])
 
 
 class MixesSpaces(SQLiteStore):
-    def put_vectors(self, session: int, space: str, rows: Iterable[tuple[Position, str, bytes]]) -> None:
-        super().put_vectors(session, space.lower(), rows)
+    def keep(self, session: int, derived: Derived, epoch: int | None = None) -> bool:
+        if isinstance(derived, VectorRows):
+            derived = derived._replace(space=derived.space.lower())
+        return super().keep(session, derived, epoch)
 
-    def all_vectors(self, session: int, space: str) -> Iterator[tuple[Position, str, bytes]]:
-        return super().all_vectors(session, space.lower())
+    def vectors(self, session: int, space: str, *which: Any, **how: Any) -> Iterator[VectorRow]:
+        return super().vectors(session, space.lower(), *which, **how)
 
 
 class NamesSpacesByAlphabet(SQLiteStore):
@@ -132,8 +146,8 @@ class KeepsTheEpoch(SQLiteStore):
 
 
 class TakesStaleSnapshots(SQLiteStore):
-    def put_snapshot(self, session: int, name: str, epoch: int, data: bytes) -> bool:
-        return super().put_snapshot(session, name, self.state(session).epoch, data)
+    def keep(self, session: int, derived: Derived, epoch: int | None = None) -> bool:
+        return super().keep(session, derived, None if isinstance(derived, Snapshot) else epoch)
 
 
 class LosesEmptySnapshots(SQLiteStore):
@@ -146,7 +160,7 @@ class KeepsSnapshots(SQLiteStore):
         kept = {name: self.snapshot(session, name) for name in ("a", "b")}
         super().forget(session, positions, **how)
         for name, data in kept.items():
-            self.put_snapshot(session, name, self.state(session).epoch, data or b"")
+            self.keep(session, Snapshot(name, data or b""), self.state(session).epoch)
 
 
 class AcceptsChangedContent(SQLiteStore):
@@ -183,7 +197,7 @@ class TakesTurnsOfOtherBranches(SQLiteStore):
         try:
             return super().append(session, branch, drafts, **how)
         except UnknownReferenceError:
-            if how.get("turn") is None or not self.turn(session, how["turn"]):
+            if how.get("turn") is None or not self.find(session, InTurn(how["turn"])):
                 raise
             return super().append(session, branch, drafts, **how | {"turn": None})
 
@@ -214,9 +228,11 @@ class BeginsAnewAtTheOldRoot(SQLiteStore):
 
 
 class HasWildcards(SQLiteStore):
-    def ids_like(self, session: int, prefix: str, limit: int) -> list[str]:
+    def find(self, session: int, criterion: Criterion) -> list[Record]:
+        if not isinstance(criterion, IdPrefix):
+            return super().find(session, criterion)
         sql = "SELECT id FROM messages WHERE session = ? AND id LIKE ? || '%' ORDER BY seq LIMIT ?"
-        return [row[0] for row in self._db.query(sql, (session, prefix, limit))]
+        return self.get(session, [row[0] for row in self._db.query(sql, (session, *criterion))])
 
 
 class CutsAtNul(SQLiteStore):
@@ -315,14 +331,17 @@ class KeepsNamesWhenAllIsForgotten(SQLiteStore):
 
 
 class LosesOrigins(SQLiteStore):
-    def made_from(self, session: int, positions: Sequence[Position]) -> list[Record]:
-        return [record for record in super().made_from(session, positions) if record.picked_from is not None]
+    def find(self, session: int, criterion: Criterion) -> list[Record]:
+        copies = isinstance(criterion, MadeFrom)
+        return [record for record in super().find(session, criterion) if not copies or record.picked_from is not None]
 
 
 class CoversEverything(SQLiteStore):
-    def made_from(self, session: int, positions: Sequence[Position]) -> list[Record]:
-        segments = {place.segment for place in positions}
-        return self.at(session, [place for place, _ in self.covers(session, segments)])
+    def find(self, session: int, criterion: Criterion) -> list[Record]:
+        if not isinstance(criterion, MadeFrom):
+            return super().find(session, criterion)
+        segments = {position.segment for position in criterion.positions}
+        return self.at(session, [position for position, _ in self.covers(session, segments)])
 
 
 class ChangesLater(SQLiteStore):
@@ -338,7 +357,7 @@ class KeepsSummaries(SQLiteStore):
         kept = self.summaries(session, Position(0, 9), 9)
         super().forget(session, positions, **how)
         for summary in kept:
-            self.put_summary(session, summary, self.state(session).epoch)
+            self.keep(session, summary, self.state(session).epoch)
 
 
 class DropsAllSummaries(SQLiteStore):
@@ -349,8 +368,8 @@ class DropsAllSummaries(SQLiteStore):
 
 
 class TakesStaleSummaries(SQLiteStore):
-    def put_summary(self, session: int, summary: Summary, epoch: int) -> bool:
-        return super().put_summary(session, summary, self.state(session).epoch)
+    def keep(self, session: int, derived: Derived, epoch: int | None = None) -> bool:
+        return super().keep(session, derived, None if isinstance(derived, Summary) else epoch)
 
 
 class ReplacesSummaries(SQLiteStore):
@@ -385,8 +404,8 @@ class TellsOthersForgotten(SQLiteStore):
 
 
 class KnowsNobody(SQLiteStore):
-    def users(self) -> list[str | None]:
-        return [user for user in super().users() if user is not None]
+    def sessions(self, *user_ids: str | None) -> list[SessionKey]:
+        return [one for one in super().sessions(*user_ids) if one.user_id is not None]
 
 
 BROKEN: list[tuple[type[SQLiteStore], str]] = [

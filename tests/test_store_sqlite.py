@@ -18,7 +18,7 @@ import pytest
 
 from shared_core.errors import DuplicateError, StoreError, UnknownReferenceError
 from shared_core.messages import Payload
-from shared_core.records import MAIN, ROOT, Draft, Position
+from shared_core.records import MAIN, ROOT, Draft, Position, Snapshot, VectorRows
 from shared_core.store import Store
 from shared_core.stores import SQLiteStore, open_store
 from shared_core.stores.sqlite import connection, schema
@@ -97,7 +97,7 @@ def test_open_store_takes_a_path_a_store_or_nothing(
             assert isinstance(opened, SQLiteStore)
             assert opened.session(None, "s") is None
             opened.create_session(None, f"{place}")
-    assert list(store.sessions(None)) == [str(path), f"sqlite:///{path}", f"~/{path.name}"]
+    assert [one.session_id for one in store.sessions(None)] == [str(path), f"sqlite:///{path}", f"~/{path.name}"]
     for address in ("postgresql://host/db", "postgresql+psycopg://host/db", "redis://host", "sqlite://host/chat.db"):
         with pytest.raises(ValueError, match="SQLite only"):
             open_store(address)
@@ -435,7 +435,7 @@ def test_a_step_and_its_record_are_one_transaction(path: Path, monkeypatch: pyte
 def test_every_row_belongs_to_its_session(path: Path, store: SQLiteStore) -> None:
     session = Session(store)
     session.append(MAIN, drafts("u1"))
-    store.put_vectors(session.key, "space", [(Position(0, 0), "h", b"v")])
+    store.keep(session.key, VectorRows("space", [(Position(0, 0), "h", b"v")]))
     with store._db.writing() as writer:
         writer.execute("DELETE FROM sessions")
     for table in ("segments", "branches", "messages", "vectors", "spaces"):
@@ -633,7 +633,7 @@ def hide(session: Session, number: int, chance: random.Random) -> None:
     fields = {"name": secret, "grounding": secret, "payload": {"format": "x", "data": [secret]}}
     record = session.append(MAIN, [draft(f"u{number}", content=text, **fields)]).records[0]  # type: ignore[arg-type]
     vector = secret.encode() + b"v" * chance.choice([60, 1000])
-    session.store.put_vectors(session.key, "space", [(record.position, f"h{number}", vector)])
+    session.store.keep(session.key, VectorRows("space", [(record.position, f"h{number}", vector)]))
 
 
 @pytest.mark.parametrize("seed", range(20 if SOAK else 2))
@@ -643,7 +643,9 @@ def test_forgotten_bytes_are_in_no_file(path: Path, store: SQLiteStore, seed: in
     for number in range(500):
         session = chance.choice(sessions)
         hide(session, number, chance)
-        store.put_snapshot(session.key, "index", session.tree.epoch, b"".join(b"sesame%d." % number for _ in range(99)))
+        store.keep(
+            session.key, Snapshot("index", b"".join(b"sesame%d." % number for _ in range(99))), session.tree.epoch
+        )
         if number % 10 == 9:
             session.forget([r.position for r in session.tree.records if chance.random() < 0.1])
     assert store.scrub() is None

@@ -82,7 +82,7 @@ class Recaller:
         if session is not None:
             scopes.append(self._scope(session, state, wanted.path or self.live.path, wanted, dense))
         if self.rules.scope == "user":
-            for other in self.live.store.sessions(self.live.user_id).values():
+            for other, _, _ in self.live.store.sessions(self.live.user_id):
                 other_state = self.live.store.state(other, MAIN)
                 if other != session and other_state.head is not None:
                     path = walk(other_state.head, partial(self.live.store.segment, other))

@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from shared_core.errors import StoreError
 from shared_core.messages import Message
-from shared_core.records import MAIN, Branch, Position, Record, Ref, Segment
+from shared_core.records import MAIN, Branch, Position, Record, Ref, Segment, Stretch
 from shared_core.sharing.format import FORMAT, VERSION, encode
 from shared_core.sharing.redact import Redact, redacted
 from shared_core.store import Store
@@ -345,8 +345,9 @@ class _SessionWriter:
             yield from self._named({"type": "head"}, at=source.head.at)
 
     def _messages(self) -> Iterator[dict[str, Any]]:
-        known = self._store.covers(self._session, range(self._view.segments))
-        summaries = {position for position, _ in known}
+        covers: dict[Position, list[Stretch]] = {}
+        for position, stretch in self._store.covers(self._session, range(self._view.segments)):
+            covers.setdefault(position, []).append(stretch)
         seq = 0
         while records := self._store.after(self._session, seq, PAGE):
             seq = records[-1].seq
@@ -358,15 +359,15 @@ class _SessionWriter:
                 told = redacted(record.message, self._rules)
                 if told is not None:
                     fields = _fields(told, record)
-                    if record.position in summaries:
-                        yield from self._covers(record.position, fields)
+                    if record.position in covers:
+                        yield from self._covers(covers[record.position], fields)
                     if record.position in vectors:
                         fields["vectors"] = vectors[record.position]
                     yield from self._places.message(record, fields)
 
-    def _covers(self, position: Position, fields: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    def _covers(self, stretches: Sequence[Stretch], fields: dict[str, Any]) -> Iterator[dict[str, Any]]:
         covers = []
-        for stretch in self._store.covered(self._session, position):
+        for stretch in stretches:
             ends = [Position(stretch.segment, depth) for depth in (stretch.start, stretch.upto)]
             yield from self._places.upto(ends[1])
             covers.append([self._places.name(end) for end in ends])
@@ -375,7 +376,7 @@ class _SessionWriter:
     def _vectors(self, positions: Sequence[Position]) -> dict[Position, list[dict[str, str]]]:
         found: dict[Position, list[dict[str, str]]] = {}
         for space in self._spaces:
-            for position, (hash_, data) in self._store.vectors(self._session, space, positions).items():
+            for position, hash_, data in self._store.vectors(self._session, space, positions):
                 value = {"space": space, "hash": hash_, "data": base64.b64encode(data).decode()}
                 found.setdefault(position, []).append(value)
         return found

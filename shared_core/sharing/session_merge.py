@@ -6,7 +6,7 @@ from datetime import datetime
 
 from shared_core.errors import InfiniteMemoryError
 from shared_core.messages import Message, content_of
-from shared_core.records import MAIN, Branch, Move, Newest, Position, Record, Ref, Restored
+from shared_core.records import MAIN, Branch, Create, Move, Newest, Position, Record, Ref, Restored
 from shared_core.sharing.format import (
     BranchLine,
     ForgottenLine,
@@ -233,7 +233,7 @@ class Naming:
         """Have a branch end at a place or further on, without leaving what it has; False if it leads elsewhere."""
         head = self._heads.get(name)
         if head is None:
-            self._store.create_branch(self._session, name, place)
+            self._store.change(self._session, [Create(name, place)])
             self._heads[name] = place
             return True
         if not path.without(self._path(head)):

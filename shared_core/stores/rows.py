@@ -6,15 +6,18 @@ from typing import NamedTuple
 
 from shared_core.records import (
     Branch,
+    Criterion,
     Newest,
     Position,
     Record,
     Ref,
     RefKind,
     Segment,
+    SessionKey,
     SessionState,
     Stretch,
     Summary,
+    VectorRow,
 )
 
 __all__ = ["BranchEnd", "Rows", "SummaryReach"]
@@ -62,12 +65,8 @@ class Rows(ABC):
         """Return the key of a session, or None."""
 
     @abstractmethod
-    def sessions(self, user_id: str | None) -> dict[str, int]:
-        """Return session_id -> key of one user's sessions, oldest first."""
-
-    @abstractmethod
-    def users(self) -> list[str | None]:
-        """Return the owners of sessions, each once, in the order of their oldest sessions."""
+    def sessions(self, user_ids: Collection[str | None] | None) -> list[SessionKey]:
+        """Return the sessions of some users, oldest first; None: everybody's."""
 
     @abstractmethod
     def insert_session(self, user_id: str | None, session_id: str) -> int:
@@ -134,19 +133,11 @@ class Rows(ABC):
     def drop_ref(self, session: int, number: int) -> bool:
         """Delete a ref; return whether there was one of this number."""
 
-    @abstractmethod
-    def drop_names(self, session: int) -> None:
-        """Delete all branches and refs of a session; their numbers are not used again."""
-
     # Messages
 
     @abstractmethod
     def get(self, session: int, ids: Sequence[str]) -> list[Record]:
         """Return the messages with these ids, each once, in any order."""
-
-    @abstractmethod
-    def ids_like(self, session: int, prefix: str, limit: int) -> list[str]:
-        """Return ids that begin with a text, in order of storing; no character is a wildcard."""
 
     @abstractmethod
     def at(self, session: int, positions: Sequence[Position]) -> list[Record]:
@@ -161,24 +152,12 @@ class Rows(ABC):
         """Return the messages of a number larger than `seq`, in order of storing."""
 
     @abstractmethod
-    def turn(self, session: int, turn_id: str) -> list[Record]:
-        """Return the messages of a turn, in order of storing."""
-
-    @abstractmethod
-    def pinned(self, session: int) -> list[Record]:
-        """Return the messages that stay in every prompt, in order of storing."""
-
-    @abstractmethod
-    def made_from(self, session: int, positions: Sequence[Position]) -> list[Record]:
-        """Return copies of the messages at these positions, and what sums any of them up, in order of storing."""
+    def find(self, session: int, criterion: Criterion) -> list[Record]:
+        """Return the messages that meet a criterion, in order of storing."""
 
     @abstractmethod
     def covers(self, session: int, segments: Collection[int]) -> list[tuple[Position, Stretch]]:
         """Return what `Store.covers` returns."""
-
-    @abstractmethod
-    def covered(self, session: int, position: Position) -> list[Stretch]:
-        """Return what the message at a position sums up, in the order given."""
 
     @abstractmethod
     def newest_question(self, session: int, stretch: Stretch) -> Newest | None:
@@ -231,16 +210,16 @@ class Rows(ABC):
         """Insert or replace (position, hash, vector) of messages that exist; the space becomes the newest."""
 
     @abstractmethod
-    def vectors(self, session: int, space: str, positions: Sequence[Position]) -> dict[Position, tuple[str, bytes]]:
-        """Return (hash, vector) of those of some messages that have one."""
+    def vectors_at(self, session: int, space: str, positions: Sequence[Position]) -> list[VectorRow]:
+        """Return the vectors of messages, in the order asked."""
 
     @abstractmethod
-    def vectors_after(self, session: int, space: str, after: Position, limit: int) -> list[tuple[Position, str, bytes]]:
-        """Return (position, hash, vector) of positions larger than `after`, in order."""
+    def vectors_after(self, session: int, space: str, after: Position, limit: int) -> list[VectorRow]:
+        """Return the vectors of positions larger than `after`, in order."""
 
     @abstractmethod
-    def vectors_of(self, session: int, space: str, hashes: Collection[str]) -> dict[str, bytes]:
-        """Return hash -> vector of those of some hashes that have one."""
+    def vectors_of(self, session: int, space: str, hashes: Collection[str]) -> list[VectorRow]:
+        """Return one vector for each of some hashes that has any."""
 
     @abstractmethod
     def spaces(self, session: int) -> list[str]:

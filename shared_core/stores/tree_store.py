@@ -1,15 +1,17 @@
 """The store that decides about conversation trees, over the rows of any database engine."""
 
 from abc import abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from typing import assert_never, get_args
 
 from shared_core.errors import UnknownReferenceError
 from shared_core.records import (
     Appended,
     Branch,
     Change,
-    Create,
+    Criterion,
+    Derived,
     Draft,
     Position,
     Record,
@@ -17,9 +19,13 @@ from shared_core.records import (
     RefKind,
     Restored,
     Segment,
+    SessionKey,
     SessionState,
+    Snapshot,
     Stretch,
     Summary,
+    VectorRow,
+    VectorRows,
 )
 from shared_core.store import Store
 from shared_core.stores.additions import append, restore
@@ -31,6 +37,9 @@ __all__ = ["TreeStore"]
 
 _PAGE = 1000
 """Vectors read at a time."""
+
+_ALL = 2**31
+"""A limit that is never reached."""
 
 _NOTHING = SessionState(None, 0, 0)
 
@@ -73,15 +82,10 @@ class TreeStore(Store):
                 begin(rows, session)
             return session
 
-    def sessions(self, user_id: str | None) -> Mapping[str, int]:
+    def sessions(self, *user_ids: str | None) -> list[SessionKey]:
         """See `Store`."""
         with self._reading() as rows:
-            return rows.sessions(user_id)
-
-    def users(self) -> list[str | None]:
-        """See `Store`."""
-        with self._reading() as rows:
-            return rows.users()
+            return rows.sessions(user_ids or None)
 
     def state(self, session: int, branch: str | None = None) -> SessionState:
         """See `Store`."""
@@ -111,10 +115,6 @@ class TreeStore(Store):
         with self._reading() as rows:
             return rows.refs(session, kind, name, limit)
 
-    def create_branch(self, session: int, name: str, at: Position) -> None:
-        """See `Store`."""
-        self.change(session, [Create(name, at)])
-
     def change(self, session: int, changes: Sequence[Change]) -> None:
         """See `Store`."""
         with self._writing() as rows:
@@ -141,11 +141,6 @@ class TreeStore(Store):
             found = {record.message.id: record for record in rows.get(session, ids)}
         return [found[id_] for id_ in ids if id_ in found]
 
-    def ids_like(self, session: int, prefix: str, limit: int) -> list[str]:
-        """See `Store`."""
-        with self._reading() as rows:
-            return rows.ids_like(session, prefix, limit)
-
     def at(self, session: int, positions: Sequence[Position]) -> list[Record]:
         """See `Store`."""
         with self._reading() as rows:
@@ -161,30 +156,15 @@ class TreeStore(Store):
         with self._reading() as rows:
             return rows.after(session, seq, limit)
 
-    def turn(self, session: int, turn_id: str) -> list[Record]:
+    def find(self, session: int, criterion: Criterion) -> list[Record]:
         """See `Store`."""
         with self._reading() as rows:
-            return rows.turn(session, turn_id)
-
-    def pinned(self, session: int) -> list[Record]:
-        """See `Store`."""
-        with self._reading() as rows:
-            return rows.pinned(session)
-
-    def made_from(self, session: int, positions: Sequence[Position]) -> list[Record]:
-        """See `Store`."""
-        with self._reading() as rows:
-            return rows.made_from(session, positions)
+            return rows.find(session, criterion)
 
     def covers(self, session: int, segments: Collection[int]) -> list[tuple[Position, Stretch]]:
         """See `Store`."""
         with self._reading() as rows:
             return rows.covers(session, segments)
-
-    def covered(self, session: int, position: Position) -> list[Stretch]:
-        """See `Store`."""
-        with self._reading() as rows:
-            return rows.covered(session, position)
 
     # Forgetting
 
@@ -200,8 +180,7 @@ class TreeStore(Store):
                 else covering(rows, session, positions)
             )
             if rows.erase(session, positions, stale, summaries) and branches:
-                rows.drop_names(session)
-                begin(rows, session)
+                _begin_anew(rows, session)
 
     def forgotten(self, session: int, after: str | None, limit: int) -> list[str]:
         """See `Store`."""
@@ -210,64 +189,49 @@ class TreeStore(Store):
 
     # What is derived
 
-    def put_vectors(self, session: int, space: str, rows: Iterable[tuple[Position, str, bytes]]) -> None:
+    def keep(self, session: int, derived: Derived, epoch: int | None = None) -> bool:
         """See `Store`."""
-        vectors = list(rows)  # read before the transaction, because it may call the store or take its time
-        with self._writing() as found:
-            found.put_vectors(session, space, vectors)
+        if isinstance(derived, VectorRows):  # read before the transaction: it may call the store, or take its time
+            derived = derived._replace(rows=list(derived.rows))
+        with self._writing() as rows:
+            state = rows.state(session, None)
+            if state is None or epoch not in (None, state.epoch):
+                return False
+            return _keep(rows, session, derived)
 
-    def vectors(self, session: int, space: str, positions: Sequence[Position]) -> dict[Position, tuple[str, bytes]]:
+    def vectors(
+        self, session: int, space: str, positions: Sequence[Position] | None = None, *,
+        hashes: Collection[str] | None = None,
+    ) -> Iterator[VectorRow]:  # fmt: skip
         """See `Store`."""
-        with self._reading() as rows:
-            return rows.vectors(session, space, positions)
+        if hashes is not None:
+            with self._reading() as rows:
+                return iter(rows.vectors_of(session, space, hashes))
+        if positions is not None:
+            with self._reading() as rows:
+                return iter(rows.vectors_at(session, space, positions))
+        return self._all_vectors(session, space)
 
-    def all_vectors(self, session: int, space: str) -> Iterator[tuple[Position, str, bytes]]:
-        """See `Store`."""
+    def _all_vectors(self, session: int, space: str) -> Iterator[VectorRow]:
         last = Position(-1, -1)
         # By pages, because the caller may call the store, or stop, between two vectors.
         while page := self._vectors_after(session, space, last):
             yield from page
-            last = page[-1][0]
+            last = page[-1].position
 
-    def _vectors_after(self, session: int, space: str, after: Position) -> list[tuple[Position, str, bytes]]:
+    def _vectors_after(self, session: int, space: str, after: Position) -> list[VectorRow]:
         with self._reading() as rows:
             return rows.vectors_after(session, space, after, _PAGE)
-
-    def vectors_of(self, session: int, space: str, hashes: Collection[str]) -> dict[str, bytes]:
-        """See `Store`."""
-        with self._reading() as rows:
-            return rows.vectors_of(session, space, hashes)
 
     def spaces(self, session: int) -> list[str]:
         """See `Store`."""
         with self._reading() as rows:
             return rows.spaces(session)
 
-    def put_snapshot(self, session: int, name: str, epoch: int, data: bytes) -> bool:
-        """See `Store`."""
-        with self._writing() as rows:
-            current = _is_at(rows, session, epoch)
-            if current:
-                rows.put_snapshot(session, name, data)
-            return current
-
     def snapshot(self, session: int, name: str) -> bytes | None:
         """See `Store`."""
         with self._reading() as rows:
             return rows.snapshot(session, name)
-
-    def put_summary(self, session: int, summary: Summary, epoch: int) -> bool:
-        """See `Store`."""
-        with self._writing() as rows:
-            if not _is_at(rows, session, epoch):
-                return False
-            try:
-                for position in (summary.upto, summary.along):
-                    check_position(rows, session, position)
-            except UnknownReferenceError:
-                return False
-            rows.insert_summary(session, summary)
-            return True
 
     def summaries(self, session: int, upto: Position, limit: int) -> list[Summary]:
         """See `Store`."""
@@ -275,7 +239,29 @@ class TreeStore(Store):
             return rows.summaries(session, upto, limit)
 
 
-def _is_at(rows: Rows, session: int, epoch: int) -> bool:
-    """Return whether nothing has been forgotten since an epoch."""
-    state = rows.state(session, None)
-    return state is not None and state.epoch == epoch
+def _begin_anew(rows: Rows, session: int) -> None:
+    """Drop every name, and open an empty `main` elsewhere."""
+    for branch in rows.branches(session):
+        rows.drop_branch(session, branch.name)
+    for kind in get_args(RefKind):
+        for ref in rows.refs(session, kind, None, _ALL):
+            rows.drop_ref(session, ref.number)
+    begin(rows, session)
+
+
+def _keep(rows: Rows, session: int, derived: Derived) -> bool:
+    match derived:
+        case VectorRows():
+            rows.put_vectors(session, derived.space, list(derived.rows))
+        case Snapshot():
+            rows.put_snapshot(session, derived.name, derived.data)
+        case Summary():
+            try:
+                for position in (derived.upto, derived.along):
+                    check_position(rows, session, position)
+            except UnknownReferenceError:
+                return False
+            rows.insert_summary(session, derived)
+        case _:
+            assert_never(derived)
+    return True

@@ -11,10 +11,13 @@ from shared_core.records import (
     ROOT,
     Appended,
     Branch,
+    Create,
     Draft,
+    InTurn,
     Merge,
     Move,
     Newest,
+    Pinned,
     Position,
     Record,
     Segment,
@@ -167,8 +170,8 @@ def check(store: Store, key: int, tree: Tree) -> None:
     placed = {record.position: record for record in everything}
     assert store.at(key, tree.places()[::-1]) == [placed[place] for place in tree.places()[::-1] if place in placed]
     for turn_id in {record.message.turn_id for record in everything}:
-        assert store.turn(key, str(turn_id)) == [r for r in everything if r.message.turn_id == turn_id]
-    assert store.pinned(key) == [record for record in everything if record.message.stays]
+        assert store.find(key, InTurn(str(turn_id))) == [r for r in everything if r.message.turn_id == turn_id]
+    assert store.find(key, Pinned()) == [record for record in everything if record.message.stays]
     opened = {r.message.turn_id for r in everything if r.turn_no >= 0 and r.message.role != "system"}
     counts = {
         "messages": len(everything),
@@ -208,7 +211,7 @@ class Session:
 
     def fork(self, name: str, at: Position) -> None:
         """Create a branch in both."""
-        self.store.create_branch(self.key, name, at)
+        self.store.change(self.key, [Create(name, at)])
         self.tree.branches[name] = at
 
     def forget(self, positions: Sequence[Position], branches: bool = False) -> None:

@@ -9,7 +9,7 @@ from shared_core.arguments import in_utc, whole_number
 from shared_core.errors import DuplicateError, UnknownReferenceError
 from shared_core.forget import ForgetResult, forget, select
 from shared_core.messages import Message
-from shared_core.records import MAIN, Branch, Position
+from shared_core.records import MAIN, Branch, Create, Position
 from shared_core.session import LiveSession, Writer
 from shared_core.store import Store
 from shared_core.tree.paths import EARLIER, Head, read, resolve
@@ -107,7 +107,7 @@ class Conversation:
             session = self._live.create()
             place = self._place(self._live.head if at is None else resolve(self._store, session, at))
             with self._taken(name):
-                self._store.create_branch(session, name, place)
+                self._store.change(session, [Create(name, place)])
             self._stand(Head(name))
 
     def checkout(self, reference: str) -> None:

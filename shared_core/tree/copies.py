@@ -10,7 +10,20 @@ from shared_core.arguments import whole_number
 from shared_core.errors import UnknownReferenceError
 from shared_core.forget import groups_of_turn
 from shared_core.messages import Message
-from shared_core.records import Appended, Change, Draft, Drop, Expect, Move, Position, Put, Record, Ref
+from shared_core.records import (
+    Appended,
+    Change,
+    Draft,
+    Drop,
+    Expect,
+    InTurn,
+    MadeFrom,
+    Move,
+    Position,
+    Put,
+    Record,
+    Ref,
+)
 from shared_core.session import Changes
 from shared_core.tree.branches import Branching
 from shared_core.tree.paths import Head, Path, Span, read, resolve
@@ -141,7 +154,7 @@ class Picking(Branching):
         blocks: dict[str, list[Draft]] = {}
         halves: list[str] = []
         for turn_id, members in turns.items():
-            all_of_turn = self._store.turn(self._live.key, turn_id)
+            all_of_turn = self._store.find(self._live.key, InTurn(turn_id))
             home = self._home(all_of_turn, turn_id, path)
             copies = [self._draft_of(record) for record in members]
             if members[0].message.role in ("user", "system"):
@@ -198,7 +211,7 @@ class Picking(Branching):
         family = {first.message.id: first}
         newest = [first]
         while newest:
-            made = self._store.made_from(self._live.key, [one.position for one in newest])
+            made = self._store.find(self._live.key, MadeFrom([one.position for one in newest]))
             newest = [one for one in made if one.picked_from in family and one.message.id not in family]
             family |= {one.message.id: one for one in newest}
         return sorted(family.values(), key=lambda one: one.seq)

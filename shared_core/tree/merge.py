@@ -131,8 +131,9 @@ class Merging(Stashing):
                 raise UnknownReferenceError(f"no message {id!r} in this session")
             if records[0].picked_from is not None:
                 return [records[0].picked_from]
-            covered = self._store.covered(session, records[0].position)
-            spans = [Span(one.segment, one.upto, one.start) for one in covered]
+            here = records[0].position
+            covers = self._store.covers(session, [here.segment])
+            spans = [Span(one.segment, one.upto, one.start) for position, one in covers if position == here]
             return [record.message.id or "" for record in self._read(session, spans)]
 
     def _sides(self, source: str) -> _Sides:

@@ -9,7 +9,7 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from shared_core.errors import AmbiguousReferenceError, UnknownReferenceError
-from shared_core.records import Position, Record, Segment, Stretch
+from shared_core.records import IdPrefix, Position, Record, Segment, Stretch
 from shared_core.store import Store
 
 __all__ = ["EARLIER", "Head", "Path", "Span", "beginning", "read", "resolve", "unused_branch_name", "walk"]
@@ -189,12 +189,12 @@ def resolve(store: Store, session: int, reference: str) -> Head:
         return Head(None, earlier)
     records = store.get(session, [reference])
     if not records and len(reference) >= SHORTEST_PREFIX:
-        ids = store.ids_like(session, reference, CANDIDATES)
+        records = store.find(session, IdPrefix(reference, CANDIDATES))
+        ids = [record.message.id or "" for record in records]
         if len(ids) > 1:
             raise AmbiguousReferenceError(
                 f"{reference!r} is the beginning of several messages: {', '.join(map(repr, ids))}", candidates=ids
             )
-        records = store.get(session, ids)
     if not records:
         tags = [ref.name for ref in reversed(store.refs(session, "tag"))]
         known = ", ".join(map(repr, branches)) or "none yet"

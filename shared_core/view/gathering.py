@@ -91,7 +91,7 @@ def opened(store: str | Path | Store) -> Iterator[Store]:
 def _session(store: Store, user_id: str | None, session_id: str) -> int:
     session = store.session(user_id, session_id)
     if session is None:
-        names = list(store.sessions(user_id))
+        names = [one.session_id for one in store.sessions(user_id)]
         whose = "without a user" if user_id is None else f"of user {user_id!r}"
         known = f"sessions {whose}: {', '.join(map(repr, names))}" if names else f"there are no sessions {whose}"
         raise UnknownReferenceError(f"no session {session_id!r}; {known}", candidates=names)

@@ -4,7 +4,7 @@ import json
 from collections.abc import Collection, Sequence
 from datetime import datetime
 
-from shared_core.records import Position, Summary
+from shared_core.records import Position, Summary, VectorRow
 from shared_core.stores.rows import SummaryReach
 from shared_core.stores.sqlite.encoding import plain, text
 from shared_core.stores.sqlite.tree_rows import TreeRows
@@ -28,7 +28,7 @@ _PUT_VECTOR = (
     "DO UPDATE SET hash = excluded.hash, vector = excluded.vector, live = 1"
 )
 _SPACE = "(SELECT space FROM spaces WHERE session = ?1 AND name = ?2)"
-_VECTORS = (
+_VECTORS_AT = (
     "SELECT v.segment, v.depth, v.hash, v.vector FROM json_each(?3) AS w CROSS JOIN vectors AS v "
     "WHERE v.session = ?1 AND v.segment = json_extract(w.value, '$[0]') AND v.depth = json_extract(w.value, '$[1]') "
     f"AND v.live = 1 AND v.space = {_SPACE} ORDER BY w.key"
@@ -37,7 +37,7 @@ _VECTORS_AFTER = (
     "SELECT segment, depth, hash, vector FROM vectors WHERE session = ?1 AND (segment, depth) > (?3, ?4) "
     f"AND live = 1 AND space = {_SPACE} ORDER BY segment, depth LIMIT ?5"
 )
-_VECTOR_OF = f"SELECT vector FROM vectors WHERE hash = ?3 AND live = 1 AND space = {_SPACE} LIMIT 1"
+_VECTOR_OF = f"SELECT segment, depth, vector FROM vectors WHERE hash = ?3 AND live = 1 AND space = {_SPACE} LIMIT 1"
 _SPACES = (
     "SELECT name FROM spaces AS s WHERE session = ? "
     "AND EXISTS (SELECT 1 FROM vectors AS v WHERE v.space = s.space AND live = 1) ORDER BY written DESC"
@@ -94,24 +94,24 @@ class DerivedRows(TreeRows):
         values = [(session, name, *position, text(hash_), vector) for position, hash_, vector in vectors]
         self.connection.executemany(_PUT_VECTOR, values)
 
-    def vectors(self, session: int, space: str, positions: Sequence[Position]) -> dict[Position, tuple[str, bytes]]:
+    def vectors_at(self, session: int, space: str, positions: Sequence[Position]) -> list[VectorRow]:
         """See `Rows`."""
-        rows = self.connection.execute(_VECTORS, (session, text(space), json.dumps(positions)))
-        return {Position(segment, depth): (plain(hash_), vector) for segment, depth, hash_, vector in rows}
+        rows = self.connection.execute(_VECTORS_AT, (session, text(space), json.dumps(positions)))
+        return [VectorRow(Position(segment, depth), plain(hash_), vector) for segment, depth, hash_, vector in rows]
 
-    def vectors_after(self, session: int, space: str, after: Position, limit: int) -> list[tuple[Position, str, bytes]]:
+    def vectors_after(self, session: int, space: str, after: Position, limit: int) -> list[VectorRow]:
         """See `Rows`."""
         rows = self.connection.execute(_VECTORS_AFTER, (session, text(space), *after, max(limit, 0)))
-        return [(Position(segment, depth), plain(hash_), vector) for segment, depth, hash_, vector in rows]
+        return [VectorRow(Position(segment, depth), plain(hash_), vector) for segment, depth, hash_, vector in rows]
 
-    def vectors_of(self, session: int, space: str, hashes: Collection[str]) -> dict[str, bytes]:
+    def vectors_of(self, session: int, space: str, hashes: Collection[str]) -> list[VectorRow]:
         """See `Rows`."""
-        found: dict[str, bytes] = {}
+        found: list[VectorRow] = []
         with self.one_moment():
             for hash_ in hashes:
                 row = self.connection.execute(_VECTOR_OF, (session, text(space), text(hash_))).fetchone()
                 if row is not None:
-                    found[hash_] = row[0]
+                    found.append(VectorRow(Position(*row[:2]), hash_, row[2]))
         return found
 
     def spaces(self, session: int) -> list[str]:

@@ -4,10 +4,10 @@ import json
 import sqlite3
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, assert_never
 
 from shared_core.errors import DuplicateError, UnknownReferenceError
-from shared_core.records import Newest, Position, Record, Stretch
+from shared_core.records import Criterion, IdPrefix, InTurn, MadeFrom, Newest, Pinned, Position, Record, Stretch
 from shared_core.stores.sqlite.encoding import COLUMNS, message_row, plain, record_of, text, text_row
 from shared_core.stores.sqlite.tree_rows import TreeRows
 
@@ -35,10 +35,10 @@ _LOOKED_UP = 100
 
 # A range instead of LIKE: nothing is a wildcard, and the index is used. No UTF-8 has a byte 0xFF. Ids with lone
 # surrogates are stored as bytes, which compare as larger than every text.
-_IDS_LIKE = (
-    "SELECT id FROM (SELECT id, seq FROM messages "
-    "WHERE session = ?1 AND id >= CAST(?2 AS TEXT) AND id < CAST(?3 AS TEXT) UNION ALL "
-    "SELECT id, seq FROM messages WHERE session = ?1 AND id >= ?2 AND id < ?3) ORDER BY seq LIMIT ?4"
+_BY_PREFIX = (
+    f"SELECT {COLUMNS} FROM messages AS m JOIN texts AS t USING (text) WHERE m.session = ?1 AND m.id IN "
+    "(SELECT id FROM messages WHERE session = ?1 AND id >= CAST(?2 AS TEXT) AND id < CAST(?3 AS TEXT) UNION ALL "
+    "SELECT id FROM messages WHERE session = ?1 AND id >= ?2 AND id < ?3) ORDER BY m.seq LIMIT ?4"
 )
 
 # Without being told, SQLite takes a session for so small that it looks at all of its messages; and it does so too where
@@ -51,6 +51,9 @@ _SUMMING_UP = _SELECT + (
     "AND (m.segment, m.depth) IN (SELECT c.segment, c.depth FROM covers AS c "
     "WHERE c.session = ?1 AND c.source_segment = ?2 AND c.start <= ?3 AND c.upto >= ?3)"
 )
+
+_COVERS = "SELECT segment, depth, ordinal, source_segment, start, upto FROM covers WHERE session = ?1 AND "
+_COVERS = f"{_COVERS}source_segment = ?2 UNION {_COVERS}segment = ?2"
 
 _NEWEST_QUESTION = (
     "SELECT turn_id, turn_no FROM messages WHERE session = ? AND segment = ? AND depth BETWEEN ? AND ? "
@@ -86,12 +89,6 @@ class MessageRows(TreeRows):
                 found += self.connection.execute(f"{_BY_ID}AND m.id IN ({marks})", (session, *part))
         return list(map(record_of, found))
 
-    def ids_like(self, session: int, prefix: str, limit: int) -> list[str]:
-        """See `Rows`."""
-        low = prefix.encode("utf-8", "surrogatepass")
-        rows = self.connection.execute(_IDS_LIKE, (session, low, low + b"\xff", max(limit, 0)))
-        return [plain(row[0]) for row in rows]
-
     def at(self, session: int, positions: Sequence[Position]) -> list[Record]:
         """See `Rows`."""
         return self._records(_AT, (json.dumps(positions), session))
@@ -104,16 +101,22 @@ class MessageRows(TreeRows):
         """See `Rows`."""
         return self._records(_AFTER, (session, seq, max(limit, 0)))
 
-    def turn(self, session: int, turn_id: str) -> list[Record]:
+    def find(self, session: int, criterion: Criterion) -> list[Record]:
         """See `Rows`."""
-        return self._records(_TURN, (session, text(turn_id)))
+        match criterion:
+            case InTurn():
+                return self._records(_TURN, (session, text(criterion.turn_id)))
+            case Pinned():
+                return self._records(_PINNED, (session,))
+            case IdPrefix():
+                low = criterion.prefix.encode("utf-8", "surrogatepass")
+                return self._records(_BY_PREFIX, (session, low, low + b"\xff", max(criterion.limit, 0)))
+            case MadeFrom():
+                return self._made_from(session, criterion.positions)
+            case _:
+                assert_never(criterion)
 
-    def pinned(self, session: int) -> list[Record]:
-        """See `Rows`."""
-        return self._records(_PINNED, (session,))
-
-    def made_from(self, session: int, positions: Sequence[Position]) -> list[Record]:
-        """See `Rows`."""
+    def _made_from(self, session: int, positions: Sequence[Position]) -> list[Record]:
         found: dict[Position, Record] = {}
         with self.one_moment():
             for position in positions:
@@ -127,21 +130,9 @@ class MessageRows(TreeRows):
 
     def covers(self, session: int, segments: Collection[int]) -> list[tuple[Position, Stretch]]:
         """See `Rows`."""
-        sql = (
-            "SELECT segment, depth, source_segment, start, upto FROM covers WHERE session = ? AND source_segment = ? "
-            "ORDER BY start, segment, depth"
-        )
         with self.one_moment():
-            rows = [row for segment in sorted(segments) for row in self.connection.execute(sql, (session, segment))]
-        return [(Position(*row[:2]), Stretch(*row[2:])) for row in rows]
-
-    def covered(self, session: int, position: Position) -> list[Stretch]:
-        """See `Rows`."""
-        sql = (
-            "SELECT source_segment, start, upto FROM covers WHERE session = ? AND segment = ? AND depth = ? "
-            "ORDER BY ordinal"
-        )
-        return [Stretch(*row) for row in self.connection.execute(sql, (session, *position))]
+            found = {row for segment in segments for row in self.connection.execute(_COVERS, (session, segment))}
+        return [(Position(segment, depth), Stretch(*source)) for segment, depth, _, *source in sorted(found)]
 
     def newest_question(self, session: int, stretch: Stretch) -> Newest | None:
         """See `Rows`."""

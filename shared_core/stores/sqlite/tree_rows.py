@@ -2,10 +2,11 @@
 
 import json
 import sqlite3
+from collections.abc import Collection
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from shared_core.records import Branch, Position, Ref, RefKind, Segment, SessionState
+from shared_core.records import Branch, Position, Ref, RefKind, Segment, SessionKey, SessionState
 from shared_core.stores.rows import BranchEnd, Rows
 from shared_core.stores.sqlite.encoding import plain, text
 from shared_core.stores.sqlite.schema import transaction
@@ -82,16 +83,17 @@ class TreeRows(Rows):
         row = self.connection.execute(sql, (_ident(user_id, session_id),)).fetchone()
         return None if row is None else int(row[0])
 
-    def sessions(self, user_id: str | None) -> dict[str, int]:
+    def sessions(self, user_ids: Collection[str | None] | None) -> list[SessionKey]:
         """See `Rows`."""
-        sql = "SELECT session_id, session FROM sessions WHERE user_id IS ? ORDER BY session"
-        rows = self.connection.execute(sql, (None if user_id is None else text(user_id),))
-        return {plain(session_id): session for session_id, session in rows}
-
-    def users(self) -> list[str | None]:
-        """See `Rows`."""
-        rows = self.connection.execute("SELECT user_id FROM sessions GROUP BY user_id ORDER BY min(session)")
-        return [None if row[0] is None else plain(row[0]) for row in rows]
+        sql = "SELECT session, user_id, session_id FROM sessions"
+        if user_ids is None:
+            found = self.connection.execute(f"{sql} ORDER BY session").fetchall()
+        else:
+            users = [None if user is None else text(user) for user in user_ids]
+            rows = (self.connection.execute(f"{sql} WHERE user_id IS ?", (user,)) for user in users)
+            with self.one_moment():
+                found = sorted({row[0]: row for some in rows for row in some}.values())
+        return [SessionKey(key, None if user is None else plain(user), plain(id_)) for key, user, id_ in found]
 
     def insert_session(self, user_id: str | None, session_id: str) -> int:
         """See `Rows`."""
@@ -178,11 +180,6 @@ class TreeRows(Rows):
         """See `Rows`."""
         sql = "DELETE FROM refs WHERE session = ? AND ref = ?"
         return bool(self.connection.execute(sql, (session, number)).rowcount)
-
-    def drop_names(self, session: int) -> None:
-        """See `Rows`."""
-        self.connection.execute("DELETE FROM branches WHERE session = ?", (session,))
-        self.connection.execute("DELETE FROM refs WHERE session = ?", (session,))
 
 
 def _ident(user_id: str | None, session_id: str) -> str | bytes:

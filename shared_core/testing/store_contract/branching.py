@@ -10,9 +10,11 @@ from shared_core.records import (
     ROOT,
     Branch,
     Change,
+    Create,
     Delete,
     Drop,
     Expect,
+    MadeFrom,
     Merge,
     Move,
     Position,
@@ -87,7 +89,7 @@ class BranchingContract:
             session.check()
         for name in ("v1", "side"):
             with pytest.raises(DuplicateError, match=name):
-                store.create_branch(session.key, name, ROOT)
+                store.change(session.key, [Create(name, ROOT)])
         assert [ref.name for ref in store.refs(session.key, "tag")] == ["v1"]
 
     def test_what_becomes_of_branches_is_noted(self, store: Store) -> None:
@@ -152,21 +154,20 @@ class BranchingContract:
         places = {str(record.message.id): record.position for record in session.tree.records}
 
         def made_from(*ids: str) -> list[str | None]:
-            return [record.message.id for record in store.made_from(key, [places[id_] for id_ in ids])]
+            return [record.message.id for record in store.find(key, MadeFrom([places[id_] for id_ in ids]))]
 
         assert made_from("u1") == ["u3", "a5"]
         assert made_from("u3") == ["u4"]
         assert made_from("a2", "u2", "a1") == ["a5", "a6"]
         assert made_from("u4", "a5") == made_from() == []
-        assert store.covered(key, places["a5"]) == list(stretches)
-        assert store.covered(key, places["u1"]) == store.covered(99, places["a5"]) == []
-        expected = [(places["a5"], stretches[0]), (places["a6"], Stretch(0, 2, 4)), (places["a5"], stretches[1])]
+        expected = [*((places["a5"], one) for one in stretches), (places["a6"], Stretch(0, 2, 4))]
         assert store.covers(key, [0]) == expected
-        assert store.covers(key, []) == store.covers(key, [1]) == store.covers(99, [0]) == []
-        assert store.made_from(99, [places["u1"]]) == []
+        assert store.covers(key, [1]) == store.covers(key, [1, 0, 7]) == expected, "by either side, each once"
+        assert store.covers(key, []) == store.covers(key, [7]) == store.covers(99, [0]) == []
+        assert store.find(99, MadeFrom([places["u1"]])) == []
         session.forget([places["a6"]])
         assert made_from("u2") == []
-        assert store.covers(key, [0]) == [expected[0], expected[2]]
+        assert store.covers(key, [0]) == expected[:2]
         session.check()
 
     def test_changes_and_messages_are_one_transaction(self, store: Store) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from shared_core.records import MAIN, Position
+from shared_core.records import MAIN, Position, Snapshot, VectorRows
 from shared_core.store import Store
 from shared_core.testing.oracle import Session, drafts
 
@@ -21,19 +21,22 @@ class DerivedContract:
         side = session.tree.branches["side"]
         for space in spaces:
             rows = [(side, "h", space.encode()), (Position(0, 2), "h", space.encode()), (Position(0, 1), "", b"")]
-            store.put_vectors(key, space, iter([*rows, (Position(0, 9), "lost", b"lost")]))
-            assert list(store.all_vectors(key, space)) == sorted(rows)
+            store.keep(key, VectorRows(space, iter([*rows, (Position(0, 9), "lost", b"lost")])))
+            assert list(store.vectors(key, space)) == sorted(rows)
         assert store.spaces(key) == [*spaces[::-1]]
-        store.put_vectors(key, "model/2", [(Position(0, 2), "new", b"\x00\xff")])
+        store.keep(key, VectorRows("model/2", [(Position(0, 2), "new", b"\x00\xff")]))
         assert store.spaces(key) == ["model/2", "%", "Model/2"]
         wanted = [Position(0, 2), Position(0, 0), side]
-        assert store.vectors(key, "model/2", wanted) == {Position(0, 2): ("new", b"\x00\xff"), side: ("h", b"model/2")}
+        found = [(Position(0, 2), "new", b"\x00\xff"), (side, "h", b"model/2")]
+        assert list(store.vectors(key, "model/2", wanted)) == found
+        assert list(store.vectors(key, "model/2", wanted[::-1])) == found[::-1]
         by_hash = {"h": b"model/2", "new": b"\x00\xff", "": b""}
-        assert store.vectors_of(key, "model/2", {*by_hash, "lost"}) == by_hash
-        assert store.vectors_of(key, "other", ["h"]) == {}
-        assert store.vectors(key, "other", wanted) == {}
-        assert list(store.all_vectors(key, "other")) == []
-        store.put_vectors(key, "void", [])
+        of_hash = store.vectors(key, "model/2", hashes={*by_hash, "lost"})
+        assert {hash_: vector for _, hash_, vector in of_hash} == by_hash
+        assert list(store.vectors(key, "other", hashes=["h"])) == []
+        assert list(store.vectors(key, "other", wanted)) == []
+        assert list(store.vectors(key, "other")) == []
+        store.keep(key, VectorRows("void", []))
         assert "void" not in store.spaces(key)
         assert store.stats(key)["vectors"] == 9
 
@@ -43,8 +46,8 @@ class DerivedContract:
         count = 2500
         session.append(MAIN, drafts(*(f"u{number}" for number in range(count))))
         rows = [(Position(0, number), f"h{number}", number.to_bytes(4, "big")) for number in range(count)]
-        store.put_vectors(session.key, "space", reversed(rows))
-        iterator = store.all_vectors(session.key, "space")
+        store.keep(session.key, VectorRows("space", reversed(rows)))
+        iterator = store.vectors(session.key, "space")
         assert next(iterator) == rows[0]
         session.append(MAIN, drafts("a1"))
         assert list(iterator) == rows[1:]
@@ -55,8 +58,8 @@ class DerivedContract:
         key = Session(store).key
         data = bytes(range(256)) * (size // 256) + b"\x00" * (size % 256)
         assert store.snapshot(key, "a") is None
-        assert store.put_snapshot(key, "a", 0, data) is True
-        assert store.put_snapshot(key, "A", 0, b"other") is True
+        assert store.keep(key, Snapshot("a", data), 0) is True
+        assert store.keep(key, Snapshot("A", b"other"), 0) is True
         assert store.snapshot(key, "a") == data
-        assert store.put_snapshot(key, "a", 0, b"short") is True
+        assert store.keep(key, Snapshot("a", b"short"), 0) is True
         assert (store.snapshot(key, "a"), store.snapshot(key, "A")) == (b"short", b"other")

@@ -1,6 +1,6 @@
 """The store contract on forgetting: what goes, what stays, and what may not come back."""
 
-from shared_core.records import MAIN, Branch, Position
+from shared_core.records import MAIN, Branch, Position, Snapshot, VectorRows
 from shared_core.store import Store
 from shared_core.testing.oracle import Session, draft, drafts
 
@@ -17,21 +17,21 @@ class ForgettingContract:
         session.append(MAIN, drafts("u1", "a1", "u2", "a2"))
         session.fork("side", Position(0, 1))
         for space in ("x", "y"):
-            store.put_vectors(key, space, [(Position(0, n), f"h{n}", b"v") for n in range(4)])
-        store.put_vectors(key, "z", [(Position(0, 3), "h3", b"v")])
+            store.keep(key, VectorRows(space, [(Position(0, n), f"h{n}", b"v") for n in range(4)]))
+        store.keep(key, VectorRows("z", [(Position(0, 3), "h3", b"v")]))
         for name in ("a", "b"):
-            store.put_snapshot(key, name, 0, b"data")
+            store.keep(key, Snapshot(name, b"data"), 0)
         session.forget([Position(0, 3), Position(0, 1), Position(0, 99), Position(5, 0)])
         session.check()
         assert (store.snapshot(key, "a"), store.snapshot(key, "b")) == (None, None)
-        assert store.put_snapshot(key, "a", 0, b"old") is store.put_snapshot(key, "a", 2, b"new") is False
-        assert store.put_snapshot(key, "a", 1, b"now") is True
+        assert store.keep(key, Snapshot("a", b"old"), 0) is store.keep(key, Snapshot("a", b"new"), 2) is False
+        assert store.keep(key, Snapshot("a", b"now"), 1) is True
         for space in ("x", "y"):
-            assert [place.depth for place, *_ in store.all_vectors(key, space)] == [0, 2]
-            assert store.vectors_of(key, space, ["h1", "h2", "h3"]) == {"h2": b"v"}
+            assert [place.depth for place, *_ in store.vectors(key, space)] == [0, 2]
+            assert list(store.vectors(key, space, hashes=["h1", "h2", "h3"])) == [(Position(0, 2), "h2", b"v")]
         assert store.spaces(key) == ["y", "x"]
-        store.put_vectors(key, "x", [(Position(0, 1), "h1", b"late")])
-        assert store.vectors(key, "x", [Position(0, 1)]) == {}
+        store.keep(key, VectorRows("x", [(Position(0, 1), "h1", b"late")]))
+        assert list(store.vectors(key, "x", [Position(0, 1)])) == []
         assert session.append(MAIN, [*drafts("a1", "u3"), draft("a2", content="changed")]).forgotten == ("a1", "a2")
         assert session.append("side", drafts("a3")).head.depth == 2
         session.forget([])
@@ -44,16 +44,16 @@ class ForgettingContract:
         key = session.key
         session.append(MAIN, drafts("u1", "a1", "u2"))
         for space in ("x", "y"):
-            store.put_vectors(key, space, [(Position(0, n), f"h{n}", b"v") for n in range(3)])
+            store.keep(key, VectorRows(space, [(Position(0, n), f"h{n}", b"v") for n in range(3)]))
         store.forget(key, [Position(0, 1)], stale=[Position(0, 0), Position(0, 99)])
         session.tree.forget([Position(0, 1)])
         session.check()
         for space in ("x", "y"):
-            assert list(store.all_vectors(key, space)) == [(Position(0, 2), "h2", b"v")]
-            assert store.vectors_of(key, space, ["h0", "h1"]) == {}
-            assert store.vectors(key, space, [Position(0, 0)]) == {}
-        store.put_vectors(key, "x", [(Position(0, 0), "new", b"w")])
-        assert store.vectors(key, "x", [Position(0, 0)]) == {Position(0, 0): ("new", b"w")}
+            assert list(store.vectors(key, space)) == [(Position(0, 2), "h2", b"v")]
+            assert list(store.vectors(key, space, hashes=["h0", "h1"])) == []
+            assert list(store.vectors(key, space, [Position(0, 0)])) == []
+        store.keep(key, VectorRows("x", [(Position(0, 0), "new", b"w")]))
+        assert list(store.vectors(key, "x", [Position(0, 0)])) == [(Position(0, 0), "new", b"w")]
 
     def test_forgetting_all_begins_anew(self, store: Store) -> None:
         """Only an empty main is left; no old place is used again; a second time works too."""

@@ -6,7 +6,19 @@ import pytest
 
 from shared_core.errors import DuplicateError, StoreError, UnknownReferenceError
 from shared_core.messages import Payload
-from shared_core.records import MAIN, ROOT, Draft, Position, SessionState
+from shared_core.records import (
+    MAIN,
+    ROOT,
+    Create,
+    Draft,
+    IdPrefix,
+    InTurn,
+    Pinned,
+    Position,
+    SessionState,
+    Snapshot,
+    VectorRows,
+)
 from shared_core.store import Store
 from shared_core.testing.oracle import ALL, Session, draft, drafts
 from shared_core.testing.store_contract.samples import NASTY, RICH
@@ -20,12 +32,12 @@ class MessagesContract:
     def test_a_session_exists_from_its_creation_on(self, store: Store) -> None:
         """Looking for a session does not create it; creating it twice gives one key."""
         assert store.session("u", "s") is None
-        assert store.sessions("u") == {}
+        assert store.sessions("u") == []
         key = store.create_session("u", "s")
         assert store.create_session("u", "s") == store.session("u", "s") == key
         other = store.create_session("u", "a")
-        assert list(store.sessions("u").items()) == [("s", key), ("a", other)]
-        assert store.sessions(None) == {}
+        assert store.sessions("u") == [(key, "u", "s"), (other, "u", "a")]
+        assert store.sessions(None) == []
         assert Session(store, "s", "u").key == key
         Session(store, "s", "u").check()
 
@@ -41,27 +53,32 @@ class MessagesContract:
             assert store.after(session.key, 0, ALL) == session.tree.records
         for user in (None, *NASTY):
             own = {name: s.key for (u, name), s in zip(pairs, sessions, strict=True) if u == user}
-            assert list(store.sessions(user).items()) == list(own.items())
+            assert store.sessions(user) == [(key, user, name) for name, key in own.items()]
 
     def test_one_session_does_not_see_another(self, store: Store) -> None:
         """Every read and every change stays inside its session."""
         mine, other = Session(store, "s", "u"), Session(store, "s", "v")
         for session, text in ((mine, "mine"), (other, "other")):
             session.append(MAIN, [draft("u1", content=text), draft("a1", "assistant", text, pinned=True)])
-            store.put_vectors(session.key, "space", [(Position(0, 0), "hash", text.encode())])
-            store.put_snapshot(session.key, "snap", 0, text.encode())
+            store.keep(session.key, VectorRows("space", [(Position(0, 0), "hash", text.encode())]))
+            store.keep(session.key, Snapshot("snap", text.encode()), 0)
         other.append(MAIN, drafts("u2"))
         other.append("side", drafts("u3"), at=Position(0, 0))
         mine.check()
-        assert store.ids_like(mine.key, "", ALL) == ["u1", "a1"]
-        assert store.get(mine.key, ["u2"]) == store.at(mine.key, [Position(0, 2)]) == store.turn(mine.key, "u2") == []
+        assert _ids_like(store, mine.key, "", ALL) == ["u1", "a1"]
+        assert (
+            store.get(mine.key, ["u2"])
+            == store.at(mine.key, [Position(0, 2)])
+            == store.find(mine.key, InTurn("u2"))
+            == []
+        )
         with pytest.raises(UnknownReferenceError):
             store.append(mine.key, "side", drafts("u9"))
         mine.forget([Position(0, 0), Position(0, 1)], branches=True)
         assert store.snapshot(other.key, "snap") == b"other"
-        assert list(store.all_vectors(other.key, "space")) == [(Position(0, 0), "hash", b"other")]
-        assert store.vectors_of(mine.key, "space", ["hash"]) == {}
-        assert store.vectors(mine.key, "space", [Position(0, 0)]) == {}
+        assert list(store.vectors(other.key, "space")) == [(Position(0, 0), "hash", b"other")]
+        assert list(store.vectors(mine.key, "space", hashes=["hash"])) == []
+        assert list(store.vectors(mine.key, "space", [Position(0, 0)])) == []
         mine.check()
         other.check()
 
@@ -69,21 +86,21 @@ class MessagesContract:
         """Reading finds nothing, adding is refused, and neither creates anything."""
         key = store.create_session(None, "s") + 10**6
         assert store.state(key, MAIN) == SessionState(None, 0, 0)
-        assert store.after(key, 0, ALL) == store.pinned(key) == []
+        assert store.after(key, 0, ALL) == store.find(key, Pinned()) == []
         assert store.get(key, ["u1"]) == store.newest(key, ROOT, ALL) == []
-        assert store.spaces(key) == store.ids_like(key, "", ALL) == []
+        assert store.spaces(key) == _ids_like(store, key, "", ALL) == []
         stats = dict(store.stats(key))
         assert stats.pop("bytes") >= 0
         assert stats == dict.fromkeys(("messages", "turns", "branches", "segments", "vectors", "forgotten"), 0)
         with pytest.raises(UnknownReferenceError):
             store.append(key, MAIN, drafts("u1"))
         with pytest.raises(UnknownReferenceError):
-            store.create_branch(key, "side", ROOT)
+            store.change(key, [Create("side", ROOT)])
         with pytest.raises(UnknownReferenceError):
             store.segment(key, 0)
-        store.put_vectors(key, "space", [(Position(0, 0), "hash", b"v")])
+        store.keep(key, VectorRows("space", [(Position(0, 0), "hash", b"v")]))
         store.forget(key, [Position(0, 0)], branches=True)
-        assert store.put_snapshot(key, "snap", 0, b"x") is False
+        assert store.keep(key, Snapshot("snap", b"x"), 0) is False
         assert store.snapshot(key, "snap") is None
         assert store.branches(key) == []
 
@@ -134,9 +151,9 @@ class MessagesContract:
         session.append(MAIN, [draft(id_) for id_ in ids])
         for prefix in ("", "b", "b%", "b_", "b\\", "c%", "c", "%", "_", "\U0010ffff", "é", "e", "x", "b\x00"):
             expected = [id_ for id_ in ids if id_.startswith(prefix)]
-            assert store.ids_like(session.key, prefix, ALL) == expected
-            assert store.ids_like(session.key, prefix, 2) == expected[:2]
-            assert store.ids_like(session.key, prefix, 0) == []
+            assert _ids_like(store, session.key, prefix, ALL) == expected
+            assert _ids_like(store, session.key, prefix, 2) == expected[:2]
+            assert _ids_like(store, session.key, prefix, 0) == []
 
     def test_adding_again_changes_nothing(self, store: Store) -> None:
         """A known id with the same content is left as it is, whatever its time, place and branch."""
@@ -186,3 +203,7 @@ class MessagesContract:
         asked = [Position(0, 5), Position(0, 99), Position(0, 1), Position(0, 5), Position(7, 0)]
         assert store.at(session.key, asked) == [records[5], records[1], records[5]]
         assert store.get(session.key, ["u5", "U5", "u1", "u5"]) == [records[5], records[1], records[5]]
+
+
+def _ids_like(store: Store, session: int, prefix: str, limit: int) -> list[str | None]:
+    return [record.message.id for record in store.find(session, IdPrefix(prefix, limit))]

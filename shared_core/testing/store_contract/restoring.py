@@ -5,7 +5,20 @@ from collections.abc import Sequence
 import pytest
 
 from shared_core.errors import DuplicateError, UnknownReferenceError
-from shared_core.records import MAIN, Branch, Merge, Position, Put, Record, Ref, Restored, Segment, Stretch
+from shared_core.records import (
+    MAIN,
+    Branch,
+    Create,
+    MadeFrom,
+    Merge,
+    Position,
+    Put,
+    Record,
+    Ref,
+    Restored,
+    Segment,
+    Stretch,
+)
 from shared_core.store import Store
 from shared_core.testing.oracle import ALL, Session, draft, drafts
 
@@ -43,8 +56,8 @@ class RestoringContract:
         stretches = [Stretch(0, 1, 1), Stretch(0, 0, 0)]
         store.restore(key, Restored(records=(new,), covers=tuple((new.position, one) for one in stretches)))
         assert store.get(key, ["a9"]) == [new]
-        assert store.covered(key, new.position) == stretches
-        assert store.made_from(key, [Position(0, 0)]) == store.made_from(key, [Position(0, 1)]) == [new]
+        assert store.covers(key, [0]) == [(new.position, one) for one in stretches]
+        assert store.find(key, MadeFrom([Position(0, 0)])) == store.find(key, MadeFrom([Position(0, 1)])) == [new]
         assert store.state(key, MAIN).head == record.position, "a branch at the tip stays where it was"
         assert store.append(key, MAIN, drafts("u3")).records[0].position.segment == 1
 
@@ -105,11 +118,14 @@ class RestoringContract:
         assert store.forgotten(store.create_session(None, "three"), None, 9) == []
 
     def test_users_are_known(self, store: Store) -> None:
-        """Each once, nobody too, in the order of their oldest sessions."""
-        assert store.users() == []
+        """With all sessions, nobody's too, the oldest first; those of some users can be asked for."""
+        assert store.sessions() == []
         for user, session in (("b", "1"), (None, "1"), ("a", "1"), ("b", "2"), ("\ud800", "1"), (None, "2")):
             store.create_session(user, session)
-        assert store.users() == ["b", None, "a", "\ud800"]
+        sessions = [(one.user_id, one.session_id) for one in store.sessions()]
+        assert sessions == [("b", "1"), (None, "1"), ("a", "1"), ("b", "2"), ("\ud800", "1"), (None, "2")]
+        assert [one.session_id for one in store.sessions("a", "b")] == ["1", "1", "2"]
+        assert store.sessions("nobody") == []
 
     def test_a_transaction_is_all_or_nothing(self, store: Store) -> None:
         """What is done in it is seen in it; it is undone with it; a part that fails is undone alone."""
@@ -120,7 +136,7 @@ class RestoringContract:
         def half_of_it() -> None:
             with store.transaction():
                 store.append(key, MAIN, drafts("a1"))
-                store.create_branch(key, "b", Position(0, 0))
+                store.change(key, [Create("b", Position(0, 0))])
                 assert [record.message.id for record in store.after(key, 0, ALL)] == ["u1", "a1"]
                 store.create_session(None, "b")
                 raise RuntimeError("halfway")

@@ -6,7 +6,7 @@ from threading import Thread
 import pytest
 
 from shared_core.errors import StoreError
-from shared_core.records import MAIN, Position
+from shared_core.records import MAIN, Position, Snapshot, VectorRows
 from shared_core.store import Store
 from shared_core.testing.oracle import ALL, Session, draft, drafts
 from shared_core.testing.store_contract.samples import RICH
@@ -46,15 +46,15 @@ class SharingContract:
         session.append(MAIN, [*drafts("s1", "u1"), draft("a1", "assistant", **RICH)])
         session.append("side", drafts("u2"), at=Position(0, 1))
         session.forget([Position(0, 1)])
-        store.put_vectors(session.key, "space", [(Position(0, 0), "h", b"v")])
-        store.put_snapshot(session.key, "a", 1, b"data")
+        store.keep(session.key, VectorRows("space", [(Position(0, 0), "h", b"v")]))
+        store.keep(session.key, Snapshot("a", b"data"), 1)
         other = reopen()
         try:
             again = Session(other)
             again.tree = session.tree
             again.append(MAIN, drafts("u1", "a3"))
             again.check()
-            assert list(other.all_vectors(again.key, "space")) == [(Position(0, 0), "h", b"v")]
+            assert list(other.vectors(again.key, "space")) == [(Position(0, 0), "h", b"v")]
             assert other.snapshot(again.key, "a") == b"data"
         finally:
             other.close()

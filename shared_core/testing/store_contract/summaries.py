@@ -30,7 +30,7 @@ class SummariesContract:
         odd = Summary("NUL \0, \ud800 and <|end|>\n", Position(0, 1), side, "", 0, datetime(2020, 1, 1, tzinfo=UTC))
         elsewhere = summary("elsewhere", side)
         for kept in (one, three, odd, elsewhere):
-            assert store.put_summary(key, kept, 0) is True
+            assert store.keep(key, kept, 0) is True
         assert store.summaries(key, Position(0, 3), 10) == [three, odd, one]
         assert store.summaries(key, Position(0, 2), 10) == [odd, one]
         assert store.summaries(key, Position(0, 3), 2) == [three, odd]
@@ -38,9 +38,9 @@ class SummariesContract:
         assert store.summaries(key, side, 10) == [elsewhere]
         other = Session(store, "other")
         assert store.summaries(other.key, Position(0, 3), 10) == []
-        assert store.put_summary(key, one, 1) is store.put_summary(key, summary("no place", Position(0, 9)), 0) is False
-        assert store.put_summary(key, summary("no way", Position(0, 1), Position(7, 0)), 0) is False
-        assert store.put_summary(99, one, 0) is False
+        assert store.keep(key, one, 1) is store.keep(key, summary("no place", Position(0, 9)), 0) is False
+        assert store.keep(key, summary("no way", Position(0, 1), Position(7, 0)), 0) is False
+        assert store.keep(99, one, 0) is False
         session.check()
 
     def test_forgetting_takes_the_summaries_that_cover_it(self, store: Store) -> None:
@@ -61,7 +61,7 @@ class SummariesContract:
             summary("early", early), inside, summary("merge", merge),
         ]  # fmt: skip
         for one in kept:
-            assert store.put_summary(key, one, 0)
+            assert store.keep(key, one, 0)
 
         def left(epoch: int) -> set[str]:
             places = [Position(0, 9), Position(side.segment, 99), early, merge]

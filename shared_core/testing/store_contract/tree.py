@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from shared_core.errors import DuplicateError, UnknownReferenceError
-from shared_core.records import MAIN, ROOT, Draft, Position
+from shared_core.records import MAIN, ROOT, Create, Draft, Position
 from shared_core.store import Store
 from shared_core.testing.oracle import ALL, Session, drafts
 from shared_core.testing.store_contract.samples import NASTY
@@ -36,14 +36,14 @@ class TreeContract:
         opened = session.tree.branches["side"].segment
         for place in (Position(0, 1), Position(0, -2), Position(opened, 1), Position(opened, -2), Position(99, 0)):
             with pytest.raises(UnknownReferenceError):
-                store.create_branch(session.key, "new", place)
+                store.change(session.key, [Create("new", place)])
             with pytest.raises(UnknownReferenceError):
                 store.append(session.key, "new", drafts("u3"), at=place)
         with pytest.raises(UnknownReferenceError):
             store.segment(session.key, 99)
         for name in (MAIN, "side"):
             with pytest.raises(DuplicateError, match=name):
-                store.create_branch(session.key, name, ROOT)
+                store.change(session.key, [Create(name, ROOT)])
             with pytest.raises(DuplicateError, match=name):
                 store.append(session.key, name, drafts("u3"), at=ROOT)
         session.check()
