@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from shared_core.errors import UnknownReferenceError
-from shared_core.records import InTurn, MadeFrom, Position, Record
+from shared_core.records import After, InTurn, MadeFrom, Position, Record
 from shared_core.store import Store
 from shared_core.tree.paths import walk
 from shared_core.turns import Entry, tool_groups
@@ -42,7 +42,7 @@ class ForgetResult:
 def every_record(store: Store, session: int) -> Iterator[Record]:
     """Yield all messages of a session, of all branches, in order of storing."""
     seq = 0
-    while records := store.after(session, seq, PAGE):
+    while records := store.find(session, After(seq, PAGE)):
         yield from records
         seq = records[-1].seq
 

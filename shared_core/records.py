@@ -10,6 +10,7 @@ from shared_core.messages import Message
 __all__ = [
     "MAIN",
     "ROOT",
+    "After",
     "Appended",
     "Branch",
     "Change",
@@ -246,6 +247,13 @@ Change = Create | Move | Merge | Rename | Delete | Put | Drop | Expect
 """What can become of branches and other names; one transaction may do several."""
 
 
+class After(NamedTuple):
+    """Find the messages stored after number `seq`, of all branches; at most `limit`."""
+
+    seq: int
+    limit: int
+
+
 class InTurn(NamedTuple):
     """Find the messages of one turn, of all branches."""
 
@@ -273,7 +281,7 @@ class Pinned:
     """Find the messages that stay in every prompt: system messages and pinned ones, of all branches."""
 
 
-Criterion = InTurn | IdPrefix | MadeFrom | Pinned
+Criterion = After | InTurn | IdPrefix | MadeFrom | Pinned
 """What messages can be found by, wherever they stand in the tree."""
 
 

@@ -245,9 +245,9 @@ class LiveSession:
         Messages never change, so this session's that were read lately are kept, until something is forgotten.
         """
         if session != self._key:
-            return self.store.at(session, positions)
+            return self.store.get(session, positions)
         missing = [position for position in positions if position not in self._recent]
-        for record in self.store.at(session, missing) if missing else ():
+        for record in self.store.get(session, missing) if missing else ():
             self._recent[record.position] = record
         found = [self._recent[position] for position in positions if position in self._recent]
         while len(self._recent) > RECENT_KEPT:

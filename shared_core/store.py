@@ -143,20 +143,12 @@ class Store(ABC):
         """
 
     @abstractmethod
-    def get(self, session: int, ids: Sequence[str]) -> list[Record]:
-        """Return the messages with these ids, in the order asked; unknown ids are left out."""
-
-    @abstractmethod
-    def at(self, session: int, positions: Sequence[Position]) -> list[Record]:
-        """Return the messages at these positions, in the order asked; empty positions are left out."""
+    def get(self, session: int, keys: Sequence[str] | Sequence[Position]) -> list[Record]:
+        """Return the messages with these ids or at these positions, in the order asked; unknown keys are left out."""
 
     @abstractmethod
     def newest(self, session: int, upto: Position, limit: int) -> list[Record]:
         """Return at most `limit` messages of the segment `upto.segment` with depth <= `upto.depth`, newest first."""
-
-    @abstractmethod
-    def after(self, session: int, seq: int, limit: int) -> list[Record]:
-        """Return at most `limit` messages, of all branches, stored after number `seq`, in order of storing."""
 
     @abstractmethod
     def find(self, session: int, criterion: Criterion) -> list[Record]:

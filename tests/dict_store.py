@@ -10,6 +10,7 @@ from itertools import count
 
 from shared_core.errors import DuplicateError, StoreError, UnknownReferenceError
 from shared_core.records import (
+    After,
     Branch,
     Criterion,
     IdPrefix,
@@ -156,12 +157,11 @@ class DictRows(Rows):
         below = [position for position in rows if position.segment == upto.segment and position.depth <= upto.depth]
         return [rows[position] for position in sorted(below, reverse=True)]
 
-    def after(self, session: int, seq: int, limit: int) -> list[Record]:
-        return [record for record in self.of(session).in_order() if record.seq > seq][: max(limit, 0)]
-
     def find(self, session: int, criterion: Criterion) -> list[Record]:
         records = self.of(session).in_order()
         match criterion:
+            case After(seq, limit):
+                return [record for record in records if record.seq > seq][: max(limit, 0)]
             case InTurn(turn_id):
                 return [record for record in records if record.message.turn_id == turn_id]
             case IdPrefix(prefix, limit):

@@ -64,6 +64,10 @@ def _counted(verb: str) -> Callable[..., Any]:
         if verb == "vectors":
             result = list(result)
             name = "all_vectors" if len(arguments) == 2 and not named else "vectors"
+        elif verb == "get" and not isinstance(next(iter(arguments[1]), ""), str):
+            name = "at"
+        elif verb == "find":
+            name = type(arguments[1]).__name__.lower()
         elif verb == "keep":
             name = {VectorRows: "put_vectors", Snapshot: "put_snapshot"}.get(type(arguments[1]), "put_summary")
         store.calls[name] += 1
@@ -74,7 +78,7 @@ def _counted(verb: str) -> Callable[..., Any]:
 
 
 for _verb in (
-    "after", "append", "at", "branches", "create_session", "find", "get", "keep", "newest", "segment", "snapshot",
+    "append", "branches", "create_session", "find", "get", "keep", "newest", "segment", "snapshot",
     "spaces", "state", "vectors",
 ):  # fmt: skip
     setattr(CountingStore, _verb, _counted(_verb))

@@ -26,6 +26,7 @@ from shared_core import (
     UnknownReferenceError,
 )
 from shared_core.index.session_vectors import encode_vector, text_hash
+from shared_core.records import After
 from shared_core.testing.hashing_embedder import HashingEmbedder
 
 SMALL: dict[str, Any] = {"max_tokens": 300, "reserve_tokens": 50, "embed_budget_ms": 1e6}
@@ -121,7 +122,7 @@ def test_the_session_goes_with_its_branches(memory: InfiniteMemory, store: Count
     memory.add(Message.user("x", id="x"))
     assert set(memory.forget(session=True).ids) == {"rule", "x", *ids(history(6))}
     assert (memory.branch, [branch.name for branch in memory.branches()]) == ("main", ["main"])
-    assert [*memory.messages(), *store.after(1, 0, 99)] == []
+    assert [*memory.messages(), *store.find(1, After(0, 99))] == []
     memory.add(history(2, start=50))
     assert ids(memory.context().messages) == ["m50", "m51"]
     assert (memory.stats()["messages"], memory.stats()["forgotten"]) == (2, 8)

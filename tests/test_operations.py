@@ -17,7 +17,7 @@ from histories import ids
 from parted import changed, parted, path, rows, said, say
 
 from shared_core import AmbiguousReferenceError, DuplicateError, InfiniteMemory, Message, UnknownReferenceError
-from shared_core.records import MAIN
+from shared_core.records import MAIN, After
 from shared_core.stores import SQLiteStore
 
 Verb = Callable[[Any], Any]
@@ -372,7 +372,7 @@ DONE: dict[str, Case] = {
 def test_what_is_done_is_all_that_is_done(memory: InfiniteMemory, store: SQLiteStore, name: str) -> None:
     case = DONE[name]
     parted(memory, ahead=case.ahead)
-    said_before, before = store.after(1, 0, 999), rows(store)
+    said_before, before = store.find(1, After(0, 999)), rows(store)
     result = case.does(memory)
     after = rows(store)
     assert case.told(result) == case.tells
@@ -395,10 +395,10 @@ def test_a_pruned_message_is_gone_everywhere_and_nothing_else_is(memory: Infinit
     parted(memory)
     memory.fork("other", "u2")
     say(memory, "r5")
-    before = {record.message.id: record for record in store.after(1, 0, 99)}
+    before = {record.message.id: record for record in store.find(1, After(0, 99))}
     assert memory.forget(ids=["r2"]).ids == ("r2",)
     del before["r2"]
-    assert {record.message.id: record for record in store.after(1, 0, 99)} == before
+    assert {record.message.id: record for record in store.find(1, After(0, 99))} == before
     lines = {}
     for branch in (MAIN, "side", "other"):
         memory.checkout(branch)

@@ -13,6 +13,7 @@ from hypothesis import Phase, settings
 
 from shared_core.errors import DuplicateError, InfiniteMemoryError, StoreError, UnknownReferenceError
 from shared_core.records import (
+    After,
     Appended,
     Branch,
     Change,
@@ -51,19 +52,21 @@ class LosesOrder(SQLiteStore):
 
 
 class AnswersInOrderOfStoring(SQLiteStore):
-    def get(self, session: int, ids: Sequence[str]) -> list[Record]:
-        return sorted(super().get(session, ids), key=lambda record: record.seq)
+    def get(self, session: int, keys: Sequence[str] | Sequence[Position]) -> list[Record]:
+        return sorted(super().get(session, keys), key=lambda record: record.seq)
 
 
 class PagesWithGaps(SQLiteStore):
-    def after(self, session: int, seq: int, limit: int) -> list[Record]:
-        return super().after(session, seq + (seq > 0), limit)
+    def find(self, session: int, criterion: Criterion) -> list[Record]:
+        if isinstance(criterion, After):
+            criterion = criterion._replace(seq=criterion.seq + (criterion.seq > 0))
+        return super().find(session, criterion)
 
 
 class IgnoresTheSession(SQLiteStore):
-    def get(self, session: int, ids: Sequence[str]) -> list[Record]:
-        others = (record for key in range(1, 50) for record in super(IgnoresTheSession, self).get(key, ids))
-        return super().get(session, ids) or list(others)
+    def get(self, session: int, keys: Sequence[str] | Sequence[Position]) -> list[Record]:
+        others = (record for key in range(1, 50) for record in super(IgnoresTheSession, self).get(key, keys))
+        return super().get(session, keys) or list(others)
 
 
 class MixesUsers(SQLiteStore):
@@ -236,16 +239,16 @@ class HasWildcards(SQLiteStore):
 
 
 class CutsAtNul(SQLiteStore):
-    def after(self, session: int, seq: int, limit: int) -> list[Record]:
-        found = super().after(session, seq, limit)
+    def find(self, session: int, criterion: Criterion) -> list[Record]:
+        found = super().find(session, criterion)
         for record in found:
             object.__setattr__(record, "message", record.message.replace(content=record.message.content.split("\0")[0]))
         return found
 
 
 class KeepsTimeInUtc(SQLiteStore):
-    def after(self, session: int, seq: int, limit: int) -> list[Record]:
-        found = super().after(session, seq, limit)
+    def find(self, session: int, criterion: Criterion) -> list[Record]:
+        found = super().find(session, criterion)
         for record in found:
             assert record.message.created_at is not None
             there = record.message.created_at.astimezone(UTC)
@@ -341,7 +344,7 @@ class CoversEverything(SQLiteStore):
         if not isinstance(criterion, MadeFrom):
             return super().find(session, criterion)
         segments = {position.segment for position in criterion.positions}
-        return self.at(session, [position for position, _ in self.covers(session, segments)])
+        return self.get(session, [position for position, _ in self.covers(session, segments)])
 
 
 class ChangesLater(SQLiteStore):

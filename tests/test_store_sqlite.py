@@ -18,7 +18,7 @@ import pytest
 
 from shared_core.errors import DuplicateError, StoreError, UnknownReferenceError
 from shared_core.messages import Payload
-from shared_core.records import MAIN, ROOT, Draft, Position, Snapshot, VectorRows
+from shared_core.records import MAIN, ROOT, After, Draft, Position, Snapshot, VectorRows
 from shared_core.store import Store
 from shared_core.stores import SQLiteStore, open_store
 from shared_core.stores.sqlite import connection, schema
@@ -294,7 +294,7 @@ def test_a_file_damaged_later_is_named(path: Path) -> None:
     data = filled(path)
     path.write_bytes(data[:8192] + b"\xff" * (len(data) - 8192))
     with pytest.raises(StoreError, match="restore it from a backup"), closing(SQLiteStore(path)) as store:
-        store.after(1, 0, ALL)
+        store.find(1, After(0, ALL))
 
 
 @pytest.mark.parametrize(
@@ -456,7 +456,7 @@ def test_processes_create_one_file_at_once(path: Path, round_: int) -> None:
             tell(child)
         assert [child.wait() for child in children] == [0, 0, 0]
     with closing(SQLiteStore(path)) as store:
-        records = store.after(1, 0, ALL)
+        records = store.find(1, After(0, ALL))
     assert sorted(str(record.message.id) for record in records) == ["u1", "u2", "u3"]
     assert [record.position for record in records] == [Position(0, 0), Position(0, 1), Position(0, 2)]
 
@@ -511,7 +511,7 @@ def test_a_forked_child_gets_a_connection_of_its_own(path: Path, store: SQLiteSt
     for end in (told, tell_child, child_told, tell_parent):
         os.close(end)
     with closing(SQLiteStore(path)) as again:
-        assert sorted(str(r.message.id) for r in again.after(session.key, 0, ALL)) == ["u1", "u2", "u3", "u4"]
+        assert sorted(str(r.message.id) for r in again.find(session.key, After(0, ALL))) == ["u1", "u2", "u3", "u4"]
     check_integrity(path)
 
 
@@ -533,7 +533,7 @@ def test_forking_while_threads_write_loses_nothing(path: Path, store: SQLiteStor
     for thread in threads:
         thread.join()
     assert [status(child) for child in children] == [0] * 5
-    records = store.after(key, 0, ALL)
+    records = store.find(key, After(0, ALL))
     expected = {f"u{name}-{number}" for name in range(2) for number in range(50)} | {f"a{n}" for n in range(5)}
     assert {record.message.id for record in records} == expected
     assert [record.seq for record in records] == list(range(1, 106))
@@ -580,7 +580,7 @@ def test_a_killed_writer_loses_nothing_it_was_told_is_stored(path: Path) -> None
             acknowledged += [line.strip() for line in child.stdout if line.endswith("\n")]
     check_integrity(path)
     with closing(SQLiteStore(path)) as store:
-        records = store.after(1, 0, ALL)
+        records = store.find(1, After(0, ALL))
         ids = [str(record.message.id) for record in records]
         assert len(set(ids)) == len(ids) == store.stats(1)["messages"]
         assert set(acknowledged) <= set(ids)
@@ -604,7 +604,7 @@ def test_processes_and_threads_hold_conversations_in_one_session(path: Path) -> 
         assert [child.wait() for child in (p0, p1, p2, p3)] == [0] * 4
     names = {f"p{p}-{thread}-{number}" for p in range(4) for thread in range(4) for number in range(times)}
     with closing(SQLiteStore(path)) as store:
-        records = store.after(1, 0, ALL)
+        records = store.find(1, After(0, ALL))
         assert [record.seq for record in records] == list(range(1, 2 * len(names) + 1))
         assert [record.position for record in records] == [Position(0, depth) for depth in range(2 * len(names))]
         assert sorted(str(record.message.id) for record in records) == sorted(r + n for r in "au" for n in names)

@@ -19,7 +19,7 @@ from shared_core import (
     RecallTemplate,
     UnknownReferenceError,
 )
-from shared_core.records import MAIN, Position, Segment
+from shared_core.records import MAIN, After, Position, Segment
 from shared_core.stores import SQLiteStore
 from shared_core.testing.hashing_embedder import HashingEmbedder
 from shared_core.tree.paths import Path, Span, walk
@@ -53,11 +53,11 @@ def path(memory: InfiniteMemory) -> list[str | None]:
 def test_an_addition_moves_its_branch_and_nothing_else(memory: InfiniteMemory, store: CountingStore) -> None:
     memory.fork("side", at="m3")
     before = dict(memory.branches())
-    rows = store.after(1, 0, 100)
+    rows = store.find(1, After(0, 100))
     (added,) = memory.add(Message.user("new"))
-    assert store.at(1, [dict(memory.branches())["side"]])[0].message == added
+    assert store.get(1, [dict(memory.branches())["side"]])[0].message == added
     assert dict(memory.branches()) | {"side": before["side"]} == before
-    assert store.after(1, 0, 100)[:-1] == rows
+    assert store.find(1, After(0, 100))[:-1] == rows
 
 
 # Forking
@@ -152,12 +152,12 @@ def test_a_branch_whose_session_was_forgotten_is_named(memory: InfiniteMemory) -
 
 
 def test_checkout_changes_nothing_but_where_the_object_stands(memory: InfiniteMemory, store: CountingStore) -> None:
-    rows, branches = store.after(1, 0, 100), memory.branches()
+    rows, branches = store.find(1, After(0, 100)), memory.branches()
     memory.checkout("m2")
     assert memory.branch is None
     assert path(memory) == ["m0", "m1", "m2"]
     assert path(other(memory)) == ids(history(6))
-    assert (store.after(1, 0, 100), memory.branches()) == (rows, branches)
+    assert (store.find(1, After(0, 100)), memory.branches()) == (rows, branches)
 
 
 def test_the_first_addition_to_a_detached_head_opens_a_branch(memory: InfiniteMemory) -> None:

@@ -13,7 +13,7 @@ from shared_core.index.lexical import LexicalIndex
 from shared_core.index.path_rows import LinePrefix, PathLine
 from shared_core.index.snapshot import pack, stored_snapshot
 from shared_core.index.text import is_standing_instruction, of_whom, statement_code, terms
-from shared_core.records import Position, Record, SessionState, Snapshot
+from shared_core.records import After, Position, Record, SessionState, Snapshot
 from shared_core.store import Store
 from shared_core.tree.paths import Path, Span
 
@@ -143,7 +143,7 @@ class SessionIndex:
             self._clear(state.epoch)
             self._load_snapshot()
         while self.last_seq < state.last_seq:
-            records = self.store.after(self.session, self.last_seq, PAGE)
+            records = self.store.find(self.session, After(self.last_seq, PAGE))
             if not records:
                 self.last_seq = state.last_seq  # the newest messages have been forgotten
                 break

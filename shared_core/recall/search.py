@@ -116,7 +116,7 @@ class Recaller:
         places = scope.line.places(rows.astype(np.int32))
         units = [self._members(scope, int(place)) for place in places]
         wanted = [position for members in units for position in scope.index.positions(scope.line.rows[members])]
-        records = {record.position: record for record in self.live.store.at(scope.index.session, wanted)}
+        records = {record.position: record for record in self.live.store.get(scope.index.session, wanted)}
         texts = []
         for members in units:
             found = [records.get(position) for position in scope.index.positions(scope.line.rows[members])]

@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from shared_core.errors import StoreError
 from shared_core.messages import Message
-from shared_core.records import MAIN, Branch, Position, Record, Ref, Segment, Stretch
+from shared_core.records import MAIN, After, Branch, Position, Record, Ref, Segment, Stretch
 from shared_core.sharing.format import FORMAT, VERSION, encode
 from shared_core.sharing.redact import Redact, redacted
 from shared_core.store import Store
@@ -119,7 +119,7 @@ class Places:
         at = bisect_right(runs, here.depth, key=lambda run: run.start) - 1
         if at >= 0 and here.depth < runs[at].start + runs[at].size:
             return runs[at].number + here.depth - runs[at].start
-        (record,) = self._store.at(self._session, [here])
+        (record,) = self._store.get(self._session, [here])
         return record.message.id
 
     def _is_written(self, place: Position | None) -> bool:
@@ -349,7 +349,7 @@ class _SessionWriter:
         for position, stretch in self._store.covers(self._session, range(self._view.segments)):
             covers.setdefault(position, []).append(stretch)
         seq = 0
-        while records := self._store.after(self._session, seq, PAGE):
+        while records := self._store.find(self._session, After(seq, PAGE)):
             seq = records[-1].seq
             vectors = self._vectors([record.position for record in records])
             for record in records:

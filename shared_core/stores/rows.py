@@ -148,10 +148,6 @@ class Rows(ABC):
         """Return the messages of the segment of `upto` no deeper than it, the deepest first."""
 
     @abstractmethod
-    def after(self, session: int, seq: int, limit: int) -> list[Record]:
-        """Return the messages of a number larger than `seq`, in order of storing."""
-
-    @abstractmethod
     def find(self, session: int, criterion: Criterion) -> list[Record]:
         """Return the messages that meet a criterion, in order of storing."""
 

@@ -5,6 +5,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import assert_never, get_args
 
+from typing_extensions import TypeIs
+
 from shared_core.errors import UnknownReferenceError
 from shared_core.records import (
     Appended,
@@ -135,26 +137,18 @@ class TreeStore(Store):
         with self._writing() as rows:
             restore(rows, session, restored)
 
-    def get(self, session: int, ids: Sequence[str]) -> list[Record]:
+    def get(self, session: int, keys: Sequence[str] | Sequence[Position]) -> list[Record]:
         """See `Store`."""
         with self._reading() as rows:
-            found = {record.message.id: record for record in rows.get(session, ids)}
-        return [found[id_] for id_ in ids if id_ in found]
-
-    def at(self, session: int, positions: Sequence[Position]) -> list[Record]:
-        """See `Store`."""
-        with self._reading() as rows:
-            return rows.at(session, positions)
+            if _are_positions(keys):
+                return rows.at(session, keys)
+            found = {record.message.id: record for record in rows.get(session, keys)}
+        return [found[id_] for id_ in keys if id_ in found]
 
     def newest(self, session: int, upto: Position, limit: int) -> list[Record]:
         """See `Store`."""
         with self._reading() as rows:
             return rows.newest(session, upto, limit)
-
-    def after(self, session: int, seq: int, limit: int) -> list[Record]:
-        """See `Store`."""
-        with self._reading() as rows:
-            return rows.after(session, seq, limit)
 
     def find(self, session: int, criterion: Criterion) -> list[Record]:
         """See `Store`."""
@@ -237,6 +231,10 @@ class TreeStore(Store):
         """See `Store`."""
         with self._reading() as rows:
             return rows.summaries(session, upto, limit)
+
+
+def _are_positions(keys: Sequence[str] | Sequence[Position]) -> TypeIs[Sequence[Position]]:
+    return bool(keys) and not isinstance(keys[0], str)
 
 
 def _begin_anew(rows: Rows, session: int) -> None:

@@ -9,6 +9,7 @@ from shared_core.messages import Message, Role
 from shared_core.records import (
     MAIN,
     ROOT,
+    After,
     Appended,
     Branch,
     Create,
@@ -153,7 +154,7 @@ class Tree:
 def check(store: Store, key: int, tree: Tree) -> None:
     """Compare everything that can be read of a session with the oracle."""
     everything = tree.records
-    assert store.after(key, 0, ALL) == everything
+    assert store.find(key, After(0, ALL)) == everything
     assert store.branches(key) == [Branch(name, head) for name, head in tree.branches.items()]
     for name, head in tree.branches.items():
         assert store.state(key, name) == SessionState(head, tree.last_seq, tree.epoch)
@@ -163,12 +164,12 @@ def check(store: Store, key: int, tree: Tree) -> None:
         assert [path.span_of(place).turn_shift for place in places] == list(tree.line(head).values())
         assert [path.place(place) for place in places] == list(range(len(places)))
         assert [path.at(number) for number in range(len(places))] == places
-        assert store.at(key, places) == tree.path(head)
+        assert store.get(key, places) == tree.path(head)
     assert [store.segment(key, number) for number in tree.segments] == list(tree.segments.values())
     ids = [str(record.message.id) for record in reversed(everything)]
     assert store.get(key, [*ids, "unknown", *map(str, tree.forgotten)]) == everything[::-1]
     placed = {record.position: record for record in everything}
-    assert store.at(key, tree.places()[::-1]) == [placed[place] for place in tree.places()[::-1] if place in placed]
+    assert store.get(key, tree.places()[::-1]) == [placed[place] for place in tree.places()[::-1] if place in placed]
     for turn_id in {record.message.turn_id for record in everything}:
         assert store.find(key, InTurn(str(turn_id))) == [r for r in everything if r.message.turn_id == turn_id]
     assert store.find(key, Pinned()) == [record for record in everything if record.message.stays]

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from shared_core.arguments import whole_number
 from shared_core.errors import StaleHeadError, UnknownReferenceError
 from shared_core.messages import Message
-from shared_core.records import MAIN, Branch, Delete, Drop, Move, Position, Put, Record, Rename
+from shared_core.records import MAIN, After, Branch, Delete, Drop, Move, Position, Put, Record, Rename
 from shared_core.tree.conversation import Conversation
 from shared_core.tree.log import Lineage, LogEntry
 from shared_core.tree.paths import Head, Path, Span, read, resolve
@@ -266,7 +266,7 @@ class Branching(Conversation):
         """Return the newest messages of all branches, in order of storing, at most `limit`."""
         newest, back = self._store.state(session).last_seq, limit
         while True:
-            records = self._store.after(session, newest - back, back)
+            records = self._store.find(session, After(newest - back, back))
             if len(records) >= limit or back >= newest:
                 return records[max(0, len(records) - limit) :]
             back *= 2  # some numbers are those of forgotten messages

@@ -85,7 +85,7 @@ class Picking(Branching):
     def _cherry_pick(self, ids: Sequence[str]) -> Picked:
         session = self._existing()
         places = [self._message(session, id_) for id_ in ids]
-        return self._copy(self._store.at(session, places), self._live.path)
+        return self._copy(self._store.get(session, places), self._live.path)
 
     def rebase(self, onto: str, since: str | None = None) -> Picked:
         """Have the branch end at another place, followed by copies of what only the branch has.
@@ -124,7 +124,7 @@ class Picking(Branching):
     def _message(self, session: int, reference: str) -> Position:
         records = self._store.get(session, [reference])
         place = records[0].position if records else resolve(self._store, session, reference).at
-        if place is None or not self._store.at(session, [place]):
+        if place is None or not self._store.get(session, [place]):
             raise UnknownReferenceError(f"{reference!r} is not a message; give a message's id")
         return place
 

@@ -168,7 +168,7 @@ def read(store: Store, session: int, spans: Iterable[Span]) -> Iterator[Record]:
     for span in spans:
         for start in range(span.start, span.upto + 1, PAGE):
             depths = range(start, min(start + PAGE, span.upto + 1))
-            yield from store.at(session, [Position(span.segment, depth) for depth in depths])
+            yield from store.get(session, [Position(span.segment, depth) for depth in depths])
 
 
 def resolve(store: Store, session: int, reference: str) -> Head:

@@ -13,7 +13,7 @@ from shared_core.errors import BudgetError, StoreError, UnknownReferenceError
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Grounding, GroundingItem, Message
 from shared_core.prompt.context import Context, ContextReport, Kind, Reason, ReportLine
-from shared_core.records import Position, Record
+from shared_core.records import After, Position, Record
 from shared_core.store import Store
 from shared_core.stores import open_store
 from shared_core.tree.copies import Stash
@@ -142,7 +142,7 @@ def _tree(
 def _records(store: Store, session: int) -> Iterator[Record]:
     """Yield all messages, in order of storing, a page at a time."""
     seq = 0
-    while page := store.after(session, seq, 1_000):
+    while page := store.find(session, After(seq, 1_000)):
         yield from page
         seq = page[-1].seq
 

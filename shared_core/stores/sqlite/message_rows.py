@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from typing import Any, assert_never
 
 from shared_core.errors import DuplicateError, UnknownReferenceError
-from shared_core.records import Criterion, IdPrefix, InTurn, MadeFrom, Newest, Pinned, Position, Record, Stretch
+from shared_core.records import After, Criterion, IdPrefix, InTurn, MadeFrom, Newest, Pinned, Position, Record, Stretch
 from shared_core.stores.sqlite.encoding import COLUMNS, message_row, plain, record_of, text, text_row
 from shared_core.stores.sqlite.tree_rows import TreeRows
 
@@ -97,13 +97,11 @@ class MessageRows(TreeRows):
         """See `Rows`."""
         return self._records(_NEWEST, (session, *upto, max(limit, 0)))
 
-    def after(self, session: int, seq: int, limit: int) -> list[Record]:
-        """See `Rows`."""
-        return self._records(_AFTER, (session, seq, max(limit, 0)))
-
     def find(self, session: int, criterion: Criterion) -> list[Record]:
         """See `Rows`."""
         match criterion:
+            case After():
+                return self._records(_AFTER, (session, criterion.seq, max(criterion.limit, 0)))
             case InTurn():
                 return self._records(_TURN, (session, text(criterion.turn_id)))
             case Pinned():

@@ -9,6 +9,7 @@ from shared_core.messages import Payload
 from shared_core.records import (
     MAIN,
     ROOT,
+    After,
     Create,
     Draft,
     IdPrefix,
@@ -50,7 +51,7 @@ class MessagesContract:
             session.append(MAIN, [draft("same", content=f"mine {number}")])
         for (user, name), session in zip(pairs, sessions, strict=True):
             assert store.session(user, name) == session.key
-            assert store.after(session.key, 0, ALL) == session.tree.records
+            assert store.find(session.key, After(0, ALL)) == session.tree.records
         for user in (None, *NASTY):
             own = {name: s.key for (u, name), s in zip(pairs, sessions, strict=True) if u == user}
             assert store.sessions(user) == [(key, user, name) for name, key in own.items()]
@@ -68,7 +69,7 @@ class MessagesContract:
         assert _ids_like(store, mine.key, "", ALL) == ["u1", "a1"]
         assert (
             store.get(mine.key, ["u2"])
-            == store.at(mine.key, [Position(0, 2)])
+            == store.get(mine.key, [Position(0, 2)])
             == store.find(mine.key, InTurn("u2"))
             == []
         )
@@ -86,7 +87,7 @@ class MessagesContract:
         """Reading finds nothing, adding is refused, and neither creates anything."""
         key = store.create_session(None, "s") + 10**6
         assert store.state(key, MAIN) == SessionState(None, 0, 0)
-        assert store.after(key, 0, ALL) == store.find(key, Pinned()) == []
+        assert store.find(key, After(0, ALL)) == store.find(key, Pinned()) == []
         assert store.get(key, ["u1"]) == store.newest(key, ROOT, ALL) == []
         assert store.spaces(key) == _ids_like(store, key, "", ALL) == []
         stats = dict(store.stats(key))
@@ -111,7 +112,7 @@ class MessagesContract:
         plain = [draft(f"u{number}", created_at=moment) for number, moment in enumerate(moments)]
         uncounted = [Draft(draft("a1", "assistant", "").message)]
         session.append(MAIN, [*plain, *uncounted, draft("a2", "assistant", **RICH), draft("s1", "system")])
-        records = store.after(session.key, 0, ALL)
+        records = store.find(session.key, After(0, ALL))
         zones = [r.message.created_at.utcoffset() for r in records if r.message.created_at is not None]
         assert zones == [d.message.created_at.utcoffset() for d in plain if d.message.created_at] + zones[3:]
         session.check()
@@ -122,7 +123,7 @@ class MessagesContract:
         each = [draft(f"u {name}", **{name: value}) for name, value in RICH.items()]
         session.append(MAIN, [*each, draft("u", **RICH)])
         session.check()
-        for given, record in zip([*each, draft("u", **RICH)], store.after(session.key, 0, ALL), strict=True):
+        for given, record in zip([*each, draft("u", **RICH)], store.find(session.key, After(0, ALL)), strict=True):
             assert record.message.model_dump() == given.message.model_dump() | {"turn_id": given.message.id}
 
     @pytest.mark.parametrize("content", [*NASTY, "\ud800 lone", "\ud83d\ude00", "<|endoftext|>", "😀" * 250_000])
@@ -199,9 +200,9 @@ class MessagesContract:
                 assert store.newest(session.key, Position(0, depth), limit) == below[::-1][:limit]
         for seq in range(11):
             for limit in (0, 1, 4, 99):
-                assert store.after(session.key, seq, limit) == records[seq : seq + limit]
+                assert store.find(session.key, After(seq, limit)) == records[seq : seq + limit]
         asked = [Position(0, 5), Position(0, 99), Position(0, 1), Position(0, 5), Position(7, 0)]
-        assert store.at(session.key, asked) == [records[5], records[1], records[5]]
+        assert store.get(session.key, asked) == [records[5], records[1], records[5]]
         assert store.get(session.key, ["u5", "U5", "u1", "u5"]) == [records[5], records[1], records[5]]
 
 

@@ -7,6 +7,7 @@ import pytest
 from shared_core.errors import DuplicateError, UnknownReferenceError
 from shared_core.records import (
     MAIN,
+    After,
     Branch,
     Create,
     MadeFrom,
@@ -137,7 +138,7 @@ class RestoringContract:
             with store.transaction():
                 store.append(key, MAIN, drafts("a1"))
                 store.change(key, [Create("b", Position(0, 0))])
-                assert [record.message.id for record in store.after(key, 0, ALL)] == ["u1", "a1"]
+                assert [record.message.id for record in store.find(key, After(0, ALL))] == ["u1", "a1"]
                 store.create_session(None, "b")
                 raise RuntimeError("halfway")
 
@@ -152,7 +153,7 @@ class RestoringContract:
             with store.transaction():
                 other = store.create_session(None, "b")
             store.append(other, MAIN, drafts("u1"))
-        assert [record.message.id for record in store.after(key, 0, ALL)] == ["u1", "a2"]
+        assert [record.message.id for record in store.find(key, After(0, ALL))] == ["u1", "a2"]
         assert store.session(None, "b") == other
 
 
@@ -171,7 +172,7 @@ def _all_of(store: Store, session: int) -> Restored:
     )
     return Restored(
         segments,
-        tuple(store.after(session, 0, ALL)),
+        tuple(store.find(session, After(0, ALL))),
         tuple(store.covers(session, range(len(segments)))),
         tuple(store.branches(session)),
         tuple(ref._replace(number=place) for place, ref in enumerate(refs)),

@@ -6,7 +6,7 @@ from threading import Thread
 import pytest
 
 from shared_core.errors import StoreError
-from shared_core.records import MAIN, Position, Snapshot, VectorRows
+from shared_core.records import MAIN, After, Position, Snapshot, VectorRows
 from shared_core.store import Store
 from shared_core.testing.oracle import ALL, Session, draft, drafts
 from shared_core.testing.store_contract.samples import RICH
@@ -35,7 +35,7 @@ class SharingContract:
             thread.start()
         for thread in threads:
             thread.join()
-        records = store.after(key, 0, ALL)
+        records = store.find(key, After(0, ALL))
         assert [record.seq for record in records] == [record.position.depth + 1 for record in records]
         assert [r.seq for r in records] == list(range(1, 81))
         assert all(r.message.turn_id == "u" + str(r.message.id)[1:] for r in records)
