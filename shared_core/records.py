@@ -293,12 +293,8 @@ class SessionKey(NamedTuple):
     session_id: str
 
 
-class VectorRow(NamedTuple):
-    """The vector of a message, and the hash of the text that was embedded."""
-
-    position: Position
-    hash: str
-    vector: bytes
+VectorRow = tuple[Position, str, bytes]
+"""The position of a message, the hash of the text that was embedded, and its vector."""
 
 
 class VectorRows(NamedTuple):
@@ -308,7 +304,7 @@ class VectorRows(NamedTuple):
     """
 
     space: str
-    rows: Iterable[tuple[Position, str, bytes]]
+    rows: Iterable[VectorRow]
 
 
 class Snapshot(NamedTuple):

@@ -228,10 +228,10 @@ class DictRows(Rows):
     def insert_tombstones(self, session: int, ids: Sequence[str]) -> None:
         self.of(session).forgotten |= set(ids) - {record.message.id for record in self.get(session, ids)}
 
-    def put_vectors(self, session: int, space: str, vectors: Sequence[tuple[Position, str, bytes]]) -> None:
+    def put_vectors(self, session: int, space: str, vectors: Sequence[VectorRow]) -> None:
         one = self.of(session)
         rows = one.spaces.pop(space, {})
-        one.spaces[space] = rows | {row[0]: VectorRow(*row) for row in vectors if row[0] in one.records}
+        one.spaces[space] = rows | {row[0]: row for row in vectors if row[0] in one.records}
 
     def vectors_at(self, session: int, space: str, positions: Sequence[Position]) -> list[VectorRow]:
         rows = self.of(session).spaces.get(space, {})
@@ -243,7 +243,7 @@ class DictRows(Rows):
 
     def vectors_of(self, session: int, space: str, hashes: Collection[str]) -> list[VectorRow]:
         rows = self.of(session).spaces.get(space, {}).values()
-        return list({row.hash: row for row in rows if row.hash in hashes}.values())
+        return list({row[1]: row for row in rows if row[1] in hashes}.values())
 
     def spaces(self, session: int) -> list[str]:
         return [space for space, rows in reversed(self.of(session).spaces.items()) if rows]

@@ -11,7 +11,7 @@ import pytest
 
 from shared_core import InfiniteMemory, Message
 from shared_core.messages import Role, content_of
-from shared_core.testing.store_contract.samples import RICH
+from shared_core.testing.store_contract.message_contract import RICH
 
 ROOT = Path(__file__).resolve().parent.parent
 MESSAGES = [

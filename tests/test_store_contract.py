@@ -93,7 +93,7 @@ class KeepsVectors(SQLiteStore):
     def keep(self, session: int, derived: Derived, epoch: int | None = None) -> bool:
         if isinstance(derived, VectorRows):
             derived = derived._replace(rows=list(derived.rows))
-            self.kept = {hash_: VectorRow(*row) for row in derived.rows for hash_ in row[1:2]}
+            self.kept = {row[1]: row for row in derived.rows}
         return super().keep(session, derived, epoch)
 
     def vectors(self, *which: Any, hashes: Collection[str] | None = None) -> Iterator[VectorRow]:

@@ -202,8 +202,8 @@ class Rows(ABC):
     # What is derived
 
     @abstractmethod
-    def put_vectors(self, session: int, space: str, vectors: Sequence[tuple[Position, str, bytes]]) -> None:
-        """Insert or replace (position, hash, vector) of messages that exist; the space becomes the newest."""
+    def put_vectors(self, session: int, space: str, vectors: Sequence[VectorRow]) -> None:
+        """Insert or replace the vectors of messages that exist; the space becomes the newest."""
 
     @abstractmethod
     def vectors_at(self, session: int, space: str, positions: Sequence[Position]) -> list[VectorRow]:

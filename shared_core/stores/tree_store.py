@@ -211,7 +211,7 @@ class TreeStore(Store):
         # By pages, because the caller may call the store, or stop, between two vectors.
         while page := self._vectors_after(session, space, last):
             yield from page
-            last = page[-1].position
+            last = page[-1][0]
 
     def _vectors_after(self, session: int, space: str, after: Position) -> list[VectorRow]:
         with self._reading() as rows:

@@ -87,7 +87,7 @@ _COUNTS = (
 class DerivedRows(TreeRows):
     """What is made from messages and goes with them."""
 
-    def put_vectors(self, session: int, space: str, vectors: Sequence[tuple[Position, str, bytes]]) -> None:
+    def put_vectors(self, session: int, space: str, vectors: Sequence[VectorRow]) -> None:
         """See `Rows`."""
         name = text(space)
         self.connection.execute(_PUT_SPACE, (session, name))
@@ -97,12 +97,12 @@ class DerivedRows(TreeRows):
     def vectors_at(self, session: int, space: str, positions: Sequence[Position]) -> list[VectorRow]:
         """See `Rows`."""
         rows = self.connection.execute(_VECTORS_AT, (session, text(space), json.dumps(positions)))
-        return [VectorRow(Position(segment, depth), plain(hash_), vector) for segment, depth, hash_, vector in rows]
+        return [(Position(segment, depth), plain(hash_), vector) for segment, depth, hash_, vector in rows]
 
     def vectors_after(self, session: int, space: str, after: Position, limit: int) -> list[VectorRow]:
         """See `Rows`."""
         rows = self.connection.execute(_VECTORS_AFTER, (session, text(space), *after, max(limit, 0)))
-        return [VectorRow(Position(segment, depth), plain(hash_), vector) for segment, depth, hash_, vector in rows]
+        return [(Position(segment, depth), plain(hash_), vector) for segment, depth, hash_, vector in rows]
 
     def vectors_of(self, session: int, space: str, hashes: Collection[str]) -> list[VectorRow]:
         """See `Rows`."""
@@ -111,7 +111,7 @@ class DerivedRows(TreeRows):
             for hash_ in hashes:
                 row = self.connection.execute(_VECTOR_OF, (session, text(space), text(hash_))).fetchone()
                 if row is not None:
-                    found.append(VectorRow(Position(*row[:2]), hash_, row[2]))
+                    found.append((Position(*row[:2]), hash_, row[2]))
         return found
 
     def spaces(self, session: int) -> list[str]:
