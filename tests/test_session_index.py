@@ -35,10 +35,10 @@ def check(index: SessionIndex, session: Session) -> None:
     """Compare the index with the oracle: every row, and the line to every place of the tree."""
     tree = session.tree
     assert index.positions(np.arange(len(index))) == [record.position for record in tree.records]
-    asked = [*tree.places(), Position(0, 10**6), Position(99, 0)]
+    asked = [*tree.positions(), Position(0, 10**6), Position(99, 0)]
     at = {record.position: row for row, record in enumerate(tree.records)}
     assert index.rows_at(asked).tolist() == [at.get(place, -1) for place in asked]
-    for head in dict.fromkeys([*tree.branches.values(), *tree.places()]):
+    for head in dict.fromkeys([*tree.branches.values(), *tree.positions()]):
         check_line(index, session, head)
 
 
@@ -190,7 +190,7 @@ def test_every_line_of_any_tree_is_the_path_that_the_store_has(steps: list[tuple
         for number, (kind, first, second) in enumerate(steps):
             tree = session.tree
             branch = list(tree.branches)[first % len(tree.branches)]
-            place = tree.places()[second % len(tree.places())]
+            place = tree.positions()[second % len(tree.positions())]
             picked = tree.records[second % len(tree.records)] if tree.records else None
             clock += timedelta(hours=(0, 1, 7, -1)[second % 4])
             roles = ["uats"[(first >> 2 * n) % 4] for n in range(first % 3 + 1)]

@@ -391,13 +391,13 @@ class _SessionWriter:
         about = {"note": ref.note} if ref.note else {}
         about["created_at"] = ref.created_at
         if ref.kind == "tag":
-            yield from self._named({"type": "tag", "name": ref.name, **about}, at=ref.place)
+            yield from self._named({"type": "tag", "name": ref.name, **about}, at=ref.position)
             return
         line = {"type": ref.kind, "branch": ref.name, **about}
-        if ref.kind == "move" and ref.place is None:
+        if ref.kind == "move" and ref.position is None:
             yield from self._named(line | {"deleted": True}, base=ref.base)
             return
-        yield from self._named(line, base=ref.base, at=ref.place)
+        yield from self._named(line, base=ref.base, at=ref.position)
 
 
 def _fields(message: Message, record: Record) -> dict[str, Any]:

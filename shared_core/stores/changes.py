@@ -72,7 +72,7 @@ def insert_ref(rows: Rows, session: int, ref: Ref) -> None:
     """
     if ref.kind == "tag":
         check_name(rows, session, ref.name)
-    for position in (ref.place, ref.base):
+    for position in (ref.position, ref.base):
         if position is not None:
             check_position(rows, session, position)
     rows.insert_ref(session, ref)
@@ -101,7 +101,7 @@ def _change(rows: Rows, session: int, one: Change) -> None:
             _note_move(rows, session, one.branch, head, None, "delete")
             rows.drop_branch(session, one.branch)
         case Put():
-            insert_ref(rows, session, Ref(0, one.kind, one.name, one.place, one.base, one.note, ""))
+            insert_ref(rows, session, Ref(0, one.kind, one.name, one.position, one.base, one.note, ""))
         case Drop():
             if not rows.drop_ref(session, one.number):
                 raise UnknownReferenceError(f"there is no tag or stash of number {one.number!r}")

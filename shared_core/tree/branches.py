@@ -116,7 +116,7 @@ class Branching(Conversation):
         """Return all tags, in order of creation, as pairs of name and place."""
         session = self._live.key
         refs = self._store.refs(session, "tag") if session is not None else []
-        return [Branch(ref.name, ref.place) for ref in reversed(refs) if ref.place is not None]
+        return [Branch(ref.name, ref.position) for ref in reversed(refs) if ref.position is not None]
 
     def delete_tag(self, name: str) -> None:
         """Drop a tag; UnknownReferenceError if there is none of this name."""
@@ -169,7 +169,7 @@ class Branching(Conversation):
             lines = []
             for ref in refs:
                 number = numbers[ref.name] = numbers.get(ref.name, 0) + 1
-                before, after = (lineage.message_at(place) for place in (ref.base, ref.place))
+                before, after = (lineage.message_at(place) for place in (ref.base, ref.position))
                 lines.append(
                     Moved(
                         f"{ref.name}@{{{number}}}", ref.name, ref.note,

@@ -308,7 +308,7 @@ class Stashing(Picking):
         self._stand(Head(branch, None if branch is not None else base))
         refs = enumerate(self._store.refs(session, "stash"))
         # Another process may have put something aside since.
-        return next((self._told(number, ref) for number, ref in refs if ref.place == path.head), None)
+        return next((self._told(number, ref) for number, ref in refs if ref.position == path.head), None)
 
     def _before_newest(self) -> Position | None:
         """Return the place before the newest user message; None if a merge brought both in."""
@@ -368,11 +368,11 @@ class Stashing(Picking):
         return refs[number]
 
     def _put_aside(self, ref: Ref) -> list[Record]:
-        assert ref.place is not None
+        assert ref.position is not None
         assert ref.base is not None
-        spans = self._line_between(ref.base, ref.place)
+        spans = self._line_between(ref.base, ref.position)
         if spans is None:
-            spans = self._live.path_to(ref.place).without(self._live.path_to(ref.base))
+            spans = self._live.path_to(ref.position).without(self._live.path_to(ref.base))
         return self._read(self._existing(), spans)
 
     def _line_between(self, base: Position, place: Position) -> list[Span] | None:

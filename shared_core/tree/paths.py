@@ -184,7 +184,7 @@ def resolve(store: Store, session: int, reference: str) -> Head:
     if reference in branches:
         return Head(reference)
     tag = next(iter(store.refs(session, "tag", reference, 1)), None)
-    earlier = tag.place if tag is not None else _earlier(store, session, reference, branches)
+    earlier = tag.position if tag is not None else _earlier(store, session, reference, branches)
     if earlier is not None:
         return Head(None, earlier)
     records = store.get(session, [reference])

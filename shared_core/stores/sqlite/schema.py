@@ -82,7 +82,7 @@ MIGRATIONS: list[Migration] = [
             """CREATE VIEW states AS SELECT session, epoch, max(least_seq, coalesce(
                 (SELECT max(m.seq) FROM messages AS m WHERE m.session = s.session), 0)) AS last_seq
                 FROM sessions AS s""",
-            # The first parent follows from the place; these are the second and later ones, of a merge.
+            # The first parent follows from the position; these are the second and later ones, of a merge.
             """CREATE TABLE parents (
                 session INTEGER NOT NULL,
                 segment INTEGER NOT NULL,
@@ -125,7 +125,7 @@ MIGRATIONS: list[Migration] = [
     Migration(
         "merges",
         (
-            # A merge is a place of its own, not a message: forgetting a message cannot undo it.
+            # A merge is a position of its own, not a message: forgetting a message cannot undo it.
             "ALTER TABLE segments ADD COLUMN merged_segment INTEGER",
             "ALTER TABLE segments ADD COLUMN merged_depth INTEGER",
             "ALTER TABLE segments ADD COLUMN base INTEGER",
@@ -161,8 +161,8 @@ MIGRATIONS: list[Migration] = [
     Migration(
         "summaries",
         (
-            # What one covers follows from its places: all of the path along one of them, up to the other. Its words are
-            # among the texts, blanked there like the others when it goes.
+            # What a summary covers follows from its positions: all of the path along one of them, up to the other. Its
+            # text is among the others, and blanked like them when it goes.
             """CREATE TABLE summaries (
                 summary INTEGER PRIMARY KEY AUTOINCREMENT,
                 session INTEGER NOT NULL,

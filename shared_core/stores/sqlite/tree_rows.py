@@ -171,7 +171,7 @@ class TreeRows(Rows):
 
     def insert_ref(self, session: int, ref: Ref) -> None:
         """See `Rows`."""
-        positions = (*(ref.place or _NO_POSITION), *(ref.base or _NO_POSITION))
+        positions = (*(ref.position or _NO_POSITION), *(ref.base or _NO_POSITION))
         created_at = text(ref.created_at) if ref.created_at else None
         values = (session, ref.kind, text(ref.name), *positions, text(ref.note), created_at)
         self.connection.execute(_INSERT_REF, values)

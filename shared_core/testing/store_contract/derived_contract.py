@@ -14,8 +14,8 @@ __all__ = ["DerivedContract", "ForgetContract", "SummaryContract"]
 class DerivedContract:
     """What is kept of derived indexes: vectors and snapshots."""
 
-    def test_vectors_are_kept_by_place_and_text(self, store: Store) -> None:
-        """In spaces of their own, replaced in place, found by hash, in order of positions."""
+    def test_vectors_are_kept_by_position_and_text(self, store: Store) -> None:
+        """In spaces of their own, replaced in position, found by hash, in order of positions."""
         session = Session(store)
         key, spaces = session.key, ("model/2", "Model/2", "%")
         session.append(MAIN, drafts("u1", "a1", "u2"))
@@ -56,7 +56,7 @@ class DerivedContract:
 
     @pytest.mark.parametrize("size", [0, 1, 2**20, 40 * 2**20])
     def test_a_snapshot_is_exact(self, store: Store, size: int) -> None:
-        """Whatever its size; a later one takes its place, a shorter one too; names are kept apart."""
+        """Whatever its size; a later one replaces it, a shorter one too; names are kept apart."""
         key = Session(store).key
         data = bytes(range(256)) * (size // 256) + b"\x00" * (size % 256)
         assert store.snapshot(key, "a") is None
@@ -71,15 +71,15 @@ MOMENT = datetime(2024, 2, 29, 12, 0, 0, 123456, tzinfo=timezone(timedelta(hours
 
 
 def summary(text: str, upto: Position, along: Position | None = None) -> Summary:
-    """Return a summary up to a place."""
+    """Return a summary up to a position."""
     return Summary(text, upto, along or upto, f"last of {text}", 3, MOMENT, "words", 7)
 
 
 class SummaryContract:
     """What is kept of summaries, and what forgetting takes."""
 
-    def test_summaries_come_back_by_place(self, store: Store) -> None:
-        """Exactly as kept, the deepest of a segment first, of one place the last one; up to a depth, and a limit."""
+    def test_summaries_come_back_by_position(self, store: Store) -> None:
+        """Exactly as kept, the deepest of a segment first, of one position the last one; up to a depth, and a limit."""
         session = Session(store)
         key = session.key
         session.append(MAIN, drafts("u1", "a1", "u2", "a2"))
@@ -97,7 +97,7 @@ class SummaryContract:
         assert store.summaries(key, side, 10) == [elsewhere]
         other = Session(store, "other")
         assert store.summaries(other.key, Position(0, 3), 10) == []
-        assert store.keep(key, one, 1) is store.keep(key, summary("no place", Position(0, 9)), 0) is False
+        assert store.keep(key, one, 1) is store.keep(key, summary("no position", Position(0, 9)), 0) is False
         assert store.keep(key, summary("no way", Position(0, 1), Position(7, 0)), 0) is False
         assert store.keep(99, one, 0) is False
         session.check()
@@ -123,9 +123,9 @@ class SummaryContract:
             assert store.keep(key, one, 0)
 
         def left(epoch: int) -> set[str]:
-            places = [Position(0, 9), Position(side.segment, 99), early, merge]
+            positions = [Position(0, 9), Position(side.segment, 99), early, merge]
             assert session.tree.epoch == epoch
-            return {one.text for place in places for one in store.summaries(key, place, 10)}
+            return {one.text for position in positions for one in store.summaries(key, position, 10)}
 
         session.forget([Position(0, 9), Position(77, 0)])
         assert left(1) == {one.text for one in kept}
@@ -145,7 +145,7 @@ class ForgetContract:
     """What forgetting erases and what it leaves."""
 
     def test_forgetting_reaches_everything(self, store: Store) -> None:
-        """Rows, vectors in all spaces and snapshots go; places stay empty; the id does not come back."""
+        """Rows, vectors in all spaces and snapshots go; positions stay empty; the id does not come back."""
         session = Session(store)
         key = session.key
         session.append(MAIN, drafts("u1", "a1", "u2", "a2"))
@@ -161,7 +161,7 @@ class ForgetContract:
         assert store.keep(key, Snapshot("a", b"old"), 0) is store.keep(key, Snapshot("a", b"new"), 2) is False
         assert store.keep(key, Snapshot("a", b"now"), 1) is True
         for space in ("x", "y"):
-            assert [place.depth for place, *_ in store.vectors(key, space)] == [0, 2]
+            assert [position.depth for position, *_ in store.vectors(key, space)] == [0, 2]
             assert list(store.vectors(key, space, hashes=["h1", "h2", "h3"])) == [(Position(0, 2), "h2", b"v")]
         assert store.spaces(key) == ["y", "x"]
         store.keep(key, VectorRows("x", [(Position(0, 1), "h1", b"late")]))
@@ -190,7 +190,7 @@ class ForgetContract:
         assert list(store.vectors(key, "x", [Position(0, 0)])) == [(Position(0, 0), "new", b"w")]
 
     def test_forgetting_all_begins_anew(self, store: Store) -> None:
-        """Only an empty main is left; no old place is used again; a second time works too."""
+        """Only an empty main is left; no old position is used again; a second time works too."""
         session = Session(store)
         session.append(MAIN, drafts("u1", "a1"))
         session.append("side", drafts("u2"), at=Position(0, 0))

@@ -203,7 +203,7 @@ class MessageContract:
             assert _ids_like(store, session.key, prefix, 0) == []
 
     def test_adding_again_changes_nothing(self, store: Store) -> None:
-        """A known id with the same content is left as it is, whatever its time, place and branch."""
+        """A known id with the same content is left as it is, whatever its time, position and branch."""
         session = Session(store)
         session.append(MAIN, drafts("u1", "a1"))
         again = draft("u1", created_at="2030-01-01T00:00:00+00:00", turn_id="other")

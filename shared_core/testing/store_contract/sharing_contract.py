@@ -35,7 +35,7 @@ class SharingContract:
 
     @pytest.fixture
     def reopen(self) -> Callable[[], Store]:
-        """Skip what needs a second object; override it in a store that has a place outside the process."""
+        """Skip what needs a second object; override it in a store that outlives its object."""
         pytest.skip("this store cannot be opened twice")
 
     def test_threads_share_a_store(self, store: Store) -> None:
@@ -104,8 +104,8 @@ class RestoreContract:
         store.restore(other, _all_of(store, key))
         assert _all_of(store, other) == _all_of(store, key)
         assert store.state(other, MAIN)[:2] == store.state(key, MAIN)[:2]
-        for place in (Position(0, 2), Position(1, 5), store.state(key, MAIN).head or Position(0, 0)):
-            assert store.newest(other, place, ALL) == store.newest(key, place, ALL)
+        for position in (Position(0, 2), Position(1, 5), store.state(key, MAIN).head or Position(0, 0)):
+            assert store.newest(other, position, ALL) == store.newest(key, position, ALL)
         assert store.append(other, MAIN, drafts("u2", "a5")).forgotten == ("u2",)
         assert [record.message.id for record in store.get(key, ["a5"])] == [], "the other session is as it was"
 
@@ -124,15 +124,15 @@ class RestoreContract:
         assert store.append(key, MAIN, drafts("u3")).records[0].position.segment == 1
 
     def test_what_is_taken_or_missing_is_refused_whole(self, store: Store) -> None:
-        """Ids, places and numbers of messages, names of tags, segments and places that do not exist, sessions."""
+        """Ids, positions and numbers of messages, names of tags, segments and positions that do not exist, sessions."""
         key = store.create_session(None, "a")
         store.append(key, MAIN, drafts("u1", "a1"))
         store.change(key, [Put("tag", "t", Position(0, 0))])
         before = _all_of(store, key)
         fresh = draft("x").message.replace(turn_id="x")
 
-        def stored(id_: str, place: tuple[int, int], seq: int) -> Restored:
-            return Restored(records=(Record(fresh.replace(id=id_), Position(*place), seq, 1),), forgotten=("gone",))
+        def stored(id_: str, position: tuple[int, int], seq: int) -> Restored:
+            return Restored(records=(Record(fresh.replace(id=id_), Position(*position), seq, 1),), forgotten=("gone",))
 
         tag = Ref(0, "tag", "t", Position(0, 1), None, "", "2024-01-01 00:00:00")
         for bad in (
@@ -147,7 +147,7 @@ class RestoreContract:
             stored("x", (7, 0), 3),
             Restored(segments=(Segment(1, Position(5, 5), 5),)),
             Restored(branches=(Branch("b", Position(0, 9)),), forgotten=("gone",)),
-            Restored(refs=(tag._replace(name="u", place=Position(3, 3)),)),
+            Restored(refs=(tag._replace(name="u", position=Position(3, 3)),)),
         ):
             with pytest.raises(UnknownReferenceError):
                 store.restore(key, bad)
@@ -236,6 +236,6 @@ def _all_of(store: Store, session: int) -> Restored:
         tuple(store.find(session, After(0, ALL))),
         tuple(store.covers(session, range(len(segments)))),
         tuple(store.branches(session)),
-        tuple(ref._replace(number=place) for place, ref in enumerate(refs)),
+        tuple(ref._replace(number=position) for position, ref in enumerate(refs)),
         tuple(_pages(store, session)),
     )

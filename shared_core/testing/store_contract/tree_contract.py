@@ -38,9 +38,9 @@ _MERGING = ("append", "append", "append", "late", "resend", "fork", "branch", "m
 
 
 class TreeContract:
-    """Where messages stand: their branch, their turn, their place in the order."""
+    """Where messages stand: their branch, their turn, their position in the order."""
 
-    def test_unknown_branches_turns_and_places_are_refused(self, store: Store) -> None:
+    def test_unknown_branches_turns_and_positions_are_refused(self, store: Store) -> None:
         """The error lists the branches there are; nothing is stored."""
         session = Session(store)
         session.append(MAIN, drafts("u1"))
@@ -53,11 +53,11 @@ class TreeContract:
             with pytest.raises(UnknownReferenceError, match=f"{turn!r} on this branch"):
                 store.append(session.key, branch, drafts("a1"), turn=turn)
         opened = session.tree.branches["side"].segment
-        for place in (Position(0, 1), Position(0, -2), Position(opened, 1), Position(opened, -2), Position(99, 0)):
+        for position in (Position(0, 1), Position(0, -2), Position(opened, 1), Position(opened, -2), Position(99, 0)):
             with pytest.raises(UnknownReferenceError):
-                store.change(session.key, [Create("new", place)])
+                store.change(session.key, [Create("new", position)])
             with pytest.raises(UnknownReferenceError):
-                store.append(session.key, "new", drafts("u3"), at=place)
+                store.append(session.key, "new", drafts("u3"), at=position)
         with pytest.raises(UnknownReferenceError):
             store.segment(session.key, 99)
         for name in (MAIN, "side"):
@@ -151,26 +151,26 @@ def _step(session: Session, kind: str, first: int, second: int, number: int) -> 
     """Do one random thing; `first` and `second` choose what to do it to."""
     tree = session.tree
     branch = list(tree.branches)[first % len(tree.branches)]
-    place = tree.places()[first % len(tree.places())]
+    position = tree.positions()[first % len(tree.positions())]
     fresh = drafts(*(f"{'uats'[(second >> 2 * n) % 4]}{number}-{n}" for n in range(second % 3 + 1)))
     picked = tree.records[second % len(tree.records)] if tree.records else None
     if kind == "fork":
-        session.fork(f"b{number}", place)
+        session.fork(f"b{number}", position)
     elif kind == "branch":
-        session.append(f"b{number}", fresh, at=place)
+        session.append(f"b{number}", fresh, at=position)
     elif kind == "merge":
-        session.merge(branch, list(tree.branches.values())[second % len(tree.branches)] if second % 2 else place)
+        session.merge(branch, list(tree.branches.values())[second % len(tree.branches)] if second % 2 else position)
     elif kind == "move":
-        session.move(branch, tree.places()[second % len(tree.places())])
+        session.move(branch, tree.positions()[second % len(tree.positions())])
     elif kind == "restart" and second < 300:
         session.forget([record.position for record in tree.records], branches=True)
     elif kind == "forget" and picked:
-        session.forget([picked.position, place])
+        session.forget([picked.position, position])
     elif kind == "again" and picked:
         forgotten = drafts(*sorted(map(str, tree.forgotten))[:1])
         session.append(branch, [*forgotten, *fresh, Draft(picked.message)])
     elif kind == "resend":
-        path = tree.path(tree.branches[branch] if second % 5 else place)
+        path = tree.path(tree.branches[branch] if second % 5 else position)
         known = [Draft(record.message) for record in path[second % 3 : second % 7 + 3]]
         session.append(branch, [known.pop(0) for _ in known[second % 2 :]] + fresh + known)
     else:
@@ -252,7 +252,7 @@ class BranchContract:
         assert [branch.name for branch in store.branches(key)] == [MAIN, "other"]
         store.change(key, [Merge("other", Position(0, 1), "merge"), Delete("other")])
         assert store.branches(key) == [Branch(MAIN, Position(0, 0))]
-        moves = [(ref.name, ref.base, ref.place, ref.note) for ref in store.refs(key, "move")]
+        moves = [(ref.name, ref.base, ref.position, ref.note) for ref in store.refs(key, "move")]
         assert moves == [
             ("other", Position(1, 2), None, "delete"),
             ("other", ROOT, Position(1, 2), "merge"),
@@ -266,7 +266,7 @@ class BranchContract:
         for name in ("a", "b", "a"):
             store.change(key, [Put("stash", name, Position(0, 1), Position(0, 0), f"note of {name}")])
         stashes = store.refs(key, "stash")
-        assert [(ref.name, ref.place, ref.base) for ref in stashes] == [
+        assert [(ref.name, ref.position, ref.base) for ref in stashes] == [
             (name, Position(0, 1), Position(0, 0)) for name in "aba"
         ]
         store.change(key, [Drop(stashes[1].number)])
@@ -300,21 +300,21 @@ class BranchContract:
         summary, other = replace(summary, covers=stretches), replace(other, covers=(Stretch(0, 2, 4),))
         session.append("side", [copy, again, summary, other], at=ROOT)
         session.check()
-        places = {str(record.message.id): record.position for record in session.tree.records}
+        positions = {str(record.message.id): record.position for record in session.tree.records}
 
         def made_from(*ids: str) -> list[str | None]:
-            return [record.message.id for record in store.find(key, MadeFrom([places[id_] for id_ in ids]))]
+            return [record.message.id for record in store.find(key, MadeFrom([positions[id_] for id_ in ids]))]
 
         assert made_from("u1") == ["u3", "a5"]
         assert made_from("u3") == ["u4"]
         assert made_from("a2", "u2", "a1") == ["a5", "a6"]
         assert made_from("u4", "a5") == made_from() == []
-        expected = [*((places["a5"], one) for one in stretches), (places["a6"], Stretch(0, 2, 4))]
+        expected = [*((positions["a5"], one) for one in stretches), (positions["a6"], Stretch(0, 2, 4))]
         assert store.covers(key, [0]) == expected
         assert store.covers(key, [1]) == store.covers(key, [1, 0, 7]) == expected, "by either side, each once"
         assert store.covers(key, []) == store.covers(key, [7]) == store.covers(99, [0]) == []
-        assert store.find(99, MadeFrom([places["u1"]])) == []
-        session.forget([places["a6"]])
+        assert store.find(99, MadeFrom([positions["u1"]])) == []
+        session.forget([positions["a6"]])
         assert made_from("u2") == []
         assert store.covers(key, [0]) == expected[:2]
         session.check()
