@@ -113,7 +113,7 @@ class TestStoredOnce:
         self, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         rows: list[int] = []
-        for name in ("get", "newest", "at"):
+        for name in ("get", "newest"):
             real = getattr(SQLiteStore, name)
 
             def counted(self: SQLiteStore, *args: Any, real: Any = real) -> Any:

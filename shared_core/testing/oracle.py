@@ -107,7 +107,7 @@ class Tree:
     def append(
         self, branch: str, given: Sequence[Draft], opened: int, at: Position | None = None, turn: str | None = None
     ) -> Appended:
-        """Return what `Store.append` has to; `opened` is the number of the new segment, if one is needed."""
+        """Return what `Store.append` must return; `opened` is the number of the new segment, if one is needed."""
         self.branches.setdefault(branch, at or ROOT)
         head = self.branches[branch]
         known = {record.message.id: record for record in self.records}
@@ -145,7 +145,7 @@ class Tree:
         self.epoch += 1
 
     def restart(self, segment: int) -> None:
-        """Do what `Store.forget` does to the branches; `segment` is where `main` begins anew."""
+        """Do what `Store.forget` does to branches; `segment` is where `main` begins anew."""
         assert segment not in self.segments, "main begins anew in a segment of its own"
         self.segments[segment] = Segment(segment, None, -1)
         self.branches = {MAIN: Position(segment, -1)}

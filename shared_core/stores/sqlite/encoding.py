@@ -1,4 +1,4 @@
-"""Messages as rows of the SQLite database, and back."""
+"""The rows that messages become in the SQLite database, and the way back."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -19,7 +19,7 @@ COLUMNS = (
     "m.segment, m.depth, m.seq, m.id, m.turn_id, m.turn_no, m.role, m.created_at, m.counter, m.tokens, "
     "m.picked_from, t.name, t.content, t.extra"
 )
-"""What `record_of` reads, of `messages AS m` joined with `texts AS t`."""
+"""The columns that `record_of` reads, of `messages AS m` joined with `texts AS t`."""
 
 _BLANK = Message(role="user")
 _COLUMNS = {"id", "turn_id", "role", "created_at", "name", "content"}
@@ -28,11 +28,12 @@ _EXTRA = {
     for name, field in Message.model_fields.items()
     if name not in _COLUMNS
 }
-"""Every field of a message without a column of its own, with its default; what differs from it is kept as JSON."""
+"""Each field without a column of its own, with its default; a value other than that is stored as JSON."""
 _EXTRA_DEFAULTS = tuple(_EXTRA.values())
 _extra_values = itemgetter(*_EXTRA)
 
 Decoder = Callable[[Any], Any]
+"""Turns parsed JSON into a value of some type, without checking it: it was checked before it was stored."""
 
 
 def _kept_as_it_is(value: Any) -> Any:
@@ -40,7 +41,7 @@ def _kept_as_it_is(value: Any) -> Any:
 
 
 def _decoder(annotation: Any) -> Decoder | None:
-    """Return what turns parsed JSON into a value of a type, unchecked; None: the type needs pydantic to do that."""
+    """Return the decoder of a type; None if only pydantic can decode it."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return _decoder(arguments[0])
@@ -78,11 +79,11 @@ _ADAPTERS: Mapping[str, TypeAdapter[Any]] = {
     for name, one in _DECODERS.items()
     if one is None
 }
-"""Those of a type that JSON has no form for, such as a time."""
+"""Fields whose types JSON has no form for, such as a time."""
 
 
 def text(value: str) -> str | bytes:
-    """Return `value` as SQLite can hold it: text, or bytes if it has lone surrogates, which UTF-8 has no form for."""
+    """Return a text as SQLite can hold it: bytes if it has lone surrogates, for which UTF-8 has no form."""
     if value.isascii():
         return value
     try:
@@ -93,12 +94,12 @@ def text(value: str) -> str | bytes:
 
 
 def plain(value: str | bytes) -> str:
-    """Return what `text` was given."""
+    """Return the text that was given to `text`."""
     return value if isinstance(value, str) else value.decode("utf-8", "surrogatepass")
 
 
 def text_row(key: int, message: Message) -> tuple[Any, ...]:
-    """Return the row of table `texts`: everything that was said.
+    """Return the row of table `texts`, with everything that a forgotten message must not leave behind.
 
     Raises:
         StoreError: the payload is not plain JSON.
@@ -108,7 +109,7 @@ def text_row(key: int, message: Message) -> tuple[Any, ...]:
 
 
 def message_row(session: int, record: Record, key: int) -> tuple[Any, ...]:
-    """Return the row of table `messages`, in the order of `INSERT_MESSAGE`; `key` is that of its text."""
+    """Return the row of table `messages`, all columns in order; `key` is the key of its text."""
     message = record.message
     assert message.id is not None
     assert message.turn_id is not None
@@ -132,10 +133,10 @@ def message_row(session: int, record: Record, key: int) -> tuple[Any, ...]:
 
 
 def record_of(row: tuple[Any, ...]) -> Record:
-    """Return the record that a row of `COLUMNS` holds, without validating it again.
+    """Return the record in a row of `COLUMNS`, without validating it again.
 
     Raises:
-        StoreError: the row does not hold what this package writes.
+        StoreError: the row is not one that this package writes.
     """
     segment, depth, seq, id_, turn_id, turn_no, role, created_at, counter, tokens, picked_from, *said = row
     name, content, extra = said
@@ -177,7 +178,7 @@ def _extra(message: Message) -> str | bytes | None:
 
 
 def _decoded(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return fields from parsed JSON as values of a message."""
+    """Return the values of a message's fields from parsed JSON."""
     for name in fields.keys() & _NESTED.keys():
         fields[name] = _NESTED[name](fields[name])
     for name in _ADAPTERS.keys() & fields.keys():

@@ -11,7 +11,7 @@ __all__ = ["MIGRATIONS", "Migration", "migrate", "refuse_newer", "savepoint", "t
 
 
 class Migration(NamedTuple):
-    """One step of the schema; never changed once it has been released."""
+    """One step of the schema; it never changes once it has been released."""
 
     name: str
     statements: tuple[str, ...]
@@ -181,11 +181,11 @@ MIGRATIONS: list[Migration] = [
         ),
     ),
 ]
-"""Append to it; the position of a step, from 1, is the version it leads to."""
+"""Only append to this list: the number of a step, from 1, is the version of the schema that it leads to."""
 
 
 def version_of(connection: sqlite3.Connection) -> int:
-    """Return the version of the schema; 0 before the first migration. Writes nothing."""
+    """Return the version of the schema, 0 before the first migration; writes nothing."""
     if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'migrations'").fetchone() is None:
         return 0
     row = connection.execute("SELECT coalesce(max(version), 0) FROM migrations").fetchone()
@@ -193,7 +193,7 @@ def version_of(connection: sqlite3.Connection) -> int:
 
 
 def migrate(connection: sqlite3.Connection, label: str, steps: Sequence[Migration] | None = None) -> None:
-    """Bring the schema to the newest version, each step and its record in one transaction.
+    """Bring the schema to the newest version; each step and its record are one transaction.
 
     Args:
         connection: in autocommit mode (`isolation_level=None`).
@@ -234,7 +234,7 @@ def _apply(connection: sqlite3.Connection, version: int, step: Migration) -> Non
 
 @contextmanager
 def transaction(connection: sqlite3.Connection, *, write: bool) -> Iterator[None]:
-    """Begin a transaction of a connection in autocommit mode.
+    """Enter a transaction; it is committed when the block ends, and rolled back if an exception leaves it.
 
     Args:
         connection: made with `isolation_level=None`.
@@ -251,7 +251,7 @@ def transaction(connection: sqlite3.Connection, *, write: bool) -> Iterator[None
 
 @contextmanager
 def savepoint(connection: sqlite3.Connection) -> Iterator[None]:
-    """Begin a part of a transaction that is undone alone when an exception leaves the block."""
+    """Enter a part of a transaction, which is undone alone if an exception leaves the block."""
     connection.execute("SAVEPOINT part")
     try:
         yield

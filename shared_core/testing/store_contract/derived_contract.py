@@ -12,10 +12,10 @@ __all__ = ["DerivedContract", "ForgetContract", "SummaryContract"]
 
 
 class DerivedContract:
-    """What is kept of derived indexes: vectors and snapshots."""
+    """How vectors and snapshots are kept."""
 
     def test_vectors_are_kept_by_position_and_text(self, store: Store) -> None:
-        """In spaces of their own, replaced in position, found by hash, in order of positions."""
+        """Each space keeps its own; a new vector replaces the old one; they are found by hash and read in order."""
         session = Session(store)
         key, spaces = session.key, ("model/2", "Model/2", "%")
         session.append(MAIN, drafts("u1", "a1", "u2"))
@@ -43,7 +43,7 @@ class DerivedContract:
         assert store.stats(key)["vectors"] == 9
 
     def test_all_vectors_may_be_left_open(self, store: Store) -> None:
-        """The store can be used between two vectors, and a long space comes whole and in order."""
+        """The store can be used between two vectors, and a long space is read whole and in order."""
         session = Session(store)
         count = 2500
         session.append(MAIN, drafts(*(f"u{number}" for number in range(count))))
@@ -56,7 +56,7 @@ class DerivedContract:
 
     @pytest.mark.parametrize("size", [0, 1, 2**20, 40 * 2**20])
     def test_a_snapshot_is_exact(self, store: Store, size: int) -> None:
-        """Whatever its size; a later one replaces it, a shorter one too; names are kept apart."""
+        """It is exact whatever its size; a later one replaces it, even a shorter one; names are kept apart."""
         key = Session(store).key
         data = bytes(range(256)) * (size // 256) + b"\x00" * (size % 256)
         assert store.snapshot(key, "a") is None
@@ -76,10 +76,10 @@ def summary(text: str, upto: Position, along: Position | None = None) -> Summary
 
 
 class SummaryContract:
-    """What is kept of summaries, and what forgetting takes."""
+    """How summaries are kept, and which of them are forgotten."""
 
     def test_summaries_come_back_by_position(self, store: Store) -> None:
-        """Exactly as kept, the deepest of a segment first, of one position the last one; up to a depth, and a limit."""
+        """They are exact; the deepest of a segment comes first, of one position the last one kept."""
         session = Session(store)
         key = session.key
         session.append(MAIN, drafts("u1", "a1", "u2", "a2"))
@@ -103,7 +103,7 @@ class SummaryContract:
         session.check()
 
     def test_forgetting_takes_the_summaries_that_cover_it(self, store: Store) -> None:
-        """Of every branch that leads through it, and no others; forgetting all takes all."""
+        """Those of every branch that leads through it go, and no others; forgetting everything takes all."""
         session = Session(store)
         key = session.key
         session.append(MAIN, drafts("u1", "a1", "u2", "a2"))
@@ -145,7 +145,7 @@ class ForgetContract:
     """What forgetting erases and what it leaves."""
 
     def test_forgetting_reaches_everything(self, store: Store) -> None:
-        """Rows, vectors in all spaces and snapshots go; positions stay empty; the id does not come back."""
+        """Messages, vectors in all spaces and snapshots go; positions stay empty; the id is not stored again."""
         session = Session(store)
         key = session.key
         session.append(MAIN, drafts("u1", "a1", "u2", "a2"))
@@ -173,7 +173,7 @@ class ForgetContract:
         assert store.scrub() is None
 
     def test_what_is_stale_loses_its_vectors_and_nothing_else(self, store: Store) -> None:
-        """In all spaces, until it is given new ones; its text, and the vectors of others, stay."""
+        """It loses them in all spaces, until it is given new ones; its text and the vectors of others stay."""
         session = Session(store)
         key = session.key
         session.append(MAIN, drafts("u1", "a1", "u2"))

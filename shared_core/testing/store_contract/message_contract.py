@@ -29,7 +29,7 @@ from shared_core.testing.oracle import ALL, Session, draft, drafts
 __all__ = ["NASTY", "RICH", "MessageContract", "sample"]
 
 NASTY = ('["a","b"]', "", "%", "_", "\\", "'; --", '"', "null", "None", "a\x00b", "שלום \u202e", "😀", "a", "A", " a")
-"""Ids and names that meet each other in a store that quotes, trims, folds case or cuts."""
+"""Ids and names that a store confuses if it quotes, trims, folds case or cuts."""
 
 _SAMPLES: dict[Any, Any] = {
     str: "é😀",
@@ -42,7 +42,7 @@ _SAMPLES: dict[Any, Any] = {
 
 
 def sample(annotation: Any) -> Any:
-    """Return a value of the type of a field, unlike any that a field has by default.
+    """Return a value of a type, different from every default.
 
     Raises:
         TypeError: there is no sample of this type yet; add one to `_SAMPLES`.
@@ -70,7 +70,7 @@ RICH: dict[str, Any] = {
     for name, field in Message.model_fields.items()
     if name not in ("id", "role", "content", "created_at", "turn_id")
 }
-"""Every field that a draft can have beyond id, role, text and time; a new field of `Message` is among them."""
+"""A value for each field that a draft can have beyond id, role, text and time, fields added later included."""
 
 
 class MessageContract:
@@ -152,7 +152,7 @@ class MessageContract:
         assert store.branches(key) == []
 
     def test_messages_come_back_as_they_were(self, store: Store) -> None:
-        """Every field, every zone of time, and the token count or its absence."""
+        """Every field, every time zone, and the token count or its absence."""
         session = Session(store)
         moments = ["2024-01-01T00:00:00.000001+00:00", "1999-12-31T23:59:59-11:30", "2024-06-01T12:00:00+05:45"]
         plain = [draft(f"u{number}", created_at=moment) for number, moment in enumerate(moments)]
@@ -164,7 +164,7 @@ class MessageContract:
         session.check()
 
     def test_every_field_is_kept(self, store: Store) -> None:
-        """Each by itself, and all together; a field that `Message` gets later is tried as well."""
+        """Each field is kept alone and with all others; a field that `Message` gets later is tried as well."""
         session = Session(store)
         each = [draft(f"u {name}", **{name: value}) for name, value in RICH.items()]
         session.append(MAIN, [*each, draft("u", **RICH)])
@@ -174,7 +174,7 @@ class MessageContract:
 
     @pytest.mark.parametrize("content", [*NASTY, "\ud800 lone", "\ud83d\ude00", "<|endoftext|>", "😀" * 250_000])
     def test_any_text_is_exact_or_refused_by_name(self, store: Store, content: str) -> None:
-        """What a store cannot hold raises StoreError, naming the message, and stores nothing."""
+        """A text that the store cannot hold raises StoreError, which names the message; nothing is stored."""
         session = Session(store)
         try:
             session.append(
@@ -192,7 +192,7 @@ class MessageContract:
         session.check()
 
     def test_a_prefix_means_itself(self, store: Store) -> None:
-        """No wildcards; order of storing, not of the alphabet; never more than the limit."""
+        """There are no wildcards; ids come in order of storing, not of the alphabet, and never more than the limit."""
         session = Session(store)
         ids = ["b%", "b_", "b\\x", "ba", "B", "b", "c%d", "c1d", "\U0010ffffz", "b\U0010ffff", "é1", "e\u0301"]
         session.append(MAIN, [draft(id_) for id_ in ids])
@@ -225,7 +225,7 @@ class MessageContract:
             session.check()
 
     def test_bad_drafts_are_refused(self, store: Store) -> None:
-        """An id twice in one call, or none, or no time."""
+        """A draft must have a time, and an id that no other draft of the call has."""
         session = Session(store)
         with pytest.raises(DuplicateError, match="'u1'"):
             store.append(session.key, MAIN, drafts("u1", "u2", "u1"))
@@ -235,7 +235,7 @@ class MessageContract:
         session.check()
 
     def test_reading_is_limited_and_paged(self, store: Store) -> None:
-        """`newest` backwards from a depth, `after` forwards from a number, both gapless."""
+        """`newest` reads backwards from a depth, `After` forwards from a number, both without gaps."""
         session = Session(store)
         session.append(MAIN, drafts(*(f"u{number}" for number in range(7))))
         session.append("side", drafts("u7", "u8"), at=Position(0, 3))

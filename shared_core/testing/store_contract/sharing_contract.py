@@ -31,11 +31,11 @@ __all__ = ["RestoreContract", "SharingContract"]
 
 
 class SharingContract:
-    """What a store does for several threads and objects, and when it is closed."""
+    """What a store guarantees to several threads and objects, and what it does when it is closed."""
 
     @pytest.fixture
     def reopen(self) -> Callable[[], Store]:
-        """Skip what needs a second object; override it in a store that outlives its object."""
+        """Skip the tests that need a second object; override this fixture if the store outlives its object."""
         pytest.skip("this store cannot be opened twice")
 
     def test_threads_share_a_store(self, store: Store) -> None:
@@ -57,7 +57,7 @@ class SharingContract:
         assert all(r.message.turn_id == "u" + str(r.message.id)[1:] for r in records)
 
     def test_everything_is_there_after_reopening(self, store: Store, reopen: Callable[[], Store]) -> None:
-        """Another object on the same database sees, and may change, all of it."""
+        """Another object on the same database sees all of it and may change it."""
         session = Session(store)
         session.append(MAIN, [*drafts("s1", "u1"), draft("a1", "assistant", **RICH)])
         session.append("side", drafts("u2"), at=Position(0, 1))
@@ -77,7 +77,7 @@ class SharingContract:
         session.check()
 
     def test_a_closed_store_says_so(self, store: Store) -> None:
-        """Closing twice is fine, using it afterwards a StoreError."""
+        """Closing it twice is fine; using it afterwards raises StoreError."""
         key = Session(store).key
         store.close()
         store.close()
@@ -88,10 +88,10 @@ class SharingContract:
 
 
 class RestoreContract:
-    """What a store does with a session of another store, and within a transaction."""
+    """How a store takes a session of another store, and what a transaction guarantees."""
 
     def test_a_session_is_brought_as_it_was(self, store: Store) -> None:
-        """Places, numbers, turns, branches, merges, summaries, tags, and what may not come back."""
+        """Positions, numbers, turns, branches, merges, summaries, tags and forgotten ids are the same."""
         session = Session(store)
         key = session.key
         session.append(MAIN, drafts("s1", "u1", "a1", "u2"))
@@ -110,7 +110,7 @@ class RestoreContract:
         assert [record.message.id for record in store.get(key, ["a5"])] == [], "the other session is as it was"
 
     def test_what_a_restored_message_sums_up_is_known(self, store: Store) -> None:
-        """In order, and from the other side, too."""
+        """It is known in order, and from either side."""
         key = store.create_session(None, "a")
         store.append(key, MAIN, drafts("u1", "a1", "u2"))
         (record,) = store.get(key, ["u2"])
@@ -124,7 +124,7 @@ class RestoreContract:
         assert store.append(key, MAIN, drafts("u3")).records[0].position.segment == 1
 
     def test_what_is_taken_or_missing_is_refused_whole(self, store: Store) -> None:
-        """Ids, positions and numbers of messages, names of tags, segments and positions that do not exist, sessions."""
+        """An id, position, number or tag that is taken, or a session, segment or position that does not exist."""
         key = store.create_session(None, "a")
         store.append(key, MAIN, drafts("u1", "a1"))
         store.change(key, [Put("tag", "t", Position(0, 0))])
@@ -156,7 +156,7 @@ class RestoreContract:
         assert _all_of(store, key) == before
 
     def test_a_branch_is_set_or_created_without_a_note(self, store: Store) -> None:
-        """And an id that is stored is not forgotten by being told to be."""
+        """No move is noted, and an id that is stored does not become a forgotten one."""
         key = store.create_session(None, "a")
         store.append(key, MAIN, drafts("u1", "a1", "u2"))
         heads = (Branch(MAIN, Position(0, 1)), Branch("b", Position(0, 0)))
@@ -167,7 +167,7 @@ class RestoreContract:
         assert store.append(key, MAIN, drafts("u4")).records[0].position == Position(1, 2)
 
     def test_forgotten_ids_are_read_by_pages(self, store: Store) -> None:
-        """In an order that does not depend on when they were forgotten, each once, of one session only."""
+        """Each is read once, of one session only, in an order that does not depend on when it was forgotten."""
         ids = ["b", "a", "é", "c%", "\ud800"]
         for name, order in (("one", ids), ("two", ids[::-1])):
             key = store.create_session(None, name)
@@ -180,7 +180,7 @@ class RestoreContract:
         assert store.forgotten(store.create_session(None, "three"), None, 9) == []
 
     def test_users_are_known(self, store: Store) -> None:
-        """With all sessions, nobody's too, the oldest first; those of some users can be asked for."""
+        """Every session tells whose it is, if anybody's; the oldest comes first; some users' can be asked for."""
         assert store.sessions() == []
         for user, session in (("b", "1"), (None, "1"), ("a", "1"), ("b", "2"), ("\ud800", "1"), (None, "2")):
             store.create_session(user, session)
@@ -190,7 +190,7 @@ class RestoreContract:
         assert store.sessions("nobody") == []
 
     def test_a_transaction_is_all_or_nothing(self, store: Store) -> None:
-        """What is done in it is seen in it; it is undone with it; a part that fails is undone alone."""
+        """A change is seen inside the block and undone with it; a part that fails is undone alone."""
         key = store.create_session(None, "a")
         store.append(key, MAIN, drafts("u1"))
         before = _all_of(store, key)

@@ -38,10 +38,10 @@ _MERGING = ("append", "append", "append", "late", "resend", "fork", "branch", "m
 
 
 class TreeContract:
-    """Where messages stand: their branch, their turn, their position in the order."""
+    """Where messages stand: on which branch, in which turn, in which order."""
 
     def test_unknown_branches_turns_and_positions_are_refused(self, store: Store) -> None:
-        """The error lists the branches there are; nothing is stored."""
+        """The error lists the branches that exist; nothing is stored."""
         session = Session(store)
         session.append(MAIN, drafts("u1"))
         session.fork("side", ROOT)
@@ -68,7 +68,7 @@ class TreeContract:
         session.check()
 
     def test_replies_join_their_turn(self, store: Store) -> None:
-        """The newest of the branch, or the one named; a user message opens the next; a system message stands alone."""
+        """Replies join the newest turn or the one named; user messages open a turn; system messages stand alone."""
         session = Session(store)
         session.append(MAIN, drafts("s1", "a1", "u1", "a2", "t1", "s2", "a3"))
         session.append(MAIN, drafts("u2"))
@@ -81,7 +81,7 @@ class TreeContract:
         session.check()
 
     def test_replies_join_the_known_message_before_them(self, store: Store) -> None:
-        """A history that is sent again, whole or in part, gives each new reply the turn it stands in there."""
+        """When a history is sent again, whole or in part, each new reply joins the turn that it stands in there."""
         session = Session(store)
         session.append(MAIN, drafts("a0", "u1", "s1", "u2", "a2", "u3"))
         session.append("side", drafts("u4"), at=Position(0, 1))
@@ -106,7 +106,7 @@ class TreeContract:
         session.check()
 
     def test_branches_share_their_past(self, store: Store) -> None:
-        """A branch at the tip of a segment extends it; the other one then opens a new one; nobody's past changes."""
+        """A branch at the tip of a segment extends it; another then opens a new segment; no branch's past changes."""
         session = Session(store)
         session.append(MAIN, drafts("u1", "a1", "u2"))
         session.fork("tip", Position(0, 2))
@@ -127,12 +127,12 @@ class TreeContract:
         _run(store, _SAYING)
 
     def test_any_tree_with_merges_reads_like_the_oracle(self, store: Store) -> None:
-        """Random merging, too, nested, crossed and repeated, and moving of branches."""
+        """Random merging as well, nested, crossed and repeated, and moving of branches."""
         _run(store, _MERGING)
 
 
 def _run(store: Store, kinds: Sequence[str]) -> None:
-    """Do random things, each of which must return what the oracle does, and compare all that can be read."""
+    """Do random things, each of which must return what the oracle does, and compare everything that can be read."""
     count = iter(range(ALL))
     steps_of_kinds = st.lists(st.tuples(st.sampled_from(kinds), st.integers(0, 999), st.integers(0, 999)), max_size=20)
 
@@ -179,10 +179,10 @@ def _step(session: Session, kind: str, first: int, second: int, number: int) -> 
 
 
 class BranchContract:
-    """What `Store.change` does, and what a store knows of where a message comes from."""
+    """What `Store.change` does, and what a store knows about the origin of messages."""
 
     def test_a_merge_has_two_parents_in_order(self, store: Store) -> None:
-        """It begins an own segment, with room before it for what only the second parent has; twice it is done once."""
+        """It begins a segment, with room before it for what only the second parent has; repeating it does nothing."""
         session = Session(store)
         session.append(MAIN, drafts("u1", "a1"))
         session.fork("side", Position(0, 1))
@@ -204,7 +204,7 @@ class BranchContract:
         session.check()
 
     def test_changes_are_made_together_or_not_at_all(self, store: Store) -> None:
-        """One that cannot be made leaves those before it undone, and says what is wrong."""
+        """If one cannot be made, those before it are undone, and the error says what is wrong."""
         session = Session(store)
         session.append(MAIN, drafts("u1", "a1"))
         session.fork("side", Position(0, 0))
@@ -242,7 +242,7 @@ class BranchContract:
         assert [ref.name for ref in store.refs(session.key, "tag")] == ["v1"]
 
     def test_what_becomes_of_branches_is_noted(self, store: Store) -> None:
-        """Moves tell where a branch was and where it went, the newest first; a renamed one takes them along."""
+        """Moves tell where a branch was and where it went, the newest first; a renamed branch takes them along."""
         session = Session(store)
         key = session.key
         session.append(MAIN, drafts("u1", "a1"))
@@ -274,7 +274,7 @@ class BranchContract:
         assert stashes[0].number > stashes[2].number
 
     def test_names_go_when_all_is_forgotten(self, store: Store) -> None:
-        """Tags, stashes and moves too; other sessions keep theirs, and numbers are not used again."""
+        """Tags, stashes and moves go, too; other sessions keep theirs, and no number is used twice."""
         session, other = Session(store), Session(store, "other")
         for one in (session, other):
             one.append(MAIN, drafts("u1", "a1"))
@@ -290,7 +290,7 @@ class BranchContract:
         assert store.refs(session.key, "tag")[0].number > last
 
     def test_it_is_known_what_a_message_was_made_from(self, store: Store) -> None:
-        """Copies by the id they come from, summaries by the stretches they cover; both survive what is forgotten."""
+        """Copies are known by the id they come from, summaries by the stretches they cover; both survive forgetting."""
         session = Session(store)
         key = session.key
         session.append(MAIN, drafts("u1", "a1", "u2", "a2"))
@@ -320,7 +320,7 @@ class BranchContract:
         session.check()
 
     def test_changes_and_messages_are_one_transaction(self, store: Store) -> None:
-        """Messages come after what is changed with them; where one of both cannot be, neither is."""
+        """Changes are made before the messages are stored; if either cannot be done, neither is."""
         session = Session(store)
         key = session.key
         session.append(MAIN, drafts("u1", "a1", "u2"))
