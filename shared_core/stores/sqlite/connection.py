@@ -85,10 +85,14 @@ class Database:
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
         """Enter a transaction that holds the write lock; it is rolled back if an exception leaves the block."""
-        with self._lock, self._errors():
-            connection = self._ready()
+        connection = self.acquire()
+        try:
             with savepoint(connection) if self._joined else transaction(connection, write=True):
                 yield connection
+        except BaseException as error:
+            self.release(error)
+            raise
+        self.release(None)
 
     @contextmanager
     def joining(self) -> Iterator[None]:

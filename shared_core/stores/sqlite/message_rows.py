@@ -3,7 +3,6 @@
 import json
 import sqlite3
 from collections.abc import Collection, Iterable, Sequence
-from contextlib import nullcontext
 from typing import Any, assert_never
 
 from shared_core.errors import DuplicateError, UnknownReferenceError
@@ -81,13 +80,15 @@ class MessageRows(TreeRows):
 
     def get(self, session: int, ids: Sequence[str]) -> list[Record]:
         """See `Rows`."""
-        found: list[tuple[Any, ...]] = []
-        with self.one_moment() if len(ids) > _LOOKED_UP else nullcontext():
-            for start in range(0, len(ids), _LOOKED_UP):
-                part = [text(id_) for id_ in ids[start : start + _LOOKED_UP]]
-                marks = ", ".join("?" * len(part))
-                found += self.connection.execute(f"{_BY_ID}AND m.id IN ({marks})", (session, *part))
-        return list(map(record_of, found))
+        if len(ids) <= _LOOKED_UP:
+            return self._looked_up(session, ids)
+        parts = (ids[start : start + _LOOKED_UP] for start in range(0, len(ids), _LOOKED_UP))
+        with self.one_moment():
+            return [record for part in parts for record in self._looked_up(session, part)]
+
+    def _looked_up(self, session: int, ids: Sequence[str]) -> list[Record]:
+        marks = ", ".join("?" * len(ids))
+        return self._records(f"{_BY_ID}AND m.id IN ({marks})", (session, *map(text, ids)))
 
     def at(self, session: int, positions: Sequence[Position]) -> list[Record]:
         """See `Rows`."""

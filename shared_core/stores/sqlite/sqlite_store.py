@@ -1,8 +1,9 @@
 """The default store: one SQLite file, or a database in memory."""
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
+from sqlite3 import Connection
+from types import TracebackType
 
 from shared_core.stores.rows import Rows
 from shared_core.stores.sqlite.connection import Database
@@ -33,6 +34,21 @@ class _Reading(AbstractContextManager[Rows]):
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         self._database.release(error)
+
+
+class _Writing(AbstractContextManager[Rows]):
+    """Enters a transaction that writes."""
+
+    def __init__(self, transaction: AbstractContextManager[Connection]) -> None:
+        self._transaction = transaction
+
+    def __enter__(self) -> Rows:
+        return SQLiteRows(self._transaction.__enter__())
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._transaction.__exit__(kind, error, traceback)
 
 
 class SQLiteStore(TreeStore):
@@ -69,10 +85,8 @@ class SQLiteStore(TreeStore):
     def _reading(self) -> AbstractContextManager[Rows]:
         return self._reads
 
-    @contextmanager
-    def _writing(self) -> Iterator[Rows]:
-        with self._db.writing() as connection:
-            yield SQLiteRows(connection)
+    def _writing(self) -> AbstractContextManager[Rows]:
+        return _Writing(self._db.writing())
 
     def _size(self) -> int:
         return self._db.size()
