@@ -21,6 +21,7 @@ from langchain_core.messages import (
 from langchain_infinite_memory.additional_kwargs import (
     ENGINE_FIELDS,
     GROUNDING,
+    UNMAPPED,
     EngineFields,
     decode_grounding,
     encode_grounding,
@@ -155,6 +156,7 @@ class _MessageReader:
             tool_call_id=answered_call(self.source),
             grounding=self.grounding,
             pinned=fields.pinned,
+            **{name: value for name, value in fields.unmapped.items() if name in UNMAPPED},
             media_tokens=media if fields.media_tokens is None else fields.media_tokens,
             payload=own or copy.deepcopy(fields.payload),
         )

@@ -22,7 +22,7 @@ from shared_core.lifecycle import fork_safe_lock
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
 from shared_core.prompt.context import Context
-from shared_core.records import MAIN, Position
+from shared_core.records import MAIN, Create, Position
 from shared_core.store import Store
 from shared_core.stores import open_store
 from shared_core.tokens import body_tokens
@@ -300,7 +300,7 @@ def _fork_after(memory: InfiniteMemory, store: Store, name: str, kept: Sequence[
         memory.fork(name)
         return
     (record,) = store.get(key, [first.id])
-    store.create_branch(key, name, Position(record.position.segment, -1))
+    store.change(key, [Create(name, Position(record.position.segment, -1))])
     memory.checkout(name)
 
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from shared_core.errors import UnknownReferenceError
-from shared_core.records import Position, Record
+from shared_core.records import After, InTurn, MadeFrom, Position, Record
 from shared_core.store import Store
 from shared_core.tree.paths import walk
 from shared_core.turns import Entry, tool_groups
@@ -42,7 +42,7 @@ class ForgetResult:
 def every_record(store: Store, session: int) -> Iterator[Record]:
     """Yield all messages of a session, of all branches, in order of storing."""
     seq = 0
-    while records := store.after(session, seq, PAGE):
+    while records := store.find(session, After(seq, PAGE)):
         yield from records
         seq = records[-1].seq
 
@@ -81,7 +81,7 @@ def select(
         found |= {record.position: record for record in chosen}
         _add_groups(store, session, chosen, found)
         # What was made from it says it again: copies, summaries, and what was made from these.
-        chosen = store.made_from(session, list(found))
+        chosen = store.find(session, MadeFrom(list(found)))
     return sorted(found.values(), key=lambda record: record.seq)
 
 
@@ -101,7 +101,7 @@ def _in_group(record: Record) -> bool:
 
 def groups_of_turn(store: Store, session: int, turn_id: str) -> Iterator[dict[Position, Record]]:
     """Yield the tool groups of a turn, branch by branch: the calls of two answers may bear the same ids."""
-    records = store.turn(session, turn_id)
+    records = store.find(session, InTurn(turn_id))
     for segment in {record.position.segment for record in records}:
         end = max(record.position for record in records if record.position.segment == segment)
         path = walk(end, partial(store.segment, session))
@@ -125,7 +125,7 @@ def _left_of_turns(store: Store, session: int, records: Sequence[Record]) -> lis
     if not any("#" in space for space in store.spaces(session)):
         return []
     turns = {record.message.turn_id or "" for record in records}
-    touched = {record.position for turn in turns for record in store.turn(session, turn)}
+    touched = {record.position for turn in turns for record in store.find(session, InTurn(turn))}
     return sorted(touched - {record.position for record in records})
 
 

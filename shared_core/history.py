@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from shared_core.messages import Message
-from shared_core.records import Position, Record
+from shared_core.records import After, Position, Record
 from shared_core.session import LiveSession
 from shared_core.tree.paths import Path
 
@@ -199,7 +199,7 @@ class Follower:
         """
         state = self.live.sync()
         path = self.live.path
-        newest = self.live.store.after(self.live.key, state.last_seq - 1, 1) if self.live.key is not None else []
+        newest = self.live.store.find(self.live.key, After(state.last_seq - 1, 1)) if self.live.key is not None else []
         if newest and not path.covers(newest[0].position):
             path = self.live.path_to(newest[0].position)
         return path, self._along(path, path.head.depth + 1 - CHECKED)

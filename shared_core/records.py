@@ -1,5 +1,6 @@
 """What a store keeps, as frozen values: messages, their positions in the tree, branches, refs and summaries."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
@@ -9,16 +10,24 @@ from shared_core.messages import Message
 __all__ = [
     "MAIN",
     "ROOT",
+    "After",
     "Appended",
     "Branch",
     "Change",
+    "Create",
+    "Criterion",
     "Delete",
+    "Derived",
     "Draft",
     "Drop",
     "Expect",
+    "IdPrefix",
+    "InTurn",
+    "MadeFrom",
     "Merge",
     "Move",
     "Newest",
+    "Pinned",
     "Position",
     "Put",
     "Record",
@@ -27,9 +36,13 @@ __all__ = [
     "Rename",
     "Restored",
     "Segment",
+    "SessionKey",
     "SessionState",
+    "Snapshot",
     "Stretch",
     "Summary",
+    "VectorRow",
+    "VectorRows",
 ]
 
 MAIN = "main"
@@ -44,7 +57,7 @@ class Position(NamedTuple):
 
 
 ROOT = Position(0, -1)
-"""The place before the first message."""
+"""The position before the first message."""
 
 
 class Segment(NamedTuple):
@@ -53,9 +66,9 @@ class Segment(NamedTuple):
     `parent` is the position it grows out of (None for the first). `tip` is the depth of its last message, also when
     that message has been forgotten since, so that a depth is never used twice.
 
-    A merge is a segment of its own, with a second parent, `merged`. It begins with an empty place, the merge, so that
-    no message has to be there for it: at depth `base`, with room before it for what only the second parent's path has.
-    `turn_shift` is added to the numbers of the turns there, so that they come after those of the first parent's path.
+    A merge is a segment of its own, with a second parent, `merged`. It begins with an empty position, the merge itself,
+    at depth `base`; the depths before it are left free for what only the second parent's path has. `turn_shift` is
+    added to the numbers of the turns there, so that they come after those of the first parent's path.
     """
 
     segment: int
@@ -67,7 +80,7 @@ class Segment(NamedTuple):
 
     @property
     def start(self) -> int:
-        """The depth of its first place."""
+        """The depth of its first position."""
         if self.base is not None:
             return self.base
         return self.parent.depth + 1 if self.parent is not None else 0
@@ -89,7 +102,7 @@ class Branch(NamedTuple):
 
 
 class SessionState(NamedTuple):
-    """What has to be asked before a cache may be trusted.
+    """What to compare before a cache may be trusted.
 
     `head` is the tip of the branch asked for (None: no such branch), `last_seq` the number of the newest message of
     the session, `epoch` grows whenever something is forgotten.
@@ -116,12 +129,12 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A stored message, its place, and its token count.
+    """A stored message, its position, and its token count.
 
     Attributes:
         message: with `id`, `created_at` and `turn_id`.
-        position: its place in the tree.
-        seq: its number in the session, in order of storing, from 1.
+        position: where it stands in the tree.
+        seq: its number in the session, from 1, in order of storing.
         turn_no: the number of its turn along the branch, from 0; -1 before the first user message.
         counter: the name of the token counter that counted it.
         tokens: its size without grounding and framing, by that counter.
@@ -138,18 +151,18 @@ class Record:
 
 
 RefKind = Literal["tag", "stash", "move"]
-"""A tag stands still, a stash is what was put aside, and a move is a line of the reflog."""
+"""A tag stands still, a stash is the end of a branch that was put aside, and a move is an entry of the reflog."""
 
 
 class Ref(NamedTuple):
-    """A named place.
+    """A named position.
 
     Attributes:
         number: unique in the database; a newer one has a larger number.
         kind: what it is.
         name: of the tag; of the branch that was put aside or moved.
-        place: where it is; None for a branch that was deleted.
-        base: where the branch was before; for a stash, the place before what was put aside.
+        position: where it points; None for a branch that was deleted.
+        base: where the branch pointed before; for a stash, the position before what was put aside.
         note: why, in words.
         created_at: when, in UTC, ISO 8601.
     """
@@ -157,14 +170,21 @@ class Ref(NamedTuple):
     number: int
     kind: RefKind
     name: str
-    place: Position | None
+    position: Position | None
     base: Position | None
     note: str
     created_at: str
 
 
+class Create(NamedTuple):
+    """Create a branch at a position, also a forgotten one; nothing is noted of it."""
+
+    branch: str
+    at: Position
+
+
 class Move(NamedTuple):
-    """Have a branch end elsewhere; `expect`: where it ends now, or else nothing is changed."""
+    """Move a branch to another position; with `expect`, only if it ends there now, else nothing is changed."""
 
     branch: str
     to: Position
@@ -173,7 +193,7 @@ class Move(NamedTuple):
 
 
 class Merge(NamedTuple):
-    """Have a branch go on from a merge with another place; nothing, if that place is on its path already."""
+    """Merge another position into a branch; does nothing if that position is on its path already."""
 
     branch: str
     source: Position
@@ -188,34 +208,34 @@ class Rename(NamedTuple):
 
 
 class Delete(NamedTuple):
-    """Drop a branch; what was said on it stays."""
+    """Delete a branch; its messages stay."""
 
     branch: str
 
 
 class Put(NamedTuple):
-    """Keep a tag or a stash."""
+    """Store a tag or a stash."""
 
     kind: RefKind
     name: str
-    place: Position
+    position: Position
     base: Position | None = None
     note: str = ""
 
 
 class Drop(NamedTuple):
-    """Drop a tag or a stash, by its number."""
+    """Delete a tag or a stash, by its number."""
 
     number: int
 
 
 class Expect(NamedTuple):
-    """Go on only if nothing has happened meanwhile to what was decided on; else nothing is changed.
+    """Check that nothing has changed since the caller looked; else nothing is changed.
 
     Attributes:
-        epoch: the session's, then; where it has grown, something was forgotten that was read before.
-        branch: a branch that must not have been moved or added to since; None: none.
-        head: where it ended then.
+        epoch: the session's, then; if it has grown, something that was read may have been forgotten.
+        branch: a branch that must not have been moved or added to since, if any.
+        head: where that branch ended then.
     """
 
     epoch: int
@@ -223,8 +243,75 @@ class Expect(NamedTuple):
     head: Position | None = None
 
 
-Change = Move | Merge | Rename | Delete | Put | Drop | Expect
-"""What can become of branches and other names; one transaction may do several."""
+Change = Create | Move | Merge | Rename | Delete | Put | Drop | Expect
+"""What can be done to branches and other names; one transaction may do several."""
+
+
+class After(NamedTuple):
+    """Find the messages stored after number `seq`, of all branches; at most `limit`."""
+
+    seq: int
+    limit: int
+
+
+class InTurn(NamedTuple):
+    """Find the messages of one turn, of all branches."""
+
+    turn_id: str
+
+
+class IdPrefix(NamedTuple):
+    """Find messages by the beginning of their ids, in which no character is a wildcard; at most `limit`."""
+
+    prefix: str
+    limit: int
+
+
+class MadeFrom(NamedTuple):
+    """Find the messages that are copies of some at these positions, or sum any of them up.
+
+    A copy is known by the id that it was picked from. Copies of copies are not found.
+    """
+
+    positions: Sequence[Position]
+
+
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    """Find the messages that stay in every prompt: system messages and pinned ones, of all branches."""
+
+
+Criterion = After | InTurn | IdPrefix | MadeFrom | Pinned
+"""What messages can be found by, wherever they stand in the tree."""
+
+
+class SessionKey(NamedTuple):
+    """A session of a store, and whose it is."""
+
+    key: int
+    user_id: str | None
+    session_id: str
+
+
+VectorRow = tuple[Position, str, bytes]
+"""The position of a message, the hash of the text that was embedded, and its vector."""
+
+
+class VectorRows(NamedTuple):
+    """Vectors of messages in one space, which becomes the one written to last; they replace those that are there.
+
+    A position whose message has been forgotten meanwhile is left out.
+    """
+
+    space: str
+    rows: Iterable[VectorRow]
+
+
+class Snapshot(NamedTuple):
+    """A derived index as bytes, which replaces the one of this name."""
+
+    name: str
+    data: bytes
 
 
 class Newest(NamedTuple):
@@ -240,11 +327,11 @@ class Restored:
 
     Attributes:
         segments: those that are not there yet; or with a larger tip, those that are.
-        records: with ids, times, turns, places and numbers, none of which is taken.
+        records: with ids, times, turns, positions and numbers, none of which is taken.
         covers: the position of a message, and a stretch that it sums up.
-        branches: where they end; those that are not there yet are created.
-        refs: tags, stashes and moves, oldest first; they get numbers of their own.
-        forgotten: ids that are not to be stored; those that are stay.
+        branches: where they end; those that do not exist yet are created.
+        refs: tags, stashes and moves, oldest first; each gets a new number.
+        forgotten: ids that must not be stored from now on; messages already stored stay.
     """
 
     segments: tuple[Segment, ...] = ()
@@ -257,10 +344,10 @@ class Restored:
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """What became of the messages given to `Store.append`.
+    """The result of `Store.append`.
 
     Attributes:
-        records: one for every message that is stored now, in the order given, old or new.
+        records: one for every message that is stored now, old or new, in the order given.
         added: ids of those that are new.
         forgotten: ids that were not stored because they had been forgotten before.
         head: the branch's new tip.
@@ -274,16 +361,16 @@ class Appended:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What was said up to a place, in short.
+    """A summary of everything said up to a position.
 
-    It belongs to every branch that begins as the one it was made on, and to no other.
+    It belongs to every branch that begins like the one it was made on, and to no other.
 
     Attributes:
         text: what it says.
-        upto: the last place it covers; all before it, back to the first message, are covered too.
-        along: a place whose path shows what comes before; `upto` itself but where that is in what a merge brought in.
+        upto: the last position it covers; everything before it is covered too, back to the first message.
+        along: a position whose path shows what comes before; `upto` itself, unless a merge brought that in.
         last_id: the id of the last message that was summed up.
-        messages: how many were; system and pinned messages are not, as they are in every prompt.
+        messages: how many were; system and pinned messages are not counted, because every prompt has them.
         created_at: when it was made, aware.
         counter: the name of the token counter that counted it, None if that has no name.
         tokens: its size by that counter, None without a name.
@@ -307,3 +394,7 @@ class Summary:
             "created_at": self.created_at.isoformat(),
             "tokens": self.tokens,
         }
+
+
+Derived = VectorRows | Snapshot | Summary
+"""What is made from messages, and goes when they are forgotten."""

@@ -11,7 +11,20 @@ from shared_core.arguments import in_utc
 from shared_core.base import TokenCounter
 from shared_core.errors import DuplicateError, StaleHeadError, UnknownReferenceError
 from shared_core.messages import Message
-from shared_core.records import MAIN, ROOT, Appended, Change, Draft, Expect, Position, Record, Segment, SessionState
+from shared_core.records import (
+    MAIN,
+    ROOT,
+    Appended,
+    Change,
+    Draft,
+    Expect,
+    InTurn,
+    Pinned,
+    Position,
+    Record,
+    Segment,
+    SessionState,
+)
 from shared_core.store import Store
 from shared_core.tokens import body_tokens
 from shared_core.tree.paths import ROOT_PATH, Head, Path, Span, read, resolve, unused_branch_name, walk
@@ -150,7 +163,7 @@ class LiveSession:
         self.path = self.path_to(head)
         self._tail = []
         self._cursor = list(self.path.spans)
-        self._stays = self.entries([record for record in self.store.pinned(self.key) if self._covers(record)])
+        self._stays = self.entries([record for record in self.store.find(self.key, Pinned()) if self._covers(record)])
 
     def _covers(self, record: Record) -> bool:
         return self.path.covers(record.position)
@@ -247,9 +260,9 @@ class LiveSession:
         Messages never change, so this session's that were read lately are kept, until something is forgotten.
         """
         if session != self._key:
-            return self.store.at(session, positions)
+            return self.store.get(session, positions)
         missing = [position for position in positions if position not in self._recent]
-        for record in self.store.at(session, missing) if missing else ():
+        for record in self.store.get(session, missing) if missing else ():
             self._recent[record.position] = record
         found = [self._recent[position] for position in positions if position in self._recent]
         while len(self._recent) > RECENT_KEPT:
@@ -259,7 +272,7 @@ class LiveSession:
     def whole_turn(self, turn_id: str) -> Turn | None:
         """Return one turn as far as it is on the path."""
         assert self.key is not None
-        records = [record for record in self.store.turn(self.key, turn_id) if self._covers(record)]
+        records = [record for record in self.store.find(self.key, InTurn(turn_id)) if self._covers(record)]
         entries = sorted(self.entries(records), key=lambda entry: entry.order)
         return next(iter(group_turns(entries)), None)
 

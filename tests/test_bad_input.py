@@ -28,6 +28,7 @@ from shared_core.base import Embedder, Fingerprint, Vectors
 from shared_core.embedders import CallableEmbedder
 from shared_core.errors import AmbiguousReferenceError, MessageTooLargeError
 from shared_core.recall.search import DAMAGED
+from shared_core.records import Derived, VectorRows
 from shared_core.results import Kind, Reason
 from shared_core.tokens import TiktokenCounter
 from tests.support.histories import CountingStore, history, ids, texts
@@ -455,11 +456,12 @@ class Refusing(CountingStore):
     refusing = False
     asked = 0
 
-    def put_vectors(self, *arguments: Any, **named: Any) -> None:
-        self.asked += 1
-        if self.refusing:
+    def keep(self, session: int, derived: Derived, epoch: int | None = None) -> bool:
+        vectors = isinstance(derived, VectorRows)
+        self.asked += vectors
+        if self.refusing and vectors:
             raise StoreError("the disk is full")
-        super().put_vectors(*arguments, **named)
+        return super().keep(session, derived, epoch)
 
 
 def test_a_question_needs_no_store_that_can_be_written() -> None:

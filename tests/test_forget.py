@@ -17,6 +17,7 @@ import pytest
 from shared_core import Grounding, GroundingItem, InfiniteMemory, Message, SQLiteStore, ToolCall, UnknownReferenceError
 from shared_core.index.session_vectors import encode_vector, text_hash
 from shared_core.messages import Payload
+from shared_core.records import After
 from shared_core.testing.hashing_embedder import HashingEmbedder
 from tests.support.histories import NOON, CountingStore, history, ids, texts
 
@@ -113,7 +114,7 @@ def test_the_session_goes_with_its_branches(memory: InfiniteMemory, store: Count
     memory.add(Message.user("x", id="x"))
     assert set(memory.forget(session=True).ids) == {"rule", "x", *ids(history(6))}
     assert (memory.branch, [branch.name for branch in memory.branches()]) == ("main", ["main"])
-    assert [*memory.messages(), *store.after(1, 0, 99)] == []
+    assert [*memory.messages(), *store.find(1, After(0, 99))] == []
     memory.add(history(2, start=50))
     assert ids(memory.context().messages) == ["m50", "m51"]
     assert (memory.stats()["messages"], memory.stats()["forgotten"]) == (2, 8)

@@ -121,7 +121,7 @@ def test_all_crafted_names_at_once(store: SQLiteStore) -> None:
         for session in CRAFTED:
             memory = InfiniteMemory(store, user_id=user, session_id=session)
             assert texts(memory.messages()) == [repr((user, session))]
-    keys = [set(store.sessions(user).values()) for user in users]
+    keys = [{one.key for one in store.sessions(user)} for user in users]
     assert all(not one & two for one, two in combinations(keys, 2))
 
 

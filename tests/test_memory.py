@@ -28,6 +28,7 @@ from shared_core import (
 )
 from shared_core.embedders import MINILM, STATIC, StaticEmbedder, static_available
 from shared_core.errors import EmbedderMismatchError
+from shared_core.records import After
 from shared_core.results import Kind, Reason
 from shared_core.session import TAIL_KEPT
 from shared_core.testing.hashing_embedder import HashingEmbedder
@@ -96,11 +97,11 @@ def test_nothing_to_add_creates_nothing(memory: InfiniteMemory, store: CountingS
 
 def test_a_known_id_with_the_same_content_changes_nothing(memory: InfiniteMemory, store: CountingStore) -> None:
     stored = memory.add(history(4))
-    rows = store.after(1, 0, 99)
+    rows = store.find(1, After(0, 99))
     again = [message.replace(created_at=None) for message in history(4)]
     assert memory.add(again) == stored
     assert memory.add([*again, Message.user("new", id="new")])[:4] == stored
-    assert store.after(1, 0, 99)[:-1] == rows
+    assert store.find(1, After(0, 99))[:-1] == rows
 
 
 def test_a_late_reply_joins_the_turn_that_is_named(memory: InfiniteMemory) -> None:

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from shared_core.messages import Message
-from shared_core.testing.store_contract.samples import RICH
+from shared_core.testing.store_contract.message_contract import RICH
 
 
 @pytest.mark.parametrize("given", [{}, RICH])

@@ -62,4 +62,4 @@ def test_a_turn_that_is_gone_here_takes_no_reply_though_it_lives_on_another_bran
 def test_a_turn_is_not_named_before_anything_is_stored(store: Store) -> None:
     with pytest.raises(UnknownReferenceError, match="no turn 'u1' on this branch"):
         InfiniteMemory(store).add(reply("a1"), turn="u1")
-    assert store.sessions(None) == {}
+    assert store.sessions(None) == []

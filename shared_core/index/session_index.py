@@ -12,7 +12,7 @@ from shared_core.index.lexical import LexicalIndex
 from shared_core.index.path_rows import LinePrefix, PathLine
 from shared_core.index.snapshot import pack, stored_snapshot
 from shared_core.index.text import is_standing_instruction, of_whom, statement_code, terms
-from shared_core.records import Position, Record, SessionState
+from shared_core.records import After, Position, Record, SessionState, Snapshot
 from shared_core.store import Store
 from shared_core.tree.paths import Path, Span
 
@@ -89,7 +89,7 @@ class SessionIndex:
             self._clear(state.epoch)
             self._load_snapshot()
         while self.last_seq < state.last_seq:
-            records = self.store.after(self.session, self.last_seq, PAGE)
+            records = self.store.find(self.session, After(self.last_seq, PAGE))
             if not records:
                 self.last_seq = state.last_seq  # the newest messages have been forgotten
                 break
@@ -238,7 +238,7 @@ class SessionIndex:
         """Keep the index in the store, so that the next process reads it instead of all messages."""
         about = {"names": self.names, "last_seq": self.last_seq, "epoch": self.epoch}
         arrays = {name: self.column(name) for name in COLUMNS} | self.turns.arrays() | self.lexical.arrays()
-        if self.store.put_snapshot(self.session, SNAPSHOT, self.epoch, pack(about, arrays)):
+        if self.store.keep(self.session, Snapshot(SNAPSHOT, pack(about, arrays)), self.epoch):
             self.saved, self._mend = len(self), False
 
     def _load_snapshot(self) -> None:

@@ -11,7 +11,7 @@ from shared_core.base import Vectors
 from shared_core.index.session_index import SessionIndex
 from shared_core.index.snapshot import Arrays, digest_of, pack, stored_snapshot
 from shared_core.index.vectors import FaissVectorIndex
-from shared_core.records import Position
+from shared_core.records import Position, Snapshot, VectorRows
 from shared_core.store import Store
 
 __all__ = ["SessionVectors"]
@@ -66,7 +66,7 @@ class SessionVectors:
         self._mend = False
         self._load_snapshot()
         if not self._parts:
-            every = iter(self._store.all_vectors(self.index.session, self.space))
+            every = iter(self._store.vectors(self.index.session, self.space))
             while page := list(islice(every, PAGE)):
                 self._take([(position, data) for position, _, data in page])
             return
@@ -75,7 +75,7 @@ class SessionVectors:
         for start in range(0, len(newer), PAGE):
             positions = self.index.positions(newer[start : start + PAGE])
             stored = self._store.vectors(self.index.session, self.space, positions)
-            self._take([(position, data) for position, (_, data) in stored.items()])
+            self._take([(position, data) for position, _, data in stored])
 
     def missing(self, wanted: Mask) -> npt.NDArray[np.int64]:
         """Return which of the rows wanted have no vector here, newest first."""
@@ -108,8 +108,9 @@ class SessionVectors:
         session = self.index.session
         stored = self._store.vectors(session, self.space, positions)
         hash_of = dict(zip(positions, hashes, strict=True))
-        valid = {position: data for position, (text, data) in stored.items() if text == hash_of[position]}
-        equal = self._store.vectors_of(session, self.space, set(hashes)) if len(valid) < len(positions) else {}
+        valid = {position: data for position, text, data in stored if text == hash_of[position]}
+        others = self._store.vectors(session, self.space, hashes=set(hashes)) if len(valid) < len(positions) else ()
+        equal = {text: data for _, text, data in others}
         copies = [
             (position, text, equal[text])
             for position, text in hash_of.items()
@@ -137,7 +138,7 @@ class SessionVectors:
         self._unsaved += self._new
         self._new = []
         if self._unsaved:
-            self._store.put_vectors(self.index.session, self.space, self._unsaved)
+            self._store.keep(self.index.session, VectorRows(self.space, self._unsaved))
             self._unsaved = []
 
     def _take(self, found: Sequence[tuple[Position, bytes]]) -> None:
@@ -163,7 +164,7 @@ class SessionVectors:
             number, end = len(self._parts), self._end_of_row(start + PART)
             arrays: Arrays = {"owners": self.vectors.owners[start:end], "matrix": self.vectors.matrix(start, end)}
             data = pack(self._about(number), arrays)
-            if not self._store.put_snapshot(self.index.session, self._name(number), self._epoch, data):
+            if not self._store.keep(self.index.session, Snapshot(self._name(number), data), self._epoch):
                 return
             self._parts.append(digest_of(data))
             self._ends.append(end)

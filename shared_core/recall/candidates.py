@@ -170,7 +170,7 @@ def read_hits(store: Store, found: Found, best: Sequence[Ranked]) -> list[Scored
     for ranked in best:
         index = found.scopes[ranked.scope].index
         rows = found.scopes[ranked.scope].line.rows[[ranked.place]]
-        for record in store.at(index.session, index.positions(rows)):
+        for record in store.get(index.session, index.positions(rows)):
             message = record.message
             sides = (ranked.lexical > 0, ranked.dense is not None)
             source: Source = "both" if all(sides) else "lexical" if sides[0] else "dense"

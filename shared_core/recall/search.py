@@ -256,7 +256,7 @@ class Searcher:
         if session is not None:
             scopes.append(self._scope(session, state, wanted.path or self.live.path, wanted, dense))
         if self.rules.scope == "user":
-            for other in self.live.store.sessions(self.live.user_id).values():
+            for other, _, _ in self.live.store.sessions(self.live.user_id):
                 other_state = self.live.store.state(other, MAIN)
                 if other != session and other_state.head is not None:
                     path = walk(other_state.head, partial(self.live.store.segment, other))
@@ -290,7 +290,7 @@ class Searcher:
         places = scope.line.places(rows.astype(np.int32))
         units = [self._members(scope, int(place)) for place in places]
         wanted = [position for members in units for position in scope.index.positions(scope.line.rows[members])]
-        records = {record.position: record for record in self.live.store.at(scope.index.session, wanted)}
+        records = {record.position: record for record in self.live.store.get(scope.index.session, wanted)}
         texts = []
         for members in units:
             found = [records.get(position) for position in scope.index.positions(scope.line.rows[members])]

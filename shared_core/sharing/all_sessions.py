@@ -38,11 +38,8 @@ def export_sessions(
     """
     rules = [redact] if callable(redact) else list(redact)
     with _Opened(store) as opened:
-        sources = [
-            Source(session, user, session_id)
-            for user in (opened.users() if users is None else users)
-            for session_id, session in opened.sessions(user).items()
-        ]
+        owners = dict.fromkeys(one.user_id for one in opened.sessions()) if users is None else users
+        sources = [Source(*one) for user in owners for one in opened.sessions(user)]
         return write_sessions(opened, sources, path, vectors=vectors, rules=rules, progress=progress)
 
 

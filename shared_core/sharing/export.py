@@ -15,11 +15,11 @@ from typing_extensions import override
 
 from shared_core.errors import StoreError
 from shared_core.messages import Message
-from shared_core.records import MAIN, Branch, Position, Record, Ref, Segment
+from shared_core.records import MAIN, After, Branch, Position, Record, Ref, Segment, Stretch
 from shared_core.redact import Redact, redacted
 from shared_core.sharing.format import FORMAT, VERSION, encode
 from shared_core.store import Store
-from shared_core.stores.probe import is_database
+from shared_core.stores.sqlite.probe import is_database
 from shared_core.tree.paths import Head
 
 __all__ = ["Places", "Progress", "Source", "atomically", "write_sessions"]
@@ -119,7 +119,7 @@ class Places:
         at = bisect_right(runs, here.depth, key=lambda run: run.start) - 1
         if at >= 0 and here.depth < runs[at].start + runs[at].size:
             return runs[at].number + here.depth - runs[at].start
-        (record,) = self._store.at(self._session, [here])
+        (record,) = self._store.get(self._session, [here])
         return record.message.id
 
     def _is_written(self, place: Position | None) -> bool:
@@ -348,10 +348,11 @@ class _SessionWriter:
             yield from self._named({"type": "head"}, at=source.head.at)
 
     def _messages(self) -> Iterator[dict[str, Any]]:
-        known = self._store.covers(self._session, range(self._view.segments))
-        summaries = {position for position, _ in known}
+        covers: dict[Position, list[Stretch]] = {}
+        for position, stretch in self._store.covers(self._session, range(self._view.segments)):
+            covers.setdefault(position, []).append(stretch)
         seq = 0
-        while records := self._store.after(self._session, seq, PAGE):
+        while records := self._store.find(self._session, After(seq, PAGE)):
             seq = records[-1].seq
             vectors = self._vectors([record.position for record in records])
             for record in records:
@@ -361,15 +362,15 @@ class _SessionWriter:
                 told = redacted(record.message, self._rules)
                 if told is not None:
                     fields = _fields(told, record)
-                    if record.position in summaries:
-                        yield from self._covers(record.position, fields)
+                    if record.position in covers:
+                        yield from self._covers(covers[record.position], fields)
                     if record.position in vectors:
                         fields["vectors"] = vectors[record.position]
                     yield from self._places.message(record, fields)
 
-    def _covers(self, position: Position, fields: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    def _covers(self, stretches: Sequence[Stretch], fields: dict[str, Any]) -> Iterator[dict[str, Any]]:
         covers = []
-        for stretch in self._store.covered(self._session, position):
+        for stretch in stretches:
             ends = [Position(stretch.segment, depth) for depth in (stretch.start, stretch.upto)]
             yield from self._places.upto(ends[1])
             covers.append([self._places.name(end) for end in ends])
@@ -378,7 +379,7 @@ class _SessionWriter:
     def _vectors(self, positions: Sequence[Position]) -> dict[Position, list[dict[str, str]]]:
         found: dict[Position, list[dict[str, str]]] = {}
         for space in self._spaces:
-            for position, (hash_, data) in self._store.vectors(self._session, space, positions).items():
+            for position, hash_, data in self._store.vectors(self._session, space, positions):
                 value = {"space": space, "hash": hash_, "data": base64.b64encode(data).decode()}
                 found.setdefault(position, []).append(value)
         return found
@@ -393,13 +394,13 @@ class _SessionWriter:
         about = {"note": ref.note} if ref.note else {}
         about["created_at"] = ref.created_at
         if ref.kind == "tag":
-            yield from self._named({"type": "tag", "name": ref.name, **about}, at=ref.place)
+            yield from self._named({"type": "tag", "name": ref.name, **about}, at=ref.position)
             return
         line = {"type": ref.kind, "branch": ref.name, **about}
-        if ref.kind == "move" and ref.place is None:
+        if ref.kind == "move" and ref.position is None:
             yield from self._named(line | {"deleted": True}, base=ref.base)
             return
-        yield from self._named(line, base=ref.base, at=ref.place)
+        yield from self._named(line, base=ref.base, at=ref.position)
 
 
 def _fields(message: Message, record: Record) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from shared_core.errors import StoreError, UnknownReferenceError
 from shared_core.messages import Message, content_of
-from shared_core.records import MAIN, Draft, Position
+from shared_core.records import MAIN, Draft, Position, VectorRows
 from shared_core.sharing.export import Progress
 from shared_core.sharing.format import (
     BranchLine,
@@ -244,7 +244,7 @@ class _Importer:
         with _Located(self):
             naming.finish()
             for space in self._spaces:
-                self._store.put_vectors(self._session, space, [])  # the one written to last is the one in use
+                self._store.keep(self._session, VectorRows(space, []))  # the one written to last is the one in use
         head = naming.head
         self.done.append(
             Imported(

@@ -243,7 +243,7 @@ class PlaceMap:
         for place in [before._replace(depth=before.depth + 1), *starts]:
             if place.depth <= self._tree.segment(place.segment).tip and place not in self._used:
                 self._tree.flush()
-                if place in self._gone_there or not self._store.at(self._session, [place]):
+                if place in self._gone_there or not self._store.get(self._session, [place]):
                     return place
         return None
 

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from shared_core.errors import InfiniteMemoryError
 from shared_core.messages import Message, content_of
-from shared_core.records import MAIN, Branch, Move, Newest, Position, Record, Ref, Restored
+from shared_core.records import MAIN, Branch, Create, Move, Newest, Position, Record, Ref, Restored
 from shared_core.sharing.format import (
     BranchLine,
     ForgottenLine,
@@ -192,7 +192,7 @@ class Naming:
         self._adding = adding
         self._note = note
         self._heads = {branch.name: branch.head for branch in store.branches(session)}
-        self._tags = {ref.name: ref.place for ref in store.refs(session, "tag")}
+        self._tags = {ref.name: ref.position for ref in store.refs(session, "tag")}
         self._stashes = [] if adding.tree.empty else store.refs(session, "stash")
         self._given: set[str] = set()
         self.branches: dict[str, str] = {}
@@ -233,7 +233,7 @@ class Naming:
         """Have a branch end at a place or further on, without leaving what it has; False if it leads elsewhere."""
         head = self._heads.get(name)
         if head is None:
-            self._store.create_branch(self._session, name, place)
+            self._store.change(self._session, [Create(name, place)])
             self._heads[name] = place
             return True
         if not path.without(self._path(head)):
@@ -260,7 +260,7 @@ class Naming:
         """Keep a stash, if it is not kept already."""
         about = (line.branch, line.note, _a_time(line.created_at))
         alike = (ref for ref in self._stashes if (ref.name, ref.note, ref.created_at) == about)
-        there = (ref for ref in alike if self._is_at(line.base, ref.base) and self._is_at(line.at, ref.place))
+        there = (ref for ref in alike if self._is_at(line.base, ref.base) and self._is_at(line.at, ref.position))
         known = next(there, None)
         if known is not None:
             self._stashes.remove(known)  # two may be alike

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from shared_core.messages import Message
-from shared_core.records import MAIN, Newest, Position, Record, Restored, Segment, Stretch
+from shared_core.records import MAIN, Newest, Position, Record, Restored, Segment, Stretch, VectorRows
 from shared_core.sharing.format import MAX_NUMBER, VectorValue, Wrong
 from shared_core.store import Store
 from shared_core.tree.paths import Span, walk
@@ -186,7 +186,7 @@ class SessionTree:
         grown = sorted(self._grown.values(), key=lambda segment: segment.segment)
         self.store.restore(self.session, Restored(tuple(grown), tuple(self._records), tuple(self._covers)))
         for space, rows in self._vectors.items():
-            self.store.put_vectors(self.session, space, rows)
+            self.store.keep(self.session, VectorRows(space, rows))
         self._grown, self._records, self._covers, self._vectors = {}, [], [], {}
 
 

@@ -9,16 +9,16 @@ __all__ = ["SQLiteStore", "open_store"]
 
 
 def open_store(store: str | Path | Store | None = None, *, durability: str = "full") -> Store:
-    """Return the store that `store` names.
+    """Return the store at an address.
 
     Args:
-        store: a path or a `sqlite:///path` (a leading `~` is your home), a `Store` (returned as it is), or None for a
-            store in memory.
-        durability: see `SQLiteStore`; a `Store` that is given has its own.
+        store: a path or `sqlite:///path`, in which a leading `~` is your home; a `Store`, which is returned as it is;
+            or None for a store in memory.
+        durability: see `SQLiteStore`; a `Store` that is given keeps its own.
 
     Raises:
         StoreError: the database cannot be opened.
-        ValueError: the address is of a kind that this version does not know, or `durability` is.
+        ValueError: this version does not know this kind of address, or this `durability`.
     """
     if isinstance(store, Store):
         return store

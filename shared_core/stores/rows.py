@@ -1,141 +1,242 @@
-"""Messages as rows of the SQLite database, and back."""
+"""What a database engine implements to become a store: it reads and writes rows and decides nothing."""
 
-import json
-from collections.abc import Iterator
-from datetime import datetime
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
 
-from shared_core.errors import StoreError
-from shared_core.messages import Grounding, GroundingItem, Message, Payload, ToolCall, content_of
-from shared_core.records import Position, Record
-
-__all__ = ["COLUMNS", "canonical", "message_row", "plain", "record_of", "text", "text_row"]
-
-COLUMNS = (
-    "m.segment, m.depth, m.seq, m.id, m.turn_id, m.turn_no, m.role, m.created_at, m.counter, m.tokens, "
-    "m.picked_from, t.name, t.content, t.extra"
+from shared_core.records import (
+    Branch,
+    Criterion,
+    Newest,
+    Position,
+    Record,
+    Ref,
+    RefKind,
+    Segment,
+    SessionKey,
+    SessionState,
+    Stretch,
+    Summary,
+    VectorRow,
 )
-"""What `record_of` reads, of `messages AS m` joined with `texts AS t`."""
 
-_BLANK = Message(role="user")
-_NESTED = {"tool_calls", "tool_call_id", "grounding", "pinned", "media_tokens", "payload"}
+__all__ = ["BranchEnd", "Rows", "SummaryReach"]
 
 
-def text(value: str) -> str | bytes:
-    """Return `value` as SQLite can hold it: text, or bytes if it has lone surrogates, which UTF-8 has no form for."""
-    if value.isascii():
-        return value
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return value.encode("utf-8", "surrogatepass")
-    return value
+class BranchEnd(NamedTuple):
+    """The end of a branch, and what an append has to know.
 
-
-def plain(value: str | bytes) -> str:
-    """Return what `text` was given."""
-    return value if isinstance(value, str) else value.decode("utf-8", "surrogatepass")
-
-
-def canonical(message: Message) -> bytes:
-    """Return the content of a message as bytes that are equal exactly if the content is."""
-    return json.dumps(content_of(message), sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode(
-        "utf-8", "surrogatepass"
-    )
-
-
-def text_row(key: int, message: Message) -> tuple[Any, ...]:
-    """Return the row of table `texts`: everything that was said.
-
-    Raises:
-        StoreError: the payload is not plain JSON.
+    Attributes:
+        head: where the branch ends.
+        tip: the depth at which the segment of `head` ends.
+        attached: whether the branch stands at the tip of its segment and moves along when the segment grows.
+        last_seq: the number of the session's newest message.
+        forgetful: whether the session has ever forgotten a message.
     """
-    name = None if message.name is None else text(message.name)
-    return key, name, text(message.content), _extra(message)
+
+    head: Position
+    tip: int
+    attached: bool
+    last_seq: int
+    forgetful: bool
 
 
-def message_row(session: int, record: Record, key: int) -> tuple[Any, ...]:
-    """Return the row of table `messages`, in the order of `INSERT_MESSAGE`; `key` is that of its text."""
-    message = record.message
-    assert message.id is not None
-    assert message.turn_id is not None
-    assert message.created_at is not None
-    return (
-        session,
-        record.position.segment,
-        record.position.depth,
-        record.seq,
-        text(message.id),
-        text(message.turn_id),
-        record.turn_no,
-        message.role,
-        message.created_at.isoformat(),
-        int(message.stays),
-        None if record.counter is None else text(record.counter),
-        record.tokens,
-        None if record.picked_from is None else text(record.picked_from),
-        key,
-    )
+class SummaryReach(NamedTuple):
+    """A stored summary by its number, and the positions that say what it covers; see `Summary`."""
+
+    number: int
+    upto: Position
+    along: Position
 
 
-def record_of(row: tuple[Any, ...]) -> Record:
-    """Return the record that a row of `COLUMNS` holds, without validating it again.
+class Rows(ABC):
+    """The rows of a database, seen and changed inside one transaction.
 
-    Raises:
-        StoreError: the row does not hold what this package writes.
+    `TreeStore` decides what happens to the tree of a session and calls these methods in one transaction, so that none
+    of them checks or decides anything beyond what it says. Values come back exactly as they were given. Nothing of one
+    session is ever returned or changed for another. A limit of 0 or less finds nothing. For a session that does not
+    exist, reading finds nothing. Every method raises `StoreError` when the database cannot be read or written.
     """
-    segment, depth, seq, id_, turn_id, turn_no, role, created_at, counter, tokens, picked_from, *said = row
-    name, content, extra = said
-    try:
-        fields = {
-            "role": role,
-            "content": plain(content),
-            "id": plain(id_),
-            "turn_id": plain(turn_id),
-            "created_at": datetime.fromisoformat(created_at),
-        }
-        if name is not None:
-            fields["name"] = plain(name)
-        if extra is not None:
-            fields.update(_nested(json.loads(plain(extra))))
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise StoreError(f"message {id_!r} cannot be read: {error}; restore the database from a backup") from error
-    return Record(
-        message=_BLANK.replace(**fields),
-        position=Position(segment, depth),
-        seq=seq,
-        turn_no=turn_no,
-        counter=None if counter is None else plain(counter),
-        tokens=tokens,
-        picked_from=None if picked_from is None else plain(picked_from),
-    )
 
+    # Sessions
 
-def _extra(message: Message) -> str | bytes | None:
-    if not (
-        message.tool_calls
-        or message.tool_call_id is not None
-        or message.grounding is not None
-        or message.pinned
-        or message.media_tokens
-        or message.payload is not None
-    ):
-        return None
-    try:
-        fields = message.model_dump(include=_NESTED, exclude_defaults=True)
-        return text(json.dumps(fields, ensure_ascii=False, separators=(",", ":")))
-    except (TypeError, ValueError, RecursionError) as error:
-        raise StoreError(f"message {message.id!r} cannot be stored: its payload is not plain JSON: {error}") from error
+    @abstractmethod
+    def session(self, user_id: str | None, session_id: str) -> int | None:
+        """Return the key of a session, or None."""
 
+    @abstractmethod
+    def sessions(self, user_ids: Collection[str | None] | None) -> list[SessionKey]:
+        """Return the sessions of some users, oldest first; None: everybody's."""
 
-def _nested(fields: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    for name, value in fields.items():
-        if name == "tool_calls":
-            yield name, tuple(ToolCall.model_construct(**call) for call in value)
-        elif name == "grounding":
-            items = tuple(GroundingItem.model_construct(**item) for item in value.pop("items", ()))
-            yield name, Grounding.model_construct(items=items, **value)
-        elif name == "payload":
-            yield name, Payload.model_construct(**value)
-        else:
-            yield name, value
+    @abstractmethod
+    def insert_session(self, user_id: str | None, session_id: str) -> int:
+        """Insert a session that does not exist yet, with epoch 0 and without branches; return its key.
+
+        No key is used twice, not even of a session that was deleted.
+        """
+
+    @abstractmethod
+    def state(self, session: int, branch: str | None) -> SessionState | None:
+        """Return the state of a session, in one read; None if there is no such session."""
+
+    @abstractmethod
+    def counts(self, session: int) -> dict[str, int]:
+        """Return what `Store.stats` returns, but for "bytes"."""
+
+    # The tree: segments, branches and refs
+
+    @abstractmethod
+    def segment(self, session: int, segment: int) -> Segment | None:
+        """Return one segment, or None; its `tip` is the deepest position that has ever held a message."""
+
+    @abstractmethod
+    def next_segment(self, session: int) -> int:
+        """Return the number of the next segment: one more than the largest there is, 0 for the first."""
+
+    @abstractmethod
+    def put_segment(self, session: int, segment: Segment) -> None:
+        """Insert a segment; if there is one of this number, only raise its tip to that of the one given."""
+
+    @abstractmethod
+    def end(self, session: int, branch: str) -> BranchEnd | None:
+        """Return the end of a branch, in one read; None if there is no such branch."""
+
+    @abstractmethod
+    def branches(self, session: int) -> list[Branch]:
+        """Return all branches, in order of creation."""
+
+    @abstractmethod
+    def put_branch(self, session: int, name: str, head: Position, *, attached: bool = False) -> None:
+        """Set where a branch ends; create it if it does not exist. `attached`: see `BranchEnd`."""
+
+    @abstractmethod
+    def detach_branches(self, session: int, segment: int) -> None:
+        """Have the branches that are attached to a segment stay where its tip is now."""
+
+    @abstractmethod
+    def rename_branch(self, session: int, name: str, to: str) -> None:
+        """Rename a branch, its moves and its stashes; it keeps its rank in the order of creation."""
+
+    @abstractmethod
+    def drop_branch(self, session: int, name: str) -> None:
+        """Delete a branch."""
+
+    @abstractmethod
+    def refs(self, session: int, kind: RefKind, name: str | None, limit: int) -> list[Ref]:
+        """Return the newest refs of a kind, the newest first; all, or only those of one name."""
+
+    @abstractmethod
+    def insert_ref(self, session: int, ref: Ref) -> None:
+        """Insert a ref under a new number, larger than any before in the database; without `created_at`, as of now."""
+
+    @abstractmethod
+    def drop_ref(self, session: int, number: int) -> bool:
+        """Delete a ref; return whether there was one of this number."""
+
+    # Messages
+
+    @abstractmethod
+    def get(self, session: int, ids: Sequence[str]) -> list[Record]:
+        """Return the messages with these ids, each once, in any order."""
+
+    @abstractmethod
+    def at(self, session: int, positions: Sequence[Position]) -> list[Record]:
+        """Return the messages at these positions, in the order asked."""
+
+    @abstractmethod
+    def newest(self, session: int, upto: Position, limit: int) -> list[Record]:
+        """Return the messages of the segment of `upto` no deeper than it, the deepest first."""
+
+    @abstractmethod
+    def find(self, session: int, criterion: Criterion) -> list[Record]:
+        """Return the messages that meet a criterion, in order of storing."""
+
+    @abstractmethod
+    def covers(self, session: int, segments: Collection[int]) -> list[tuple[Position, Stretch]]:
+        """Return what `Store.covers` returns."""
+
+    @abstractmethod
+    def newest_question(self, session: int, stretch: Stretch) -> Newest | None:
+        """Return the turn of the deepest user message in a stretch."""
+
+    @abstractmethod
+    def turn_number(self, session: int, turn_id: str, upto: Position) -> int | None:
+        """Return the number of a turn if one of its messages is in the segment of `upto` and no deeper than it."""
+
+    @abstractmethod
+    def insert_records(
+        self, session: int, records: Sequence[Record], covers: Sequence[tuple[Position, Stretch]] = ()
+    ) -> None:
+        """Insert messages, and what they and others sum up, in this order.
+
+        Raises:
+            DuplicateError: an id, a position or a number is taken.
+            UnknownReferenceError: there is no such segment, or no message that is said to sum something up.
+            StoreError: a message cannot be stored; the error names its id.
+        """
+
+    # Forgetting
+
+    @abstractmethod
+    def erase(
+        self, session: int, positions: Sequence[Position], stale: Sequence[Position], summaries: Collection[int]
+    ) -> bool:
+        """Erase messages with their vectors, the vectors of `stale`, summaries by number and all snapshots.
+
+        The ids of the messages become tombstones, the epoch is raised by one, and the tips of segments and the number
+        of the newest message stay what they are. Return False, and do nothing, if there is no such session.
+        """
+
+    @abstractmethod
+    def tombstones(self, session: int, after: str | None, limit: int) -> list[str]:
+        """Return forgotten ids, in a fixed order; `after`: the last one read."""
+
+    @abstractmethod
+    def forgotten(self, session: int, ids: Sequence[str]) -> set[str]:
+        """Return those of some ids that have been forgotten."""
+
+    @abstractmethod
+    def insert_tombstones(self, session: int, ids: Sequence[str]) -> None:
+        """Note ids as forgotten, but for those of messages that are stored."""
+
+    # What is derived
+
+    @abstractmethod
+    def put_vectors(self, session: int, space: str, vectors: Sequence[VectorRow]) -> None:
+        """Insert or replace the vectors of messages that exist; the space becomes the newest."""
+
+    @abstractmethod
+    def vectors_at(self, session: int, space: str, positions: Sequence[Position]) -> list[VectorRow]:
+        """Return the vectors of messages, in the order asked."""
+
+    @abstractmethod
+    def vectors_after(self, session: int, space: str, after: Position, limit: int) -> list[VectorRow]:
+        """Return the vectors of positions larger than `after`, in order."""
+
+    @abstractmethod
+    def vectors_of(self, session: int, space: str, hashes: Collection[str]) -> list[VectorRow]:
+        """Return one vector for each of some hashes that has any."""
+
+    @abstractmethod
+    def spaces(self, session: int) -> list[str]:
+        """Return the vector spaces that hold vectors, the one written to last first."""
+
+    @abstractmethod
+    def put_snapshot(self, session: int, name: str, data: bytes) -> None:
+        """Insert or replace a snapshot."""
+
+    @abstractmethod
+    def snapshot(self, session: int, name: str) -> bytes | None:
+        """Return a snapshot, or None."""
+
+    @abstractmethod
+    def insert_summary(self, session: int, summary: Summary) -> None:
+        """Insert a summary beside those that are there."""
+
+    @abstractmethod
+    def summaries(self, session: int, upto: Position, limit: int) -> list[Summary]:
+        """Return the summaries of the segment of `upto` no deeper than it, the deepest first, then the newest."""
+
+    @abstractmethod
+    def summary_reaches(self, session: int) -> list[SummaryReach]:
+        """Return all summaries of a session without their texts."""

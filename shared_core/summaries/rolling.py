@@ -325,7 +325,7 @@ class Rolling:
         """Store a summary; False if something was forgotten meanwhile."""
         assert self.live.key is not None
         try:
-            return self.live.store.put_summary(self.live.key, summary, epoch)
+            return self.live.store.keep(self.live.key, summary, epoch)
         except StoreError as error:
             notes.append(f"the new summary is used and not stored: {error}")
             return True

@@ -1,4 +1,4 @@
-"""For people who write a store, a vector index or tests of their own: contracts to subclass, and a fake embedder.
+"""Contract tests to subclass, and a fake embedder, for people who write a store, a vector index or tests.
 
 The store contract needs pytest and hypothesis; they are imported when it is.
 """

@@ -28,8 +28,8 @@ def _vector(generator: np.random.Generator, dimension: int) -> Vectors:
     """Return a unit vector of a few sixteenths: its products are exact in single precision, and often equal."""
     numbers = _SIXTEENTHS[generator.integers(len(_SIXTEENTHS))]
     vector = np.zeros(dimension, dtype=np.float32)
-    places = generator.choice(dimension, len(numbers), replace=False)
-    vector[places] = np.array(numbers, dtype=np.float32) / 16 * generator.choice([-1, 1], len(numbers))
+    chosen = generator.choice(dimension, len(numbers), replace=False)
+    vector[chosen] = np.array(numbers, dtype=np.float32) / 16 * generator.choice([-1, 1], len(numbers))
     return vector
 
 
@@ -112,7 +112,7 @@ class IndexContract:
             _check(built, rows, query, 700, allowed)
 
     def test_a_mask_may_know_rows_without_a_vector(self, index: IndexFactory) -> None:
-        """A mask has a place for each row of the session, most of which may have no vector yet."""
+        """A mask has a value for each row of the session, most of which may have no vector yet."""
         generator = np.random.default_rng(3)
         rows = {row: [_vector(generator, 16)] for row in range(0, 90, 3)}
         built = index(16)
@@ -124,7 +124,7 @@ class IndexContract:
         np.testing.assert_array_equal(built.has(0), [])
 
     def test_a_row_scores_by_the_best_of_its_vectors(self, index: IndexFactory) -> None:
-        """A long text has several, which take no other row's place; rows need not be added in their order."""
+        """A long text has several, which replace no other row's; rows need not be added in their order."""
         for dimension in _DIMENSIONS:
             generator = np.random.default_rng(dimension)
             sizes = generator.choice([1, 1, 2, 5, 40], 60)

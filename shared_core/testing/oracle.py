@@ -9,12 +9,16 @@ from shared_core.messages import Message, Role
 from shared_core.records import (
     MAIN,
     ROOT,
+    After,
     Appended,
     Branch,
+    Create,
     Draft,
+    InTurn,
     Merge,
     Move,
     Newest,
+    Pinned,
     Position,
     Record,
     Segment,
@@ -40,7 +44,7 @@ def draft(id_: str, role: Role = "user", content: str | None = None, **fields: o
 
 
 def drafts(*ids: str) -> list[Draft]:
-    """Drafts named after their role: "u1" is a user's, "a1" an assistant's, "t1" a tool's, "s1" a system message."""
+    """Return drafts whose roles follow from the first letters of their ids: "u1" is a user's, "s1" a system message."""
     return [draft(id_, next(role for role in _ROLES if role[0] == id_[0])) for id_ in ids]
 
 
@@ -57,32 +61,32 @@ class Tree:
 
     def path(self, head: Position) -> list[Record]:
         """Return the messages that a branch with this head sees, oldest first."""
-        placed = {record.position: record for record in self.records}
-        return [placed[place] for place in self.line(head) if place in placed]
+        at = {record.position: record for record in self.records}
+        return [at[position] for position in self.line(head) if position in at]
 
     def line(self, head: Position) -> dict[Position, int]:
-        """Return the places that a branch with this head has, oldest first, and what is added to their turns' numbers.
+        """Return position -> what is added to the numbers of turns there, of a branch with this head, oldest first.
 
-        They are the first parent's; then what only the second parent has; then the segment's own.
+        The first parent's come first, then what only the second parent has, then the segment's own.
         """
         segment = self.segments[head.segment]
         line = self.line(segment.parent) if segment.parent is not None else {}
         if segment.merged is not None:
             there = self.line(segment.merged).items()
-            line |= {place: turns + segment.turn_shift for place, turns in there if place not in line}
+            line |= {position: turns + segment.turn_shift for position, turns in there if position not in line}
         return line | {Position(head.segment, depth): 0 for depth in range(segment.start, head.depth + 1)}
 
-    def newest_turn(self, places: Mapping[Position, int]) -> tuple[Newest, int]:
-        """Return the turn of the newest user message at some places, and its number there."""
-        placed = {record.position: record for record in self.records}
-        for place, turns in reversed(list(places.items())):
-            if place in placed and placed[place].message.role == "user":
-                turn_no = placed[place].turn_no
-                return Newest(placed[place].message.id, turn_no), turn_no + turns
+    def newest_turn(self, positions: Mapping[Position, int]) -> tuple[Newest, int]:
+        """Return the turn of the newest user message at some positions, and its number there."""
+        at = {record.position: record for record in self.records}
+        for position, turns in reversed(list(positions.items())):
+            if position in at and at[position].message.role == "user":
+                turn_no = at[position].turn_no
+                return Newest(at[position].message.id, turn_no), turn_no + turns
         return Newest(None, -1), -1
 
-    def places(self) -> list[Position]:
-        """Every place where a branch may be created."""
+    def positions(self) -> list[Position]:
+        """Return every position where a branch may be created."""
         first = {n: s.start if s.merged is not None else s.start - 1 for n, s in self.segments.items()}
         return [Position(n, depth) for n, s in self.segments.items() for depth in range(first[n], s.tip + 1)]
 
@@ -90,7 +94,7 @@ class Tree:
         """Do what `Merge` does."""
         head = self.branches[branch]
         ours, theirs = self.line(head), self.line(source)
-        new = [place for place in theirs if place not in ours]
+        new = [position for position in theirs if position not in ours]
         if not new:
             return
         assert opened not in self.segments, "a merge is a segment of its own"
@@ -103,7 +107,7 @@ class Tree:
     def append(
         self, branch: str, given: Sequence[Draft], opened: int, at: Position | None = None, turn: str | None = None
     ) -> Appended:
-        """Return what `Store.append` has to; `opened` is the number of the new segment, if one is needed."""
+        """Return what `Store.append` must return; `opened` is the number of the new segment, if one is needed."""
         self.branches.setdefault(branch, at or ROOT)
         head = self.branches[branch]
         known = {record.message.id: record for record in self.records}
@@ -141,7 +145,7 @@ class Tree:
         self.epoch += 1
 
     def restart(self, segment: int) -> None:
-        """Do what `Store.forget` does to the branches; `segment` is where `main` begins anew."""
+        """Do what `Store.forget` does to branches; `segment` is where `main` begins anew."""
         assert segment not in self.segments, "main begins anew in a segment of its own"
         self.segments[segment] = Segment(segment, None, -1)
         self.branches = {MAIN: Position(segment, -1)}
@@ -150,25 +154,27 @@ class Tree:
 def check(store: Store, key: int, tree: Tree) -> None:
     """Compare everything that can be read of a session with the oracle."""
     everything = tree.records
-    assert store.after(key, 0, ALL) == everything
+    assert store.find(key, After(0, ALL)) == everything
     assert store.branches(key) == [Branch(name, head) for name, head in tree.branches.items()]
     for name, head in tree.branches.items():
         assert store.state(key, name) == SessionState(head, tree.last_seq, tree.epoch)
         path = walk(head, partial(store.segment, key))
-        places = [Position(span.segment, depth) for span in path.spans for depth in range(span.start, span.upto + 1)]
-        assert places == list(tree.line(head))
-        assert [path.span_of(place).turn_shift for place in places] == list(tree.line(head).values())
-        assert [path.place(place) for place in places] == list(range(len(places)))
-        assert [path.at(number) for number in range(len(places))] == places
-        assert store.at(key, places) == tree.path(head)
+        positions = [Position(span.segment, depth) for span in path.spans for depth in range(span.start, span.upto + 1)]
+        assert positions == list(tree.line(head))
+        assert [path.span_of(position).turn_shift for position in positions] == list(tree.line(head).values())
+        assert [path.place(position) for position in positions] == list(range(len(positions)))
+        assert [path.at(number) for number in range(len(positions))] == positions
+        assert store.get(key, positions) == tree.path(head)
     assert [store.segment(key, number) for number in tree.segments] == list(tree.segments.values())
     ids = [str(record.message.id) for record in reversed(everything)]
     assert store.get(key, [*ids, "unknown", *map(str, tree.forgotten)]) == everything[::-1]
-    placed = {record.position: record for record in everything}
-    assert store.at(key, tree.places()[::-1]) == [placed[place] for place in tree.places()[::-1] if place in placed]
+    at = {record.position: record for record in everything}
+    assert store.get(key, tree.positions()[::-1]) == [
+        at[position] for position in tree.positions()[::-1] if position in at
+    ]
     for turn_id in {record.message.turn_id for record in everything}:
-        assert store.turn(key, str(turn_id)) == [r for r in everything if r.message.turn_id == turn_id]
-    assert store.pinned(key) == [record for record in everything if record.message.stays]
+        assert store.find(key, InTurn(str(turn_id))) == [r for r in everything if r.message.turn_id == turn_id]
+    assert store.find(key, Pinned()) == [record for record in everything if record.message.stays]
     opened = {r.message.turn_id for r in everything if r.turn_no >= 0 and r.message.role != "system"}
     counts = {
         "messages": len(everything),
@@ -208,7 +214,7 @@ class Session:
 
     def fork(self, name: str, at: Position) -> None:
         """Create a branch in both."""
-        self.store.create_branch(self.key, name, at)
+        self.store.change(self.key, [Create(name, at)])
         self.tree.branches[name] = at
 
     def forget(self, positions: Sequence[Position], branches: bool = False) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from shared_core.errors import DuplicateError, UnknownReferenceError
 from shared_core.messages import Message
-from shared_core.records import MAIN, Branch, Delete, Drop, Move, Put, Rename
+from shared_core.records import MAIN, After, Branch, Create, Delete, Drop, Move, Put, Rename
 from shared_core.session import Checkout
 from shared_core.tree.log import Lineage, LogEntry
 from shared_core.tree.paths import EARLIER, Head, read, resolve
@@ -80,7 +80,7 @@ def fork(checkout: Checkout, name: str, at: str | None) -> None:
             raise UnknownReferenceError(f"no branch or message {at!r}: nothing is stored yet")
         position = checkout.position_of(at)
         with _names_in_error(checkout, name):
-            checkout.store.create_branch(checkout.live.create(), name, position)
+            checkout.store.change(checkout.live.create(), [Create(name, position)])
         checkout.stand(Head(name))
 
 
@@ -126,7 +126,7 @@ def tags(checkout: Checkout) -> list[Branch]:
     """Return all tags, in order of creation, as pairs of name and position."""
     session = checkout.live.key
     refs = checkout.store.refs(session, "tag") if session is not None else []
-    return [Branch(ref.name, ref.place) for ref in reversed(refs) if ref.place is not None]
+    return [Branch(ref.name, ref.position) for ref in reversed(refs) if ref.position is not None]
 
 
 def delete_tag(checkout: Checkout, name: str) -> None:
@@ -192,7 +192,7 @@ def reflog(checkout: Checkout, branch: str | None, limit: int) -> list[ReflogEnt
         lines = []
         for ref in refs:
             number = numbers[ref.name] = numbers.get(ref.name, 0) + 1
-            before, after = (known.message_at(position) for position in (ref.base, ref.place))
+            before, after = (known.message_at(position) for position in (ref.base, ref.position))
             lines.append(
                 ReflogEntry(
                     f"{ref.name}@{{{number}}}", ref.name, ref.note,
@@ -220,7 +220,7 @@ def log(checkout: Checkout, limit: int) -> list[LogEntry]:
             return []
         newest, back = checkout.store.state(session).last_seq, limit
         while True:
-            records = checkout.store.after(session, newest - back, back)
+            records = checkout.store.find(session, After(newest - back, back))
             if len(records) >= limit or back >= newest:
                 break
             back *= 2  # some numbers belong to forgotten messages

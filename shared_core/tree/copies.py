@@ -9,7 +9,7 @@ from typing import Any
 from shared_core.errors import UnknownReferenceError
 from shared_core.forget import groups_of_turn
 from shared_core.messages import Message
-from shared_core.records import Change, Draft, Drop, Move, Position, Put, Record, Ref
+from shared_core.records import Change, Draft, Drop, InTurn, MadeFrom, Move, Position, Put, Record, Ref
 from shared_core.session import Changes, Checkout, if_unmoved
 from shared_core.tree.branches import lineage
 from shared_core.tree.paths import Head, Path, Span, resolve
@@ -74,7 +74,7 @@ def cherry_pick(checkout: Checkout, ids: Sequence[str]) -> CherryPickResult:
     def pick() -> CherryPickResult:
         session = checkout.existing()
         positions = [_message_position(checkout, session, reference) for reference in ids]
-        return _Copier(checkout, checkout.live.path).copy(checkout.store.at(session, positions))
+        return _Copier(checkout, checkout.live.path).copy(checkout.store.get(session, positions))
 
     return checkout.until_fresh(pick)
 
@@ -82,7 +82,7 @@ def cherry_pick(checkout: Checkout, ids: Sequence[str]) -> CherryPickResult:
 def _message_position(checkout: Checkout, session: int, reference: str) -> Position:
     records = checkout.store.get(session, [reference])
     position = records[0].position if records else resolve(checkout.store, session, reference).at
-    if position is None or not checkout.store.at(session, [position]):
+    if position is None or not checkout.store.get(session, [position]):
         raise UnknownReferenceError(f"{reference!r} is not a message; give a message's id")
     return position
 
@@ -167,7 +167,7 @@ class _Copier:
         blocks: dict[str, list[Draft]] = {}
         halves: list[str] = []
         for turn_id, members in turns.items():
-            whole_turn = self._store.turn(self._session, turn_id)
+            whole_turn = self._store.find(self._session, InTurn(turn_id))
             opener = self._opener(whole_turn, turn_id)
             copies = [self._draft_of(record) for record in members]
             if members[0].message.role in ("user", "system"):
@@ -206,7 +206,7 @@ class _Copier:
         family = {first.message.id: first}
         newest = [first]
         while newest:
-            made = self._store.made_from(self._session, [one.position for one in newest])
+            made = self._store.find(self._session, MadeFrom([one.position for one in newest]))
             newest = [one for one in made if one.picked_from in family and one.message.id not in family]
             family |= {one.message.id: one for one in newest}
         return sorted(family.values(), key=lambda one: one.seq)
@@ -253,7 +253,7 @@ def _stash(checkout: Checkout, since: str | None, note: str) -> Stash | None:
     checkout.stand(Head(branch, None if branch is not None else base))
     refs = enumerate(checkout.store.refs(session, "stash"))
     # Another process may have stashed since.
-    return next((_stash_of(checkout, number, ref) for number, ref in refs if ref.place == path.head), None)
+    return next((_stash_of(checkout, number, ref) for number, ref in refs if ref.position == path.head), None)
 
 
 def _before_newest_question(checkout: Checkout) -> Position | None:
@@ -304,11 +304,11 @@ def _ref(checkout: Checkout, number: int) -> Ref:
 
 
 def _records_of(checkout: Checkout, ref: Ref) -> list[Record]:
-    assert ref.place is not None
+    assert ref.position is not None
     assert ref.base is not None
-    spans = _line_between(checkout, ref.base, ref.place)
+    spans = _line_between(checkout, ref.base, ref.position)
     if spans is None:
-        spans = checkout.live.path_to(ref.place).without(checkout.live.path_to(ref.base))
+        spans = checkout.live.path_to(ref.position).without(checkout.live.path_to(ref.base))
     return checkout.read(spans)
 
 

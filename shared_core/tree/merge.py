@@ -104,8 +104,9 @@ def sources(checkout: Checkout, id_: str) -> list[str]:
             raise UnknownReferenceError(f"no message {id_!r} in this session")
         if records[0].picked_from is not None:
             return [records[0].picked_from]
-        covered = checkout.store.covered(session, records[0].position)
-        spans = [Span(one.segment, one.upto, one.start) for one in covered]
+        here = records[0].position
+        covers = checkout.store.covers(session, [here.segment])
+        spans = [Span(one.segment, one.upto, one.start) for position, one in covers if position == here]
         return [record.message.id or "" for record in checkout.read(spans)]
 
 

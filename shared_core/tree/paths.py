@@ -9,7 +9,7 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from shared_core.errors import AmbiguousReferenceError, UnknownReferenceError
-from shared_core.records import ROOT, Position, Record, Segment, Stretch
+from shared_core.records import ROOT, IdPrefix, Position, Record, Segment, Stretch
 from shared_core.store import Store
 
 __all__ = ["EARLIER", "ROOT_PATH", "Head", "Path", "Span", "beginning", "read", "resolve", "unused_branch_name", "walk"]
@@ -174,7 +174,7 @@ def read(store: Store, session: int, spans: Iterable[Span]) -> Iterator[Record]:
     for span in spans:
         for start in range(span.start, span.upto + 1, PAGE):
             depths = range(start, min(start + PAGE, span.upto + 1))
-            yield from store.at(session, [Position(span.segment, depth) for depth in depths])
+            yield from store.get(session, [Position(span.segment, depth) for depth in depths])
 
 
 def resolve(store: Store, session: int, reference: str) -> Head:
@@ -190,17 +190,17 @@ def resolve(store: Store, session: int, reference: str) -> Head:
     if reference in branches:
         return Head(reference)
     tag = next(iter(store.refs(session, "tag", reference, 1)), None)
-    earlier = tag.place if tag is not None else _earlier(store, session, reference, branches)
+    earlier = tag.position if tag is not None else _earlier(store, session, reference, branches)
     if earlier is not None:
         return Head(None, earlier)
     records = store.get(session, [reference])
     if not records and len(reference) >= SHORTEST_PREFIX:
-        ids = store.ids_like(session, reference, CANDIDATES)
+        records = store.find(session, IdPrefix(reference, CANDIDATES))
+        ids = [record.message.id or "" for record in records]
         if len(ids) > 1:
             raise AmbiguousReferenceError(
                 f"{reference!r} is the beginning of several messages: {', '.join(map(repr, ids))}", candidates=ids
             )
-        records = store.get(session, ids)
     if not records:
         tags = [ref.name for ref in reversed(store.refs(session, "tag"))]
         known = ", ".join(map(repr, branches)) or "none yet"

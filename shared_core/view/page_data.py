@@ -16,7 +16,7 @@ from shared_core.errors import BudgetError, StoreError, UnknownReferenceError
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Grounding, GroundingItem, Message
 from shared_core.prompt.context import Context, ContextReport, Kind, Reason, ReportLine
-from shared_core.records import Position, Record
+from shared_core.records import After, Position, Record
 from shared_core.store import Store
 from shared_core.stores import open_store
 from shared_core.tree.copies import Stash
@@ -242,7 +242,7 @@ def _open_existing(store: str | Path | Store) -> Iterator[Store]:
 def _session(store: Store, user_id: str | None, session_id: str) -> int:
     session = store.session(user_id, session_id)
     if session is None:
-        names = list(store.sessions(user_id))
+        names = [one.session_id for one in store.sessions(user_id)]
         whose = "without a user" if user_id is None else f"of user {user_id!r}"
         known = f"sessions {whose}: {', '.join(map(repr, names))}" if names else f"there are no sessions {whose}"
         raise UnknownReferenceError(f"no session {session_id!r}; {known}", candidates=names)
@@ -294,7 +294,7 @@ def _tree(
 def _records(store: Store, session: int) -> Iterator[Record]:
     """Yield all messages in the order in which they were stored, and read them in pages."""
     seq = 0
-    while page := store.after(session, seq, 1_000):
+    while page := store.find(session, After(seq, 1_000)):
         yield from page
         seq = page[-1].seq
 

@@ -47,7 +47,7 @@ def fill(vectors: SessionVectors, embedder: Embedder, rows: Sequence[int] | None
 def texts_of(vectors: SessionVectors) -> Callable[[npt.NDArray[np.int64]], list[str]]:
     def texts(rows: npt.NDArray[np.int64]) -> list[str]:
         positions = vectors.index.positions(rows)
-        records = {record.position: record for record in vectors.index.store.at(vectors.index.session, positions)}
+        records = {record.position: record for record in vectors.index.store.get(vectors.index.session, positions)}
         return [str(records[place].message.id)[1:] if place in records else "" for place in positions]
 
     return texts

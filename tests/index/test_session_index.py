@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from shared_core.index.path_rows import SITTING_GAP
 from shared_core.index.session_index import CACHED_LINES, PAGE, SNAPSHOT, SessionIndex
-from shared_core.records import MAIN, ROOT, Draft, Position
+from shared_core.records import MAIN, ROOT, Draft, Position, Snapshot
 from shared_core.stores import SQLiteStore
 from shared_core.testing.oracle import NOON, Session, draft, drafts
 from tests.index.sessions import path_to, refreshed
@@ -35,10 +35,10 @@ def check(index: SessionIndex, session: Session) -> None:
     """Compare the index with the oracle: every row, and the line to every place of the tree."""
     tree = session.tree
     assert index.positions(np.arange(len(index))) == [record.position for record in tree.records]
-    asked = [*tree.places(), Position(0, 10**6), Position(99, 0)]
+    asked = [*tree.positions(), Position(0, 10**6), Position(99, 0)]
     at = {record.position: row for row, record in enumerate(tree.records)}
     assert index.rows_at(asked).tolist() == [at.get(place, -1) for place in asked]
-    for head in dict.fromkeys([*tree.branches.values(), *tree.places()]):
+    for head in dict.fromkeys([*tree.branches.values(), *tree.positions()]):
         check_line(index, session, head)
 
 
@@ -190,7 +190,7 @@ def test_every_line_of_any_tree_is_the_path_that_the_store_has(steps: list[tuple
         for number, (kind, first, second) in enumerate(steps):
             tree = session.tree
             branch = list(tree.branches)[first % len(tree.branches)]
-            place = tree.places()[second % len(tree.places())]
+            place = tree.positions()[second % len(tree.positions())]
             picked = tree.records[second % len(tree.records)] if tree.records else None
             clock += timedelta(hours=(0, 1, 7, -1)[second % 4])
             roles = ["uats"[(first >> 2 * n) % 4] for n in range(first % 3 + 1)]
@@ -261,7 +261,7 @@ class TestSnapshots:
     ) -> None:
         data = store.snapshot(session.key, SNAPSHOT)
         assert data is not None
-        store.put_snapshot(session.key, SNAPSHOT, 0, damage(data))
+        store.keep(session.key, Snapshot(SNAPSHOT, damage(data)), 0)
         store.reset()
         rebuilt = refreshed(session)
         assert (store.rows["after"], rebuilt.saved) == (4, 0)
@@ -275,7 +275,7 @@ class TestSnapshots:
         session.forget([Position(0, 1)])
         index.save_snapshot()
         assert store.snapshot(session.key, SNAPSHOT) is None
-        store.put_snapshot(session.key, SNAPSHOT, 1, data)
+        store.keep(session.key, Snapshot(SNAPSHOT, data), 1)
         store.reset()
         rebuilt = refreshed(session)
         assert (store.rows["after"], rebuilt.saved) == (3, 0)

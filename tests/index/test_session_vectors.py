@@ -7,7 +7,6 @@ from contextlib import closing
 from functools import cache, partial, update_wrapper
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +20,7 @@ from shared_core.index import session_vectors
 from shared_core.index.session_vectors import SessionVectors, decode_vectors, encode_vector, text_hash
 from shared_core.recall.embedding import EmbedReply, EmbedText, backfill, message_text, name_of, turn_text
 from shared_core.recall.scope import RecallUnit
-from shared_core.records import MAIN, Position
+from shared_core.records import MAIN, Derived, Position, Snapshot, VectorRows
 from shared_core.testing.hashing_embedder import HashingEmbedder
 from shared_core.testing.oracle import Session, drafts
 from tests.index.sessions import Steps, drive, fill, refreshed, texts_of, vectors_of
@@ -75,11 +74,11 @@ class TestVectors:
         """A turn that has grown since has the place of its last message, but not its vector."""
         session.append(MAIN, drafts("ux"))
         vectors = vectors_of(session)
-        session.store.put_vectors(session.key, "space", [(Position(0, 0), text_hash("old"), bytes(16))])
+        session.store.keep(session.key, VectorRows("space", [(Position(0, 0), text_hash("old"), bytes(16))]))
         fill(vectors, embedder)
         assert embedder.documents == ["x"]
         stored = session.store.vectors(session.key, "space", [Position(0, 0)])
-        assert stored == {Position(0, 0): (text_hash("x"), encode_vector(embedder.embed_query("x")))}
+        assert list(stored) == [(Position(0, 0), text_hash("x"), encode_vector(embedder.embed_query("x")))]
 
     def test_vectors_are_the_same_after_reopening(self, tmp_path: Path, embedder: HashingEmbedder) -> None:
         """To the last bit: as they were put, read from the store, and from a snapshot."""
@@ -142,12 +141,12 @@ class TestVectors:
         data = store.snapshot(session.key, "vectors/space")
         assert data is not None
         if wrong == "damaged":
-            store.put_snapshot(session.key, "vectors/space", 0, data[:-1] + bytes([data[-1] ^ 1]))
+            store.keep(session.key, Snapshot("vectors/space", data[:-1] + bytes([data[-1] ^ 1])), 0)
         elif wrong == "old epoch":
             session.forget([])
-            store.put_snapshot(session.key, "vectors/space", 1, data)
+            store.keep(session.key, Snapshot("vectors/space", data), 1)
         else:
-            store.put_vectors(session.key, "space", [(Position(0, row), "", bytes(8)) for row in range(2)])
+            store.keep(session.key, VectorRows("space", [(Position(0, row), "", bytes(8)) for row in range(2)]))
         store.reset()
         rebuilt = vectors_of(session, dimension=4 if wrong == "other dimension" else 8)
         assert store.rows["all_vectors"] == 2
@@ -180,7 +179,7 @@ class TestVectors:
         session.forget([Position(0, 1)])
         with pytest.raises(StopIteration):
             steps.send(request.answer())
-        assert [place for place, *_ in session.store.all_vectors(session.key, "space")] == [Position(0, 0)]
+        assert [place for place, *_ in session.store.vectors(session.key, "space")] == [Position(0, 0)]
         refreshed(session, vectors.index)
         vectors.refresh()
         assert vectors.vectors.owners.tolist() == [0]
@@ -270,7 +269,7 @@ class TestParts:
         part = store.snapshot(session.key, name)
         ours.save_snapshot()
         assert part is not None
-        store.put_snapshot(session.key, name, 0, part)
+        store.keep(session.key, Snapshot(name, part), 0)
         again = vectors_of(session)
         fill(again, embedder, again.missing(np.full(14, True)).tolist())
         assert sorted(again.vectors.owners.tolist()) == list(range(14))
@@ -308,7 +307,7 @@ class TestParts:
         name = f"vectors/space/{number}" if number else "vectors/space"
         part = store.snapshot(session.key, name)
         assert part is not None
-        store.put_snapshot(session.key, name, 0, part[:-1])
+        store.keep(session.key, Snapshot(name, part[:-1]), 0)
         store.reset()
         again = vectors_of(session)
         assert (again.damaged, store.rows["all_vectors"], again.due(1_000)) == (True, 10, True)
@@ -428,10 +427,10 @@ class Refusing(CountingStore):
 
     refusing = False
 
-    def put_vectors(self, *arguments: Any, **named: Any) -> None:
-        if self.refusing:
+    def keep(self, session: int, derived: Derived, epoch: int | None = None) -> bool:
+        if self.refusing and isinstance(derived, VectorRows):
             raise StoreError("the disk is full")
-        super().put_vectors(*arguments, **named)
+        return super().keep(session, derived, epoch)
 
 
 class TestAStoreThatCannotBeWritten:
@@ -446,7 +445,7 @@ class TestAStoreThatCannotBeWritten:
             assert vectors.vectors.owners.tolist() == [0, 1], "they are searched all the same"
             store.refusing = False
             vectors.save()
-            assert [place for place, *_ in store.all_vectors(session.key, "space")] == [Position(0, 0), Position(0, 1)]
+            assert [place for place, *_ in store.vectors(session.key, "space")] == [Position(0, 0), Position(0, 1)]
             store.reset()
             vectors.save()
             assert store.calls["put_vectors"] == 0
@@ -464,7 +463,7 @@ class TestAStoreThatCannotBeWritten:
             store.refusing = False
             session.forget([Position(0, 0)])
             vectors.save()
-            assert list(store.all_vectors(session.key, "space")) == []
+            assert list(store.vectors(session.key, "space")) == []
 
 
 def shout(messages: Sequence[Message]) -> str:

@@ -23,6 +23,7 @@ from shared_core.index.snapshot import (
     stored_snapshot,
     unpack,
 )
+from shared_core.records import Snapshot
 from shared_core.stores import SQLiteStore
 
 DTYPES = ("<i4", "<i8", "<f2", "<f4", "<f8", "?", "|u1", ">u4", "|i1")
@@ -147,7 +148,7 @@ def test_a_store_s_snapshot_is_there_absent_of_another_version_or_damaged() -> N
         session = store.create_session(None, "s")
 
         def kept(data: bytes) -> tuple[bool, str, bool]:
-            store.put_snapshot(session, "rows", 0, data)
+            store.keep(session, Snapshot("rows", data), 0)
             found = stored_snapshot(store, session, "rows")
             return found.about is not None, found.digest, found.damaged
 

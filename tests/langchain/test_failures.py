@@ -50,7 +50,7 @@ def drop(middleware: InfiniteMemoryMiddleware, path: Path) -> None:
 
 @pytest.fixture(params=[close, overwrite, lock, drop], ids=lambda function: function.__name__)
 def broken(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Break:
-    monkeypatch.setattr("shared_core.stores.connection._BUSY_SECONDS", 0.05)
+    monkeypatch.setattr("shared_core.stores.sqlite.connection._BUSY_SECONDS", 0.05)
     return request.param  # type: ignore[no-any-return]
 
 
@@ -94,7 +94,7 @@ class TestStores:
     def test_messages_sent_during_a_failure_are_stored_when_it_ends(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("shared_core.stores.connection._BUSY_SECONDS", 0.05)
+        monkeypatch.setattr("shared_core.stores.sqlite.connection._BUSY_SECONDS", 0.05)
         middleware = memory(tmp_path / "memory.db")
         one = agent(Model(), middleware, checkpointer=InMemorySaver())
         ask(one, "hello")

@@ -9,7 +9,7 @@ from shared_core import InfiniteMemory, Message
 from shared_core.base import Vectors
 from shared_core.pipeline import AskSteps, Request, SearchSteps
 from shared_core.recall.embedding import EmbedRequest
-from shared_core.records import Record
+from shared_core.records import After, Criterion, Record
 from shared_core.stores import SQLiteStore
 from shared_core.testing.hashing_embedder import HashingEmbedder
 
@@ -104,10 +104,11 @@ class HookedStore(SQLiteStore):
 
     hook: Callable[[], object] = staticmethod(lambda: None)
 
-    def after(self, session: int, seq: int, limit: int) -> list[Record]:
-        hook, self.hook = self.hook, lambda: None
-        hook()
-        return super().after(session, seq, limit)
+    def find(self, session: int, criterion: Criterion) -> list[Record]:
+        if isinstance(criterion, After):
+            hook, self.hook = self.hook, lambda: None
+            hook()
+        return super().find(session, criterion)
 
 
 def test_a_process_forgets_the_question_itself(tmp_path: Path) -> None:

@@ -590,7 +590,7 @@ class TestC20Users:
             (note,) = context.report.degraded
             assert note == "other sessions not searched by meaning, as their vectors are another embedder's: 1"
             assert context.report.embedder == "hashing/64"
-            keys = store.sessions("ann")
+            keys = {one.session_id: one.key for one in store.sessions("ann")}
             # A session without vectors is given some: it has no embedder of its own yet.
             assert [store.spaces(keys[name]) for name in "123"] == [["other/32"], ["hashing/64"], ["hashing/64"]]
             assert store.calls["put_vectors"] == 1
@@ -606,7 +606,7 @@ class TestC20Users:
                 say(other, POOLS)
                 other.index()
                 assert POOLS[0] in {hit.message.content for hit in memory.search("which pools?")}
-                assert store.spaces(store.sessions("ann")["1"]) == ["other/32", "hashing/64"]
+                assert store.spaces(store.session("ann", "1") or 0) == ["other/32", "hashing/64"]
         assert POOLS[0] not in mine.documents
 
 

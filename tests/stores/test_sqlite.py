@@ -18,11 +18,12 @@ import pytest
 
 from shared_core.errors import DuplicateError, StoreError, UnknownReferenceError
 from shared_core.messages import Payload
-from shared_core.records import MAIN, ROOT, Draft, Position
+from shared_core.records import MAIN, ROOT, After, Draft, Position, Snapshot, VectorRows
 from shared_core.store import Store
-from shared_core.stores import SQLiteStore, connection, migrations, open_store
-from shared_core.stores.migrations import MIGRATIONS, Migration, migrate, version_of
-from shared_core.stores.probe import APPLICATION_ID
+from shared_core.stores import SQLiteStore, open_store
+from shared_core.stores.sqlite import connection, schema
+from shared_core.stores.sqlite.probe import APPLICATION_ID
+from shared_core.stores.sqlite.schema import MIGRATIONS, Migration, migrate, version_of
 from shared_core.testing import StoreContract
 from shared_core.testing.oracle import ALL, Session, draft, drafts
 
@@ -96,7 +97,7 @@ def test_open_store_takes_a_path_a_store_or_nothing(
             assert isinstance(opened, SQLiteStore)
             assert opened.session(None, "s") is None
             opened.create_session(None, f"{place}")
-    assert list(store.sessions(None)) == [str(path), f"sqlite:///{path}", f"~/{path.name}"]
+    assert [one.session_id for one in store.sessions(None)] == [str(path), f"sqlite:///{path}", f"~/{path.name}"]
     for address in ("postgresql://host/db", "postgresql+psycopg://host/db", "redis://host", "sqlite://host/chat.db"):
         with pytest.raises(ValueError, match="SQLite only"):
             open_store(address)
@@ -293,7 +294,7 @@ def test_a_file_damaged_later_is_named(path: Path) -> None:
     data = filled(path)
     path.write_bytes(data[:8192] + b"\xff" * (len(data) - 8192))
     with pytest.raises(StoreError, match="restore it from a backup"), closing(SQLiteStore(path)) as store:
-        store.after(1, 0, ALL)
+        store.find(1, After(0, ALL))
 
 
 @pytest.mark.parametrize(
@@ -420,14 +421,14 @@ def test_every_shipped_schema_is_brought_up_to_date(path: Path, version: int, fi
 def test_a_step_and_its_record_are_one_transaction(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     filled(path)
     later = Migration("later", ("CREATE TABLE later (x)", "SELECT * FROM nowhere"))
-    monkeypatch.setattr(migrations, "MIGRATIONS", [*MIGRATIONS, later])
+    monkeypatch.setattr(schema, "MIGRATIONS", [*MIGRATIONS, later])
     with pytest.raises(StoreError, match="nowhere"):
         SQLiteStore(path)
     monkeypatch.undo()
     with closing(SQLiteStore(path)) as store:
         assert version_of(store._db._ready()) == len(MIGRATIONS)
         assert store._db.query("SELECT 1 FROM sqlite_master WHERE name = 'later'") == []
-    monkeypatch.setattr(migrations, "MIGRATIONS", [*MIGRATIONS, later._replace(statements=later.statements[:1])])
+    monkeypatch.setattr(schema, "MIGRATIONS", [*MIGRATIONS, later._replace(statements=later.statements[:1])])
     with closing(SQLiteStore(path)) as store:
         assert version_of(store._db._ready()) == len(MIGRATIONS) + 1
 
@@ -435,7 +436,7 @@ def test_a_step_and_its_record_are_one_transaction(path: Path, monkeypatch: pyte
 def test_every_row_belongs_to_its_session(path: Path, store: SQLiteStore) -> None:
     session = Session(store)
     session.append(MAIN, drafts("u1"))
-    store.put_vectors(session.key, "space", [(Position(0, 0), "h", b"v")])
+    store.keep(session.key, VectorRows("space", [(Position(0, 0), "h", b"v")]))
     with store._db.writing() as writer:
         writer.execute("DELETE FROM sessions")
     for table in ("segments", "branches", "messages", "vectors", "spaces"):
@@ -456,7 +457,7 @@ def test_processes_create_one_file_at_once(path: Path, round_: int) -> None:
             tell(child)
         assert [child.wait() for child in children] == [0, 0, 0]
     with closing(SQLiteStore(path)) as store:
-        records = store.after(1, 0, ALL)
+        records = store.find(1, After(0, ALL))
     assert sorted(str(record.message.id) for record in records) == ["u1", "u2", "u3"]
     assert [record.position for record in records] == [Position(0, 0), Position(0, 1), Position(0, 2)]
 
@@ -511,7 +512,7 @@ def test_a_forked_child_gets_a_connection_of_its_own(path: Path, store: SQLiteSt
     for end in (told, tell_child, child_told, tell_parent):
         os.close(end)
     with closing(SQLiteStore(path)) as again:
-        assert sorted(str(r.message.id) for r in again.after(session.key, 0, ALL)) == ["u1", "u2", "u3", "u4"]
+        assert sorted(str(r.message.id) for r in again.find(session.key, After(0, ALL))) == ["u1", "u2", "u3", "u4"]
     check_integrity(path)
 
 
@@ -533,7 +534,7 @@ def test_forking_while_threads_write_loses_nothing(path: Path, store: SQLiteStor
     for thread in threads:
         thread.join()
     assert [status(child) for child in children] == [0] * 5
-    records = store.after(key, 0, ALL)
+    records = store.find(key, After(0, ALL))
     expected = {f"u{name}-{number}" for name in range(2) for number in range(50)} | {f"a{n}" for n in range(5)}
     assert {record.message.id for record in records} == expected
     assert [record.seq for record in records] == list(range(1, 106))
@@ -580,7 +581,7 @@ def test_a_killed_writer_loses_nothing_it_was_told_is_stored(path: Path) -> None
             acknowledged += [line.strip() for line in child.stdout if line.endswith("\n")]
     check_integrity(path)
     with closing(SQLiteStore(path)) as store:
-        records = store.after(1, 0, ALL)
+        records = store.find(1, After(0, ALL))
         ids = [str(record.message.id) for record in records]
         assert len(set(ids)) == len(ids) == store.stats(1)["messages"]
         assert set(acknowledged) <= set(ids)
@@ -604,7 +605,7 @@ def test_processes_and_threads_hold_conversations_in_one_session(path: Path) -> 
         assert [child.wait() for child in (p0, p1, p2, p3)] == [0] * 4
     names = {f"p{p}-{thread}-{number}" for p in range(4) for thread in range(4) for number in range(times)}
     with closing(SQLiteStore(path)) as store:
-        records = store.after(1, 0, ALL)
+        records = store.find(1, After(0, ALL))
         assert [record.seq for record in records] == list(range(1, 2 * len(names) + 1))
         assert [record.position for record in records] == [Position(0, depth) for depth in range(2 * len(names))]
         assert sorted(str(record.message.id) for record in records) == sorted(r + n for r in "au" for n in names)
@@ -633,7 +634,7 @@ def hide(session: Session, number: int, chance: random.Random) -> None:
     fields = {"name": secret, "grounding": secret, "payload": {"format": "x", "data": [secret]}}
     record = session.append(MAIN, [draft(f"u{number}", content=text, **fields)]).records[0]  # type: ignore[arg-type]
     vector = secret.encode() + b"v" * chance.choice([60, 1000])
-    session.store.put_vectors(session.key, "space", [(record.position, f"h{number}", vector)])
+    session.store.keep(session.key, VectorRows("space", [(record.position, f"h{number}", vector)]))
 
 
 @pytest.mark.parametrize("seed", range(20 if SOAK else 2))
@@ -643,7 +644,9 @@ def test_forgotten_bytes_are_in_no_file(path: Path, store: SQLiteStore, seed: in
     for number in range(500):
         session = chance.choice(sessions)
         hide(session, number, chance)
-        store.put_snapshot(session.key, "index", session.tree.epoch, b"".join(b"sesame%d." % number for _ in range(99)))
+        store.keep(
+            session.key, Snapshot("index", b"".join(b"sesame%d." % number for _ in range(99))), session.tree.epoch
+        )
         if number % 10 == 9:
             session.forget([r.position for r in session.tree.records if chance.random() < 0.1])
     assert store.scrub() is None

@@ -18,7 +18,7 @@ from shared_core.base import SummarizerModel
 from shared_core.errors import StoreError
 from shared_core.messages import Grounding
 from shared_core.prompt.context import Context, Kind, Reason
-from shared_core.records import Position, Summary
+from shared_core.records import Derived, Position, Summary
 from shared_core.stores import SQLiteStore
 from shared_core.summaries.template import SUMMARY_PROMPT, instruction, shortened, squeezed, transcript
 from shared_core.tokens import as_counter
@@ -668,8 +668,10 @@ def test_the_previous_summary_stays_and_the_same_is_not_tried_with_every_questio
 
 def test_a_store_that_cannot_keep_it_does_not_end_the_chat() -> None:
     class Full(SQLiteStore):
-        def put_summary(self, session: int, summary: Summary, epoch: int) -> bool:
-            raise StoreError("the disk is full")
+        def keep(self, session: int, derived: Derived, epoch: int | None = None) -> bool:
+            if isinstance(derived, Summary):
+                raise StoreError("the disk is full")
+            return super().keep(session, derived, epoch)
 
     context = talk(new(Recorder(), Full(":memory:")), *range(20))
     assert line_of(context) is not None

@@ -7,6 +7,7 @@ from functools import wraps
 from typing import Any
 
 from shared_core import Message
+from shared_core.records import Snapshot, VectorRows
 from shared_core.stores import SQLiteStore
 
 __all__ = ["NOON", "CountingStore", "history", "ids", "texts"]
@@ -59,17 +60,25 @@ def _counted(verb: str) -> Callable[..., Any]:
     @wraps(original)
     def call(store: CountingStore, *arguments: Any, **named: Any) -> Any:
         result = original(store, *arguments, **named)
-        if verb == "all_vectors":
+        name = verb
+        if verb == "vectors":
             result = list(result)
-        store.calls[verb] += 1
-        store.rows[verb] += len(result) if isinstance(result, list | dict) else 0
-        return result
+            name = "all_vectors" if len(arguments) == 2 and not named else "vectors"
+        elif verb == "get" and not isinstance(next(iter(arguments[1]), ""), str):
+            name = "at"
+        elif verb == "find":
+            name = type(arguments[1]).__name__.lower()
+        elif verb == "keep":
+            name = {VectorRows: "put_vectors", Snapshot: "put_snapshot"}.get(type(arguments[1]), "put_summary")
+        store.calls[name] += 1
+        store.rows[name] += len(result) if isinstance(result, list | dict) else 0
+        return iter(result) if verb == "vectors" else result
 
     return call
 
 
 for _verb in (
-    "after", "all_vectors", "append", "at", "branches", "create_session", "get", "ids_like", "newest", "pinned",
-    "put_snapshot", "put_vectors", "segment", "snapshot", "spaces", "state", "turn", "vectors", "vectors_of",
+    "append", "branches", "create_session", "find", "get", "keep", "newest", "segment", "snapshot",
+    "spaces", "state", "vectors",
 ):  # fmt: skip
     setattr(CountingStore, _verb, _counted(_verb))

@@ -8,7 +8,7 @@ import pytest
 
 from shared_core import InfiniteMemory, Message, UnknownReferenceError
 from shared_core.errors import StaleHeadError
-from shared_core.records import MAIN, Move, Position
+from shared_core.records import MAIN, After, Move, Position
 from shared_core.results import Branch, LogEntry
 from shared_core.tree.log import draw
 from tests.support.histories import CountingStore, history, ids
@@ -90,13 +90,13 @@ def test_a_tag_never_moves(memory: InfiniteMemory) -> None:
 
 
 def test_a_reset_loses_nothing(memory: InfiniteMemory, store: CountingStore) -> None:
-    rows = store.after(1, 0, 99)
+    rows = store.find(1, After(0, 99))
     memory.reset("m2")
     assert path(memory) == ["m0", "m1", "m2"]
     assert memory.search("item4") == []
     say(memory, "x")
     assert path(memory) == ["m0", "m1", "m2", "x"]
-    assert store.after(1, 0, 99)[:-1] == rows
+    assert store.find(1, After(0, 99))[:-1] == rows
     moves = [(move.reference, move.why, move.before, move.after) for move in memory.reflog()]
     assert moves == [("main@{1}", "reset to m2", "m5", "m2")]
     memory.reset("main@{1}")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from shared_core import DuplicateError, InfiniteMemory, Message, RecallTemplate, UnknownReferenceError
 from shared_core.errors import AmbiguousReferenceError
-from shared_core.records import MAIN, Position, Segment
+from shared_core.records import MAIN, After, Position, Segment
 from shared_core.results import Branch, Reason
 from shared_core.stores import SQLiteStore
 from shared_core.testing.hashing_embedder import HashingEmbedder
@@ -46,11 +46,11 @@ def path(memory: InfiniteMemory) -> list[str | None]:
 def test_an_addition_moves_its_branch_and_nothing_else(memory: InfiniteMemory, store: CountingStore) -> None:
     memory.fork("side", at="m3")
     before = dict(memory.branches())
-    rows = store.after(1, 0, 100)
+    rows = store.find(1, After(0, 100))
     (added,) = memory.add(Message.user("new"))
-    assert store.at(1, [dict(memory.branches())["side"]])[0].message == added
+    assert store.get(1, [dict(memory.branches())["side"]])[0].message == added
     assert dict(memory.branches()) | {"side": before["side"]} == before
-    assert store.after(1, 0, 100)[:-1] == rows
+    assert store.find(1, After(0, 100))[:-1] == rows
 
 
 # Forking
@@ -145,12 +145,12 @@ def test_a_branch_whose_session_was_forgotten_is_named(memory: InfiniteMemory) -
 
 
 def test_checkout_changes_nothing_but_where_the_object_stands(memory: InfiniteMemory, store: CountingStore) -> None:
-    rows, branches = store.after(1, 0, 100), memory.branches()
+    rows, branches = store.find(1, After(0, 100)), memory.branches()
     memory.checkout("m2")
     assert memory.branch is None
     assert path(memory) == ["m0", "m1", "m2"]
     assert path(other(memory)) == ids(history(6))
-    assert (store.after(1, 0, 100), memory.branches()) == (rows, branches)
+    assert (store.find(1, After(0, 100)), memory.branches()) == (rows, branches)
 
 
 def test_the_first_addition_to_a_detached_head_opens_a_branch(memory: InfiniteMemory) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from shared_core import InfiniteMemory, Message, ToolCall
-from shared_core.records import MAIN, Change, Draft
+from shared_core.records import MAIN, After, Change, Draft
 from shared_core.results import Conflict
 from tests.support.histories import CountingStore, history, ids
 from tests.tree.two_branches import parted, path, said, say
@@ -393,9 +393,11 @@ def test_forgetting_reaches_copies_and_what_sums_up(memory: InfiniteMemory) -> N
     expected = ["u2", copy.id, again.id, squash[1].id, outer[0].id, outer[1].id]
     assert list(memory.forget(ids=["u2"], dry_run=True).ids) == expected
     assert list(memory.forget(ids=["u2"]).ids) == expected
-    left = [record.message.content for record in memory._store.after(1, 0, 99)]
+    left = [record.message.content for record in memory._store.find(1, After(0, 99))]
     assert not [text for text in left if "u2" in text]
-    assert squash[0].id in [record.message.id for record in memory._store.after(1, 0, 99)], "the person's own question"
+    assert squash[0].id in [record.message.id for record in memory._store.find(1, After(0, 99))], (
+        "the person's own question"
+    )
     memory.checkout(MAIN)
     assert path(memory)[:5] == ["u1", "r1", "u4", "r4", memory.newest(1)[0].id]
 

@@ -16,7 +16,7 @@ import pytest
 
 from shared_core import DuplicateError, InfiniteMemory, Message, UnknownReferenceError
 from shared_core.errors import AmbiguousReferenceError
-from shared_core.records import MAIN
+from shared_core.records import MAIN, After
 from shared_core.stores import SQLiteStore
 from tests.support.histories import ids
 from tests.tree.two_branches import changed, parted, path, rows, said, say
@@ -373,7 +373,7 @@ DONE: dict[str, Case] = {
 def test_a_verb_changes_only_what_it_names(memory: InfiniteMemory, store: SQLiteStore, name: str) -> None:
     case = DONE[name]
     parted(memory, ahead=case.ahead)
-    said_before, before = store.after(1, 0, 999), rows(store)
+    said_before, before = store.find(1, After(0, 999)), rows(store)
     result = case.does(memory)
     after = rows(store)
     assert case.told(result) == case.tells
@@ -396,10 +396,10 @@ def test_a_pruned_message_is_gone_everywhere_and_nothing_else_is(memory: Infinit
     parted(memory)
     memory.fork("other", "u2")
     say(memory, "r5")
-    before = {record.message.id: record for record in store.after(1, 0, 99)}
+    before = {record.message.id: record for record in store.find(1, After(0, 99))}
     assert memory.forget(ids=["r2"]).ids == ("r2",)
     del before["r2"]
-    assert {record.message.id: record for record in store.after(1, 0, 99)} == before
+    assert {record.message.id: record for record in store.find(1, After(0, 99))} == before
     lines = {}
     for branch in (MAIN, "side", "other"):
         memory.checkout(branch)

@@ -1,22 +1,97 @@
-"""The store contract on bringing sessions: all at once or not at all, and just as they were elsewhere."""
+"""The store contract on sharing: threads, objects on one database, other stores, transactions, the end."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from threading import Thread
 
 import pytest
 
-from shared_core.errors import DuplicateError, UnknownReferenceError
-from shared_core.records import MAIN, Branch, Merge, Position, Put, Record, Ref, Restored, Segment, Stretch
+from shared_core.errors import DuplicateError, StoreError, UnknownReferenceError
+from shared_core.records import (
+    MAIN,
+    After,
+    Branch,
+    Create,
+    MadeFrom,
+    Merge,
+    Position,
+    Put,
+    Record,
+    Ref,
+    Restored,
+    Segment,
+    Snapshot,
+    Stretch,
+    VectorRows,
+)
 from shared_core.store import Store
 from shared_core.testing.oracle import ALL, Session, draft, drafts
+from shared_core.testing.store_contract.message_contract import RICH
 
-__all__ = ["RestoringContract"]
+__all__ = ["RestoreContract", "SharingContract"]
 
 
-class RestoringContract:
-    """What a store does with a session of another store, and within a transaction."""
+class SharingContract:
+    """What a store guarantees to several threads and objects, and what it does when it is closed."""
+
+    @pytest.fixture
+    def reopen(self) -> Callable[[], Store]:
+        """Skip the tests that need a second object; override this fixture if the store outlives its object."""
+        pytest.skip("this store cannot be opened twice")
+
+    def test_threads_share_a_store(self, store: Store) -> None:
+        """Appends from several threads get one gapless order, and none is lost."""
+        key = Session(store).key
+
+        def write(name: int) -> None:
+            for number in range(10):
+                store.append(key, MAIN, drafts(f"u{name}-{number}", f"a{name}-{number}"))
+
+        threads = [Thread(target=write, args=(name,)) for name in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        records = store.find(key, After(0, ALL))
+        assert [record.seq for record in records] == [record.position.depth + 1 for record in records]
+        assert [r.seq for r in records] == list(range(1, 81))
+        assert all(r.message.turn_id == "u" + str(r.message.id)[1:] for r in records)
+
+    def test_everything_is_there_after_reopening(self, store: Store, reopen: Callable[[], Store]) -> None:
+        """Another object on the same database sees all of it and may change it."""
+        session = Session(store)
+        session.append(MAIN, [*drafts("s1", "u1"), draft("a1", "assistant", **RICH)])
+        session.append("side", drafts("u2"), at=Position(0, 1))
+        session.forget([Position(0, 1)])
+        store.keep(session.key, VectorRows("space", [(Position(0, 0), "h", b"v")]))
+        store.keep(session.key, Snapshot("a", b"data"), 1)
+        other = reopen()
+        try:
+            again = Session(other)
+            again.tree = session.tree
+            again.append(MAIN, drafts("u1", "a3"))
+            again.check()
+            assert list(other.vectors(again.key, "space")) == [(Position(0, 0), "h", b"v")]
+            assert other.snapshot(again.key, "a") == b"data"
+        finally:
+            other.close()
+        session.check()
+
+    def test_a_closed_store_says_so(self, store: Store) -> None:
+        """Closing it twice is fine; using it afterwards raises StoreError."""
+        key = Session(store).key
+        store.close()
+        store.close()
+        with pytest.raises(StoreError, match="closed"):
+            store.state(key)
+        with pytest.raises(StoreError, match="closed"):
+            store.append(key, MAIN, drafts("u1"))
+
+
+class RestoreContract:
+    """How a store takes a session of another store, and what a transaction guarantees."""
 
     def test_a_session_is_brought_as_it_was(self, store: Store) -> None:
-        """Places, numbers, turns, branches, merges, summaries, tags, and what may not come back."""
+        """Positions, numbers, turns, branches, merges, summaries, tags and forgotten ids are the same."""
         session = Session(store)
         key = session.key
         session.append(MAIN, drafts("s1", "u1", "a1", "u2"))
@@ -29,13 +104,13 @@ class RestoringContract:
         store.restore(other, _all_of(store, key))
         assert _all_of(store, other) == _all_of(store, key)
         assert store.state(other, MAIN)[:2] == store.state(key, MAIN)[:2]
-        for place in (Position(0, 2), Position(1, 5), store.state(key, MAIN).head or Position(0, 0)):
-            assert store.newest(other, place, ALL) == store.newest(key, place, ALL)
+        for position in (Position(0, 2), Position(1, 5), store.state(key, MAIN).head or Position(0, 0)):
+            assert store.newest(other, position, ALL) == store.newest(key, position, ALL)
         assert store.append(other, MAIN, drafts("u2", "a5")).forgotten == ("u2",)
         assert [record.message.id for record in store.get(key, ["a5"])] == [], "the other session is as it was"
 
     def test_what_a_restored_message_sums_up_is_known(self, store: Store) -> None:
-        """In order, and from the other side, too."""
+        """It is known in order, and from either side."""
         key = store.create_session(None, "a")
         store.append(key, MAIN, drafts("u1", "a1", "u2"))
         (record,) = store.get(key, ["u2"])
@@ -43,21 +118,21 @@ class RestoringContract:
         stretches = [Stretch(0, 1, 1), Stretch(0, 0, 0)]
         store.restore(key, Restored(records=(new,), covers=tuple((new.position, one) for one in stretches)))
         assert store.get(key, ["a9"]) == [new]
-        assert store.covered(key, new.position) == stretches
-        assert store.made_from(key, [Position(0, 0)]) == store.made_from(key, [Position(0, 1)]) == [new]
+        assert store.covers(key, [0]) == [(new.position, one) for one in stretches]
+        assert store.find(key, MadeFrom([Position(0, 0)])) == store.find(key, MadeFrom([Position(0, 1)])) == [new]
         assert store.state(key, MAIN).head == record.position, "a branch at the tip stays where it was"
         assert store.append(key, MAIN, drafts("u3")).records[0].position.segment == 1
 
     def test_what_is_taken_or_missing_is_refused_whole(self, store: Store) -> None:
-        """Ids, places and numbers of messages, names of tags, segments and places that do not exist, sessions."""
+        """An id, position, number or tag that is taken, or a session, segment or position that does not exist."""
         key = store.create_session(None, "a")
         store.append(key, MAIN, drafts("u1", "a1"))
         store.change(key, [Put("tag", "t", Position(0, 0))])
         before = _all_of(store, key)
         fresh = draft("x").message.replace(turn_id="x")
 
-        def stored(id_: str, place: tuple[int, int], seq: int) -> Restored:
-            return Restored(records=(Record(fresh.replace(id=id_), Position(*place), seq, 1),), forgotten=("gone",))
+        def stored(id_: str, position: tuple[int, int], seq: int) -> Restored:
+            return Restored(records=(Record(fresh.replace(id=id_), Position(*position), seq, 1),), forgotten=("gone",))
 
         tag = Ref(0, "tag", "t", Position(0, 1), None, "", "2024-01-01 00:00:00")
         for bad in (
@@ -72,7 +147,7 @@ class RestoringContract:
             stored("x", (7, 0), 3),
             Restored(segments=(Segment(1, Position(5, 5), 5),)),
             Restored(branches=(Branch("b", Position(0, 9)),), forgotten=("gone",)),
-            Restored(refs=(tag._replace(name="u", place=Position(3, 3)),)),
+            Restored(refs=(tag._replace(name="u", position=Position(3, 3)),)),
         ):
             with pytest.raises(UnknownReferenceError):
                 store.restore(key, bad)
@@ -81,7 +156,7 @@ class RestoringContract:
         assert _all_of(store, key) == before
 
     def test_a_branch_is_set_or_created_without_a_note(self, store: Store) -> None:
-        """And an id that is stored is not forgotten by being told to be."""
+        """No move is noted, and an id that is stored does not become a forgotten one."""
         key = store.create_session(None, "a")
         store.append(key, MAIN, drafts("u1", "a1", "u2"))
         heads = (Branch(MAIN, Position(0, 1)), Branch("b", Position(0, 0)))
@@ -92,7 +167,7 @@ class RestoringContract:
         assert store.append(key, MAIN, drafts("u4")).records[0].position == Position(1, 2)
 
     def test_forgotten_ids_are_read_by_pages(self, store: Store) -> None:
-        """In an order that does not depend on when they were forgotten, each once, of one session only."""
+        """Each is read once, of one session only, in an order that does not depend on when it was forgotten."""
         ids = ["b", "a", "é", "c%", "\ud800"]
         for name, order in (("one", ids), ("two", ids[::-1])):
             key = store.create_session(None, name)
@@ -105,14 +180,17 @@ class RestoringContract:
         assert store.forgotten(store.create_session(None, "three"), None, 9) == []
 
     def test_users_are_known(self, store: Store) -> None:
-        """Each once, nobody too, in the order of their oldest sessions."""
-        assert store.users() == []
+        """Every session tells whose it is, if anybody's; the oldest comes first; some users' can be asked for."""
+        assert store.sessions() == []
         for user, session in (("b", "1"), (None, "1"), ("a", "1"), ("b", "2"), ("\ud800", "1"), (None, "2")):
             store.create_session(user, session)
-        assert store.users() == ["b", None, "a", "\ud800"]
+        sessions = [(one.user_id, one.session_id) for one in store.sessions()]
+        assert sessions == [("b", "1"), (None, "1"), ("a", "1"), ("b", "2"), ("\ud800", "1"), (None, "2")]
+        assert [one.session_id for one in store.sessions("a", "b")] == ["1", "1", "2"]
+        assert store.sessions("nobody") == []
 
     def test_a_transaction_is_all_or_nothing(self, store: Store) -> None:
-        """What is done in it is seen in it; it is undone with it; a part that fails is undone alone."""
+        """A change is seen inside the block and undone with it; a part that fails is undone alone."""
         key = store.create_session(None, "a")
         store.append(key, MAIN, drafts("u1"))
         before = _all_of(store, key)
@@ -120,8 +198,8 @@ class RestoringContract:
         def half_of_it() -> None:
             with store.transaction():
                 store.append(key, MAIN, drafts("a1"))
-                store.create_branch(key, "b", Position(0, 0))
-                assert [record.message.id for record in store.after(key, 0, ALL)] == ["u1", "a1"]
+                store.change(key, [Create("b", Position(0, 0))])
+                assert [record.message.id for record in store.find(key, After(0, ALL))] == ["u1", "a1"]
                 store.create_session(None, "b")
                 raise RuntimeError("halfway")
 
@@ -136,7 +214,7 @@ class RestoringContract:
             with store.transaction():
                 other = store.create_session(None, "b")
             store.append(other, MAIN, drafts("u1"))
-        assert [record.message.id for record in store.after(key, 0, ALL)] == ["u1", "a2"]
+        assert [record.message.id for record in store.find(key, After(0, ALL))] == ["u1", "a2"]
         assert store.session(None, "b") == other
 
 
@@ -155,9 +233,9 @@ def _all_of(store: Store, session: int) -> Restored:
     )
     return Restored(
         segments,
-        tuple(store.after(session, 0, ALL)),
+        tuple(store.find(session, After(0, ALL))),
         tuple(store.covers(session, range(len(segments)))),
         tuple(store.branches(session)),
-        tuple(ref._replace(number=place) for place, ref in enumerate(refs)),
+        tuple(ref._replace(number=position) for position, ref in enumerate(refs)),
         tuple(_pages(store, session)),
     )

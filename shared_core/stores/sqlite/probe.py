@@ -1,21 +1,21 @@
-"""Tells, without writing a byte, whether a file may become or already is a database of ours."""
+"""A look into a file, without writing a byte: is it a database of ours, or may it become one?"""
 
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 
 from shared_core.errors import StoreError
-from shared_core.stores.migrations import MIGRATIONS, refuse_newer, version_of
+from shared_core.stores.sqlite.schema import MIGRATIONS, refuse_newer, version_of
 
 __all__ = ["APPLICATION_ID", "is_database", "probe", "refuse_foreign"]
 
 APPLICATION_ID = 0x696D656D
-"""The four bytes "imem", at offset 68 of each of our files; says whose file it is."""
+"""The bytes "imem", at offset 68 of each of our files, which tell whose file it is."""
 
 _SHORTEST = 512
 
 _BESIDE = ("-wal", "-shm", "-journal")
-"""What the names of the files end in that SQLite keeps beside a database."""
+"""The endings of the files that SQLite keeps beside a database."""
 
 
 def probe(path: Path) -> None:
@@ -46,7 +46,7 @@ def probe(path: Path) -> None:
 
 
 def refuse_foreign(connection: sqlite3.Connection, label: str) -> bool:
-    """Return whether a database bears our mark; False if it is empty and bears none.
+    """Return whether a database bears our mark; False if it is empty and has no mark.
 
     Raises:
         StoreError: it belongs to another program.
@@ -60,7 +60,7 @@ def refuse_foreign(connection: sqlite3.Connection, label: str) -> bool:
 
 
 def is_database(path: Path) -> bool:
-    """Return whether a path is a SQLite database, whoever's, or a file beside one, so that nothing may replace it."""
+    """Return whether a path is any SQLite database, or a file beside one, which must not be overwritten."""
     try:
         known = next((path.with_name(path.name.removesuffix(end)) for end in _BESIDE if path.name.endswith(end)), path)
         if not known.is_file() or known.stat().st_size < _SHORTEST:

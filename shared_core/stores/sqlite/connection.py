@@ -1,4 +1,4 @@
-"""One SQLite connection that threads share and that is never carried into a forked process."""
+"""One SQLite connection, which threads share and a forked process never inherits."""
 
 import os
 import sqlite3
@@ -12,14 +12,14 @@ from typing import Any
 
 from shared_core.errors import StoreError
 from shared_core.lifecycle import at_fork
-from shared_core.stores.migrations import migrate
-from shared_core.stores.probe import APPLICATION_ID, probe, refuse_foreign
-from shared_core.stores.transaction import savepoint, transaction
+from shared_core.stores.sqlite.probe import APPLICATION_ID, probe, refuse_foreign
+from shared_core.stores.sqlite.schema import migrate, savepoint, transaction
 
 __all__ = ["Database"]
 
 _BUSY_SECONDS = 30.0
 _CHECKPOINT_SECONDS = 0.5
+_SQLITE_ERRORS = (sqlite3.Error, OverflowError)  # a number that SQLite has no room for is an OverflowError
 
 # Held while a file is opened and while this process forks, so that neither happens in the middle of the other.
 _process = threading.RLock()
@@ -29,7 +29,7 @@ _hooked = False
 
 
 class Database:
-    """An SQLite database of ours; made if it does not exist, refused untouched if it is anything else.
+    """An SQLite database of ours. It is created if it does not exist; any other file is refused and left untouched.
 
     Args:
         path: the file, or `":memory:"`.
@@ -63,28 +63,40 @@ class Database:
         with self._lock, self._errors():
             return self._ready().execute(sql, values).fetchall()
 
-    @contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection]:
-        """Enter a transaction whose SELECTs all see the same moment."""
-        with self._lock, self._errors():
-            connection = self._ready()
-            if self._joined:
-                yield connection
-                return
-            with transaction(connection, write=False):
-                yield connection
+    def acquire(self) -> sqlite3.Connection:
+        """Return the connection; no other thread uses it until `release`.
+
+        Raises:
+            StoreError: it is closed, or cannot be opened.
+        """
+        self._lock.acquire()
+        try:
+            return self._ready()
+        except BaseException as error:
+            self.release(error)
+            raise
+
+    def release(self, error: BaseException | None) -> None:
+        """Let other threads use the connection again; raise StoreError if `error` is one of SQLite's."""
+        self._lock.release()
+        if isinstance(error, _SQLITE_ERRORS):
+            raise self._store_error(error) from error
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """Enter a transaction that holds the write lock; it is rolled back if an exception leaves it."""
-        with self._lock, self._errors():
-            connection = self._ready()
+        """Enter a transaction that holds the write lock; it is rolled back if an exception leaves the block."""
+        connection = self.acquire()
+        try:
             with savepoint(connection) if self._joined else transaction(connection, write=True):
                 yield connection
+        except BaseException as error:
+            self.release(error)
+            raise
+        self.release(None)
 
     @contextmanager
     def joining(self) -> Iterator[None]:
-        """Enter a transaction that this thread's `query`, `reading` and `writing` are part of until it ends."""
+        """Enter a transaction that all reads and writes of this thread join until it ends."""
         with self._lock, self._errors():
             if self._joined:
                 with savepoint(self._ready()):
@@ -98,7 +110,7 @@ class Database:
                     self._joined = False
 
     def checkpoint(self) -> str | None:
-        """Move the write-ahead log into the file and empty it; return None, or why it cannot be done now."""
+        """Move the write-ahead log into the file and empty it; return None, or why that cannot be done now."""
         if self._memory:
             return None
         with self._lock, self._errors():
@@ -130,8 +142,8 @@ class Database:
     def suspend(self) -> None:
         """Before a fork: wait for the running transaction, hold the lock, and let go of the file.
 
-        SQLite keeps the locks of a file once per process, and a forked child inherits the note but not the locks: a
-        connection opened there would believe to hold them. So no connection to a file may exist while forking.
+        SQLite notes once per process which locks it holds on a file. A forked child inherits the note but not the
+        locks, and a connection opened there would believe that it holds them: so none may exist while forking.
         """
         self._lock.acquire()
         if self._connection is not None and not self._memory:
@@ -139,15 +151,18 @@ class Database:
             self._connection = None
 
     def resume(self) -> None:
-        """After a fork, in parent and child: release the lock; the file is opened again when it is next used."""
+        """After a fork, in parent and child: release the lock. The file is opened again when it is next used."""
         self._lock.release()
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
         try:
             yield
-        except (sqlite3.Error, OverflowError) as error:
-            raise StoreError(f"{self._label} cannot be read or written: {error}; {_advice(error)}") from error
+        except _SQLITE_ERRORS as error:
+            raise self._store_error(error) from error
+
+    def _store_error(self, error: Exception) -> StoreError:
+        return StoreError(f"{self._label} cannot be read or written: {error}; {_advice(error)}")
 
     def _ready(self) -> sqlite3.Connection:
         if self._closed:
@@ -162,11 +177,11 @@ class Database:
 
     @property
     def _inherited(self) -> bool:
-        """Whether the connection was made before this process was forked off, which only one in memory outlives."""
+        """Whether the connection was made before this process was forked off, as only one in memory can be."""
         return self._memory and self._pid != os.getpid()
 
     def _make_file(self) -> None:
-        """Create the file, readable by its owner only, because SQLite would follow the umask."""
+        """Create the file, readable by its owner only; SQLite would follow the umask."""
         try:
             os.close(os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         except FileExistsError:
@@ -194,7 +209,7 @@ class Database:
 
 
 def _claim(connection: sqlite3.Connection, label: str) -> None:
-    """Set our mark in an empty database. Done before the switch to WAL, so that the mark is in the file at once."""
+    """Set our mark in an empty database, before the switch to WAL, so that the mark is in the file at once."""
     if refuse_foreign(connection, label):
         return
     with transaction(connection, write=True):

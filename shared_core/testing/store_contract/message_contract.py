@@ -1,31 +1,90 @@
-"""The store contract on sessions and messages: nothing is changed, cut, mixed up or kept twice."""
+"""The store contract on sessions and messages: nothing is changed, cut, mixed up or stored twice."""
 
-from typing import Any
+from datetime import datetime, timedelta, timezone
+from types import NoneType
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import pytest
+from pydantic import BaseModel
 
 from shared_core.errors import DuplicateError, StoreError, UnknownReferenceError
-from shared_core.messages import Payload
-from shared_core.records import MAIN, ROOT, Draft, Position, SessionState
+from shared_core.messages import Message, Payload
+from shared_core.records import (
+    MAIN,
+    ROOT,
+    After,
+    Create,
+    Draft,
+    IdPrefix,
+    InTurn,
+    Pinned,
+    Position,
+    SessionState,
+    Snapshot,
+    VectorRows,
+)
 from shared_core.store import Store
 from shared_core.testing.oracle import ALL, Session, draft, drafts
-from shared_core.testing.store_contract.samples import NASTY, RICH
 
-__all__ = ["MessagesContract"]
+__all__ = ["NASTY", "RICH", "MessageContract", "sample"]
+
+NASTY = ('["a","b"]', "", "%", "_", "\\", "'; --", '"', "null", "None", "a\x00b", "שלום \u202e", "😀", "a", "A", " a")
+"""Ids and names that a store confuses if it quotes, trims, folds case or cuts."""
+
+_SAMPLES: dict[Any, Any] = {
+    str: "é😀",
+    int: 7,
+    float: 0.1 + 0.2,
+    bool: True,
+    datetime: datetime(2024, 2, 29, 12, 0, 0, 123456, timezone(timedelta(hours=5, minutes=45))),
+    Any: {"a": [1, 2.5, None, {"b": "é😀"}]},
+}
 
 
-class MessagesContract:
+def sample(annotation: Any) -> Any:
+    """Return a value of a type, different from every default.
+
+    Raises:
+        TypeError: there is no sample of this type yet; add one to `_SAMPLES`.
+    """
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return sample(arguments[0])
+    if origin is Literal:
+        return arguments[-1]
+    if origin in (tuple, list, set, frozenset):
+        return origin([sample(arguments[0])] * 2)
+    if origin is dict:
+        return {"key": sample(arguments[1])}
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation(**{name: sample(field.annotation) for name, field in annotation.model_fields.items()})
+    if NoneType in arguments:
+        return sample(next(one for one in arguments if one is not NoneType))
+    if annotation not in _SAMPLES:
+        raise TypeError(f"there is no sample of {annotation!r} yet: add one in {__file__}")
+    return _SAMPLES[annotation]
+
+
+RICH: dict[str, Any] = {
+    name: sample(field.annotation)
+    for name, field in Message.model_fields.items()
+    if name not in ("id", "role", "content", "created_at", "turn_id")
+}
+"""A value for each field that a draft can have beyond id, role, text and time, fields added later included."""
+
+
+class MessageContract:
     """What a store keeps of a session and its messages, and what it refuses."""
 
     def test_a_session_exists_from_its_creation_on(self, store: Store) -> None:
         """Looking for a session does not create it; creating it twice gives one key."""
         assert store.session("u", "s") is None
-        assert store.sessions("u") == {}
+        assert store.sessions("u") == []
         key = store.create_session("u", "s")
         assert store.create_session("u", "s") == store.session("u", "s") == key
         other = store.create_session("u", "a")
-        assert list(store.sessions("u").items()) == [("s", key), ("a", other)]
-        assert store.sessions(None) == {}
+        assert store.sessions("u") == [(key, "u", "s"), (other, "u", "a")]
+        assert store.sessions(None) == []
         assert Session(store, "s", "u").key == key
         Session(store, "s", "u").check()
 
@@ -38,30 +97,35 @@ class MessagesContract:
             session.append(MAIN, [draft("same", content=f"mine {number}")])
         for (user, name), session in zip(pairs, sessions, strict=True):
             assert store.session(user, name) == session.key
-            assert store.after(session.key, 0, ALL) == session.tree.records
+            assert store.find(session.key, After(0, ALL)) == session.tree.records
         for user in (None, *NASTY):
             own = {name: s.key for (u, name), s in zip(pairs, sessions, strict=True) if u == user}
-            assert list(store.sessions(user).items()) == list(own.items())
+            assert store.sessions(user) == [(key, user, name) for name, key in own.items()]
 
     def test_one_session_does_not_see_another(self, store: Store) -> None:
         """Every read and every change stays inside its session."""
         mine, other = Session(store, "s", "u"), Session(store, "s", "v")
         for session, text in ((mine, "mine"), (other, "other")):
             session.append(MAIN, [draft("u1", content=text), draft("a1", "assistant", text, pinned=True)])
-            store.put_vectors(session.key, "space", [(Position(0, 0), "hash", text.encode())])
-            store.put_snapshot(session.key, "snap", 0, text.encode())
+            store.keep(session.key, VectorRows("space", [(Position(0, 0), "hash", text.encode())]))
+            store.keep(session.key, Snapshot("snap", text.encode()), 0)
         other.append(MAIN, drafts("u2"))
         other.append("side", drafts("u3"), at=Position(0, 0))
         mine.check()
-        assert store.ids_like(mine.key, "", ALL) == ["u1", "a1"]
-        assert store.get(mine.key, ["u2"]) == store.at(mine.key, [Position(0, 2)]) == store.turn(mine.key, "u2") == []
+        assert _ids_like(store, mine.key, "", ALL) == ["u1", "a1"]
+        assert (
+            store.get(mine.key, ["u2"])
+            == store.get(mine.key, [Position(0, 2)])
+            == store.find(mine.key, InTurn("u2"))
+            == []
+        )
         with pytest.raises(UnknownReferenceError):
             store.append(mine.key, "side", drafts("u9"))
         mine.forget([Position(0, 0), Position(0, 1)], branches=True)
         assert store.snapshot(other.key, "snap") == b"other"
-        assert list(store.all_vectors(other.key, "space")) == [(Position(0, 0), "hash", b"other")]
-        assert store.vectors_of(mine.key, "space", ["hash"]) == {}
-        assert store.vectors(mine.key, "space", [Position(0, 0)]) == {}
+        assert list(store.vectors(other.key, "space")) == [(Position(0, 0), "hash", b"other")]
+        assert list(store.vectors(mine.key, "space", hashes=["hash"])) == []
+        assert list(store.vectors(mine.key, "space", [Position(0, 0)])) == []
         mine.check()
         other.check()
 
@@ -69,39 +133,48 @@ class MessagesContract:
         """Reading finds nothing, adding is refused, and neither creates anything."""
         key = store.create_session(None, "s") + 10**6
         assert store.state(key, MAIN) == SessionState(None, 0, 0)
-        assert store.after(key, 0, ALL) == store.pinned(key) == []
+        assert store.find(key, After(0, ALL)) == store.find(key, Pinned()) == []
         assert store.get(key, ["u1"]) == store.newest(key, ROOT, ALL) == []
-        assert store.spaces(key) == store.ids_like(key, "", ALL) == []
+        assert store.spaces(key) == _ids_like(store, key, "", ALL) == []
         stats = dict(store.stats(key))
         assert stats.pop("bytes") >= 0
         assert stats == dict.fromkeys(("messages", "turns", "branches", "segments", "vectors", "forgotten"), 0)
         with pytest.raises(UnknownReferenceError):
             store.append(key, MAIN, drafts("u1"))
         with pytest.raises(UnknownReferenceError):
-            store.create_branch(key, "side", ROOT)
+            store.change(key, [Create("side", ROOT)])
         with pytest.raises(UnknownReferenceError):
             store.segment(key, 0)
-        store.put_vectors(key, "space", [(Position(0, 0), "hash", b"v")])
+        store.keep(key, VectorRows("space", [(Position(0, 0), "hash", b"v")]))
         store.forget(key, [Position(0, 0)], branches=True)
-        assert store.put_snapshot(key, "snap", 0, b"x") is False
+        assert store.keep(key, Snapshot("snap", b"x"), 0) is False
         assert store.snapshot(key, "snap") is None
         assert store.branches(key) == []
 
     def test_messages_come_back_as_they_were(self, store: Store) -> None:
-        """Every field, every zone of time, and the token count or its absence."""
+        """Every field, every time zone, and the token count or its absence."""
         session = Session(store)
         moments = ["2024-01-01T00:00:00.000001+00:00", "1999-12-31T23:59:59-11:30", "2024-06-01T12:00:00+05:45"]
         plain = [draft(f"u{number}", created_at=moment) for number, moment in enumerate(moments)]
         uncounted = [Draft(draft("a1", "assistant", "").message)]
         session.append(MAIN, [*plain, *uncounted, draft("a2", "assistant", **RICH), draft("s1", "system")])
-        records = store.after(session.key, 0, ALL)
+        records = store.find(session.key, After(0, ALL))
         zones = [r.message.created_at.utcoffset() for r in records if r.message.created_at is not None]
         assert zones == [d.message.created_at.utcoffset() for d in plain if d.message.created_at] + zones[3:]
         session.check()
 
+    def test_every_field_is_kept(self, store: Store) -> None:
+        """Each field is kept alone and with all others; a field that `Message` gets later is tried as well."""
+        session = Session(store)
+        each = [draft(f"u {name}", **{name: value}) for name, value in RICH.items()]
+        session.append(MAIN, [*each, draft("u", **RICH)])
+        session.check()
+        for given, record in zip([*each, draft("u", **RICH)], store.find(session.key, After(0, ALL)), strict=True):
+            assert record.message.model_dump() == given.message.model_dump() | {"turn_id": given.message.id}
+
     @pytest.mark.parametrize("content", [*NASTY, "\ud800 lone", "\ud83d\ude00", "<|endoftext|>", "😀" * 250_000])
     def test_any_text_is_exact_or_refused_by_name(self, store: Store, content: str) -> None:
-        """What a store cannot hold raises StoreError, naming the message, and stores nothing."""
+        """A text that the store cannot hold raises StoreError, which names the message; nothing is stored."""
         session = Session(store)
         try:
             session.append(
@@ -119,18 +192,18 @@ class MessagesContract:
         session.check()
 
     def test_a_prefix_means_itself(self, store: Store) -> None:
-        """No wildcards; order of storing, not of the alphabet; never more than the limit."""
+        """There are no wildcards; ids come in order of storing, not of the alphabet, and never more than the limit."""
         session = Session(store)
         ids = ["b%", "b_", "b\\x", "ba", "B", "b", "c%d", "c1d", "\U0010ffffz", "b\U0010ffff", "é1", "e\u0301"]
         session.append(MAIN, [draft(id_) for id_ in ids])
         for prefix in ("", "b", "b%", "b_", "b\\", "c%", "c", "%", "_", "\U0010ffff", "é", "e", "x", "b\x00"):
             expected = [id_ for id_ in ids if id_.startswith(prefix)]
-            assert store.ids_like(session.key, prefix, ALL) == expected
-            assert store.ids_like(session.key, prefix, 2) == expected[:2]
-            assert store.ids_like(session.key, prefix, 0) == []
+            assert _ids_like(store, session.key, prefix, ALL) == expected
+            assert _ids_like(store, session.key, prefix, 2) == expected[:2]
+            assert _ids_like(store, session.key, prefix, 0) == []
 
     def test_adding_again_changes_nothing(self, store: Store) -> None:
-        """A known id with the same content is left as it is, whatever its time, place and branch."""
+        """A known id with the same content is left as it is, whatever its time, position and branch."""
         session = Session(store)
         session.append(MAIN, drafts("u1", "a1"))
         again = draft("u1", created_at="2030-01-01T00:00:00+00:00", turn_id="other")
@@ -152,7 +225,7 @@ class MessagesContract:
             session.check()
 
     def test_bad_drafts_are_refused(self, store: Store) -> None:
-        """An id twice in one call, or none, or no time."""
+        """A draft must have a time, and an id that no other draft of the call has."""
         session = Session(store)
         with pytest.raises(DuplicateError, match="'u1'"):
             store.append(session.key, MAIN, drafts("u1", "u2", "u1"))
@@ -162,7 +235,7 @@ class MessagesContract:
         session.check()
 
     def test_reading_is_limited_and_paged(self, store: Store) -> None:
-        """`newest` backwards from a depth, `after` forwards from a number, both gapless."""
+        """`newest` reads backwards from a depth, `After` forwards from a number, both without gaps."""
         session = Session(store)
         session.append(MAIN, drafts(*(f"u{number}" for number in range(7))))
         session.append("side", drafts("u7", "u8"), at=Position(0, 3))
@@ -173,7 +246,11 @@ class MessagesContract:
                 assert store.newest(session.key, Position(0, depth), limit) == below[::-1][:limit]
         for seq in range(11):
             for limit in (0, 1, 4, 99):
-                assert store.after(session.key, seq, limit) == records[seq : seq + limit]
+                assert store.find(session.key, After(seq, limit)) == records[seq : seq + limit]
         asked = [Position(0, 5), Position(0, 99), Position(0, 1), Position(0, 5), Position(7, 0)]
-        assert store.at(session.key, asked) == [records[5], records[1], records[5]]
+        assert store.get(session.key, asked) == [records[5], records[1], records[5]]
         assert store.get(session.key, ["u5", "U5", "u1", "u5"]) == [records[5], records[1], records[5]]
+
+
+def _ids_like(store: Store, session: int, prefix: str, limit: int) -> list[str | None]:
+    return [record.message.id for record in store.find(session, IdPrefix(prefix, limit))]

@@ -1,17 +1,17 @@
-"""The SQLite schema, as an append-only list of steps whose position is the version."""
+"""The SQLite schema, as an append-only list of steps, and the transactions in which it and all rows are changed."""
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from shared_core.errors import StoreError
-from shared_core.stores.transaction import transaction
 
-__all__ = ["MIGRATIONS", "Migration", "migrate", "refuse_newer", "version_of"]
+__all__ = ["MIGRATIONS", "Migration", "migrate", "refuse_newer", "savepoint", "transaction", "version_of"]
 
 
 class Migration(NamedTuple):
-    """One step of the schema; never changed once it has been released."""
+    """One step of the schema; it never changes once it has been released."""
 
     name: str
     statements: tuple[str, ...]
@@ -82,7 +82,7 @@ MIGRATIONS: list[Migration] = [
             """CREATE VIEW states AS SELECT session, epoch, max(least_seq, coalesce(
                 (SELECT max(m.seq) FROM messages AS m WHERE m.session = s.session), 0)) AS last_seq
                 FROM sessions AS s""",
-            # The first parent follows from the place; these are the second and later ones, of a merge.
+            # The first parent follows from the position; these are the second and later ones, of a merge.
             """CREATE TABLE parents (
                 session INTEGER NOT NULL,
                 segment INTEGER NOT NULL,
@@ -125,7 +125,7 @@ MIGRATIONS: list[Migration] = [
     Migration(
         "merges",
         (
-            # A merge is a place of its own, not a message: forgetting a message cannot undo it.
+            # A merge is a position of its own, not a message: forgetting a message cannot undo it.
             "ALTER TABLE segments ADD COLUMN merged_segment INTEGER",
             "ALTER TABLE segments ADD COLUMN merged_depth INTEGER",
             "ALTER TABLE segments ADD COLUMN base INTEGER",
@@ -161,8 +161,8 @@ MIGRATIONS: list[Migration] = [
     Migration(
         "summaries",
         (
-            # What one covers follows from its places: all of the path along one of them, up to the other. Its words are
-            # among the texts, blanked there like the others when it goes.
+            # What a summary covers follows from its positions: all of the path along one of them, up to the other. Its
+            # text is among the others, and blanked like them when it goes.
             """CREATE TABLE summaries (
                 summary INTEGER PRIMARY KEY AUTOINCREMENT,
                 session INTEGER NOT NULL,
@@ -181,11 +181,11 @@ MIGRATIONS: list[Migration] = [
         ),
     ),
 ]
-"""Append to it; the position of a step, from 1, is the version it leads to."""
+"""Only append to this list: the number of a step, from 1, is the version of the schema that it leads to."""
 
 
 def version_of(connection: sqlite3.Connection) -> int:
-    """Return the version of the schema; 0 before the first migration. Writes nothing."""
+    """Return the version of the schema, 0 before the first migration; writes nothing."""
     if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'migrations'").fetchone() is None:
         return 0
     row = connection.execute("SELECT coalesce(max(version), 0) FROM migrations").fetchone()
@@ -193,7 +193,7 @@ def version_of(connection: sqlite3.Connection) -> int:
 
 
 def migrate(connection: sqlite3.Connection, label: str, steps: Sequence[Migration] | None = None) -> None:
-    """Bring the schema to the newest version, each step and its record in one transaction.
+    """Bring the schema to the newest version; each step and its record are one transaction.
 
     Args:
         connection: in autocommit mode (`isolation_level=None`).
@@ -230,3 +230,34 @@ def _apply(connection: sqlite3.Connection, version: int, step: Migration) -> Non
     for statement in step.statements:
         connection.execute(statement)
     connection.execute("INSERT INTO migrations (version, name) VALUES (?, ?)", (version, step.name))
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection, *, write: bool) -> Iterator[None]:
+    """Enter a transaction; it is committed when the block ends, and rolled back if an exception leaves it.
+
+    Args:
+        connection: made with `isolation_level=None`.
+        write: take the write lock at once, so that nothing read in the block can change before it is written.
+    """
+    connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+    try:
+        yield
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+@contextmanager
+def savepoint(connection: sqlite3.Connection) -> Iterator[None]:
+    """Enter a part of a transaction, which is undone alone if an exception leaves the block."""
+    connection.execute("SAVEPOINT part")
+    try:
+        yield
+    except BaseException:
+        if connection.in_transaction:  # SQLite may have rolled back all of it, as when the disk is full
+            connection.execute("ROLLBACK TO part")
+            connection.execute("RELEASE part")
+        raise
+    connection.execute("RELEASE part")

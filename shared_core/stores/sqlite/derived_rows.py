@@ -1,0 +1,195 @@
+"""Vectors, snapshots and summaries in SQLite, and the erasing of all that belongs to a message."""
+
+import json
+from collections.abc import Collection, Sequence
+from datetime import datetime
+
+from shared_core.records import Position, Summary, VectorRow
+from shared_core.stores.rows import SummaryReach
+from shared_core.stores.sqlite.encoding import plain, text
+from shared_core.stores.sqlite.tree_rows import TreeRows
+
+__all__ = ["DerivedRows"]
+
+_PART = 16 * 2**20
+"""Bytes of a snapshot in one row; SQLite refuses values of a gigabyte, and copies a value whole."""
+
+_PUT_SPACE = (
+    "INSERT INTO spaces (session, name, written) "
+    "SELECT session, ?2, (SELECT coalesce(max(written), 0) + 1 FROM spaces WHERE session = ?1) "
+    "FROM sessions WHERE session = ?1 "
+    "ON CONFLICT (session, name) DO UPDATE SET written = excluded.written"
+)
+_PUT_VECTOR = (
+    "INSERT INTO vectors (session, space, segment, depth, hash, vector) "
+    "SELECT m.session, s.space, m.segment, m.depth, ?5, ?6 FROM messages AS m JOIN spaces AS s "
+    "ON s.session = m.session AND s.name = ?2 WHERE m.session = ?1 AND m.segment = ?3 AND m.depth = ?4 "
+    "ON CONFLICT (session, segment, depth, space) "
+    "DO UPDATE SET hash = excluded.hash, vector = excluded.vector, live = 1"
+)
+_SPACE = "(SELECT space FROM spaces WHERE session = ?1 AND name = ?2)"
+_VECTORS_AT = (
+    "SELECT v.segment, v.depth, v.hash, v.vector FROM json_each(?3) AS w CROSS JOIN vectors AS v "
+    "WHERE v.session = ?1 AND v.segment = json_extract(w.value, '$[0]') AND v.depth = json_extract(w.value, '$[1]') "
+    f"AND v.live = 1 AND v.space = {_SPACE} ORDER BY w.key"
+)
+_VECTORS_AFTER = (
+    "SELECT segment, depth, hash, vector FROM vectors WHERE session = ?1 AND (segment, depth) > (?3, ?4) "
+    f"AND live = 1 AND space = {_SPACE} ORDER BY segment, depth LIMIT ?5"
+)
+_VECTOR_OF = f"SELECT segment, depth, vector FROM vectors WHERE hash = ?3 AND live = 1 AND space = {_SPACE} LIMIT 1"
+_SPACES = (
+    "SELECT name FROM spaces AS s WHERE session = ? "
+    "AND EXISTS (SELECT 1 FROM vectors AS v WHERE v.space = s.space AND live = 1) ORDER BY written DESC"
+)
+
+_SUMMARIES = (
+    "SELECT t.content, s.segment, s.depth, s.along_segment, s.along_depth, s.last_id, s.messages, "
+    "s.created_at, s.counter, s.tokens "
+    "FROM summaries AS s JOIN texts AS t USING (text) WHERE s.session = ? AND s.segment = ? AND s.depth <= ? "
+    "ORDER BY s.depth DESC, s.summary DESC LIMIT ?"
+)
+_INSERT_SUMMARY = (
+    "INSERT INTO summaries (session, segment, depth, along_segment, along_depth, last_id, messages, created_at, "
+    "counter, tokens, text) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+
+_RAISE_EPOCH = (
+    "UPDATE sessions SET epoch = epoch + 1, "
+    "least_seq = (SELECT last_seq FROM states AS s WHERE s.session = sessions.session) WHERE session = ?"
+)
+_HOLD_TIP = (
+    "UPDATE segments SET least_tip = "
+    "(SELECT tip FROM tips AS t WHERE t.session = segments.session AND t.segment = segments.segment) "
+    "WHERE session = ? AND segment = ?"
+)
+_AT = "WHERE session = ? AND segment = ? AND depth = ?"
+
+# Zeroes of the same length are written over the very bytes, because a deleted row may leave a copy; see table `texts`.
+_BLANK_VECTORS = (
+    "UPDATE vectors SET hash = zeroblob(length(CAST(hash AS BLOB))), vector = zeroblob(length(vector)), live = 0 " + _AT
+)
+_BLANK_TEXT = (
+    "UPDATE texts SET name = zeroblob(length(CAST(name AS BLOB))), "
+    "content = zeroblob(length(CAST(content AS BLOB))), extra = zeroblob(length(CAST(extra AS BLOB))) WHERE text = ?"
+)
+
+_COUNTS = (
+    "SELECT (SELECT count(*) FROM messages WHERE session = ?1) AS messages, "
+    "(SELECT count(DISTINCT turn_id) FROM messages WHERE session = ?1 AND turn_no >= 0 AND role <> 'system') AS turns, "
+    "(SELECT count(*) FROM branches WHERE session = ?1) AS branches, "
+    "(SELECT count(*) FROM segments WHERE session = ?1) AS segments, "
+    "(SELECT count(*) FROM vectors WHERE session = ?1 AND live = 1) AS vectors, "
+    "(SELECT count(*) FROM tombstones WHERE session = ?1) AS forgotten"
+)
+
+
+class DerivedRows(TreeRows):
+    """What is made from messages and goes with them."""
+
+    def put_vectors(self, session: int, space: str, vectors: Sequence[VectorRow]) -> None:
+        """See `Rows`."""
+        name = text(space)
+        self.connection.execute(_PUT_SPACE, (session, name))
+        values = [(session, name, *position, text(hash_), vector) for position, hash_, vector in vectors]
+        self.connection.executemany(_PUT_VECTOR, values)
+
+    def vectors_at(self, session: int, space: str, positions: Sequence[Position]) -> list[VectorRow]:
+        """See `Rows`."""
+        rows = self.connection.execute(_VECTORS_AT, (session, text(space), json.dumps(positions)))
+        return [(Position(segment, depth), plain(hash_), vector) for segment, depth, hash_, vector in rows]
+
+    def vectors_after(self, session: int, space: str, after: Position, limit: int) -> list[VectorRow]:
+        """See `Rows`."""
+        rows = self.connection.execute(_VECTORS_AFTER, (session, text(space), *after, max(limit, 0)))
+        return [(Position(segment, depth), plain(hash_), vector) for segment, depth, hash_, vector in rows]
+
+    def vectors_of(self, session: int, space: str, hashes: Collection[str]) -> list[VectorRow]:
+        """See `Rows`."""
+        found: list[VectorRow] = []
+        with self.one_moment():
+            for hash_ in hashes:
+                row = self.connection.execute(_VECTOR_OF, (session, text(space), text(hash_))).fetchone()
+                if row is not None:
+                    found.append((Position(*row[:2]), hash_, row[2]))
+        return found
+
+    def spaces(self, session: int) -> list[str]:
+        """See `Rows`."""
+        return [plain(row[0]) for row in self.connection.execute(_SPACES, (session,))]
+
+    def put_snapshot(self, session: int, name: str, data: bytes) -> None:
+        """See `Rows`."""
+        view, key = memoryview(data), text(name)
+        # At least one part, so that an empty snapshot is not taken for none.
+        parts = [(session, key, n, view[n * _PART : (n + 1) * _PART]) for n in range(len(data) // _PART + 1)]
+        self.connection.execute("DELETE FROM snapshots WHERE session = ? AND name = ?", (session, key))
+        self.connection.executemany("INSERT INTO snapshots VALUES (?, ?, ?, ?)", parts)
+
+    def snapshot(self, session: int, name: str) -> bytes | None:
+        """See `Rows`."""
+        sql = "SELECT data FROM snapshots WHERE session = ? AND name = ? ORDER BY part"
+        parts = [row[0] for row in self.connection.execute(sql, (session, text(name)))]
+        return b"".join(parts) if parts else None
+
+    def insert_summary(self, session: int, summary: Summary) -> None:
+        """See `Rows`."""
+        key = self.take_text_keys(1)
+        self.connection.execute("INSERT INTO texts VALUES (?, NULL, ?, NULL)", (key, text(summary.text)))
+        counter = None if summary.counter is None else text(summary.counter)
+        made = (summary.messages, summary.created_at.isoformat(), counter, summary.tokens)
+        values = (session, *summary.upto, *summary.along, text(summary.last_id), *made, key)
+        self.connection.execute(_INSERT_SUMMARY, values)
+
+    def summaries(self, session: int, upto: Position, limit: int) -> list[Summary]:
+        """See `Rows`."""
+        rows = self.connection.execute(_SUMMARIES, (session, *upto, max(limit, 0)))
+        return [
+            Summary(
+                plain(said), Position(segment, depth), Position(along_segment, along_depth), plain(last_id), messages,
+                datetime.fromisoformat(created_at), None if counter is None else plain(counter), tokens,
+            )
+            for said, segment, depth, along_segment, along_depth, last_id, messages, created_at, counter, tokens in rows
+        ]  # fmt: skip
+
+    def summary_reaches(self, session: int) -> list[SummaryReach]:
+        """See `Rows`."""
+        sql = "SELECT summary, segment, depth, along_segment, along_depth FROM summaries WHERE session = ?"
+        rows = self.connection.execute(sql, (session,))
+        return [SummaryReach(number, Position(*ends[:2]), Position(*ends[2:])) for number, *ends in rows]
+
+    def erase(
+        self, session: int, positions: Sequence[Position], stale: Sequence[Position], summaries: Collection[int]
+    ) -> bool:
+        """See `Rows`."""
+        if not self.connection.execute(_RAISE_EPOCH, (session,)).rowcount:
+            return False
+        self.connection.executemany(_HOLD_TIP, {(session, position.segment) for position in positions})
+        self._erase_summaries(summaries)
+        for position in positions:
+            self._erase_message(session, position)
+        self.connection.executemany(_BLANK_VECTORS, [(session, *position) for position in stale])
+        self.connection.execute("DELETE FROM snapshots WHERE session = ?", (session,))
+        return True
+
+    def _erase_summaries(self, numbers: Collection[int]) -> None:
+        for number in numbers:
+            sql = "DELETE FROM summaries WHERE summary = ? RETURNING text"
+            keys = self.connection.execute(sql, (number,)).fetchall()
+            self.connection.executemany(_BLANK_TEXT, keys)
+
+    def _erase_message(self, session: int, position: Position) -> None:
+        key = (session, *position)
+        row = self.connection.execute("SELECT id, text FROM messages " + _AT, key).fetchone()
+        if row is None:
+            return
+        self.connection.execute("INSERT INTO tombstones VALUES (?, ?)", (session, row[0]))
+        self.connection.execute("DELETE FROM messages " + _AT, key)
+        self.connection.execute(_BLANK_VECTORS, key)
+        self.connection.execute(_BLANK_TEXT, (row[1],))
+
+    def counts(self, session: int) -> dict[str, int]:
+        """See `Rows`."""
+        found = self.connection.execute(_COUNTS, (session,))
+        names = [column[0] for column in found.description]
+        return dict(zip(names, found.fetchone(), strict=True))

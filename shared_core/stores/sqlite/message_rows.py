@@ -1,0 +1,182 @@
+"""Messages in SQLite, and what they were made from."""
+
+import json
+import sqlite3
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, assert_never
+
+from shared_core.errors import DuplicateError, UnknownReferenceError
+from shared_core.records import After, Criterion, IdPrefix, InTurn, MadeFrom, Newest, Pinned, Position, Record, Stretch
+from shared_core.stores.sqlite.encoding import COLUMNS, message_row, plain, record_of, text, text_row
+from shared_core.stores.sqlite.tree_rows import TreeRows
+
+__all__ = ["MessageRows"]
+
+_SELECT = f"SELECT {COLUMNS} FROM messages AS m JOIN texts AS t USING (text) WHERE m.session = ? "
+"""Reads rows for `record_of`; conditions on `m` follow."""
+
+# One statement for many positions, given as JSON, takes half as long as one for each.
+_AT = (
+    f"SELECT {COLUMNS} FROM json_each(?) AS w CROSS JOIN messages AS m JOIN texts AS t USING (text) "
+    "WHERE m.session = ? AND m.segment = json_extract(w.value, '$[0]') "
+    "AND m.depth = json_extract(w.value, '$[1]') ORDER BY w.key"
+)
+_NEWEST = _SELECT + "AND m.segment = ? AND m.depth <= ? ORDER BY m.depth DESC LIMIT ?"
+_AFTER = _SELECT + "AND m.seq > ? ORDER BY m.seq LIMIT ?"
+_TURN = _SELECT + "AND m.turn_id = ? ORDER BY m.seq"
+_PINNED = _SELECT + "AND m.stays = 1 ORDER BY m.seq"
+
+_BY_ID = _SELECT.replace("messages AS m", "messages AS m INDEXED BY messages_id")
+"""Told the index, or SQLite reads all of the session where several ids are asked for at once."""
+
+_LOOKED_UP = 100
+"""Ids looked up in one statement, which takes a fifth of what one for each does."""
+
+# A range instead of LIKE: nothing is a wildcard, and the index is used. No UTF-8 has a byte 0xFF. Ids with lone
+# surrogates are stored as bytes, which compare as larger than every text.
+_BY_PREFIX = (
+    f"SELECT {COLUMNS} FROM messages AS m JOIN texts AS t USING (text) WHERE m.session = ?1 AND m.id IN "
+    "(SELECT id FROM messages WHERE session = ?1 AND id >= CAST(?2 AS TEXT) AND id < CAST(?3 AS TEXT) UNION ALL "
+    "SELECT id FROM messages WHERE session = ?1 AND id >= ?2 AND id < ?3) ORDER BY m.seq LIMIT ?4"
+)
+
+# Without being told, SQLite takes a session for so small that it looks at all of its messages; and it does so too where
+# an inner SELECT takes the session from the outer one.
+_COPIES = _SELECT.replace("messages AS m", "messages AS m INDEXED BY messages_picked") + (
+    "AND m.picked_from IS NOT NULL "
+    "AND m.picked_from = (SELECT o.id FROM messages AS o WHERE o.session = ?1 AND o.segment = ?2 AND o.depth = ?3)"
+)
+_SUMMING_UP = _SELECT + (
+    "AND (m.segment, m.depth) IN (SELECT c.segment, c.depth FROM covers AS c "
+    "WHERE c.session = ?1 AND c.source_segment = ?2 AND c.start <= ?3 AND c.upto >= ?3)"
+)
+
+_COVERS = "SELECT segment, depth, ordinal, source_segment, start, upto FROM covers WHERE session = ?1 AND "
+_COVERS = f"{_COVERS}source_segment = ?2 UNION {_COVERS}segment = ?2"
+
+_NEWEST_QUESTION = (
+    "SELECT turn_id, turn_no FROM messages WHERE session = ? AND segment = ? AND depth BETWEEN ? AND ? "
+    "AND role = 'user' ORDER BY depth DESC LIMIT 1"
+)
+
+# The + keeps SQLite to the index of turns: by position, it would look at the whole segment.
+_TURN_NUMBER = (
+    "SELECT turn_no FROM messages WHERE session = ? AND turn_id = ? AND +segment = ? AND +depth <= ? "
+    "ORDER BY seq LIMIT 1"
+)
+
+_INSERT_MESSAGE = (
+    "INSERT INTO messages (session, segment, depth, seq, id, turn_id, turn_no, role, created_at, stays, counter, "
+    "tokens, picked_from, text) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+_INSERT_COVER = (
+    "INSERT INTO covers SELECT ?1, ?2, ?3, coalesce(max(ordinal), -1) + 1, ?4, ?5, ?6 FROM covers "
+    "WHERE session = ?1 AND segment = ?2 AND depth = ?3"
+)
+
+
+class MessageRows(TreeRows):
+    """Messages, with their texts and what they sum up."""
+
+    def get(self, session: int, ids: Sequence[str]) -> list[Record]:
+        """See `Rows`."""
+        if len(ids) <= _LOOKED_UP:
+            return self._looked_up(session, ids)
+        parts = (ids[start : start + _LOOKED_UP] for start in range(0, len(ids), _LOOKED_UP))
+        with self.one_moment():
+            return [record for part in parts for record in self._looked_up(session, part)]
+
+    def _looked_up(self, session: int, ids: Sequence[str]) -> list[Record]:
+        marks = ", ".join("?" * len(ids))
+        return self._records(f"{_BY_ID}AND m.id IN ({marks})", (session, *map(text, ids)))
+
+    def at(self, session: int, positions: Sequence[Position]) -> list[Record]:
+        """See `Rows`."""
+        return self._records(_AT, (json.dumps(positions), session))
+
+    def newest(self, session: int, upto: Position, limit: int) -> list[Record]:
+        """See `Rows`."""
+        return self._records(_NEWEST, (session, *upto, max(limit, 0)))
+
+    def find(self, session: int, criterion: Criterion) -> list[Record]:
+        """See `Rows`."""
+        match criterion:
+            case After():
+                return self._records(_AFTER, (session, criterion.seq, max(criterion.limit, 0)))
+            case InTurn():
+                return self._records(_TURN, (session, text(criterion.turn_id)))
+            case Pinned():
+                return self._records(_PINNED, (session,))
+            case IdPrefix():
+                low = criterion.prefix.encode("utf-8", "surrogatepass")
+                return self._records(_BY_PREFIX, (session, low, low + b"\xff", max(criterion.limit, 0)))
+            case MadeFrom():
+                return self._made_from(session, criterion.positions)
+            case _:
+                assert_never(criterion)
+
+    def _made_from(self, session: int, positions: Sequence[Position]) -> list[Record]:
+        found: dict[Position, Record] = {}
+        with self.one_moment():
+            for position in positions:
+                values = (session, *position)
+                records = self._records(_COPIES, values) + self._records(_SUMMING_UP, values)
+                found |= {record.position: record for record in records}
+        return sorted(found.values(), key=lambda record: record.seq)
+
+    def _records(self, sql: str, values: tuple[Any, ...]) -> list[Record]:
+        return list(map(record_of, self.connection.execute(sql, values).fetchall()))
+
+    def covers(self, session: int, segments: Collection[int]) -> list[tuple[Position, Stretch]]:
+        """See `Rows`."""
+        with self.one_moment():
+            found = {row for segment in segments for row in self.connection.execute(_COVERS, (session, segment))}
+        return [(Position(segment, depth), Stretch(*source)) for segment, depth, _, *source in sorted(found)]
+
+    def newest_question(self, session: int, stretch: Stretch) -> Newest | None:
+        """See `Rows`."""
+        row = self.connection.execute(_NEWEST_QUESTION, (session, *stretch)).fetchone()
+        return None if row is None else Newest(plain(row[0]), row[1])
+
+    def turn_number(self, session: int, turn_id: str, upto: Position) -> int | None:
+        """See `Rows`."""
+        row = self.connection.execute(_TURN_NUMBER, (session, text(turn_id), *upto)).fetchone()
+        return None if row is None else int(row[0])
+
+    def insert_records(
+        self, session: int, records: Sequence[Record], covers: Sequence[tuple[Position, Stretch]] = ()
+    ) -> None:
+        """See `Rows`."""
+        key = self.take_text_keys(len(records))
+        texts = [text_row(number, record.message) for number, record in enumerate(records, key)]
+        messages = [message_row(session, record, number) for number, record in enumerate(records, key)]
+        try:
+            self.connection.executemany("INSERT INTO texts VALUES (?, ?, ?, ?)", texts)
+            self.connection.executemany(_INSERT_MESSAGE, messages)
+            if covers:
+                values = [(session, *position, *stretch) for position, stretch in covers]
+                self.connection.executemany(_INSERT_COVER, values)
+        except sqlite3.IntegrityError as error:
+            if error.sqlite_errorcode == sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY:
+                raise UnknownReferenceError("a message or a summary stands in a segment that does not exist") from error
+            raise DuplicateError(f"an id, a position or a number of a message is taken ({error})") from error
+
+    def forgotten(self, session: int, ids: Sequence[str]) -> set[str]:
+        """See `Rows`."""
+        sql = "SELECT 1 FROM tombstones WHERE session = ? AND id = ?"
+        return {id_ for id_ in ids if self.connection.execute(sql, (session, text(id_))).fetchone()}
+
+    def tombstones(self, session: int, after: str | None, limit: int) -> list[str]:
+        """See `Rows`."""
+        more = "" if after is None else "AND id > ?2 "
+        sql = f"SELECT id FROM tombstones WHERE session = ?1 {more}ORDER BY id LIMIT ?3"
+        values = (session, None if after is None else text(after), max(limit, 0))
+        return [plain(row[0]) for row in self.connection.execute(sql, values)]
+
+    def insert_tombstones(self, session: int, ids: Iterable[str]) -> None:
+        """See `Rows`."""
+        self.connection.executemany(
+            "INSERT INTO tombstones SELECT ?1, ?2 WHERE NOT EXISTS "
+            "(SELECT 1 FROM messages WHERE session = ?1 AND id = ?2) ON CONFLICT DO NOTHING",
+            [(session, text(id_)) for id_ in ids],
+        )

@@ -1,0 +1,92 @@
+"""The default store: one SQLite file, or a database in memory."""
+
+from contextlib import AbstractContextManager
+from pathlib import Path
+from sqlite3 import Connection
+from types import TracebackType
+
+from shared_core.stores.rows import Rows
+from shared_core.stores.sqlite.connection import Database
+from shared_core.stores.sqlite.derived_rows import DerivedRows
+from shared_core.stores.sqlite.message_rows import MessageRows
+from shared_core.stores.tree_store import TreeStore
+
+__all__ = ["SQLiteStore"]
+
+_SYNCHRONOUS = {"full": "FULL", "process": "NORMAL"}
+
+
+class SQLiteRows(MessageRows, DerivedRows):
+    """All rows of a database."""
+
+
+class _Reading(AbstractContextManager[Rows]):
+    """Enters a read, without a transaction, which SQLite begins and ends with the statement.
+
+    It is a class because a generator would take as long as the shortest statements do.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def __enter__(self) -> Rows:
+        return SQLiteRows(self._database.acquire())
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        self._database.release(error)
+
+
+class _Writing(AbstractContextManager[Rows]):
+    """Enters a transaction that writes."""
+
+    def __init__(self, transaction: AbstractContextManager[Connection]) -> None:
+        self._transaction = transaction
+
+    def __enter__(self) -> Rows:
+        return SQLiteRows(self._transaction.__enter__())
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._transaction.__exit__(kind, error, traceback)
+
+
+class SQLiteStore(TreeStore):
+    """Keeps sessions in one SQLite file that threads and processes may share.
+
+    Args:
+        path: the file; created, readable by its owner only, if it does not exist. `":memory:"`: gone when closed.
+        durability: `"full"`: what is acknowledged survives power loss, at one disk flush a call. `"process"`: it
+            survives a killed process; power loss may take the last calls, never half of one.
+
+    Raises:
+        StoreError: the file is not ours, corrupt or newer than this package; it is left as it was.
+        ValueError: an argument is out of range.
+    """
+
+    def __init__(self, path: str | Path, *, durability: str = "full") -> None:
+        if durability not in _SYNCHRONOUS:
+            raise ValueError(f"durability={durability!r}: choose one of {sorted(_SYNCHRONOUS)}")
+        self._db = Database(path, synchronous=_SYNCHRONOUS[durability])
+        self._reads = _Reading(self._db)
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """See `Store`."""
+        return self._db.joining()
+
+    def scrub(self) -> str | None:
+        """See `Store`."""
+        return self._db.checkpoint()
+
+    def close(self) -> None:
+        """See `Store`."""
+        self._db.close()
+
+    def _reading(self) -> AbstractContextManager[Rows]:
+        return self._reads
+
+    def _writing(self) -> AbstractContextManager[Rows]:
+        return _Writing(self._db.writing())
+
+    def _size(self) -> int:
+        return self._db.size()

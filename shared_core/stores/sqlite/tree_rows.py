@@ -1,0 +1,197 @@
+"""Sessions, segments, branches and refs in SQLite."""
+
+import json
+import sqlite3
+from collections.abc import Collection
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from shared_core.records import Branch, Position, Ref, RefKind, Segment, SessionKey, SessionState
+from shared_core.stores.rows import BranchEnd, Rows
+from shared_core.stores.sqlite.encoding import plain, text
+from shared_core.stores.sqlite.schema import transaction
+
+__all__ = ["TreeRows"]
+
+_STATE = (
+    "SELECT last_seq, epoch, (SELECT segment FROM branches WHERE session = ?1 AND name = ?2), "
+    "(SELECT depth FROM heads WHERE session = ?1 AND name = ?2) FROM states WHERE session = ?1"
+)
+_END = (
+    "SELECT segment, depth, tip, goes_on, last_seq, EXISTS (SELECT 1 FROM tombstones WHERE session = ?1), "
+    "(SELECT coalesce(max(text), 0) + 1 FROM texts) "
+    "FROM heads JOIN states USING (session) WHERE session = ?1 AND name = ?2"
+)
+_SEGMENT = (
+    "SELECT g.parent_segment, g.parent_depth, t.tip, g.merged_segment, g.merged_depth, g.base, g.turn_shift "
+    "FROM segments AS g JOIN tips AS t ON t.session = g.session AND t.segment = g.segment "
+    "WHERE g.session = ? AND g.segment = ?"
+)
+_PUT_SEGMENT = (
+    "INSERT INTO segments (session, segment, parent_segment, parent_depth, least_tip, merged_segment, "
+    "merged_depth, base, turn_shift) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) "
+    "ON CONFLICT (session, segment) DO UPDATE SET least_tip = max(least_tip, excluded.least_tip)"
+)
+_PUT_BRANCH = (
+    "INSERT INTO branches (session, name, segment, depth, ordinal) "
+    "SELECT ?1, ?2, ?3, ?4, coalesce(max(ordinal), 0) + 1 FROM branches WHERE session = ?1 "
+    "ON CONFLICT (session, name) DO UPDATE SET segment = excluded.segment, depth = excluded.depth"
+)
+_DETACH = (
+    "UPDATE branches SET depth = (SELECT tip FROM tips AS t WHERE t.session = ?1 AND t.segment = ?2) "
+    "WHERE session = ?1 AND segment = ?2 AND depth IS NULL"
+)
+_REFS = (
+    "SELECT ref, kind, name, segment, depth, base_segment, base_depth, note, created_at FROM refs WHERE session = ? "
+)
+_INSERT_REF = (
+    "INSERT INTO refs (session, kind, name, segment, depth, base_segment, base_depth, note, created_at) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, coalesce(?, CURRENT_TIMESTAMP))"
+)
+
+_NO_POSITION = (None, None)
+
+
+class TreeRows(Rows):
+    """Sessions and the tree of each; a base of all other rows.
+
+    Args:
+        connection: in a transaction if anything is written.
+    """
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.connection = connection
+        self._text_key: int | None = None
+
+    def take_text_keys(self, count: int) -> int:
+        """Return the first of so many free keys of table `texts`."""
+        first = self._text_key
+        if first is None:
+            first = int(self.connection.execute("SELECT coalesce(max(text), 0) + 1 FROM texts").fetchone()[0])
+        self._text_key = first + count
+        return first
+
+    def one_moment(self) -> AbstractContextManager[None]:
+        """Enter a block in which several SELECTs see the same moment, as they do in any transaction."""
+        if self.connection.in_transaction:
+            return nullcontext()
+        return transaction(self.connection, write=False)
+
+    def session(self, user_id: str | None, session_id: str) -> int | None:
+        """See `Rows`."""
+        sql = "SELECT session FROM sessions WHERE ident = ?"
+        row = self.connection.execute(sql, (_ident(user_id, session_id),)).fetchone()
+        return None if row is None else int(row[0])
+
+    def sessions(self, user_ids: Collection[str | None] | None) -> list[SessionKey]:
+        """See `Rows`."""
+        sql = "SELECT session, user_id, session_id FROM sessions"
+        if user_ids is None:
+            found = self.connection.execute(f"{sql} ORDER BY session").fetchall()
+        else:
+            users = [None if user is None else text(user) for user in user_ids]
+            rows = (self.connection.execute(f"{sql} WHERE user_id IS ?", (user,)) for user in users)
+            with self.one_moment():
+                found = sorted({row[0]: row for some in rows for row in some}.values())
+        return [SessionKey(key, None if user is None else plain(user), plain(id_)) for key, user, id_ in found]
+
+    def insert_session(self, user_id: str | None, session_id: str) -> int:
+        """See `Rows`."""
+        user = None if user_id is None else text(user_id)
+        values = (_ident(user_id, session_id), user, text(session_id))
+        sql = "INSERT INTO sessions (ident, user_id, session_id) VALUES (?, ?, ?)"
+        session = self.connection.execute(sql, values).lastrowid
+        assert session is not None
+        return session
+
+    def state(self, session: int, branch: str | None) -> SessionState | None:
+        """See `Rows`."""
+        row = self.connection.execute(_STATE, (session, None if branch is None else text(branch))).fetchone()
+        if row is None:
+            return None
+        last_seq, epoch, segment, depth = row
+        return SessionState(None if segment is None else Position(segment, depth), last_seq, epoch)
+
+    def segment(self, session: int, segment: int) -> Segment | None:
+        """See `Rows`."""
+        row = self.connection.execute(_SEGMENT, (session, segment)).fetchone()
+        if row is None:
+            return None
+        return Segment(segment, _position(*row[:2]), row[2], _position(*row[3:5]), *row[5:])
+
+    def next_segment(self, session: int) -> int:
+        """See `Rows`."""
+        sql = "SELECT coalesce(max(segment), -1) + 1 FROM segments WHERE session = ?"
+        return int(self.connection.execute(sql, (session,)).fetchone()[0])
+
+    def put_segment(self, session: int, segment: Segment) -> None:
+        """See `Rows`."""
+        number, parent, tip, merged, base, turn_shift = segment
+        parents = (*(parent or _NO_POSITION), tip, *(merged or _NO_POSITION))
+        self.connection.execute(_PUT_SEGMENT, (session, number, *parents, base, turn_shift))
+
+    def end(self, session: int, branch: str) -> BranchEnd | None:
+        """See `Rows`."""
+        row = self.connection.execute(_END, (session, text(branch))).fetchone()
+        if row is None:
+            return None
+        segment, depth, tip, attached, last_seq, forgetful, self._text_key = row
+        return BranchEnd(Position(segment, depth), tip, bool(attached), last_seq, bool(forgetful))
+
+    def branches(self, session: int) -> list[Branch]:
+        """See `Rows`."""
+        sql = "SELECT name, segment, depth FROM heads WHERE session = ? ORDER BY ordinal"
+        return [Branch(plain(name), Position(*head)) for name, *head in self.connection.execute(sql, (session,))]
+
+    def put_branch(self, session: int, name: str, head: Position, *, attached: bool = False) -> None:
+        """See `Rows`."""
+        depth = None if attached else head.depth
+        self.connection.execute(_PUT_BRANCH, (session, text(name), head.segment, depth))
+
+    def detach_branches(self, session: int, segment: int) -> None:
+        """See `Rows`."""
+        self.connection.execute(_DETACH, (session, segment))
+
+    def rename_branch(self, session: int, name: str, to: str) -> None:
+        """See `Rows`."""
+        values = (text(to), session, text(name))
+        self.connection.execute("UPDATE branches SET name = ? WHERE session = ? AND name = ?", values)
+        sql = "UPDATE refs SET name = ? WHERE session = ? AND name = ? AND kind IN ('move', 'stash')"
+        self.connection.execute(sql, values)
+
+    def drop_branch(self, session: int, name: str) -> None:
+        """See `Rows`."""
+        self.connection.execute("DELETE FROM branches WHERE session = ? AND name = ?", (session, text(name)))
+
+    def refs(self, session: int, kind: RefKind, name: str | None, limit: int) -> list[Ref]:
+        """See `Rows`."""
+        wanted = "AND kind = ? " if name is None else "AND kind = ? AND name = ? "
+        values = (session, kind, *(() if name is None else (text(name),)), max(limit, 0))
+        return [_ref(row) for row in self.connection.execute(f"{_REFS}{wanted}ORDER BY ref DESC LIMIT ?", values)]
+
+    def insert_ref(self, session: int, ref: Ref) -> None:
+        """See `Rows`."""
+        positions = (*(ref.position or _NO_POSITION), *(ref.base or _NO_POSITION))
+        created_at = text(ref.created_at) if ref.created_at else None
+        values = (session, ref.kind, text(ref.name), *positions, text(ref.note), created_at)
+        self.connection.execute(_INSERT_REF, values)
+
+    def drop_ref(self, session: int, number: int) -> bool:
+        """See `Rows`."""
+        sql = "DELETE FROM refs WHERE session = ? AND ref = ?"
+        return bool(self.connection.execute(sql, (session, number)).rowcount)
+
+
+def _ident(user_id: str | None, session_id: str) -> str | bytes:
+    """Return a text that no other (user_id, session_id) has."""
+    return text(json.dumps([user_id, session_id], ensure_ascii=False))
+
+
+def _position(segment: int | None, depth: int | None) -> Position | None:
+    return None if segment is None or depth is None else Position(segment, depth)
+
+
+def _ref(row: tuple[Any, ...]) -> Ref:
+    number, kind, name, segment, depth, base_segment, base_depth, note, created_at = row
+    position, base = _position(segment, depth), _position(base_segment, base_depth)
+    return Ref(number, kind, plain(name), position, base, plain(note), created_at)

@@ -1,0 +1,94 @@
+"""Every field of `Message` survives a database, a file and both adapters; one that is added later is tried, too."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shared_core import InfiniteMemory, Message
+from shared_core.messages import Role, content_of
+from shared_core.testing.store_contract.message_contract import RICH
+
+ROOT = Path(__file__).resolve().parents[2]
+MESSAGES = [
+    *(Message.user(f"about {name}", id=f"m-{name}", **{name: value}) for name, value in RICH.items()),
+    Message.assistant("all of it", id="m-all", **RICH),
+]
+NOT_IN_LLAMA_INDEX = {"pinned", "grounding", "media_tokens", "payload"}
+"""LlamaIndex has no field for these, and the adapter keeps nothing beside a message."""
+
+SAID_BY: dict[str, Role] = {"tool_calls": "assistant", "tool_call_id": "tool"}
+
+
+def said(memory: InfiniteMemory) -> list[Any]:
+    return [content_of(message) for message in memory.newest(99)]
+
+
+EXPECTED = [content_of(message) for message in MESSAGES]
+
+
+def test_a_database_keeps_every_field(tmp_path: Path) -> None:
+    with InfiniteMemory(tmp_path / "chat.db") as memory:
+        memory.add(MESSAGES)
+    with InfiniteMemory(tmp_path / "chat.db") as memory:
+        assert said(memory) == EXPECTED
+
+
+def test_a_file_keeps_every_field(tmp_path: Path) -> None:
+    with InfiniteMemory(tmp_path / "chat.db") as memory:
+        memory.add(MESSAGES)
+        memory.export(tmp_path / "chat.jsonl")
+    with InfiniteMemory(tmp_path / "other.db") as memory:
+        memory.import_file(tmp_path / "chat.jsonl")
+        assert said(memory) == EXPECTED
+
+
+@pytest.mark.parametrize("name", RICH)
+def test_langchain_keeps_every_field(name: str) -> None:
+    from langchain_infinite_memory.messages import from_message, to_message
+
+    fields = {name: RICH[name]}
+    message = Message(role=SAID_BY.get(name, "user"), content="said", id="m1", **fields)
+    assert content_of(to_message(from_message(message))) == content_of(message)
+
+
+@pytest.mark.parametrize("name", sorted(RICH.keys() - NOT_IN_LLAMA_INDEX))
+def test_llama_index_keeps_every_field(name: str) -> None:
+    from llama_index_infinite_memory.messages import from_message, to_message
+
+    fields = {name: RICH[name]}
+    message = Message(role=SAID_BY.get(name, "user"), content="said", id="m1", **fields)
+    assert content_of(from_message(to_message(message))).items() >= content_of(message).items()
+
+
+@pytest.mark.parametrize(
+    "field", ["language: str | None = None", "said_at: datetime | None = None", "tags: frozenset[str] = frozenset()"]
+)
+def test_a_field_that_is_added_to_messages_is_kept(tmp_path: Path, field: str) -> None:
+    """The package is copied and its `Message` changed; nothing else knows of the field.
+
+    An export refuses what JSON has no form for, so that only a text is exported here.
+    """
+    shutil.copytree(ROOT / "shared_core", tmp_path / "shared_core", ignore=shutil.ignore_patterns("__pycache__"))
+    messages = tmp_path / "shared_core" / "messages.py"
+    source = messages.read_text(encoding="utf-8")
+    messages.write_text(
+        source.replace("    payload: Payload | None = None\n", f"    payload: Payload | None = None\n    {field}\n"),
+        encoding="utf-8",
+    )
+    code = (
+        "import sys, test_every_field as t; from pathlib import Path; folder, name = Path(sys.argv[1]), sys.argv[2]; "
+        "assert name in t.RICH, t.RICH; t.test_a_database_keeps_every_field(folder); "
+        "name == 'language' and t.test_a_file_keeps_every_field(folder / 'f')"
+    )
+    (tmp_path / "f").mkdir()
+    path = os.pathsep.join([str(tmp_path), str(Path(__file__).parent)])
+    environment = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
+    name = field.partition(":")[0]
+    command = [sys.executable, "-c", code, str(tmp_path), name]
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
