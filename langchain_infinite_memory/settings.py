@@ -12,7 +12,7 @@ from langchain_infinite_memory.token_counters import TextCounter, as_token_count
 from shared_core.base import Embedder, SummarizerModel
 from shared_core.interop.adapters import ModelSummarizer, memory_arguments
 from shared_core.summaries.requests import AnySummarizer
-from shared_core.summaries.template import SUMMARY_PROMPT
+from shared_core.summaries.wording import SUMMARY_PROMPT
 
 __all__ = ["as_summarizer"]
 

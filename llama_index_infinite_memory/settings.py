@@ -17,7 +17,7 @@ from llama_index_infinite_memory.strippers import Stripper
 from shared_core.base import Embedder, SummarizerModel
 from shared_core.interop.adapters import ModelSummarizer, memory_arguments
 from shared_core.summaries.requests import AnySummarizer
-from shared_core.summaries.template import SUMMARY_PROMPT
+from shared_core.summaries.wording import SUMMARY_PROMPT
 
 __all__ = ["as_summarizer"]
 

@@ -25,10 +25,10 @@ from .prompt.context import Context as Context
 from .prompt.context import ContextReport as ContextReport
 from .prompt.template import RecallTemplate as RecallTemplate
 from .recall.ranking import ScoredMessage as ScoredMessage
-from .sharing.all_sessions import export_sessions as export_sessions
-from .sharing.all_sessions import import_sessions as import_sessions
+from .sharing.files import export_sessions as export_sessions
+from .sharing.files import import_sessions as import_sessions
 from .store import Store as Store
 from .stores import SQLiteStore as SQLiteStore
-from .summaries.template import SummaryTemplate as SummaryTemplate
+from .summaries.wording import SummaryTemplate as SummaryTemplate
 
 __all__: list[str]

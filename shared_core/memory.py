@@ -41,7 +41,7 @@ from shared_core.store import Store
 from shared_core.stores import open_store
 from shared_core.summaries.requests import AnySummarizer, SummaryRules
 from shared_core.summaries.rolling import Rolling
-from shared_core.summaries.template import SummaryTemplate
+from shared_core.summaries.wording import SummaryTemplate
 from shared_core.tokens import as_counter, message_tokens
 from shared_core.tree.paths import Head, read
 from shared_core.tree.verbs import TreeVerbs

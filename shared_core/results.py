@@ -7,10 +7,9 @@ from shared_core.recall.ranking import ScoredMessage
 from shared_core.records import Branch, Summary
 from shared_core.sharing.importer import ImportResult
 from shared_core.tree.branches import Diff, ReflogEntry
-from shared_core.tree.conflicts import Conflict
 from shared_core.tree.copies import CherryPickResult, Stash
 from shared_core.tree.log import LogEntry
-from shared_core.tree.merge import MergeResult
+from shared_core.tree.merge import Conflict, MergeResult
 
 __all__ = [
     "Branch",

@@ -14,7 +14,7 @@ from shared_core.cli.options import CommonOptions, EmbedderName, MaxTokens, with
 from shared_core.cli.printing import count, import_summary, printable, progress, say, write_json
 from shared_core.memory import InfiniteMemory
 from shared_core.redact import Redact, drop_grounding, drop_tool_results, replace_names
-from shared_core.sharing.all_sessions import export_sessions, import_sessions
+from shared_core.sharing.files import export_sessions, import_sessions
 from shared_core.sharing.importer import ImportResult
 from shared_core.sharing.read import is_ours, read_header
 from shared_core.view import gather, write_page

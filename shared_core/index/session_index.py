@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shared_core.index.arrays import Growing, TurnNumbers, distinct
+from shared_core.index.arrays import Growing, TurnNumbers, distinct, pack, stored_snapshot
 from shared_core.index.lexical import LexicalIndex
 from shared_core.index.path_rows import LinePrefix, PathLine
-from shared_core.index.snapshot import pack, stored_snapshot
 from shared_core.index.text import is_standing_instruction, of_whom, statement_code, terms
 from shared_core.records import After, Position, Record, SessionState, Snapshot
 from shared_core.store import Store

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from shared_core.base import Vectors
+from shared_core.index.arrays import Arrays, digest_of, pack, stored_snapshot
 from shared_core.index.session_index import SessionIndex
-from shared_core.index.snapshot import Arrays, digest_of, pack, stored_snapshot
 from shared_core.index.vectors import FaissVectorIndex
 from shared_core.records import Position, Snapshot, VectorRows
 from shared_core.store import Store

@@ -11,7 +11,7 @@ from shared_core.base import SummarizerModel
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
 from shared_core.prompt.template import RecallTemplate
-from shared_core.summaries.template import SUMMARY_PROMPT, instruction
+from shared_core.summaries.wording import SUMMARY_PROMPT, instruction
 
 __all__ = ["ModelSummarizer", "matching_line", "memory_arguments", "recalled_lines", "words"]
 

@@ -1,13 +1,15 @@
-"""Write sessions to an export file: line by line, whole or not at all."""
+"""Write sessions to an export file, or a branch as Markdown: line by line, whole or not at all."""
 
 import base64
 import hashlib
 import io
 import os
+import re
 import tempfile
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from datetime import UTC
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -19,10 +21,55 @@ from shared_core.records import MAIN, After, Branch, Position, Record, Ref, Segm
 from shared_core.redact import Redact, redacted
 from shared_core.sharing.format import FORMAT, VERSION, encode
 from shared_core.store import Store
-from shared_core.stores.sqlite.probe import is_database
+from shared_core.stores.sqlite.connection import is_database
 from shared_core.tree.paths import Head
 
-__all__ = ["Places", "Progress", "Source", "atomically", "write_sessions"]
+__all__ = ["Places", "Progress", "Source", "atomically", "markdown", "write_sessions"]
+
+_TICKS = re.compile(r"`+")
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~&$-])")
+
+
+def markdown(title: str, messages: Iterable[Message]) -> Iterator[str]:
+    """Yield a document in parts: a heading for each message, with who and when (UTC), and its text in a fence.
+
+    A fence is longer than any run of backticks in what it holds, so that no text ends it.
+    """
+    yield f"# {_plain(title)}\n"
+    for message in messages:
+        yield f"\n## {_heading(message)}\n"
+        if message.content:
+            yield _fenced("text", message.content)
+        for call in message.tool_calls:
+            yield f"\nCalls {_plain(call.name)}:\n"
+            yield _fenced("json", call.arguments)
+        if message.grounding is not None:
+            passages = [message.grounding.header, *(item.text for item in message.grounding.items)]
+            said = "\n\n".join(text for text in [*passages, message.grounding.footer] if text)
+            if said:
+                yield "\nFound for it:\n"
+                yield _fenced("text", said)
+
+
+def _heading(message: Message) -> str:
+    who = message.role if message.name is None else f"{message.role} ({_plain(message.name)})"
+    if message.created_at is None:
+        return who
+    with suppress(OverflowError):  # UTC has no year 0 and no year 10000
+        return f"{who}, {message.created_at.astimezone(UTC):%Y-%m-%d %H:%M}"
+    return f"{who}, {message.created_at.isoformat()}"
+
+
+def _plain(text: str) -> str:
+    """Return a text on one line, with what Markdown would take for more than text escaped."""
+    return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
+
+
+def _fenced(kind: str, text: str) -> str:
+    longest = max((len(run) for run in _TICKS.findall(text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    lines = text.replace("\r\n", "\n").replace("\r", "\n")
+    return f"\n{fence}{kind}\n{lines}{'' if lines.endswith(chr(10)) else chr(10)}{fence}\n"
 
 
 class _Run(NamedTuple):

@@ -22,7 +22,7 @@ from shared_core.sharing.format import (
     read_line,
     refused,
 )
-from shared_core.stores.sqlite.probe import is_database
+from shared_core.stores.sqlite.connection import is_database
 
 __all__ = ["NumberedLine", "is_ours", "open_file", "read_header", "read_lines"]
 

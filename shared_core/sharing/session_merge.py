@@ -21,8 +21,7 @@ from shared_core.sharing.format import (
     Wrong,
 )
 from shared_core.sharing.format import Place as FilePlace
-from shared_core.sharing.position_map import PlaceMap
-from shared_core.sharing.session_tree import SessionTree
+from shared_core.sharing.position_map import PlaceMap, SessionTree
 from shared_core.store import Store
 from shared_core.tree.paths import EARLIER, Head, Path, walk
 

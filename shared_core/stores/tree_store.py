@@ -30,10 +30,8 @@ from shared_core.records import (
     VectorRows,
 )
 from shared_core.store import Store
-from shared_core.stores.additions import append, restore
-from shared_core.stores.ancestry import check_position, covering, segment_at
-from shared_core.stores.changes import begin, change
 from shared_core.stores.rows import Rows
+from shared_core.stores.tree_rules import append, begin, change, check_position, covering, restore, segment_at
 
 __all__ = ["TreeStore"]
 

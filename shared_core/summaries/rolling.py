@@ -16,9 +16,17 @@ from shared_core.prompt.frame import Frame, FramedSummary, with_summary
 from shared_core.prompt.window import Candidate, Selection
 from shared_core.records import Position, Summary
 from shared_core.session import LiveSession
-from shared_core.summaries.requests import SummaryFailure, SummaryReply, SummaryRequest, SummaryRules
-from shared_core.summaries.stretch import Part, Stretch, first_part, read_stretch
-from shared_core.summaries.template import plain_words, shortened, stands_in
+from shared_core.summaries.requests import (
+    Part,
+    Stretch,
+    SummaryFailure,
+    SummaryReply,
+    SummaryRequest,
+    SummaryRules,
+    first_part,
+    read_stretch,
+)
+from shared_core.summaries.wording import plain_words, shortened, stands_in
 from shared_core.tree.paths import Path, Span, beginning
 from shared_core.turns import Turn
 

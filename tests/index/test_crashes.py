@@ -14,7 +14,7 @@ import pytest
 
 from shared_core import InfiniteMemory
 from shared_core.index import session_vectors
-from shared_core.index.snapshot import MAGIC
+from shared_core.index.arrays import MAGIC
 from shared_core.recall.search import DAMAGED
 from shared_core.stores import SQLiteStore
 from tests.index.kill_indexer import QUESTIONS, SMALL_PART, opened

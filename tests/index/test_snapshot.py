@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as nps
 
-from shared_core.index.snapshot import (
+from shared_core.index.arrays import (
     CHUNK,
     DIGEST_SIZE,
     HASHED,

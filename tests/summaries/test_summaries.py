@@ -20,7 +20,7 @@ from shared_core.messages import Grounding
 from shared_core.prompt.context import Context, Kind, Reason
 from shared_core.records import Derived, Position, Summary
 from shared_core.stores import SQLiteStore
-from shared_core.summaries.template import SUMMARY_PROMPT, instruction, shortened, squeezed, transcript
+from shared_core.summaries.wording import SUMMARY_PROMPT, instruction, shortened, squeezed, transcript
 from shared_core.tokens import as_counter
 
 Call = tuple[str | None, list[Message]]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from shared_core.messages import Grounding, GroundingItem, Message
 from shared_core.prompt.template import RecallTemplate
-from shared_core.summaries.template import SummaryTemplate
+from shared_core.summaries.wording import SummaryTemplate
 from tests.support.scenarios import (
     Ask,
     Budget,
