@@ -1,55 +1,52 @@
-"""Checks of arguments: an error names the argument, the value and what is accepted."""
+"""Checks of arguments: an error names the argument, its value and what is accepted."""
 
-from collections.abc import Collection, Mapping
-from datetime import UTC, datetime
+from collections.abc import Collection
 from typing import Any, TypeVar
 
-from shared_core.messages import Message
-
-__all__ = ["a_name", "given_messages", "in_range", "in_utc", "one_of", "whole_number"]
+__all__ = ["a_name", "in_range", "one_of", "whole_number"]
 
 Value = TypeVar("Value")
 
 
 def one_of(name: str, value: Value, choices: Collection[Value]) -> Value:
-    """Return `value` if it is one of the choices; ValueError otherwise."""
+    """Return a value that is one of the choices.
+
+    Raises:
+        ValueError: it is none of them.
+    """
     if value not in choices:
         raise ValueError(f"{name}={value!r}: choose one of {', '.join(map(repr, choices))}")
     return value
 
 
 def whole_number(name: str, value: int, *, least: int) -> int:
-    """Return `value` if it is an integer of at least `least`; ValueError otherwise."""
+    """Return an integer of at least `least`.
+
+    Raises:
+        ValueError: it is smaller, or no integer; True and False are none.
+    """
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise ValueError(f"{name}={value!r}: expected a whole number of at least {least}")
     return value
 
 
 def in_range(name: str, value: float, low: float, high: float) -> float:
-    """Return `value` if it lies between `low` and `high`, inclusive; ValueError otherwise."""
+    """Return a number from `low` to `high`, both included.
+
+    Raises:
+        ValueError: it lies outside.
+    """
     if not low <= value <= high:
         raise ValueError(f"{name}={value!r}: expected a number from {low:g} to {high:g}")
     return value
 
 
-def in_utc(moment: datetime) -> datetime:
-    """Return `moment`, taken as UTC if it has no zone, as a message's time is."""
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-
-
 def a_name(name: str, value: Any) -> str:
-    """Return a text; ValueError otherwise."""
+    """Return a text.
+
+    Raises:
+        ValueError: it is something else.
+    """
     if not isinstance(value, str):
         raise ValueError(f"{name}={value!r}: expected a text")
     return value
-
-
-def given_messages(messages: Any) -> list[Message]:
-    """Return one message or several as a list; TypeError if there is anything else among them."""
-    given: list[Message] = []
-    for message in [messages] if isinstance(messages, Message | str | Mapping) else messages:
-        if not isinstance(message, Message):
-            shown = repr(message)[:80]
-            raise TypeError(f"expected messages, not {shown}: write Message.user(text), Message.assistant(text)")
-        given.append(message)
-    return given

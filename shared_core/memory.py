@@ -7,14 +7,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from shared_core.arguments import a_name, given_messages, in_utc, one_of, whole_number
+from shared_core.arguments import a_name, one_of, whole_number
 from shared_core.base import Embedder, TokenCounter
 from shared_core.embedders import as_embedder
 from shared_core.errors import UnknownReferenceError
 from shared_core.forget import ForgetResult, forget, select
 from shared_core.history import FollowedHistory, Follower
 from shared_core.lifecycle import fork_safe_lock
-from shared_core.messages import Message, Role
+from shared_core.messages import Message, Role, given_messages, in_utc
 from shared_core.pipeline import Ask, AskSteps, IndexSteps, Progress, PromptBuilder, SearchSteps, SummarySteps, drive
 from shared_core.prompt.assembler import Assembler, Placement
 from shared_core.prompt.context import Context
@@ -154,7 +154,7 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
         self._checkout = Checkout(live, Writer(live, framer.counter, clock=clock, new_id=new_id), lock)
         rolling = Rolling(live, assembler, summing, lock, clock=clock)
         self._prompts = PromptBuilder(live, assembler, Searcher(live, lock, rules), rolling, lock)
-        self._added = 0
+        self._unsaved = 0
         self._closed = False
 
     # Storing
@@ -176,7 +176,11 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
         """
         given = given_messages(messages)
         with self._lock:
-            return self._add(given, turn)
+            stored = self._checkout.writer.add(given, turn)
+            self._unsaved += len(stored)
+            if self._unsaved >= SNAPSHOT_EVERY:
+                self._save_snapshot()
+            return stored
 
     def follow(self, messages: Sequence[Message], *, after: FollowedHistory | None = None) -> FollowedHistory:
         """Stand where a history leads that a client sends again and again, and store what of it is new.
@@ -199,8 +203,11 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
             if followed.at is not None:
                 checkout.stand_at(followed.at)
                 checkout.writer.open_turn = followed.turn
-            stored = {message.id for message in self._add(followed.new, None)}
-            gone = {message.id for message in followed.new} - stored
+            stored = checkout.writer.add(followed.new, None)
+            self._unsaved += len(stored)
+            if self._unsaved >= SNAPSHOT_EVERY:
+                self._save_snapshot()
+            gone = {message.id for message in followed.new} - {message.id for message in stored}
         history = followed.history
         return history if not gone else replace(history, ids=tuple(None if i in gone else i for i in history.ids))
 
@@ -209,13 +216,9 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
         with self._lock:
             self._checkout.writer.open_turn = None
 
-    def _add(self, messages: Sequence[Message], turn: str | None) -> list[Message]:
-        stored = self._checkout.writer.add(messages, turn)
-        self._added += len(stored)
-        if self._added >= SNAPSHOT_EVERY:
-            self._added = 0
-            self._prompts.refresh_and_save(least=SNAPSHOT_ROWS)
-        return stored
+    def _save_snapshot(self) -> None:
+        self._unsaved = 0
+        self._prompts.refresh_and_save(least=SNAPSHOT_ROWS)
 
     # Reading
 

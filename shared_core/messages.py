@@ -6,18 +6,29 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
 
-__all__ = ["Grounding", "GroundingItem", "Message", "Payload", "Role", "ToolCall"]
+__all__ = [
+    "Grounding",
+    "GroundingItem",
+    "Message",
+    "Payload",
+    "Role",
+    "ToolCall",
+    "content_of",
+    "given_messages",
+    "in_utc",
+]
 
 Role = Literal["system", "user", "assistant", "tool"]
 
 
-def _aware(value: datetime) -> datetime:
-    return value if value.tzinfo is not None else value.replace(tzinfo=UTC)
+def in_utc(moment: datetime) -> datetime:
+    """Return `moment`, taken as UTC if it has no zone, as a message's time is."""
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
 _set = object.__setattr__  # a frozen value has no other way in
 
-Timestamp = Annotated[datetime, AfterValidator(_aware)]
+Timestamp = Annotated[datetime, AfterValidator(in_utc)]
 
 
 class _Value(BaseModel):
@@ -181,3 +192,14 @@ class Message(_Value):
 def content_of(message: Message) -> Mapping[str, Any]:
     """Return what makes two messages the same thing said: every field but those the store fills in."""
     return message.model_dump(mode="json", exclude={"id", "created_at", "turn_id"}, exclude_defaults=True)
+
+
+def given_messages(messages: Any) -> list[Message]:
+    """Return one message or several as a list; TypeError if there is anything else among them."""
+    given: list[Message] = []
+    for message in [messages] if isinstance(messages, Message | str | Mapping) else messages:
+        if not isinstance(message, Message):
+            shown = repr(message)[:80]
+            raise TypeError(f"expected messages, not {shown}: write Message.user(text), Message.assistant(text)")
+        given.append(message)
+    return given

@@ -1,4 +1,13 @@
-"""The values that a memory's verbs return, in one place to import them from."""
+"""The values that a memory's verbs return, in one place to import them from.
+
+context                               Context, with its ContextReport of ReportLines: Kind, Reason
+search                                ScoredMessage
+follow, forget, summary               FollowedHistory, ForgetResult, Summary
+branches, tags, log, reflog, diff     Branch, LogEntry, ReflogEntry, Diff
+merge                                 MergeResult, with its Conflicts
+cherry_pick, rebase, stash            CherryPickResult, Stash
+import_file                           ImportResult
+"""
 
 from shared_core.forget import ForgetResult
 from shared_core.history import FollowedHistory

@@ -7,10 +7,9 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from shared_core.arguments import in_utc
 from shared_core.base import TokenCounter
 from shared_core.errors import DuplicateError, StaleHeadError, UnknownReferenceError
-from shared_core.messages import Message
+from shared_core.messages import Message, in_utc
 from shared_core.records import (
     MAIN,
     ROOT,

@@ -27,6 +27,7 @@ from shared_core.records import (
     Rename,
     Restored,
     Segment,
+    Stretch,
 )
 from shared_core.stores.rows import BranchEnd, Rows, SummaryReach
 from shared_core.tree.paths import Span, beginning, walk
@@ -77,7 +78,7 @@ def newest_turn(rows: Rows, session: int, head: Position) -> tuple[Newest, int]:
 def newest_of(rows: Rows, session: int, spans_back: Iterable[Span]) -> tuple[Newest, int]:
     """Return the turn of the newest user message of some spans, newest span first, and its number on their path."""
     for span in spans_back:
-        found = rows.newest_question(session, span.stretch)
+        found = rows.newest_question(session, Stretch(span.segment, span.start, span.upto))
         if found is not None:
             return found, found.turn_no + span.turn_shift
     return Newest(None, -1), -1

@@ -8,8 +8,8 @@ from datetime import datetime
 from functools import lru_cache
 from itertools import islice
 
-from shared_core.arguments import in_utc
 from shared_core.errors import StoreError
+from shared_core.messages import in_utc
 from shared_core.prompt.assembler import Assembler
 from shared_core.prompt.context import Reason
 from shared_core.prompt.frame import Frame, FramedSummary, with_summary

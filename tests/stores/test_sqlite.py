@@ -21,9 +21,9 @@ from shared_core.messages import Payload
 from shared_core.records import MAIN, ROOT, After, Draft, Position, Snapshot, VectorRows
 from shared_core.store import Store
 from shared_core.stores import SQLiteStore, open_store
-from shared_core.stores.sqlite import connection, schema
-from shared_core.stores.sqlite.connection import APPLICATION_ID
-from shared_core.stores.sqlite.schema import MIGRATIONS, Migration, migrate, version_of
+from shared_core.stores.sqlite import connection
+from shared_core.stores.sqlite.connection import APPLICATION_ID, migrate, version_of
+from shared_core.stores.sqlite.schema import MIGRATIONS, Migration
 from shared_core.testing import StoreContract
 from shared_core.testing.oracle import ALL, Session, draft, drafts
 
@@ -421,14 +421,14 @@ def test_every_shipped_schema_is_brought_up_to_date(path: Path, version: int, fi
 def test_a_step_and_its_record_are_one_transaction(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     filled(path)
     later = Migration("later", ("CREATE TABLE later (x)", "SELECT * FROM nowhere"))
-    monkeypatch.setattr(schema, "MIGRATIONS", [*MIGRATIONS, later])
+    monkeypatch.setattr(connection, "MIGRATIONS", [*MIGRATIONS, later])
     with pytest.raises(StoreError, match="nowhere"):
         SQLiteStore(path)
     monkeypatch.undo()
     with closing(SQLiteStore(path)) as store:
         assert version_of(store._db._ready()) == len(MIGRATIONS)
         assert store._db.query("SELECT 1 FROM sqlite_master WHERE name = 'later'") == []
-    monkeypatch.setattr(schema, "MIGRATIONS", [*MIGRATIONS, later._replace(statements=later.statements[:1])])
+    monkeypatch.setattr(connection, "MIGRATIONS", [*MIGRATIONS, later._replace(statements=later.statements[:1])])
     with closing(SQLiteStore(path)) as store:
         assert version_of(store._db._ready()) == len(MIGRATIONS) + 1
 

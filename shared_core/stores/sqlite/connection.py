@@ -1,20 +1,32 @@
-"""One SQLite connection that threads share and no fork inherits, and the check that a file is ours."""
+"""One SQLite connection that threads share and no fork inherits: is the file ours, is its schema new, transactions."""
 
 import os
 import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 from shared_core.errors import StoreError
 from shared_core.lifecycle import at_fork
-from shared_core.stores.sqlite.schema import MIGRATIONS, migrate, refuse_newer, savepoint, transaction, version_of
+from shared_core.stores.sqlite.schema import MIGRATIONS, Migration
 
-__all__ = ["APPLICATION_ID", "Database", "is_database", "probe", "refuse_foreign"]
+__all__ = [
+    "APPLICATION_ID",
+    "Database",
+    "is_database",
+    "migrate",
+    "plain",
+    "probe",
+    "refuse_foreign",
+    "savepoint",
+    "text",
+    "transaction",
+    "version_of",
+]
 
 APPLICATION_ID = 0x696D656D
 """The bytes "imem", at offset 68 of each of our files, which tell whose file it is."""
@@ -23,6 +35,53 @@ _SHORTEST = 512
 
 _BESIDE = ("-wal", "-shm", "-journal")
 """The endings of the files that SQLite keeps beside a database."""
+
+
+def text(value: str) -> str | bytes:
+    """Return a text as SQLite can hold it: bytes if it has lone surrogates, for which UTF-8 has no form."""
+    if value.isascii():
+        return value
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return value.encode("utf-8", "surrogatepass")
+    return value
+
+
+def plain(value: str | bytes) -> str:
+    """Return the text that was given to `text`."""
+    return value if isinstance(value, str) else value.decode("utf-8", "surrogatepass")
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection, *, write: bool) -> Iterator[None]:
+    """Enter a transaction; it is committed when the block ends, and rolled back if an exception leaves it.
+
+    Args:
+        connection: made with `isolation_level=None`.
+        write: take the write lock at once, so that nothing read in the block can change before it is written.
+    """
+    connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+    try:
+        yield
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+@contextmanager
+def savepoint(connection: sqlite3.Connection) -> Iterator[None]:
+    """Enter a part of a transaction, which is undone alone if an exception leaves the block."""
+    connection.execute("SAVEPOINT part")
+    try:
+        yield
+    except BaseException:
+        if connection.in_transaction:  # SQLite may have rolled back all of it, as when the disk is full
+            connection.execute("ROLLBACK TO part")
+            connection.execute("RELEASE part")
+        raise
+    connection.execute("RELEASE part")
 
 
 def probe(path: Path) -> None:
@@ -101,6 +160,54 @@ def _pending(path: Path) -> bool:
 
 def _connect(path: Path, options: str) -> sqlite3.Connection:
     return sqlite3.connect(f"{path.absolute().as_uri()}?{options}", uri=True, isolation_level=None, timeout=30)
+
+
+def version_of(connection: sqlite3.Connection) -> int:
+    """Return the version of the schema, 0 before the first migration; writes nothing."""
+    if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'migrations'").fetchone() is None:
+        return 0
+    row = connection.execute("SELECT coalesce(max(version), 0) FROM migrations").fetchone()
+    return int(row[0])
+
+
+def migrate(connection: sqlite3.Connection, label: str, steps: Sequence[Migration] | None = None) -> None:
+    """Bring the schema to the newest version; each step and its record are one transaction.
+
+    Args:
+        connection: in autocommit mode (`isolation_level=None`).
+        label: names the database in errors.
+        steps: by default `MIGRATIONS`.
+
+    Raises:
+        StoreError: the database is newer than this package. Nothing is written.
+    """
+    steps = MIGRATIONS if steps is None else steps
+    while (version := version_of(connection)) != len(steps):
+        refuse_newer(version, len(steps), label)
+        with transaction(connection, write=True):
+            # Another process may have done this step while this one waited for the lock.
+            if version_of(connection) == version:
+                _apply(connection, version + 1, steps[version])
+
+
+def refuse_newer(version: int, known: int, label: str) -> None:
+    """Raise StoreError if a database has a newer schema than is known."""
+    if version > known:
+        raise StoreError(
+            f"{label} was written by a newer version of this package (schema {version}, known here: {known}); "
+            "upgrade infinite-memory to open it"
+        )
+
+
+def _apply(connection: sqlite3.Connection, version: int, step: Migration) -> None:
+    if version == 1:
+        connection.execute(
+            "CREATE TABLE migrations (version INTEGER PRIMARY KEY, name TEXT NOT NULL, "
+            "applied_at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP)"
+        )
+    for statement in step.statements:
+        connection.execute(statement)
+    connection.execute("INSERT INTO migrations (version, name) VALUES (?, ?)", (version, step.name))
 
 
 _BUSY_SECONDS = 30.0

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from shared_core.records import Position, Summary, VectorRow
 from shared_core.stores.rows import SummaryReach
-from shared_core.stores.sqlite.encoding import plain, text
+from shared_core.stores.sqlite.connection import plain, text
 from shared_core.stores.sqlite.tree_rows import TreeRows
 
 __all__ = ["DerivedRows"]

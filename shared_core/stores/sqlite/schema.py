@@ -1,13 +1,8 @@
-"""The SQLite schema, as an append-only list of steps, and the transactions in which it and all rows are changed."""
+"""The SQLite schema, as an append-only list of steps whose position is the version."""
 
-import sqlite3
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import NamedTuple
 
-from shared_core.errors import StoreError
-
-__all__ = ["MIGRATIONS", "Migration", "migrate", "refuse_newer", "savepoint", "transaction", "version_of"]
+__all__ = ["MIGRATIONS", "Migration"]
 
 
 class Migration(NamedTuple):
@@ -182,82 +177,3 @@ MIGRATIONS: list[Migration] = [
     ),
 ]
 """Only append to this list: the number of a step, from 1, is the version of the schema that it leads to."""
-
-
-def version_of(connection: sqlite3.Connection) -> int:
-    """Return the version of the schema, 0 before the first migration; writes nothing."""
-    if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'migrations'").fetchone() is None:
-        return 0
-    row = connection.execute("SELECT coalesce(max(version), 0) FROM migrations").fetchone()
-    return int(row[0])
-
-
-def migrate(connection: sqlite3.Connection, label: str, steps: Sequence[Migration] | None = None) -> None:
-    """Bring the schema to the newest version; each step and its record are one transaction.
-
-    Args:
-        connection: in autocommit mode (`isolation_level=None`).
-        label: names the database in errors.
-        steps: by default `MIGRATIONS`.
-
-    Raises:
-        StoreError: the database is newer than this package. Nothing is written.
-    """
-    steps = MIGRATIONS if steps is None else steps
-    while (version := version_of(connection)) != len(steps):
-        refuse_newer(version, len(steps), label)
-        with transaction(connection, write=True):
-            # Another process may have done this step while this one waited for the lock.
-            if version_of(connection) == version:
-                _apply(connection, version + 1, steps[version])
-
-
-def refuse_newer(version: int, known: int, label: str) -> None:
-    """Raise StoreError if a database has a newer schema than is known."""
-    if version > known:
-        raise StoreError(
-            f"{label} was written by a newer version of this package (schema {version}, known here: {known}); "
-            "upgrade infinite-memory to open it"
-        )
-
-
-def _apply(connection: sqlite3.Connection, version: int, step: Migration) -> None:
-    if version == 1:
-        connection.execute(
-            "CREATE TABLE migrations (version INTEGER PRIMARY KEY, name TEXT NOT NULL, "
-            "applied_at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP)"
-        )
-    for statement in step.statements:
-        connection.execute(statement)
-    connection.execute("INSERT INTO migrations (version, name) VALUES (?, ?)", (version, step.name))
-
-
-@contextmanager
-def transaction(connection: sqlite3.Connection, *, write: bool) -> Iterator[None]:
-    """Enter a transaction; it is committed when the block ends, and rolled back if an exception leaves it.
-
-    Args:
-        connection: made with `isolation_level=None`.
-        write: take the write lock at once, so that nothing read in the block can change before it is written.
-    """
-    connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
-    try:
-        yield
-        connection.execute("COMMIT")
-    finally:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-
-
-@contextmanager
-def savepoint(connection: sqlite3.Connection) -> Iterator[None]:
-    """Enter a part of a transaction, which is undone alone if an exception leaves the block."""
-    connection.execute("SAVEPOINT part")
-    try:
-        yield
-    except BaseException:
-        if connection.in_transaction:  # SQLite may have rolled back all of it, as when the disk is full
-            connection.execute("ROLLBACK TO part")
-            connection.execute("RELEASE part")
-        raise
-    connection.execute("RELEASE part")

@@ -8,8 +8,7 @@ from typing import Any
 
 from shared_core.records import Branch, Position, Ref, RefKind, Segment, SessionKey, SessionState
 from shared_core.stores.rows import BranchEnd, Rows
-from shared_core.stores.sqlite.encoding import plain, text
-from shared_core.stores.sqlite.schema import transaction
+from shared_core.stores.sqlite.connection import plain, text, transaction
 
 __all__ = ["TreeRows"]
 
