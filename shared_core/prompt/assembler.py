@@ -152,14 +152,14 @@ class Assembler:
         left = frame.rest - (turns[0].tokens if turns else 0)
         return min(int(self.recall_tokens * frame.open), left if left >= NEWEST_LEAVES * frame.rest else frame.rest)
 
-    def window(self, frame: Frame, turns: Iterable[Turn], *, recall: int = 0) -> Window:
+    def window(self, frame: Frame, turns: Sequence[Turn], *, recall: int = 0) -> Window:
         """Return the window that fits beside `recall` tokens of recalled messages; `turns` are newest first."""
         return self._fit(frame, self._dressed(frame, turns), recall)
 
     def _fit(self, frame: Frame, dressed: Iterable[Turn], recall: int) -> Window:
         return fit_window(dressed, frame.rest - recall, slack=self.slack, fill=self.fill)
 
-    def _dressed(self, frame: Frame, turns: Iterable[Turn]) -> list[Turn]:
+    def _dressed(self, frame: Frame, turns: Sequence[Turn]) -> list[Turn]:
         """Return turns as they are sent: with their grounding as far as `keep_grounding` reaches.
 
         Pinned turns are user messages, too, but stay without what was once retrieved for them.
@@ -168,8 +168,10 @@ class Assembler:
         reach = {"newest": 1, "none": 0, "all": inf}[keep] if isinstance(keep, str) else keep
         left = reach - (frame.question is not None)
         pinned = [entry.order for entry in frame.stays if entry.message.role == "user"]
-        dressed = []
+        dressed: list[Turn] = []
         for turn in turns:
+            if left <= 0:  # for most prompts already before the first
+                return [*dressed, *turns[len(dressed) :]]
             newer = sum(order > turn.entries[0].order for order in pinned)
             dressed.append(replace(turn, entries=tuple(map(self._dress, turn.entries))) if left > newer else turn)
             left -= turn.asks
