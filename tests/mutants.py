@@ -50,8 +50,8 @@ MUTANTS: dict[int, tuple[Mutant, ...]] = {
         Mutant(
             "a system message of recalled text has no framing",
             "prompt/assembler.py",
-            "return self.size(Message.system(text)), text",
-            "return self.framer.counter(text), text",
+            "self.size(Message.system(text)), text)",
+            "self.framer.counter(text), text)",
         ),
         Mutant(
             "the summary is free",
@@ -95,7 +95,7 @@ MUTANTS: dict[int, tuple[Mutant, ...]] = {
         ),
         Mutant(
             "of a pinned turn only its question stays",
-            "pipeline.py",
+            "session.py",
             "stays += turn.whole().entries if turn else ()",
             "stays += turn.whole().entries[:1] if turn else ()",
         ),
@@ -125,8 +125,8 @@ MUTANTS: dict[int, tuple[Mutant, ...]] = {
         Mutant(
             "what is in the window may be recalled",
             "prompt/assembler.py",
-            "inside = {turn.turn_id for turn in window.kept}",
-            "inside = {turn.turn_id for turn in window.kept[:1]}",
+            "kept, result = {turn.turn_id for turn in window.kept}, []",
+            "kept, result = {turn.turn_id for turn in window.kept[:1]}, []",
         ),
         Mutant(
             "what stands in the summary is recalled as well",
@@ -150,13 +150,13 @@ MUTANTS: dict[int, tuple[Mutant, ...]] = {
         ),
         Mutant(
             "the best passages go first",
-            "prompt/grounding.py",
+            "prompt/frame.py",
             "return sorted(_filled(grounding), key=strength, reverse=True)",
             "return sorted(_filled(grounding), key=strength)",
         ),
         Mutant(
             "the footer is trimmed with the passages",
-            "prompt/grounding.py",
+            "prompt/frame.py",
             "return join(grounding.header, *texts, note, grounding.footer)",
             'return join(grounding.header, *texts, note, "" if omitted else grounding.footer)',
         ),
