@@ -23,7 +23,7 @@ from shared_core.recall.search import POOL_TOKENS, Found, Searcher
 from shared_core.records import Position, SessionState, Summary
 from shared_core.session import LiveSession
 from shared_core.summaries.requests import SummaryReply, SummaryRequest
-from shared_core.summaries.rolling import LEFT_OUT, Rolling, Scene, Summed
+from shared_core.summaries.rolling import LEFT_OUT, RollingSummary, PromptInputs, SummarizedInputs
 from shared_core.tokens import message_tokens, tools_tokens
 from shared_core.tree.paths import Path
 from shared_core.turns import Entry, Turn, group_turns
@@ -125,11 +125,11 @@ class Plan:
     @property
     def end(self) -> int:
         """The question's index on the path."""
-        return self.path.place(self.before) if self.before is not None else self.path.spans[-1].last + 1
+        return self.path.index_of(self.before) if self.before is not None else self.path.spans[-1].last + 1
 
-    def scene(self, ask: Ask, candidates: Sequence[Candidate]) -> Scene:
+    def prompt_inputs(self, ask: Ask, candidates: Sequence[Candidate]) -> PromptInputs:
         """Return what a summary is chosen for."""
-        return Scene(self.path, self.state.epoch, self.asked, self.turns, candidates, self.end, ask.shown)
+        return PromptInputs(self.path, self.state.epoch, self.asked, self.turns, candidates, self.end, ask.shown)
 
 
 class PromptBuilder:
@@ -144,7 +144,7 @@ class PromptBuilder:
     """
 
     def __init__(
-        self, live: LiveSession, assembler: Assembler, searcher: Searcher, rolling: Rolling,
+        self, live: LiveSession, assembler: Assembler, searcher: Searcher, rolling: RollingSummary,
         lock: AbstractContextManager[object],
     ) -> None:  # fmt: skip
         self.live = live
@@ -182,13 +182,13 @@ class PromptBuilder:
                         self.live, self.searcher.rules, found, path=plan.path, question=question, room=room,
                         placement=self.assembler.placement,
                     )  # fmt: skip
-            summed: Summed | None = Summed(plan.asked, candidates)
+            summed: SummarizedInputs | None = SummarizedInputs(plan.asked, candidates)
             if self.rolling.rules.summarizer is not None and not plan.fits:
-                summed = yield from self.rolling.steps(plan.scene(ask, candidates), plan.summaries)
+                summed = yield from self.rolling.steps(plan.prompt_inputs(ask, candidates), plan.summaries)
             if summed is not None:  # None: something was forgotten, as above
                 return self._compose(ask, plan, found, summed)
 
-    def _compose(self, ask: Ask, plan: Plan, found: Found | None, summed: Summed) -> Context:
+    def _compose(self, ask: Ask, plan: Plan, found: Found | None, summed: SummarizedInputs) -> Context:
         frame, selection = self.assembler.settle(summed.frame, plan.turns, summed.candidates, shown=ask.shown)
         dropped = (LEFT_OUT,) if summed.frame.summary is not None and frame.summary is None else ()
         context = self.assembler.compose(
@@ -208,7 +208,7 @@ class PromptBuilder:
             with self._lock:
                 plan = self._plan(ask)
             if not plan.fits:
-                summed = yield from self.rolling.steps(plan.scene(ask, []), plan.summaries, urgent=True)
+                summed = yield from self.rolling.steps(plan.prompt_inputs(ask, []), plan.summaries, urgent=True)
                 if summed is None:
                     continue
             with self._lock:

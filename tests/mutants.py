@@ -131,8 +131,8 @@ MUTANTS: dict[int, tuple[Mutant, ...]] = {
         Mutant(
             "what stands in the summary is recalled as well",
             "summaries/rolling.py",
-            "candidates = _not_in(plain_words(frame.summary.said), scene.candidates)",
-            "candidates = scene.candidates",
+            "candidates = _without_summarized(normalized(frame.summary.said), prompt.candidates)",
+            "candidates = prompt.candidates",
         ),
         Mutant(
             "late replies stand where they came, not in their turn",
