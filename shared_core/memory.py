@@ -353,7 +353,7 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
         """Return the steps of `index` and `reindex`."""
         if anew:
             with self._lock:
-                self._prompts.searcher.accept()
+                self._prompts.searcher.accept_embedder()
         yield from self._prompts.index_steps(progress)
 
     # Summing up

@@ -16,14 +16,14 @@ from shared_core.prompt.context import Context
 from shared_core.prompt.frame import Frame
 from shared_core.prompt.window import SKIP_LIMIT, Candidate, Window
 from shared_core.recall.candidates import read_candidates, read_hits
-from shared_core.recall.embedding import Dense, EmbedReply, EmbedRequest
+from shared_core.recall.embedding import EmbedderChoice, EmbedReply, EmbedRequest
 from shared_core.recall.ranking import ScoredMessage
 from shared_core.recall.scope import Filter
 from shared_core.recall.search import POOL_TOKENS, Found, Searcher
 from shared_core.records import Position, SessionState, Summary
 from shared_core.session import LiveSession
 from shared_core.summaries.requests import SummaryReply, SummaryRequest
-from shared_core.summaries.rolling import LEFT_OUT, RollingSummary, PromptInputs, SummarizedInputs
+from shared_core.summaries.rolling import LEFT_OUT, PromptInputs, RollingSummary, SummarizedInputs
 from shared_core.tokens import message_tokens, tools_tokens
 from shared_core.tree.paths import Path
 from shared_core.turns import Entry, Turn, group_turns
@@ -299,7 +299,7 @@ class PromptBuilder:
                 new = np.setdiff1d(self.searcher.pending(scope), rows)
                 scopes += [scope] if len(new) else []
                 rows = np.concatenate([rows, new])
-            embedder, total = self.searcher.sessions.dense().embedder, len(rows)
+            embedder, total = self.searcher.sessions.embedder_choice().embedder, len(rows)
         done = 0
         for scope in scopes:
             before = done
@@ -335,7 +335,7 @@ class PromptBuilder:
         state = self.live.sync()
         for index, _ in self.searcher.sessions.opened():
             if index.session == self.live.key:
-                self.searcher.sessions.open(index.session, state, Dense(None))
+                self.searcher.sessions.open(index.session, state, EmbedderChoice(None))
         self.save_snapshots(least=least)
 
     def save_snapshots(self, *, least: int) -> None:
@@ -346,9 +346,9 @@ class PromptBuilder:
                 # them again.
                 with suppress(StoreError):
                     vectors.save()
-            if index.due(least):
+            if index.snapshot_due(least):
                 index.save_snapshot()
-            if vectors is not None and vectors.due(least):
+            if vectors is not None and vectors.snapshot_due(least):
                 vectors.save_snapshot()
 
 

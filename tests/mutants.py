@@ -171,7 +171,7 @@ MUTANTS: dict[int, tuple[Mutant, ...]] = {
         Mutant(
             "what was asked before decides between equals",
             "recall/ranking.py",
-            "order = np.lexsort((-signals.places, -score))",
+            "order = np.lexsort((-signals.indices, -score))",
             "order = np.lexsort((np.random.default_rng().permutation(len(score)), -score))",
         ),
     ),

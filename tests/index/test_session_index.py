@@ -46,9 +46,9 @@ def check_line(index: SessionIndex, session: Session, head: Position) -> None:
     line, path = index.line(path_to(session, head)), session.tree.path(head)
     rows = line.rows[: line.upto]
     assert index.positions(rows) == [record.position for record in path]
-    assert line.places(rows).tolist() == list(range(len(path)))
+    assert line.indices(rows).tolist() == list(range(len(path)))
     elsewhere = np.setdiff1d(np.arange(len(index), dtype=np.int32), line.rows)
-    assert line.places(elsewhere).tolist() == [-1] * len(elsewhere)
+    assert line.indices(elsewhere).tolist() == [-1] * len(elsewhere)
     np.testing.assert_array_equal(line.along(index.column("depths")), [record.position.depth for record in path])
     times = [record.message.created_at for record in path]
     gaps = [(b - a).total_seconds() > SITTING_GAP for a, b in pairwise(times) if a and b]
@@ -60,9 +60,9 @@ def check_line(index: SessionIndex, session: Session, head: Position) -> None:
     turns = [record.message.turn_id for record in path]
     for turn in set(turns):
         members = [place for place, other in enumerate(turns) if other == turn]
-        found = line.line.of_turn(index.turns.find(turn or ""))
+        found = line.line.indices_of_turn(index.turns.find(turn or ""))
         assert [place for place in found if place < line.upto] == members
-        assert line.line.ends(index.column("turns")[line.rows[members]]).tolist() == [found[-1]] * len(members)
+        assert line.line.turn_ends(index.column("turns")[line.rows[members]]).tolist() == [found[-1]] * len(members)
 
 
 def equal(first: SessionIndex, second: SessionIndex) -> bool:
@@ -163,7 +163,7 @@ class TestRows:
         line = index.line(path_to(session, Position(0, 0)))
         session.append("side", drafts("u2"), at=ROOT)
         refreshed(session, index)
-        assert line.places(np.array([1, 0, 5, -1], dtype=np.int32)).tolist() == [-1, 0, -1, -1]
+        assert line.indices(np.array([1, 0, 5, -1], dtype=np.int32)).tolist() == [-1, 0, -1, -1]
         assert index.lexical.score(["text"], line).values.shape == (1,)
 
 

@@ -20,7 +20,7 @@ from shared_core.index.arrays import (
     _checksum,
     digest_of,
     pack,
-    stored_snapshot,
+    read_snapshot,
     unpack,
 )
 from shared_core.records import Snapshot
@@ -149,10 +149,10 @@ def test_a_store_s_snapshot_is_there_absent_of_another_version_or_damaged() -> N
 
         def kept(data: bytes) -> tuple[bool, str, bool]:
             store.keep(session, Snapshot("rows", data), 0)
-            found = stored_snapshot(store, session, "rows")
+            found = read_snapshot(store, session, "rows")
             return found.about is not None, found.digest, found.damaged
 
-        assert not stored_snapshot(store, session, "rows").damaged
+        assert not read_snapshot(store, session, "rows").damaged
         assert kept(SAMPLE) == (True, digest_of(SAMPLE), False)
         older, body = b"IMSNAP00", SAMPLE[len(MAGIC) + DIGEST_SIZE :]
         hashed = HASHED[0] + blake2b(HASHED[0] + body, digest_size=DIGEST_SIZE).digest() + body

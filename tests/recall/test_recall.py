@@ -588,7 +588,7 @@ class TestC20Users:
             assert again == context
             assert LAKE[0] in [line.preview for line in lines(context)]
             (note,) = context.report.degraded
-            assert note == "other sessions not searched by meaning, as their vectors are another embedder's: 1"
+            assert note == "sessions not searched by meaning, because their vectors are another embedder's: 1"
             assert context.report.embedder == "hashing/64"
             keys = {one.session_id: one.key for one in store.sessions("ann")}
             # A session without vectors is given some: it has no embedder of its own yet.
