@@ -192,7 +192,7 @@ class PromptBuilder:
         frame, selection = self.assembler.settle(summed.frame, plan.turns, summed.candidates, shown=ask.shown)
         dropped = (LEFT_OUT,) if summed.frame.summary is not None and frame.summary is None else ()
         context = self.assembler.compose(
-            frame, selection, reserve=ask.reserve, shown=ask.shown, alone=plan.alone,
+            frame, selection, reserve=ask.reserve, shown=ask.shown, orphans=plan.alone,
             notes=(*(found.notes if found else ()), *summed.notes, *dropped), pending=found.pending if found else 0,
             embedder=found.embedder if found else None,
         )  # fmt: skip
