@@ -131,7 +131,7 @@ def test_a_session_of_any_name(store: CountingStore) -> None:
 def test_a_message_larger_than_the_budget_is_kept_and_named(store: CountingStore) -> None:
     memory = InfiniteMemory(store, **SMALL, ranking="lexical")
     memory.add([*history(4), Message.user("word " * 1_000, id="large")])
-    with pytest.raises(MessageTooLargeError, match=r"need 1,00\d tokens and 250 are left") as error:
+    with pytest.raises(MessageTooLargeError, match=r"need 1,00\d tokens, but 250 are left") as error:
         memory.context()
     assert error.value.needed > 1_000
     assert error.value.available == 250

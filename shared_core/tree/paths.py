@@ -127,7 +127,7 @@ class Path:
         return [span for span in left if span.start <= span.upto]
 
     def shared(self, other: "Path") -> list[Span]:
-        """Return the spans that are on both paths, as spans of this one; the last ends at the lowest common position."""
+        """Return the spans that are on both paths, as spans of this one; the last ends at their lowest position."""
         both = (
             span._replace(upto=min(span.upto, other.upto[span.segment]))
             for span in self.spans

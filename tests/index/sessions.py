@@ -51,7 +51,7 @@ def texts_of(vectors: SessionVectors) -> Callable[[npt.NDArray[np.int64]], list[
             record.position: record
             for record in vectors.session_index.store.get(vectors.session_index.session, positions)
         }
-        return [str(records[place].message.id)[1:] if place in records else "" for place in positions]
+        return [str(records[position].message.id)[1:] if position in records else "" for position in positions]
 
     return texts
 

@@ -32,12 +32,12 @@ def session(store: CountingStore) -> Session:
 
 
 def check(index: SessionIndex, session: Session) -> None:
-    """Compare the index with the oracle: every row, and the line to every place of the tree."""
+    """Compare the index with the oracle: every row, and the line to every position of the tree."""
     tree = session.tree
     assert index.positions(np.arange(len(index))) == [record.position for record in tree.records]
     asked = [*tree.positions(), Position(0, 10**6), Position(99, 0)]
     at = {record.position: row for row, record in enumerate(tree.records)}
-    assert index.rows_at(asked).tolist() == [at.get(place, -1) for place in asked]
+    assert index.rows_at(asked).tolist() == [at.get(position, -1) for position in asked]
     for head in dict.fromkeys([*tree.branches.values(), *tree.positions()]):
         check_line(index, session, head)
 
@@ -59,9 +59,9 @@ def check_line(index: SessionIndex, session: Session, head: Position) -> None:
     ]
     turns = [record.message.turn_id for record in path]
     for turn in set(turns):
-        members = [place for place, other in enumerate(turns) if other == turn]
+        members = [number for number, other in enumerate(turns) if other == turn]
         found = line.line.indices_of_turn(index.turns.find(turn or ""))
-        assert [place for place in found if place < line.upto] == members
+        assert [number for number in found if number < line.upto] == members
         assert line.line.turn_ends(index.column("turns")[line.rows[members]]).tolist() == [found[-1]] * len(members)
 
 
@@ -190,17 +190,17 @@ def test_every_line_of_any_tree_is_the_path_that_the_store_has(steps: list[tuple
         for number, (kind, first, second) in enumerate(steps):
             tree = session.tree
             branch = list(tree.branches)[first % len(tree.branches)]
-            place = tree.positions()[second % len(tree.positions())]
+            position = tree.positions()[second % len(tree.positions())]
             picked = tree.records[second % len(tree.records)] if tree.records else None
             clock += timedelta(hours=(0, 1, 7, -1)[second % 4])
             roles = ["uats"[(first >> 2 * n) % 4] for n in range(first % 3 + 1)]
             fresh = [replace_time(one, clock) for one in drafts(*(f"{r}{number}-{n}" for n, r in enumerate(roles)))]
             if kind == "fork":
-                session.fork(f"b{number}", place)
+                session.fork(f"b{number}", position)
             elif kind == "branch":
-                session.append(f"b{number}", fresh, at=place)
+                session.append(f"b{number}", fresh, at=position)
             elif kind == "forget" and picked:
-                session.forget([picked.position, place])
+                session.forget([picked.position, position])
             elif kind == "restart" and second < 300:
                 session.forget([record.position for record in tree.records], branches=True)
             elif kind == "look":

@@ -71,7 +71,7 @@ class TestVectors:
         np.testing.assert_array_equal(ours.vectors.matrix()[np.argsort(ours.vectors.owners)], theirs.vectors.matrix())
 
     def test_a_vector_of_another_text_is_not_adopted(self, session: Session, embedder: HashingEmbedder) -> None:
-        """A turn that has grown since has the place of its last message, but not its vector."""
+        """A turn that has grown since has the position of its last message, but not its vector."""
         session.append(MAIN, drafts("ux"))
         vectors = vectors_of(session)
         session.store.keep(session.key, VectorRows("space", [(Position(0, 0), text_hash("old"), bytes(16))]))
@@ -179,7 +179,7 @@ class TestVectors:
         session.forget([Position(0, 1)])
         with pytest.raises(StopIteration):
             steps.send(request.answer())
-        assert [place for place, *_ in session.store.vectors(session.key, "space")] == [Position(0, 0)]
+        assert [position for position, *_ in session.store.vectors(session.key, "space")] == [Position(0, 0)]
         refreshed(session, vectors.session_index)
         vectors.refresh()
         assert vectors.vectors.owners.tolist() == [0]
@@ -206,16 +206,22 @@ class TestParts:
         pieces = [1, 2, 3, 5, 1, 1]
         rows = np.random.default_rng(3).normal(size=(sum(pieces), 8)).astype(np.float32)
         parts = np.split(rows / np.linalg.norm(rows, axis=1, keepdims=True), np.cumsum(pieces)[:-1])
-        places = vectors.session_index.positions(np.arange(6))
+        positions = vectors.session_index.positions(np.arange(6))
         vectors.put(
-            [(place, f"{number}", part) for number, (place, part) in enumerate(zip(places, parts, strict=True))]
+            [
+                (position, f"{number}", part)
+                for number, (position, part) in enumerate(zip(positions, parts, strict=True))
+            ]
         )
         for extra in ((), ("u6", "u7")):
             if extra:
                 session.append(MAIN, drafts(*extra))
                 refreshed(session, vectors.session_index)
                 vectors.put(
-                    [(place, f"x{place}", parts[3]) for place in vectors.session_index.positions(np.array([6, 7]))]
+                    [
+                        (position, f"x{position}", parts[3])
+                        for position in vectors.session_index.positions(np.array([6, 7]))
+                    ]
                 )
             vectors.save_snapshot()
             again, asked = vectors_of(session), np.arange(len(vectors.session_index), dtype=np.int32)
@@ -451,7 +457,10 @@ class TestAStoreThatCannotBeWritten:
             assert vectors.vectors.owners.tolist() == [0, 1], "they are searched all the same"
             store.refusing = False
             vectors.save()
-            assert [place for place, *_ in store.vectors(session.key, "space")] == [Position(0, 0), Position(0, 1)]
+            assert [position for position, *_ in store.vectors(session.key, "space")] == [
+                Position(0, 0),
+                Position(0, 1),
+            ]
             store.reset()
             vectors.save()
             assert store.calls["put_vectors"] == 0

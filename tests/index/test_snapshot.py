@@ -81,16 +81,16 @@ def test_large_content_is_checked_in_order() -> None:
         data[start + CHUNK : start + 2 * CHUNK], data[start : start + CHUNK],
     )  # fmt: skip
     assert unpack(bytes(swapped)) is None
-    for place in range(0, len(data), 10_007):
-        assert unpack(data[:place] + bytes([data[place] ^ 16]) + data[place + 1 :]) is None
+    for offset in range(0, len(data), 10_007):
+        assert unpack(data[:offset] + bytes([data[offset] ^ 16]) + data[offset + 1 :]) is None
 
 
 @pytest.mark.parametrize("bit", [0, 7])
 def test_a_flipped_bit_anywhere_is_noticed(bit: int) -> None:
     assert unpack(SAMPLE) is not None
-    for place in range(len(SAMPLE)):
+    for offset in range(len(SAMPLE)):
         damaged = bytearray(SAMPLE)
-        damaged[place] ^= 1 << bit
+        damaged[offset] ^= 1 << bit
         assert unpack(bytes(damaged)) is None
 
 

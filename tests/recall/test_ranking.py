@@ -59,7 +59,7 @@ class Said:
 
 
 def scope_of(said: Sequence[Said], *, unit: RecallUnit = "message", without: Sequence[int] = ()) -> Scope:
-    """Store messages, index them and give them vectors; all may be found but the places in `without`."""
+    """Store messages, index them and give them vectors; all may be found except the indices in `without`."""
     store = SQLiteStore(":memory:")
     session = store.create_session(None, "s")
     head = store.branches(session)[0].head
@@ -206,7 +206,7 @@ def test_the_scope_is_applied_before_the_best_are_taken() -> None:
 
 
 def test_nothing_relevant_is_an_answer() -> None:
-    """A place must reach the floor, or match enough of the question's words; what does not is marked, not hidden."""
+    """A message must reach the floor, or match enough of the question's words; others are marked, not hidden."""
     said = [Said("tower and river", -8), Said(), Said(), Said(), Said(), Said("boat", 4), Said("cat", 3), Said("dog")]
     scope = scope_of(said)
     shares = {one.line_index: one.lexical for one in ranked("tower river", scope)}
@@ -334,7 +334,7 @@ def test_you_is_the_assistant_where_nobody_is_named() -> None:
 
 
 def test_news_come_before_talk_and_reactions_last() -> None:
-    """How much more a place counts for where it stands and of whom it speaks; less, the longer it is."""
+    """Beginning a sitting counts for a message, being only about the listener against it; length weakens both."""
     long = " ".join(f"word{number}" for number in range(4 * FADE_TERMS))
     texts = ["tower", "tower", "did you like your tower?", "I showed you my tower", "tower", f"you {long}", "tower"]
     scope = scope_of([*map(Said, texts), Said("tower", days=1), Said(f"you {long}", days=1)])
