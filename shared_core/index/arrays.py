@@ -62,6 +62,7 @@ class GrowingArray(Generic[Scalar]):
             return  # appending nothing must not copy or write to the array that `of` shares
         needed = self._size + len(added)
         if needed > len(self._buffer):
+            # Doubling keeps the total cost of appending linear.
             grown = np.empty(max(16, needed, 2 * len(self._buffer)), dtype=self._buffer.dtype)
             grown[: self._size] = self.values
             self._buffer = grown

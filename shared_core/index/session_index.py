@@ -172,6 +172,7 @@ class SessionIndex:
         rows = self._between(last.segment, last.start, np.iinfo(np.int32).max)
         self._extend(line, rows[line.taken :])
         line.taken = len(rows)
+        # Enter it last: the line that was not used for longest is dropped first.
         self._lines[key] = line
         while len(self._lines) > CACHED_LINES:
             self._lines.popitem(last=False)
@@ -237,6 +238,7 @@ class SessionIndex:
         """Store a snapshot, so that the next process reads it instead of all messages."""
         about = {"names": self.names, "last_seq": self.last_seq, "epoch": self.epoch}
         arrays = {name: self.column(name) for name in COLUMNS} | self.turns.arrays() | self.lexical.arrays()
+        # The store refuses it if something was forgotten meanwhile, which the snapshot would still hold.
         if self.store.keep(self.session, Snapshot(SNAPSHOT, pack(about, arrays)), self.epoch):
             self.saved, self._needs_rewrite = len(self), False
 

@@ -159,6 +159,7 @@ class SessionVectors:
         """Store a snapshot of the vectors in the form in which they are searched."""
         self.save()
         if self._ends and not self._full():
+            # The last part has room, so it is written again with the new vectors.
             del self._parts[-1], self._ends[-1]
         while (start := self._ends[-1] if self._ends else 0) < len(self.vectors):
             number, end = len(self._parts), self._end_of_row(start + PART)

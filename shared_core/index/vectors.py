@@ -466,6 +466,7 @@ class FaissVectorIndex(VectorIndex):
     def _begin(self) -> None:
         """Start making codes in the background if they are due."""
         due = SHORTLIST_FROM
+        # Due at doubling sizes, so that making codes costs about the same per vector at any size.
         while 2 * due <= len(self):
             due *= 2
         if self._work is not None and self._work.lost:

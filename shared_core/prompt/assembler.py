@@ -93,6 +93,7 @@ def _put_recall(ledger: _Ledger, selection: Selection) -> None:
             reason = Reason.EXCERPT if included and candidate.cut else candidate.reason or Reason.IN_WINDOW
             ledger.put(entry, Kind.RECALLED, reason, entry.tokens, included=included, scores=candidate)
             wording -= entry.tokens if included else 0
+    # The text takes more than its messages: header, footer, days and speakers.
     if wording:
         ledger.put(None, Kind.RECALLED, Reason.WORDING, wording)
 
@@ -222,6 +223,7 @@ class Assembler:
         dressed = self._dressed(frame, turns)
         everything = self._fit(frame, dressed, 0)
         beyond = any(_elsewhere(candidate) and candidate.reason is None for candidate in candidates)
+        # If all past turns fit, only messages of other sessions can add something.
         if not candidates or (everything.reaches_all and not beyond):
             return Selection(everything, tuple(candidates))
         room = self.room_for_recall(frame, turns)
@@ -268,6 +270,7 @@ class Assembler:
         fates: list[Candidate] = []
         plain, estimate = self.placement == "messages", self._estimate
         used, count = 0 if plain else estimate.wording, 0
+        # The line with the date is written once for all messages of a day.
         days: set[date | None] = set()
         for candidate in candidates:
             if candidate.reason is not None:
@@ -344,6 +347,7 @@ class Assembler:
         if frame.question is not None and shown:
             beside = text if self._beside_question(frame, shown) else ""
             entries += [replace(frame.question, message=asked_with(frame, beside)), *frame.groups]
+        # Grounding that is sent is in the text by now. What is still in the field is not to be sent.
         messages = insert_summary(frame, [with_grounding(entry.message, "") for entry in chronological(entries)])
         if text and not self._beside_question(frame, shown):
             leading = next((i for i, message in enumerate(messages) if message.role != "system"), len(messages))

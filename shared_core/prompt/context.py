@@ -171,6 +171,7 @@ class ContextReport:
 
     def _shares(self) -> list[tuple[Kind, int, int]]:
         """Return the kind, tokens and columns in the bar of every part that is not empty."""
+        # Every part gets at least one column, however small, so that none is invisible.
         scale = max(self.budget, self.total_tokens, 1)
         return [
             (kind, tokens, max(1, round(BAR_WIDTH * tokens / scale))) for kind, tokens in self.totals.items() if tokens
@@ -233,6 +234,7 @@ def _row(cells: tuple[str, ...], widths: list[int]) -> str:
 
 def preview(text: str) -> str:
     """Return the beginning of a text on one line, without control characters."""
+    # Cut first, as a message may have megabytes. Four times the length survives most white space.
     line = " ".join(text[: 4 * PREVIEW].split())[: PREVIEW + 1]
     if not line.isprintable():
         line = "".join(char if char.isprintable() else " " for char in line)

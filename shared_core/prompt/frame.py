@@ -91,6 +91,7 @@ def _assemble(grounding: Grounding, texts: Sequence[str]) -> str:
 
 
 def _strongest_first(grounding: Grounding) -> list[int]:
+    # Items without a score come last. Of equal scores, the earlier item is the stronger one.
     def strength(index: int) -> tuple[float, int]:
         score = grounding.items[index].score
         return (float("-inf") if score is None else score, -index)
@@ -114,6 +115,7 @@ def fit_grounding(grounding: Grounding | None, fits: Callable[[str], bool]) -> F
     whole = render_grounding(grounding)
     if fits(whole):  # checked first: a note on omitted items may be longer than the items
         return FittedGrounding(whole)
+    # Counting tokens is the expensive part, so bisect instead of removing item by item.
     counts = range(1, len(order))
     kept = bisect_left(counts, True, key=lambda count: not fits(render_grounding(grounding, keep=order[:count])))
     if kept:
@@ -264,6 +266,7 @@ class Framer:
             return frame
         question, *answers = current.entries
         asked = self._with_grounding(replace(frame, question=question, bare=question.tokens, answers=tuple(answers)))
+        # Check with the answers so far but return without them: `Assembler.settle` adds as many as fit.
         self._check(self.answered(asked, len(answers)) if answers else asked)
         return asked
 
@@ -275,6 +278,7 @@ class Framer:
         group. Grounding takes the room that groups leave, or comes before them if it must not be trimmed.
         """
         groups = list(tool_groups(asked.answers[:count]))
+        # Without the newest results, which the model asked for, the turn could not go on.
         must = [group is groups[-1] or any(entry.message.pinned for entry in group) for group in groups]
         room = asked.open - asked.bare - sum(map(_size, compress(groups, must)))
         room -= asked.grounding_tokens if self.grounding_overflow == "error" else 0
@@ -284,6 +288,7 @@ class Framer:
         left_out: list[tuple[Entry, ...]] = []
         for group, needed in zip(reversed(groups), reversed(must), strict=True):
             room -= 0 if needed else _size(group)
+            # Once a group is left out, so are all older ones: the turn has one gap, not several.
             fits = needed or (room >= 0 and not left_out)
             (kept if fits else left_out).insert(0, group)
         frame = replace(asked, groups=tuple(chain(*kept)), left_out=tuple(chain(*left_out)))
@@ -347,11 +352,13 @@ def with_summary(frame: Frame, summary: FramedSummary, size: Callable[[Message],
     bare = replace(frame, summary=None)
     if summary.beside and frame.question is not None:
         tokens = size(asked_with(replace(frame, summary=summary), "")) - frame.bare - frame.grounding_tokens
+    # Appending to an existing system message saves the framing of a message.
     elif (after := _system(frame.stays)) is not None:
         tokens = size(_appended(after.message, summary.text)) - after.tokens
     else:
         tokens = size(Message.system(summary.text))
     summed = replace(frame, summary=replace(summary, tokens=tokens))
+    # A summary is optional, so it is dropped before anything that must be sent.
     return summed if summed.room >= 0 else bare
 
 

@@ -62,6 +62,7 @@ class RecallTemplate:
     def _lines(self, messages: Iterable[Message]) -> list[str]:
         if self.turn_separator is None:
             return [self.render_line(message) for message in messages]
+        # A message without a turn counts as a turn of its own.
         turns = groupby(messages, key=lambda message: message.turn_id or id(message))
         return [self.turn_separator.join(map(self.render_line, turn)) for _, turn in turns]
 

@@ -66,6 +66,7 @@ def fit_window(turns: Iterable[Turn], budget: int, *, slack: float = 0.0, fill: 
         too_large.append(turn)
         if fill == "stop" or len(too_large) >= SKIP_LIMIT:
             break
+    # A window that holds everything starts at the first turn anyway, and one with gaps has no stable start.
     if not too_large or fill == "skip":
         return Window(tuple(kept), (), tuple(too_large))
     count = _stable_count(kept, (1 - slack) * used)
@@ -78,6 +79,7 @@ def _stable_count(kept: list[Turn], least: float) -> int:
     for count, turn in enumerate(kept, start=1):
         used += turn.tokens
         power = _power_of_two(turn.turn_no)
+        # `>=`: of equal powers the older turn wins, which keeps more.
         if used >= least and power >= best_power:
             best, best_power = count, power
     return best

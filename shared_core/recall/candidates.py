@@ -60,6 +60,7 @@ def excerpt(text: str, words: Sequence[str], size: int, counter: Callable[[str],
     hits = _hits(text, words)
     while True:
         found = _passage(text, hits, room)
+        # Characters per token vary within a text, so shrink the passage until it fits.
         if counter(found) <= size or room <= 1:
             return found
         room = min(room - 1, int(room * 0.9))
@@ -190,6 +191,7 @@ def _shortlist(found: Found, room: int, most: float) -> list[Ranked]:
         scope, own = found.scopes[number], ranked.scopes == number
         characters[own] = scope.session_index.column("characters")[scope.line.rows[ranked.indices[own]]]
     tokens = characters / CHARACTERS_PER_TOKEN
+    # Weak candidates are only reported, so they take no room.
     tokens = np.where(ranked.weak, 0, np.where(tokens > WHOLE * most, most, tokens) + FRAME_TOKENS)
     before = np.cumsum(tokens) - tokens
     wanted = np.where(ranked.weak, np.cumsum(ranked.weak) <= WEAK_SHOWN, before <= SPARE * room)
@@ -221,6 +223,7 @@ class _Reader:
             if candidate is None:
                 continue
             key = (ranked.scope, candidate.entries[0].message.turn_id or "")
+            # Several messages of a turn may be found, but the turn is recalled once.
             if self.by_turn and key in turns and candidate.reason is None:
                 candidate = candidate.because(Reason.SAME_TURN)
             if candidate.reason is None:

@@ -210,6 +210,7 @@ def choose_embedder(
         EmbedderMismatchError: the session holds vectors, but none by the embedder given.
         EmbedderError: the embedder given raised instead of returning its fingerprint.
     """
+    # Vectors of other units or texts are not comparable, so each kind has a space of its own.
     usual = {"message": message_text, "turn": turn_text}[unit]
     suffix = f"#{unit}/{name_of(embed_text)}" if embed_text is not usual else "#turn" if unit == "turn" else ""
     spaces = store.spaces(session) if session is not None else []

@@ -211,6 +211,7 @@ class RankedResults(Sequence[Ranked]):
     """
 
     def __init__(self, signals: Signals, score: Floats, weak: Mask) -> None:
+        # `lexsort` sorts by its last key first.
         order = np.lexsort((-signals.indices, -score))
         self.scopes = signals.scopes[order]
         self.indices = signals.indices[order]
@@ -282,6 +283,7 @@ def rank(
     alone = _fused_scores(found, found.dense, weight, usual_words, usual_dense)
     score = _fused_scores(found, found.dense + found.around, weight, usual_words, usual_near)
     lift, others, by = lift_neighbours(searches, found, score, weak, threshold=lift_threshold(score[among]), most=pool)
+    # Neighbours change nothing, so the first order stands and need not be merged.
     if not lift.any() and np.array_equal(score, alone):
         return RankedResults(found, score, weak)
     best = np.lexsort((-found.indices, -alone))
@@ -309,6 +311,7 @@ def _z(values: Floats, usual: Floats) -> Floats:
     known = usual[np.isfinite(usual)]
     if not len(known):
         return np.zeros_like(values)
+    # Equal scores have no deviation to divide by.
     scores = (values - known.mean()) / max(float(known.std()), LEAST_DEVIATION)
     standard: Floats = np.nan_to_num(scores, nan=0.0).astype(np.float32)
     return standard

@@ -265,6 +265,7 @@ class Searcher:
                 other_state = self.live.store.state(other, MAIN)
                 if other != session and other_state.head is not None:
                     path = walk(other_state.head, partial(self.live.store.segment, other))
+                    # Path, question and turns in the prompt are those of this session only.
                     there = replace(wanted, path=None, before=None, without=())
                     scopes.append(self._scope(other, other_state, path, there, dense))
             self.sessions.evict()

@@ -96,7 +96,9 @@ def read_backlog(
     upto_looked = min(upto, start + FARTHEST - 1)
     for index, record in _records(live, path, start, upto_looked):
         message = record.message
+        # A tool's result names its call by id only, which tells a summarizer nothing.
         calls |= {call.id: call.name for call in message.tool_calls}
+        # Every prompt contains these, so a summary need not repeat them.
         if message.role == "system" or message.turn_id in without:
             continue
         line = as_plain_text(message, calls.get(message.tool_call_id or ""))
@@ -230,6 +232,7 @@ class SummaryRequest:
         except Exception as error:  # no error of a plug-in may end a chat; the report names it
             return SummaryFailure(error)
         if inspect.iscoroutine(reply):
+            # Otherwise Python warns that the coroutine was never awaited.
             reply.close()
             return SummaryFailure(
                 TypeError("an async summarizer needs AsyncInfiniteMemory; pass a plain function here")

@@ -218,6 +218,7 @@ class RollingSummary:
                 batch = self._next_batch(prompt, versions, summarized.start, notes, urgent=urgent)
                 if batch is None or self._busy or not (calls or urgent):
                     break
+                # One call at a time: another thread would sum up the same messages.
                 self._busy = True
             try:
                 reply = yield self._request(batch)
