@@ -206,7 +206,7 @@ class OpenIndexes:
 
 
 POOL_TOKENS = 16
-"""One candidate is considered for every so many tokens of room, and at least `POOL`."""
+"""A list has one candidate per this many tokens of room, and at least `POOL`."""
 
 SMALL_BATCH = 32
 """Texts embedded at a time while a question waits."""
