@@ -105,7 +105,9 @@ def groups_of_turn(store: Store, session: int, turn_id: str) -> Iterator[dict[Po
     for segment in {record.position.segment for record in records}:
         end = max(record.position for record in records if record.position.segment == segment)
         path = walk(end, partial(store.segment, session))
-        line = sorted((r for r in records if path.covers(r.position)), key=lambda record: path.place(record.position))
+        line = sorted(
+            (r for r in records if path.covers(r.position)), key=lambda record: path.index_of(record.position)
+        )
         entries = [Entry(record.message, 0, record.turn_no, number) for number, record in enumerate(line)]
         for group in tool_groups(entries):
             yield {line[entry.order].position: line[entry.order] for entry in group}

@@ -40,7 +40,7 @@ from shared_core.sharing.files import FileVerbs
 from shared_core.store import Store
 from shared_core.stores import open_store
 from shared_core.summaries.requests import AnySummarizer, SummaryRules
-from shared_core.summaries.rolling import Rolling
+from shared_core.summaries.rolling import RollingSummary
 from shared_core.summaries.wording import SummaryTemplate
 from shared_core.tokens import as_counter, message_tokens
 from shared_core.tree.paths import Head, read
@@ -152,7 +152,7 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
         live = LiveSession(opened, user_id, session_id, Sizer(framer.counter, framer.overhead))
         self._store, self._lock = opened, lock
         self._checkout = Checkout(live, Writer(live, framer.counter, clock=clock, new_id=new_id), lock)
-        rolling = Rolling(live, assembler, summing, lock, clock=clock)
+        rolling = RollingSummary(live, assembler, summing, lock, clock=clock)
         self._prompts = PromptBuilder(live, assembler, Searcher(live, lock, rules), rolling, lock)
         self._unsaved = 0
         self._closed = False
@@ -356,7 +356,7 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
         """Return the steps of `index` and `reindex`."""
         if anew:
             with self._lock:
-                self._prompts.searcher.accept()
+                self._prompts.searcher.accept_embedder()
         yield from self._prompts.index_steps(progress)
 
     # Summing up

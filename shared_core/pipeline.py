@@ -16,14 +16,14 @@ from shared_core.prompt.context import Context
 from shared_core.prompt.frame import Frame
 from shared_core.prompt.window import SKIP_LIMIT, Candidate, Window
 from shared_core.recall.candidates import read_candidates, read_hits
-from shared_core.recall.embedding import Dense, EmbedReply, EmbedRequest
+from shared_core.recall.embedding import EmbedderChoice, EmbedReply, EmbedRequest
 from shared_core.recall.ranking import ScoredMessage
 from shared_core.recall.scope import Filter
 from shared_core.recall.search import POOL_TOKENS, Found, Searcher
 from shared_core.records import Position, SessionState, Summary
 from shared_core.session import LiveSession
 from shared_core.summaries.requests import SummaryReply, SummaryRequest
-from shared_core.summaries.rolling import LEFT_OUT, Rolling, Scene, Summed
+from shared_core.summaries.rolling import LEFT_OUT, PromptInputs, RollingSummary, SummarizedInputs
 from shared_core.tokens import message_tokens, tools_tokens
 from shared_core.tree.paths import Path
 from shared_core.turns import Entry, Turn, group_turns
@@ -125,11 +125,11 @@ class Plan:
     @property
     def end(self) -> int:
         """The question's index on the path."""
-        return self.path.place(self.before) if self.before is not None else self.path.spans[-1].last + 1
+        return self.path.index_of(self.before) if self.before is not None else self.path.spans[-1].last + 1
 
-    def scene(self, ask: Ask, candidates: Sequence[Candidate]) -> Scene:
+    def prompt_inputs(self, ask: Ask, candidates: Sequence[Candidate]) -> PromptInputs:
         """Return what a summary is chosen for."""
-        return Scene(self.path, self.state.epoch, self.asked, self.turns, candidates, self.end, ask.shown)
+        return PromptInputs(self.path, self.state.epoch, self.asked, self.turns, candidates, self.end, ask.shown)
 
 
 class PromptBuilder:
@@ -144,7 +144,7 @@ class PromptBuilder:
     """
 
     def __init__(
-        self, live: LiveSession, assembler: Assembler, searcher: Searcher, rolling: Rolling,
+        self, live: LiveSession, assembler: Assembler, searcher: Searcher, rolling: RollingSummary,
         lock: AbstractContextManager[object],
     ) -> None:  # fmt: skip
         self.live = live
@@ -182,17 +182,17 @@ class PromptBuilder:
                         self.live, self.searcher.rules, found, path=plan.path, question=question, room=room,
                         placement=self.assembler.placement,
                     )  # fmt: skip
-            summed: Summed | None = Summed(plan.asked, candidates)
+            summed: SummarizedInputs | None = SummarizedInputs(plan.asked, candidates)
             if self.rolling.rules.summarizer is not None and not plan.fits:
-                summed = yield from self.rolling.steps(plan.scene(ask, candidates), plan.summaries)
+                summed = yield from self.rolling.steps(plan.prompt_inputs(ask, candidates), plan.summaries)
             if summed is not None:  # None: something was forgotten, as above
                 return self._compose(ask, plan, found, summed)
 
-    def _compose(self, ask: Ask, plan: Plan, found: Found | None, summed: Summed) -> Context:
+    def _compose(self, ask: Ask, plan: Plan, found: Found | None, summed: SummarizedInputs) -> Context:
         frame, selection = self.assembler.settle(summed.frame, plan.turns, summed.candidates, shown=ask.shown)
         dropped = (LEFT_OUT,) if summed.frame.summary is not None and frame.summary is None else ()
         context = self.assembler.compose(
-            frame, selection, reserve=ask.reserve, shown=ask.shown, alone=plan.alone,
+            frame, selection, reserve=ask.reserve, shown=ask.shown, orphans=plan.alone,
             notes=(*(found.notes if found else ()), *summed.notes, *dropped), pending=found.pending if found else 0,
             embedder=found.embedder if found else None,
         )  # fmt: skip
@@ -208,7 +208,7 @@ class PromptBuilder:
             with self._lock:
                 plan = self._plan(ask)
             if not plan.fits:
-                summed = yield from self.rolling.steps(plan.scene(ask, []), plan.summaries, urgent=True)
+                summed = yield from self.rolling.steps(plan.prompt_inputs(ask, []), plan.summaries, urgent=True)
                 if summed is None:
                     continue
             with self._lock:
@@ -299,7 +299,7 @@ class PromptBuilder:
                 new = np.setdiff1d(self.searcher.pending(scope), rows)
                 scopes += [scope] if len(new) else []
                 rows = np.concatenate([rows, new])
-            embedder, total = self.searcher.sessions.dense().embedder, len(rows)
+            embedder, total = self.searcher.sessions.embedder_choice().embedder, len(rows)
         done = 0
         for scope in scopes:
             before = done
@@ -335,7 +335,7 @@ class PromptBuilder:
         state = self.live.sync()
         for index, _ in self.searcher.sessions.opened():
             if index.session == self.live.key:
-                self.searcher.sessions.open(index.session, state, Dense(None))
+                self.searcher.sessions.open(index.session, state, EmbedderChoice(None))
         self.save_snapshots(least=least)
 
     def save_snapshots(self, *, least: int) -> None:
@@ -346,9 +346,9 @@ class PromptBuilder:
                 # them again.
                 with suppress(StoreError):
                     vectors.save()
-            if index.due(least):
+            if index.snapshot_due(least):
                 index.save_snapshot()
-            if vectors is not None and vectors.due(least):
+            if vectors is not None and vectors.snapshot_due(least):
                 vectors.save_snapshot()
 
 

@@ -194,7 +194,7 @@ class LiveSession:
         """Return a message of a path with merges; its turn has the number there that its first message has."""
         opener = self._openers.get(record.message.turn_id or "") or record.position
         turns = path.span_of(opener if path.covers(opener) else record.position).turn_shift
-        entry = self.sizer.entry(record, path.place(record.position))
+        entry = self.sizer.entry(record, path.index_of(record.position))
         return replace(entry, turn_no=entry.turn_no + turns) if turns else entry
 
     def _find_openers(self, records: Sequence[Record]) -> None:

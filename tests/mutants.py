@@ -131,8 +131,8 @@ MUTANTS: dict[int, tuple[Mutant, ...]] = {
         Mutant(
             "what stands in the summary is recalled as well",
             "summaries/rolling.py",
-            "candidates = _not_in(plain_words(frame.summary.said), scene.candidates)",
-            "candidates = scene.candidates",
+            "candidates = _without_summarized(normalized(frame.summary.said), prompt.candidates)",
+            "candidates = prompt.candidates",
         ),
         Mutant(
             "late replies stand where they came, not in their turn",
@@ -171,7 +171,7 @@ MUTANTS: dict[int, tuple[Mutant, ...]] = {
         Mutant(
             "what was asked before decides between equals",
             "recall/ranking.py",
-            "order = np.lexsort((-signals.places, -score))",
+            "order = np.lexsort((-signals.indices, -score))",
             "order = np.lexsort((np.random.default_rng().permutation(len(score)), -score))",
         ),
     ),

@@ -131,7 +131,7 @@ def test_a_session_of_any_name(store: CountingStore) -> None:
 def test_a_message_larger_than_the_budget_is_kept_and_named(store: CountingStore) -> None:
     memory = InfiniteMemory(store, **SMALL, ranking="lexical")
     memory.add([*history(4), Message.user("word " * 1_000, id="large")])
-    with pytest.raises(MessageTooLargeError, match=r"need 1,00\d tokens and 250 are left") as error:
+    with pytest.raises(MessageTooLargeError, match=r"need 1,00\d tokens, but 250 are left") as error:
         memory.context()
     assert error.value.needed > 1_000
     assert error.value.available == 250
@@ -153,7 +153,7 @@ def test_a_system_message_larger_than_the_budget_is_named(store: CountingStore) 
     memory = InfiniteMemory(store, **SMALL)
     memory.add([Message.system("word " * 1_000, id="rule"), *history(2)])
     for on_overflow in ("raise", "keep"):
-        with pytest.raises(BudgetError, match=r"1,00\d tokens and the budget is 250") as error:
+        with pytest.raises(BudgetError, match=r"1,00\d tokens, but the budget is 250") as error:
             InfiniteMemory(store, **SMALL, on_overflow=on_overflow).context("hi")
         assert not isinstance(error.value, MessageTooLargeError)
     assert memory.search("item1")

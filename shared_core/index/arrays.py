@@ -1,4 +1,4 @@
-"""Arrays that NumPy lacks: growing at their end, numbering ids, and packed into checksummed snapshots."""
+"""Arrays that NumPy lacks: append-only arrays, numbers for ids, and checksummed snapshots."""
 
 import hashlib
 import json
@@ -13,17 +13,27 @@ import numpy.typing as npt
 from shared_core.errors import StoreError
 from shared_core.store import Store
 
-__all__ = ["Arrays", "Growing", "Stored", "TurnNumbers", "digest_of", "distinct", "pack", "stored_snapshot", "unpack"]
+__all__ = [
+    "Arrays",
+    "GrowingArray",
+    "StoredSnapshot",
+    "TurnNumbers",
+    "digest_of",
+    "distinct",
+    "pack",
+    "read_snapshot",
+    "unpack",
+]
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 
 
-class Growing(Generic[Scalar]):
+class GrowingArray(Generic[Scalar]):
     """An append-only array of one dtype.
 
     Args:
-        dtype: of the elements.
-        values: what it begins with.
+        dtype: the type of the elements.
+        values: the first elements, which are copied.
     """
 
     def __init__(self, dtype: type[Scalar], values: npt.ArrayLike = ()) -> None:
@@ -31,8 +41,8 @@ class Growing(Generic[Scalar]):
         self._size = len(self._buffer)
 
     @classmethod
-    def of(cls, values: npt.NDArray[Scalar]) -> "Growing[Scalar]":
-        """Return an array that begins with another one, which is not copied: nobody may write into either."""
+    def of(cls, values: npt.NDArray[Scalar]) -> "GrowingArray[Scalar]":
+        """Return an array that begins with another one without copying it. Neither may be written to."""
         growing = cls(values.dtype.type)
         growing._buffer, growing._size = values, len(values)
         return growing
@@ -49,9 +59,10 @@ class Growing(Generic[Scalar]):
         """Append elements."""
         added = np.asarray(values, dtype=self._buffer.dtype)
         if not len(added):
-            return  # what it began with may not be written into
+            return  # appending nothing must not copy or write to the array that `of` shares
         needed = self._size + len(added)
         if needed > len(self._buffer):
+            # Doubling keeps the total cost of appending linear.
             grown = np.empty(max(16, needed, 2 * len(self._buffer)), dtype=self._buffer.dtype)
             grown[: self._size] = self.values
             self._buffer = grown
@@ -60,7 +71,7 @@ class Growing(Generic[Scalar]):
 
 
 def distinct(values: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
-    """Return values, each once, in order; of some hundred `np.unique` takes eight times as long (2.4)."""
+    """Return the distinct values in order. For a few hundred values, `np.unique` (2.4) takes eight times as long."""
     ordered = np.sort(values)
     new = np.ones(len(ordered), dtype=np.bool_)
     np.not_equal(ordered[1:], ordered[:-1], out=new[1:])
@@ -68,9 +79,9 @@ def distinct(values: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
 
 
 class TurnNumbers:
-    """Numbers from 0 on, in the order in which turns are met; 64 bits stand for a turn's id.
+    """Numbers for turns, from 0 in order of first use. A 64-bit hash stands for a turn's id.
 
-    Those of a snapshot are found by bisection: a dictionary of them takes longer to fill than all else to read.
+    Numbers from a snapshot are found by bisection: filling a dictionary would take longer than reading everything else.
     """
 
     def __init__(self) -> None:
@@ -82,11 +93,11 @@ class TurnNumbers:
         return len(self._codes) + len(self._new)
 
     def find(self, turn_id: str) -> int:
-        """Return the number of a turn, -1 if it was never met."""
+        """Return the number of a turn, -1 if it has none."""
         return self._find(_code(turn_id))
 
     def number(self, turn_id: str) -> int:
-        """Return the number of a turn, a new one if it was never met."""
+        """Return the number of a turn, assigning the next one if it has none."""
         code = _code(turn_id)
         number = self._find(code)
         if number < 0:
@@ -94,13 +105,13 @@ class TurnNumbers:
         return number
 
     def _find(self, code: int) -> int:
-        place = int(np.searchsorted(self._codes, code))
-        if place < len(self._codes) and self._codes[place] == code:
-            return int(self._numbers[place])
+        index = int(np.searchsorted(self._codes, code))
+        if index < len(self._codes) and self._codes[index] == code:
+            return int(self._numbers[index])
         return self._new.get(code, -1)
 
     def arrays(self) -> dict[str, npt.NDArray[np.generic]]:
-        """Return the numbers as plain arrays, for a snapshot."""
+        """Return the numbers as plain arrays for a snapshot."""
         codes = np.append(self._codes, np.fromiter(self._new, np.int64, len(self._new)))
         numbers = np.append(self._numbers, np.fromiter(self._new.values(), np.int32, len(self._new)))
         order = np.argsort(codes)
@@ -108,7 +119,7 @@ class TurnNumbers:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, npt.NDArray[np.generic]]) -> "TurnNumbers":
-        """Return the numbers that `arrays` came from, without a copy."""
+        """Return the numbers that `arrays` was made from, without copying."""
         turns = cls()
         turns._codes = np.asarray(arrays["turn_codes"], dtype=np.int64)
         turns._numbers = np.asarray(arrays["turn_numbers"], dtype=np.int32)
@@ -121,26 +132,26 @@ def _code(turn_id: str) -> int:
 
 
 MAGIC = b"IMSNAP05"
-"""Counts up whenever arrays come to mean something else, terms included: older snapshots are then rebuilt."""
+"""The version of snapshots. Increment it when the meaning of arrays or terms changes: older ones are then rebuilt."""
 
 HASHED = tuple(b"IMSNAP%02d" % number for number in range(1, 5))
-"""Versions whose checksum is a hash of all bytes."""
+"""Old versions, whose checksum is a hash of all bytes. They are recognised so as not to be reported as damaged."""
 
 DIGEST_SIZE = 16
 
 START = len(MAGIC) + DIGEST_SIZE
 
 CHUNK = 1 << 16
-"""Bytes that are checked together."""
+"""Bytes per CRC of the checksum."""
 
 ALIGNED = 8
-"""Arrays begin at a multiple of so many bytes, so that they can be used where they lie."""
+"""Arrays begin at a multiple of this many bytes, so that they can be used without copying."""
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
 
 def pack(about: Mapping[str, Any], arrays: Arrays) -> bytes:
-    """Return arrays, and JSON data about them, as bytes that `unpack` reads."""
+    """Return arrays and JSON data about them as bytes for `unpack`."""
     shapes = {name: [values.dtype.str, list(values.shape)] for name, values in arrays.items()}
     header = json.dumps({"about": dict(about), "arrays": shapes}).encode()
     parts = [len(header).to_bytes(8, "little"), header, *(values.tobytes() for values in arrays.values())]
@@ -149,13 +160,13 @@ def pack(about: Mapping[str, Any], arrays: Arrays) -> bytes:
 
 
 def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]] | None:
-    """Return what was packed; None if the bytes are damaged or of another kind."""
-    if data[: len(MAGIC)] != MAGIC or not _whole(data):
+    """Return the data and arrays that were packed; None if the bytes are damaged or of another version."""
+    if data[: len(MAGIC)] != MAGIC or not _intact(data):
         return None
     try:
         return _parsed(memoryview(data)[START:])
     except (ValueError, TypeError, KeyError, AttributeError):
-        return None  # right bytes that `pack` has not made
+        return None  # the checksum is right, but `pack` did not make these bytes
 
 
 def _parsed(body: memoryview) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
@@ -175,15 +186,15 @@ def _aligned(offset: int) -> int:
 
 
 def _checksum(magic: bytes, body: bytes | memoryview) -> bytes:
-    """Return the hash of the CRC of every `CHUNK`: it notices whatever a CRC does, four times as fast as a hash."""
+    """Return the hash of the CRCs of all chunks. It detects what a CRC detects, four times as fast as a hash."""
     view = memoryview(body)
     sums = [zlib.crc32(view[start : start + CHUNK]) for start in range(0, len(view), CHUNK)]
     checked = np.array([len(view), *sums], dtype="<u8").tobytes()
     return hashlib.blake2b(magic + checked, digest_size=DIGEST_SIZE).digest()
 
 
-def _whole(data: bytes) -> bool:
-    """Return whether bytes are as they were packed, perhaps by another version."""
+def _intact(data: bytes) -> bool:
+    """Return whether the checksum of packed bytes is right; they may be of another version."""
     magic, body = data[: len(MAGIC)], memoryview(data)[START:]
     if magic in HASHED:
         return data[len(MAGIC) : START] == hashlib.blake2b(magic + body, digest_size=DIGEST_SIZE).digest()
@@ -191,19 +202,19 @@ def _whole(data: bytes) -> bool:
 
 
 def digest_of(data: bytes) -> str:
-    """Return the checksum that packed bytes bear, in hex."""
+    """Return the checksum in packed bytes, in hex."""
     return data[len(MAGIC) : START].hex()
 
 
 @dataclass(frozen=True)
-class Stored:
-    """A snapshot as a store holds it.
+class StoredSnapshot:
+    """A snapshot read from a store.
 
     Attributes:
-        about: what was packed; None if there is none that can be read.
-        arrays: what was packed.
+        about: the data packed with the arrays; None if there is no readable snapshot.
+        arrays: the arrays.
         digest: its checksum.
-        damaged: whether there is one that is not as it was packed.
+        damaged: whether there is a snapshot whose bytes have changed.
     """
 
     about: dict[str, Any] | None = None
@@ -212,15 +223,15 @@ class Stored:
     damaged: bool = False
 
 
-def stored_snapshot(store: Store, session: int, name: str) -> Stored:
-    """Read a snapshot; one that the store itself cannot read is damaged too."""
+def read_snapshot(store: Store, session: int, name: str) -> StoredSnapshot:
+    """Read a snapshot. One that the store cannot read counts as damaged."""
     try:
         data = store.snapshot(session, name)
     except StoreError:
-        return Stored(damaged=True)
+        return StoredSnapshot(damaged=True)
     if data is None:
-        return Stored()
+        return StoredSnapshot()
     unpacked = unpack(data)
     if unpacked is None:
-        return Stored(damaged=not _whole(data))
-    return Stored(*unpacked, digest_of(data))
+        return StoredSnapshot(damaged=not _intact(data))
+    return StoredSnapshot(*unpacked, digest_of(data))

@@ -1,4 +1,4 @@
-"""BM25 over the messages of a session, in which a message is also found by what its neighbours say."""
+"""BM25 over the messages of a session, in which a message is also found by the words of its neighbours."""
 
 from array import array
 from bisect import bisect_left
@@ -9,7 +9,7 @@ from math import log1p
 import numpy as np
 import numpy.typing as npt
 
-from shared_core.index.arrays import Growing
+from shared_core.index.arrays import GrowingArray
 from shared_core.index.path_rows import LinePrefix
 
 __all__ = ["MAX_FREQUENCY", "MAX_ROWS", "LexicalIndex", "LexicalScores", "Postings", "Vocabulary"]
@@ -18,13 +18,13 @@ LINE_END = ord("\n")
 
 
 class Vocabulary:
-    """Terms in the order of their characters, found by bisection in their text.
+    """Sorted terms, found by bisection in one text.
 
-    To fill a dictionary with a million terms takes 0.4 seconds and 100 MB; to find one here, a hundredth of a
+    Filling a dictionary with a million terms takes 0.4 seconds and 100 MB. Finding a term here takes a hundredth of a
     millisecond.
 
     Args:
-        text: what `text` of another one returned.
+        text: the `text` of another vocabulary: UTF-8, a line per term.
     """
 
     def __init__(self, text: npt.NDArray[np.uint8]) -> None:
@@ -34,15 +34,15 @@ class Vocabulary:
 
     @classmethod
     def of(cls, terms: Iterable[str]) -> "Vocabulary":
-        """Return a vocabulary of some terms without a line end, which are in order."""
+        """Return a vocabulary of sorted terms, none of which contains a line end."""
         return cls(np.frombuffer(_encoded("".join(f"{term}\n" for term in terms)), dtype=np.uint8))
 
     def __len__(self) -> int:
         return len(self._ends)
 
     def find(self, term: str) -> int:
-        """Return the number of a term, -1 if it is none of these."""
-        # Characters and their UTF-8 are in the same order.
+        """Return the number of a term, -1 if it is unknown."""
+        # UTF-8 sorts like the characters it encodes, so bytes can be compared.
         wanted, numbers = _encoded(term), range(len(self))
         number = bisect_left(numbers, wanted, key=self._term)
         return number if number < len(self) and self._term(number) == wanted else -1
@@ -52,7 +52,7 @@ class Vocabulary:
         return bytes(self._view[start : self._ends[number]])
 
     def terms(self) -> list[str]:
-        """Return all of them, in order."""
+        """Return all terms in order."""
         return self.text.tobytes().decode("utf-8", "surrogatepass").split("\n")[:-1]
 
 
@@ -62,16 +62,16 @@ def _encoded(text: str) -> bytes:
 
 MAX_ROWS = 1 << 24
 MAX_FREQUENCY = 255
-"""One posting is 32 bits: the row in the upper 24, the frequency in the lower 8."""
+"""A posting has 32 bits: the row in the upper 24, the frequency in the lower 8."""
 
 Packed = npt.NDArray[np.uint32]
 Arrays = Mapping[str, npt.NDArray[np.generic]]
 
 
 class Postings:
-    """Postings by term, in the order of rows.
+    """The rows and frequencies of each term, in order of rows.
 
-    Those of a snapshot stay one array: cutting it up for a million terms takes ten times as long as reading it.
+    Postings from a snapshot stay one array: splitting it for a million terms takes ten times as long as reading it.
     """
 
     def __init__(self) -> None:
@@ -81,10 +81,10 @@ class Postings:
         self._new: dict[str, array[int]] = {}
 
     def add(self, row: int, document: Mapping[str, int]) -> None:
-        """Append a row, given as its terms with their frequency.
+        """Append a row, given as its terms and their frequencies.
 
         Raises:
-            OverflowError: there are too many rows.
+            OverflowError: the session holds more than `MAX_ROWS` messages.
         """
         if row >= MAX_ROWS:
             raise OverflowError(f"a session holds at most {MAX_ROWS:,} messages")
@@ -92,7 +92,7 @@ class Postings:
             self._new.setdefault(term, array("I")).append(row << 8 | min(frequency, MAX_FREQUENCY))
 
     def of(self, term: str) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
-        """Return the rows of a term, ascending, and its frequency in each."""
+        """Return the rows of a term in ascending order, and its frequency in each."""
         number = self._vocabulary.find(term)
         packed = self._kept[self._starts[number] : self._starts[number + 1]] if number >= 0 else self._kept[:0]
         if term in self._new:
@@ -100,18 +100,18 @@ class Postings:
         return (packed >> 8).astype(np.int32), (packed & MAX_FREQUENCY).astype(np.uint8)
 
     def arrays(self) -> dict[str, npt.NDArray[np.generic]]:
-        """Return the postings as plain arrays, for a snapshot."""
+        """Return the postings as plain arrays for a snapshot."""
         kept = self._vocabulary.terms()
         terms = sorted([*kept, *sorted(self._new.keys() - set(kept))])
         numbers = {term: number for number, term in enumerate(terms)}
-        places = np.fromiter((numbers[term] for term in kept), np.int64, len(kept))
+        kept_numbers = np.fromiter((numbers[term] for term in kept), np.int64, len(kept))
         sizes = np.zeros(len(terms), dtype=np.int64)
-        sizes[places] = np.diff(self._starts)
+        sizes[kept_numbers] = np.diff(self._starts)
         for term, added in self._new.items():
             sizes[numbers[term]] += len(added)
         ends = np.cumsum(sizes)
         joined = np.empty(int(sizes.sum()), dtype=np.uint32)
-        shift = (ends - sizes)[places] - self._starts[:-1]
+        shift = (ends - sizes)[kept_numbers] - self._starts[:-1]
         joined[np.arange(len(self._kept)) + np.repeat(shift, np.diff(self._starts))] = self._kept
         for term, added in self._new.items():
             end = ends[numbers[term]]
@@ -120,7 +120,7 @@ class Postings:
 
     @classmethod
     def from_arrays(cls, arrays: Arrays) -> "Postings":
-        """Return the postings that `arrays` came from, without a copy."""
+        """Return the postings that `arrays` was made from, without copying."""
         postings = cls()
         postings._vocabulary = Vocabulary(np.asarray(arrays["vocabulary"], dtype=np.uint8))
         postings._kept = np.asarray(arrays["postings"], dtype=np.uint32)
@@ -129,57 +129,57 @@ class Postings:
 
 
 K1 = 0.9
-"""BM25's saturation of the term frequency (spec of BM25: Robertson and Zaragoza 2009); measured on three data sets."""
+"""BM25's saturation of the term frequency (Robertson and Zaragoza 2009), measured on three data sets."""
 
 B = 0.75
-"""BM25's length normalisation; .4 is as good on short chat and loses 12 points of evidence on long replies."""
+"""BM25's length normalisation. .4 is as good on short chat but loses 12 points of evidence on long replies."""
 
 NEIGHBOURS = {1: 0.7, 2: 0.4, 3: 0.2, -1: 0.4, -2: 0.2}
-"""How much of a term's frequency a message lends to the one k places after it (k < 0: before), in one sitting."""
+"""The share of a term's frequency that a message lends to the one k later (k < 0: earlier) in its sitting."""
 
 FADE_TERMS = 20
-"""A message with more terms than this takes less from its neighbours: it says what it is about by itself."""
+"""A message with more terms than this takes less from its neighbours, as its own words say what it is about."""
 
 CELLS = 1 << 16
-"""Terms are scored together as long as terms times places are no more than this: NumPy's calls cost more than the work
-at a few places, and at many what stays in the processor's cache is faster."""
+"""Terms are scored together as long as terms times messages stay below this. For few messages NumPy's calls cost more
+than the arithmetic; for many, arrays that fit the processor's cache are faster."""
 
 BLOCK = 4
-"""Places worked out together, as many as `NEIGHBOURS` reach or more; larger blocks promise more than they have: of 16,
-half of all would be worked out for a question to 1,000,000 messages."""
+"""Messages scored together; at least as many as `NEIGHBOURS` reaches. Larger blocks have looser bounds: with blocks of
+16, a question to 1,000,000 messages would score half of them."""
 
 SHORT = 1_024
-"""Blocks of a line that is worked out whole, which takes no longer than to choose among them."""
+"""A line of at most this many blocks is scored whole, which takes no longer than choosing blocks."""
 
 FIRST = 4
-"""Blocks worked out first for each place asked for, the most promising: what is in them tells which others may do."""
+"""The most promising blocks per result asked for. They are scored first; their values rule out most other blocks."""
 
 LEVELS = 1_024
-"""Steps in which it is told how large a bound is among all."""
+"""Levels into which bounds are sorted to find the largest ones."""
 
 ROUNDING = 1e-4
-"""What a sum may be off by, as a share of itself."""
+"""The relative rounding error that a sum may have."""
 
 Ints = npt.NDArray[np.int32]
-Places = npt.NDArray[np.int64]
+Indices = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
 class _Hits:
-    """Where terms occur on a line, one term after the other: place, frequency over the length norm, term's number."""
+    """The occurrences of terms on a line, term by term: index, frequency over the length norm, number of the term."""
 
-    places: Places
+    indices: Indices
     weights: Floats
-    terms: Places
+    terms: Indices
 
 
 class LexicalScores:
-    """BM25 of the places of a line, worked out block by block as they are asked for.
+    """BM25 of the messages of a line, computed block by block on demand.
 
     Attributes:
-        ceiling: the sum of the terms' idf; a value over it is about the share of the question that a place matches.
+        ceiling: the sum of the terms' idf. A value divided by it is about the share of the question that is matched.
     """
 
     def __init__(self, hits: _Hits, idf: Sequence[float], line: LinePrefix, fades: Floats) -> None:
@@ -187,32 +187,34 @@ class LexicalScores:
         self._hits = hits
         self._idf = np.array(idf, dtype=np.float32)
         self._ends = np.searchsorted(hits.terms, np.arange(len(idf) + 1))
-        self._blocks = hits.places // BLOCK
+        self._blocks = hits.indices // BLOCK
         self._line = line
         self._fades = fades
-        self._first = np.full(-(-line.upto // BLOCK), -1, dtype=np.int64)  # each block's first cell, -1: it has none
-        self._places: Growing[np.int64] = Growing(np.int64)
-        self._values: Growing[np.float32] = Growing(np.float32)
-        self._present: Growing[np.float32] = Growing(np.float32)
+        self._first = np.full(
+            -(-line.upto // BLOCK), -1, dtype=np.int64
+        )  # each block's first cell, -1 if not scored yet
+        self._indices: GrowingArray[np.int64] = GrowingArray(np.int64)
+        self._values: GrowingArray[np.float32] = GrowingArray(np.float32)
+        self._present: GrowingArray[np.float32] = GrowingArray(np.float32)
 
     @property
     def values(self) -> Floats:
-        """BM25 of every place, shape (line.upto,), 0 where nothing matches."""
+        """BM25 of every message, shape (line.upto,), 0 where nothing matches."""
         return self.at(np.arange(self._line.upto))[0]
 
-    def at(self, places: Places) -> tuple[Floats, Floats]:
-        """Return BM25 at some places, and the sum of the idf of the terms that occur there, however long it is."""
-        blocks = places // BLOCK
+    def at(self, indices: Indices) -> tuple[Floats, Floats]:
+        """Return BM25 at some indices, and the sum of the idf of the terms that occur there, regardless of length."""
+        blocks = indices // BLOCK
         self._work_out(blocks)
-        cells = self._first[blocks] + places % BLOCK
+        cells = self._first[blocks] + indices % BLOCK
         return self._values.values[cells], self._present.values[cells]
 
-    def best(self, count: int, allowed: Mask) -> Places:
-        """Return the places with the largest positive values, at most `count`, largest first; of equals the last first.
+    def best(self, count: int, allowed: Mask) -> Indices:
+        """Return the indices of the `count` largest positive values, largest first; of equal values, the last first.
 
         Args:
             count: how many, at least 1.
-            allowed: which places may be returned, shape (line.upto,).
+            allowed: which indices may be returned, shape (line.upto,).
         """
         least, blocks = np.float32(0), np.arange(len(self._first))
         if len(blocks) > max(count, SHORT):
@@ -222,76 +224,76 @@ class LexicalScores:
             least = np.partition(values, -count)[-count] if len(values) >= count else least
             blocks = np.flatnonzero((bounds > 0) & (bounds >= least))
         self._work_out(blocks)
-        places, values = self._known(least, allowed)
-        return places[np.lexsort((-places, -values))][:count]
+        indices, values = self._known(least, allowed)
+        return indices[np.lexsort((-indices, -values))][:count]
 
-    def _known(self, least: np.float32, allowed: Mask) -> tuple[Places, Floats]:
-        """Return the places worked out that may be returned and whose value is positive and not below another."""
+    def _known(self, least: np.float32, allowed: Mask) -> tuple[Indices, Floats]:
+        """Return the allowed indices scored so far with a positive value of at least `least`, and their values."""
         values = self._values.values
         cells = np.flatnonzero((values > 0) & (values >= least))
-        cells = cells[allowed[self._places.values[cells]]]
-        return self._places.values[cells], values[cells]
+        cells = cells[allowed[self._indices.values[cells]]]
+        return self._indices.values[cells], values[cells]
 
     def _bounds(self) -> Floats:
-        """Return what no value in a block exceeds."""
+        """Return an upper bound of the values in each block."""
         ahead = np.float32(max((share for offset, share in NEIGHBOURS.items() if offset > 0), default=0))
         behind = np.float32(max((share for offset, share in NEIGHBOURS.items() if offset < 0), default=0))
         bounds, lent = np.zeros((2, len(self._first)), dtype=np.float32)
         for idf, start, end in zip(self._idf, self._ends, self._ends[1:], strict=False):
             said = np.zeros(len(bounds), dtype=np.float32)
             np.add.at(said, self._blocks[start:end], self._hits.weights[start:end])
-            # No place has more than all of its block, and what the blocks beside it may lend.
+            # A message has at most the weight of its whole block plus what the adjacent blocks may lend.
             most = said.copy()
             most[1:] += np.multiply(said[:-1], ahead, out=lent[1:])
             most[:-1] += np.multiply(said[1:], behind, out=lent[:-1])
             bounds += _saturated(most, idf, lent)
         return bounds * np.float32(1 + ROUNDING)
 
-    def _work_out(self, blocks: Places) -> None:
-        """Work out the blocks that are not yet."""
+    def _work_out(self, blocks: Indices) -> None:
+        """Score the blocks that are not scored yet."""
         new = np.zeros(len(self._first), dtype=np.bool_)
         new[blocks] = True
         new &= self._first < 0
         if not new.any():
             return
-        # Together with the blocks beside them they are a shorter line. Where its pieces meet terms are lent that should
-        # not be, but only to the blocks beside, which are not kept.
+        # With their adjacent blocks, the new blocks form a shorter line. Where its pieces meet, messages lend terms to
+        # strangers, but only in the adjacent blocks, whose values are not kept.
         near = new.copy()
         near[1:] |= new[:-1]
         near[:-1] |= new[1:]
         around, fresh = np.flatnonzero(near), np.flatnonzero(new)
-        places = (around[:, np.newaxis] * BLOCK + np.arange(BLOCK)).ravel()
-        places = places[: np.searchsorted(places, self._line.upto)]
-        values, present = self._score(near, around, places)
-        kept = np.flatnonzero(new[places // BLOCK])
+        indices = (around[:, np.newaxis] * BLOCK + np.arange(BLOCK)).ravel()
+        indices = indices[: np.searchsorted(indices, self._line.upto)]
+        values, present = self._score(near, around, indices)
+        kept = np.flatnonzero(new[indices // BLOCK])
         self._first[fresh] = len(self._values) + BLOCK * np.arange(len(fresh))
-        self._places.extend(places[kept])
+        self._indices.extend(indices[kept])
         self._values.extend(values[kept])
         self._present.extend(present[kept])
 
-    def _score(self, chosen: Mask, blocks: Places, places: Places) -> tuple[Floats, Floats]:
-        """Return what `at` does for the places of some blocks, chosen, taken as a line of their own."""
+    def _score(self, chosen: Mask, blocks: Indices, indices: Indices) -> tuple[Floats, Floats]:
+        """Return what `at` returns, for the messages of some blocks as a line of their own."""
         inside = np.flatnonzero(chosen[self._blocks])
         begins = np.empty(len(chosen), dtype=np.int64)  # each chosen block's first cell
         begins[blocks] = BLOCK * np.arange(len(blocks))
-        cells = begins[self._blocks[inside]] + self._hits.places[inside] % BLOCK
+        cells = begins[self._blocks[inside]] + self._hits.indices[inside] % BLOCK
         terms, weights = self._hits.terms[inside], self._hits.weights[inside]
-        lending = _lending(self._line.sittings[places], self._fades[self._line.rows[places]])
-        values = np.zeros(len(places), dtype=np.float32)
-        together = max(1, CELLS // len(places))
+        lending = _lending(self._line.sittings[indices], self._fades[self._line.rows[indices]])
+        values = np.zeros(len(indices), dtype=np.float32)
+        together = max(1, CELLS // len(indices))
         for first in range(0, len(self._idf), together):
             idf = self._idf[first : first + together]
             start, end = np.searchsorted(terms, (first, first + together))
-            own = np.zeros((len(idf), len(places)), dtype=np.float32)
+            own = np.zeros((len(idf), len(indices)), dtype=np.float32)
             own[terms[start:end] - first, cells[start:end]] = weights[start:end]
             for score in _saturated(_with_neighbours(own, lending), idf[:, np.newaxis]):
                 values += score
-        present = np.bincount(cells, self._idf[terms], len(places))
+        present = np.bincount(cells, self._idf[terms], len(indices))
         return values, present.astype(np.float32)
 
 
 def _lending(sittings: Ints, fades: Floats) -> list[tuple[slice, slice, Floats]]:
-    """Return for each of `NEIGHBOURS` which places lend, to which, and which share of a term's weight."""
+    """Return for each of `NEIGHBOURS` which messages lend, which take, and the share of a term's weight."""
     size, lending = len(sittings), []
     for offset, share in NEIGHBOURS.items():
         lenders = slice(max(0, -offset), max(0, size - max(0, offset)))
@@ -302,23 +304,23 @@ def _lending(sittings: Ints, fades: Floats) -> list[tuple[slice, slice, Floats]]
 
 
 def _with_neighbours(own: Floats, lending: Sequence[tuple[slice, slice, Floats]]) -> Floats:
-    """Return the weights of terms, shape (terms, places), with what neighbours lend."""
+    """Return the weights of terms, shape (terms, messages), with the shares that neighbours lend."""
     weights, lent = own.copy(), np.empty_like(own)
     for lenders, takers, shares in lending:
-        # In place: fresh memory costs more than the sums.
+        # Into a buffer: allocating memory costs more than the sums.
         weights[:, takers] += np.multiply(own[:, lenders], shares, out=lent[:, takers])
     return weights
 
 
 def _saturated(weights: Floats, idf: Floats | np.float32, room: Floats | None = None) -> Floats:
-    """Return what terms add to a score, given their weights, which are overwritten, as is `room`, of the same size."""
+    """Return what terms add to a score. Overwrites their weights, and `room`, a buffer of the same size."""
     weights /= np.add(weights, np.float32(K1), out=room)
     weights *= idf * np.float32(K1 + 1)
     return weights
 
 
-def _promising(bounds: Floats, count: int) -> Places:
-    """Return where about `count` of the largest bounds are, and no zeros; to tell exactly would take longer."""
+def _promising(bounds: Floats, count: int) -> Indices:
+    """Return the indices of about `count` of the largest bounds, without zeros; an exact choice takes longer."""
     scale = np.float32(LEVELS / max(float(bounds.max()), 1e-9))
     reached = np.bincount((bounds * scale).astype(np.int64), minlength=LEVELS + 1)[::-1].cumsum()
     level = LEVELS - int(reached.searchsorted(count))
@@ -326,29 +328,29 @@ def _promising(bounds: Floats, count: int) -> Places:
 
 
 def _fades(lengths: Ints) -> Floats:
-    """Return how much messages of so many terms take from their neighbours, as a share."""
+    """Return the share that messages of these lengths take from their neighbours."""
     shares: Floats = np.minimum(np.float32(1), np.float32(FADE_TERMS) / np.maximum(lengths, 1).astype(np.float32))
     return shares
 
 
 class LexicalIndex:
-    """Postings of rows that are numbered from 0 in the order they are added; at most 2**24 rows."""
+    """The lexical index of a session. Rows are numbered from 0 as they are added; there are at most 2**24."""
 
     def __init__(self) -> None:
         self._postings = Postings()
-        self._lengths: Growing[np.int32] = Growing(np.int32)
-        self._fades: Growing[np.float32] = Growing(np.float32)
+        self._lengths: GrowingArray[np.int32] = GrowingArray(np.int32)
+        self._fades: GrowingArray[np.float32] = GrowingArray(np.float32)
 
     def __len__(self) -> int:
         return len(self._lengths)
 
     @property
     def lengths(self) -> Ints:
-        """Terms per row."""
+        """The number of terms per row."""
         return self._lengths.values
 
     def add(self, documents: Iterable[Mapping[str, int]]) -> None:
-        """Append rows, each given as its terms with their frequency."""
+        """Append rows, each given as its terms and their frequencies."""
         lengths: list[int] = []
         for row, document in enumerate(documents, start=len(self)):
             self._postings.add(row, document)
@@ -356,7 +358,7 @@ class LexicalIndex:
         self._measure(lengths)
 
     def _measure(self, lengths: npt.ArrayLike) -> None:
-        """Note how long the next rows are, and how much they take from their neighbours."""
+        """Note the lengths of the next rows, and how much they take from their neighbours."""
         start = len(self)
         self._lengths.extend(lengths)
         self._fades.extend(_fades(self.lengths[start:]))
@@ -364,52 +366,52 @@ class LexicalIndex:
     def score(self, query: Iterable[str], line: LinePrefix, total: int | None = None) -> LexicalScores:
         """Return context-weighted BM25 along a line.
 
-        The term frequency of a message is its own, divided by its own length norm, plus `NEIGHBOURS` of those around it
+        A message's term frequency is its own over its length norm, plus the shares in `NEIGHBOURS` of those around it
         (as BM25F weighs fields). Document frequencies and lengths are those of the line, so that other branches and
         later messages change nothing.
 
         Args:
             query: terms; repeated ones count once.
-            line: the messages in question.
-            total: how many terms they have together; None: they are counted.
+            line: the messages to score.
+            total: the number of terms in all of them; None to count them.
         """
         if total is None:
             total = int(self.lengths[line.rows[: line.upto]].sum())
         mean = max(total / line.upto, 1.0) if line.upto else 1.0
         found = [self._on_line(term, line, mean) for term in sorted(set(query))]
-        sizes = [len(places) for places, _ in found]
+        sizes = [len(indices) for indices, _ in found]
         hits = _Hits(
-            np.concatenate([np.empty(0, np.int64), *(places for places, _ in found)]),
+            np.concatenate([np.empty(0, np.int64), *(indices for indices, _ in found)]),
             np.concatenate([np.empty(0, np.float32), *(weights for _, weights in found)]),
             np.repeat(np.arange(len(found)), sizes),
         )
         idf = [log1p((line.upto - size + 0.5) / (size + 0.5)) if line.upto else 0.0 for size in sizes]
         return LexicalScores(hits, idf, line, self._fades.values)
 
-    def _on_line(self, term: str, line: LinePrefix, mean: float) -> tuple[Places, Floats]:
-        """Return where a term occurs on a line, and how often, over the length norm."""
+    def _on_line(self, term: str, line: LinePrefix, mean: float) -> tuple[Indices, Floats]:
+        """Return the indices at which a term occurs on a line, and its frequency over the length norm."""
         rows, frequency = self._postings.of(term)
         if line.line.plain:
-            places = rows = rows[: rows.searchsorted(np.int32(line.upto))]
+            indices = rows = rows[: rows.searchsorted(np.int32(line.upto))]
             frequency = frequency[: len(rows)]
         else:
-            places = line.places(rows)
-            on_line = np.flatnonzero((places >= 0) & (places < line.upto))
-            rows, places, frequency = rows[on_line], places[on_line], frequency[on_line]
+            indices = line.indices(rows)
+            on_line = np.flatnonzero((indices >= 0) & (indices < line.upto))
+            rows, indices, frequency = rows[on_line], indices[on_line], frequency[on_line]
         weights = frequency.astype(np.float32)
         weights /= np.float32(1 - B) + np.float32(B / mean) * self.lengths[rows].astype(np.float32)
-        # NumPy indexes with 64 bits twice as fast as with 32.
-        return places.astype(np.int64), weights
+        # NumPy indexes twice as fast with 64-bit integers as with 32-bit ones.
+        return indices.astype(np.int64), weights
 
     def arrays(self) -> dict[str, npt.NDArray[np.generic]]:
-        """Return the index as plain arrays, for a snapshot."""
+        """Return the index as plain arrays for a snapshot."""
         return {"lengths": self.lengths, **self._postings.arrays()}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, npt.NDArray[np.generic]]) -> "LexicalIndex":
-        """Return the index that `arrays` came from."""
+        """Return the index that `arrays` was made from."""
         index = cls()
-        index._lengths = Growing.of(np.asarray(arrays["lengths"], dtype=np.int32))
+        index._lengths = GrowingArray.of(np.asarray(arrays["lengths"], dtype=np.int32))
         index._fades.extend(_fades(index.lengths))
         index._postings = Postings.from_arrays(arrays)
         return index

@@ -1,4 +1,4 @@
-"""The rows and words of one session in memory, derived from its store and rebuilt at any time."""
+"""The rows and words of one session in memory, derived from its store; they can be rebuilt at any time."""
 
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shared_core.index.arrays import Growing, TurnNumbers, distinct, pack, stored_snapshot
+from shared_core.index.arrays import GrowingArray, TurnNumbers, distinct, pack, read_snapshot
 from shared_core.index.lexical import LexicalIndex
 from shared_core.index.path_rows import LinePrefix, PathLine
-from shared_core.index.text import is_standing_instruction, of_whom, statement_code, terms
+from shared_core.index.text import is_standing_instruction, speaker_focus, statement_code, terms
 from shared_core.records import After, Position, Record, SessionState, Snapshot
 from shared_core.store import Store
 from shared_core.tree.paths import Path, Span
@@ -24,7 +24,7 @@ PAGE = 5_000
 """Rows read from the store at a time."""
 
 CACHED_LINES = 8
-"""Paths kept ready; an object that goes between more branches than this builds some again."""
+"""Lines kept in memory. A memory that switches between more branches than this builds some of them again."""
 
 SNAPSHOT = "rows"
 """The snapshot's name in the store."""
@@ -47,13 +47,13 @@ Ints = npt.NDArray[np.int32]
 
 
 class SessionIndex:
-    """What recall needs to know of every message of a session, in arrays; a row is a message, in order of storing.
+    """The columns that recall needs, with a row for every message of a session in the order they were stored.
 
-    `damaged` says that its snapshot could not be read, and that it was made from the messages.
+    `damaged` is set if the snapshot could not be read and the index was made from the messages.
 
     Args:
-        store: where the messages are.
-        session: which session.
+        store: the store that holds the messages.
+        session: the session's key.
     """
 
     def __init__(self, store: Store, session: int) -> None:
@@ -68,29 +68,29 @@ class SessionIndex:
         self.names: list[str] = []
         self.turns = TurnNumbers()
         self.lexical = LexicalIndex()
-        self._columns: dict[str, Growing[Any]] = {name: Growing(dtype) for name, dtype in COLUMNS.items()}
-        self._rows_of: dict[int, Growing[np.int32]] = {}
-        self._depths_of: dict[int, Growing[np.int32]] = {}
+        self._columns: dict[str, GrowingArray[Any]] = {name: GrowingArray(dtype) for name, dtype in COLUMNS.items()}
+        self._rows_of: dict[int, GrowingArray[np.int32]] = {}
+        self._depths_of: dict[int, GrowingArray[np.int32]] = {}
         self._lines: OrderedDict[tuple[Span, ...], PathLine] = OrderedDict()
         self.saved = 0
-        self._mend = False
+        self._needs_rewrite = False
 
     def __len__(self) -> int:
         return len(self._columns["depths"])
 
     def column(self, name: str) -> npt.NDArray[Any]:
-        """Return one of `COLUMNS`, a value per row."""
+        """Return one of `COLUMNS`, with a value per row."""
         return self._columns[name].values
 
     def refresh(self, state: SessionState) -> None:
-        """Catch up with the store by reading only what is new; begin anew if something was forgotten."""
+        """Read new messages from the store. If something was forgotten, read everything again."""
         if state.epoch != self.epoch:
             self._clear(state.epoch)
             self._load_snapshot()
         while self.last_seq < state.last_seq:
             records = self.store.find(self.session, After(self.last_seq, PAGE))
             if not records:
-                self.last_seq = state.last_seq  # the newest messages have been forgotten
+                self.last_seq = state.last_seq  # the newest messages were forgotten
                 break
             self._add(records)
 
@@ -106,7 +106,7 @@ class SessionIndex:
             "roles": [ROLES.index(message.role) for message in messages],
             "speaks": [bool(message.content.strip()) and message.role != "system" for message in messages],
             "instructs": [message.role == "user" and is_standing_instruction(message.content) for message in messages],
-            "persons": [of_whom(message.content) for message in messages],
+            "persons": [speaker_focus(message.content) for message in messages],
             "characters": [len(message.content.strip()) for message in messages],
             "statements": [statement_code(message.content) for message in messages],
             "speakers": [self._speaker(message.name) for message in messages],
@@ -116,7 +116,7 @@ class SessionIndex:
         for name, column in values.items():
             self._columns[name].extend(column)
         self.lexical.add(documents)
-        self._place(start)
+        self._enter_segments(start)
         self.last_seq = records[-1].seq
 
     def _speaker(self, name: str | None) -> int:
@@ -126,44 +126,44 @@ class SessionIndex:
             self.names.append(name)
         return self.names.index(name)
 
-    def _place(self, start: int) -> None:
-        """Note the rows from `start` on in their segments."""
+    def _enter_segments(self, start: int) -> None:
+        """Enter the rows from `start` on under their segments."""
         segments, depths = self.column("segments")[start:], self.column("depths")[start:]
         order = np.argsort(segments, kind="stable").astype(np.int32)
         ends = np.flatnonzero(np.diff(segments[order], append=-1)) + 1
         for new in np.split(order, ends)[:-1]:
             segment = int(segments[new[0]])
-            self._rows_of.setdefault(segment, Growing(np.int32)).extend(start + new)
-            self._depths_of.setdefault(segment, Growing(np.int32)).extend(depths[new])
+            self._rows_of.setdefault(segment, GrowingArray(np.int32)).extend(start + new)
+            self._depths_of.setdefault(segment, GrowingArray(np.int32)).extend(depths[new])
 
     def _between(self, segment: int, start: int, upto: int) -> Ints:
-        """Return the rows of a segment between two depths, both included."""
+        """Return the rows of a segment between two depths, inclusive."""
         if segment not in self._rows_of:
             return np.empty(0, np.int32)
         depths = self._depths_of[segment].values
-        # Numbers of another type would have all depths converted.
+        # With keys of another type, NumPy would convert all depths.
         first, end = depths.searchsorted(np.int32(start)), depths.searchsorted(np.int32(upto), side="right")
         return self._rows_of[segment].values[first:end]
 
     def rows_at(self, positions: Sequence[Position]) -> Ints:
-        """Return the row at each position, -1 where nothing stands."""
-        places = np.array(positions, dtype=np.int64).reshape(-1, 2)
-        found = np.full(len(places), -1, dtype=np.int32)
-        for segment in distinct(places[:, 0]).tolist():
+        """Return the row at each position, -1 if there is no message."""
+        wanted = np.array(positions, dtype=np.int64).reshape(-1, 2)
+        found = np.full(len(wanted), -1, dtype=np.int32)
+        for segment in distinct(wanted[:, 0]).tolist():
             if segment in self._rows_of:
-                asked = np.flatnonzero(places[:, 0] == segment)
+                asked = np.flatnonzero(wanted[:, 0] == segment)
                 depths, rows = self._depths_of[segment].values, self._rows_of[segment].values
-                index = np.minimum(depths.searchsorted(places[asked, 1].astype(np.int32)), len(depths) - 1)
-                found[asked] = np.where(depths[index] == places[asked, 1], rows[index], -1)
+                index = np.minimum(depths.searchsorted(wanted[asked, 1].astype(np.int32)), len(depths) - 1)
+                found[asked] = np.where(depths[index] == wanted[asked, 1], rows[index], -1)
         return found
 
     def positions(self, rows: npt.NDArray[np.integer[Any]]) -> list[Position]:
-        """Return where rows stand in the tree."""
+        """Return the positions of some rows."""
         segments, depths = self.column("segments")[rows], self.column("depths")[rows]
         return list(map(Position, segments.tolist(), depths.tolist()))
 
     def line(self, path: Path) -> LinePrefix:
-        """Return the rows along a path, in order."""
+        """Return the rows along a path in order."""
         *before, last = path.spans
         key = (*before, last._replace(upto=-1))
         line = self._lines.pop(key, None)
@@ -172,6 +172,7 @@ class SessionIndex:
         rows = self._between(last.segment, last.start, np.iinfo(np.int32).max)
         self._extend(line, rows[line.taken :])
         line.taken = len(rows)
+        # Enter it last: the line that was not used for longest is dropped first.
         self._lines[key] = line
         while len(self._lines) > CACHED_LINES:
             self._lines.popitem(last=False)
@@ -179,34 +180,34 @@ class SessionIndex:
         return LinePrefix(line, len(line.rows) - beyond)
 
     def _build(self, path: Path) -> PathLine:
-        """Return the line of all spans of a path but the last; it begins as a line at hand does, as far as it can."""
+        """Return the line of all spans of a path but the last. It reuses the beginning of a cached line if possible."""
         before = path.spans[:-1]
-        line, whole, upto = self._begun(path)
-        parts = [number > 0 and span.shift != before[number - 1].shift for number, span in enumerate(before)]
-        parts.append(bool(before) and before[-1].shift != 0)
+        line, whole, upto = self._longest_prefix(path)
+        breaks = [number > 0 and span.shift != before[number - 1].shift for number, span in enumerate(before)]
+        breaks.append(bool(before) and before[-1].shift != 0)
         begun = len(self._between(path.spans[whole].segment, path.spans[whole].start, upto))
-        # A part that no row has come after yet is still to be made.
+        # A sitting that ended after the reused rows, before spans without rows, must end here too.
         number = whole
         while not begun and number and not len(self._between(*path.spans[number - 1].stretch)):
             number -= 1
-            if parts[number]:
-                line.part()
+            if breaks[number]:
+                line.end_sitting()
         for number, span in enumerate(before[whole:], whole):
-            if parts[number] and not begun:
-                line.part()
+            if breaks[number] and not begun:
+                line.end_sitting()
             start = max(span.start, upto + 1) if begun else span.start
             self._extend(line, self._between(span.segment, start, span.upto))
             begun = 0
-        if parts[-1] and not begun:
-            line.part()
+        if breaks[-1] and not begun:
+            line.end_sitting()
         line.taken = begun
         return line
 
-    def _begun(self, path: Path) -> tuple[PathLine, int, int]:
-        """Return a line that begins as a path does, of the lines at hand the longest.
+    def _longest_prefix(self, path: Path) -> tuple[PathLine, int, int]:
+        """Return the longest beginning that a path shares with a cached line.
 
         Returns:
-            The line; how many whole spans of the path it has; and the depth down to which it has the next one.
+            The line, the number of whole spans of the path on it, and the depth down to which it holds the next span.
         """
         best, found = (0, 0, -1), PathLine()
         for (*before, last), line in self._lines.items():
@@ -229,28 +230,29 @@ class SessionIndex:
         line.note(self.column("speakers")[rows], self.lexical.lengths[rows])
         line.extend(rows, self.column("times")[rows], self.column("turns")[rows], len(self))
 
-    def due(self, least: int) -> bool:
-        """Return whether it is worth a snapshot, which is written whole: with so many new rows, and a twentieth."""
-        return self._mend or len(self) - self.saved >= max(least, len(self) // 20)
+    def snapshot_due(self, least: int) -> bool:
+        """Return whether to save a snapshot: at least `least` rows are new, and a twentieth, as it is written whole."""
+        return self._needs_rewrite or len(self) - self.saved >= max(least, len(self) // 20)
 
     def save_snapshot(self) -> None:
-        """Keep the index in the store, so that the next process reads it instead of all messages."""
+        """Store a snapshot, so that the next process reads it instead of all messages."""
         about = {"names": self.names, "last_seq": self.last_seq, "epoch": self.epoch}
         arrays = {name: self.column(name) for name in COLUMNS} | self.turns.arrays() | self.lexical.arrays()
+        # The store refuses it if something was forgotten meanwhile, which the snapshot would still hold.
         if self.store.keep(self.session, Snapshot(SNAPSHOT, pack(about, arrays)), self.epoch):
-            self.saved, self._mend = len(self), False
+            self.saved, self._needs_rewrite = len(self), False
 
     def _load_snapshot(self) -> None:
-        found = stored_snapshot(self.store, self.session, SNAPSHOT)
-        self._mend = found.damaged
+        found = read_snapshot(self.store, self.session, SNAPSHOT)
+        self._needs_rewrite = found.damaged
         self.damaged |= found.damaged
         about, arrays = found.about, found.arrays
         if about is None or about["epoch"] != self.epoch:
             return
         self.names = about["names"]
-        self._columns = {name: Growing.of(arrays[name]) for name in COLUMNS}
+        self._columns = {name: GrowingArray.of(arrays[name]) for name in COLUMNS}
         self.turns = TurnNumbers.from_arrays(arrays)
         self.lexical = LexicalIndex.from_arrays(arrays)
-        self._place(0)
+        self._enter_segments(0)
         self.last_seq = about["last_seq"]
         self.saved = len(self)

@@ -1,4 +1,4 @@
-"""The vectors of one session in memory, in one vector space: read from the store, never computed twice."""
+"""The vectors of one session in one vector space, in memory. They are read from the store, never computed twice."""
 
 import hashlib
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shared_core.base import Vectors
-from shared_core.index.arrays import Arrays, digest_of, pack, stored_snapshot
+from shared_core.index.arrays import Arrays, digest_of, pack, read_snapshot
 from shared_core.index.session_index import SessionIndex
 from shared_core.index.vectors import FaissVectorIndex
 from shared_core.records import Position, Snapshot, VectorRows
@@ -17,9 +17,9 @@ from shared_core.store import Store
 __all__ = ["SessionVectors"]
 
 PART = 16_384
-"""Vectors in one part of a snapshot, and the rest of those of the last one's row. Only the last part is written again
-when some are added, so that saving takes as long as what is new; and a part of vectors of usual length is small enough
-to be kept, and read, in one piece."""
+"""Vectors per part of a snapshot; a part may hold a few more, to complete its last row. Only the last part is written
+again when vectors are added, so that the time to save depends on what is new. A part of vectors of usual length is
+small enough to be stored and read in one piece."""
 
 PAGE = 5_000
 """Vectors read from the store at a time."""
@@ -30,22 +30,22 @@ Mask = npt.NDArray[np.bool_]
 class SessionVectors:
     """The dense half of a session's index.
 
-    `damaged` says that its snapshot could not be read, and that it was made from the stored vectors.
+    `damaged` is set if the snapshot could not be read and the index was made from the stored vectors.
 
     Args:
-        index: the session's rows.
+        session_index: the session's rows.
         space: the vectors' name in the store.
         dimension: numbers per vector.
     """
 
-    def __init__(self, index: SessionIndex, space: str, dimension: int) -> None:
-        self.index = index
+    def __init__(self, session_index: SessionIndex, space: str, dimension: int) -> None:
+        self.session_index = session_index
         self.space = space
         self.dimension = dimension
         self._epoch = -1
         self.saved = 0
         self.damaged = False
-        self._mend = False
+        self._needs_rewrite = False
         self._parts: list[str] = []
         self._ends: list[int] = []
         self._new: list[tuple[Position, str, bytes]] = []
@@ -55,26 +55,26 @@ class SessionVectors:
 
     @property
     def _store(self) -> Store:
-        return self.index.store
+        return self.session_index.store
 
     def refresh(self) -> None:
-        """Load what the store holds, once for each epoch; call it after the rows have been refreshed."""
-        if self._epoch == self.index.epoch:
+        """Load the stored vectors, once per epoch. Call this after the rows have been refreshed."""
+        if self._epoch == self.session_index.epoch:
             return
         self._begin_anew()
-        self._epoch = self.index.epoch
-        self._mend = False
+        self._epoch = self.session_index.epoch
+        self._needs_rewrite = False
         self._load_snapshot()
         if not self._parts:
-            every = iter(self._store.vectors(self.index.session, self.space))
+            every = iter(self._store.vectors(self.session_index.session, self.space))
             while page := list(islice(every, PAGE)):
                 self._take([(position, data) for position, _, data in page])
             return
-        # What came after the snapshot is read now; who asks first would adopt it in small batches.
-        newer = np.arange(int(self.vectors.owners.max(initial=-1)) + 1, len(self.index))
+        # Read vectors newer than the snapshot at once. The next search would adopt them in small batches.
+        newer = np.arange(int(self.vectors.owners.max(initial=-1)) + 1, len(self.session_index))
         for start in range(0, len(newer), PAGE):
-            positions = self.index.positions(newer[start : start + PAGE])
-            stored = self._store.vectors(self.index.session, self.space, positions)
+            positions = self.session_index.positions(newer[start : start + PAGE])
+            stored = self._store.vectors(self.session_index.session, self.space, positions)
             self._take([(position, data) for position, _, data in stored])
 
     def missing(self, wanted: Mask) -> npt.NDArray[np.int64]:
@@ -83,29 +83,29 @@ class SessionVectors:
 
     @property
     def outdated(self) -> bool:
-        """Whether something was forgotten since these were loaded."""
-        return self._store.state(self.index.session).epoch != self._epoch
+        """Whether something was forgotten since the vectors were loaded."""
+        return self._store.state(self.session_index.session).epoch != self._epoch
 
     def claim(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return those of the rows that nobody is at, and be at them until `release`."""
+        """Return the rows that no other caller has claimed, and claim them until `release`."""
         free = np.array([row for row in rows.tolist() if row not in self._claimed], dtype=np.int64)
         self._claimed.update(free.tolist())
         return free
 
     def release(self, rows: npt.NDArray[np.int64]) -> None:
-        """Be done with rows."""
+        """Release claimed rows."""
         self._claimed.difference_update(rows.tolist())
 
     def adopt(self, positions: Sequence[Position], hashes: Sequence[str]) -> list[int]:
-        """Take vectors that exist already, of these messages or of equal texts; return the indices still to embed.
+        """Take existing vectors of these messages or of equal texts; return the indices that still need one.
 
-        Those of equal texts are copied, and stored with `save`.
+        Vectors of equal texts are copied; `save` stores the copies.
 
         Args:
             positions: messages without a vector here.
-            hashes: what `text_hash` says of their texts.
+            hashes: the `text_hash` of each.
         """
-        session = self.index.session
+        session = self.session_index.session
         stored = self._store.vectors(session, self.space, positions)
         hash_of = dict(zip(positions, hashes, strict=True))
         valid = {position: data for position, text, data in stored if text == hash_of[position]}
@@ -122,71 +122,72 @@ class SessionVectors:
         return [i for i, position in enumerate(positions) if position not in done]
 
     def put(self, rows: Sequence[tuple[Position, str, Vectors]]) -> None:
-        """Keep new vectors, (message, hash of its text, its pieces' vectors), here, and with `save` in the store."""
+        """Add new vectors: (message, hash of its text, vectors of its pieces). `save` stores them."""
         encoded = [(position, text, encode_vector(pieces)) for position, text, pieces in rows]
         self._new += encoded
-        # The vectors searched are always those read back from half precision, so that a reopened store ranks alike.
+        # Search the vectors as decoded from half precision, so that a reopened store ranks the same.
         self._take([(position, data) for position, _, data in encoded])
 
     def save(self) -> None:
-        """Store what is kept only here; it stays here if that raises StoreError.
+        """Store new vectors. If this raises StoreError, they stay here and the next call tries again.
 
-        What is new has to be stored while its texts are known to be those that the store holds.
+        Call this while the texts are known to be those in the store.
         """
         if self._unsaved and self.outdated:
-            self._unsaved = []  # a text may have lost a part since, and its vector must not come back
+            self._unsaved = []  # part of a text may be forgotten: its old vector must not be stored
         self._unsaved += self._new
         self._new = []
         if self._unsaved:
-            self._store.keep(self.index.session, VectorRows(self.space, self._unsaved))
+            self._store.keep(self.session_index.session, VectorRows(self.space, self._unsaved))
             self._unsaved = []
 
     def _take(self, found: Sequence[tuple[Position, bytes]]) -> None:
-        rows = self.index.rows_at([position for position, _ in found])
-        # Who asks at the same moment may have embedded the same rows: the first vector stays, a row has only one.
-        there = self.vectors.has(len(self.index))
+        rows = self.session_index.rows_at([position for position, _ in found])
+        # A concurrent caller may have embedded the same rows. The first vector stays, as a row has only one.
+        there = self.vectors.has(len(self.session_index))
         new = [(row, data) for row, (_, data) in zip(rows.tolist(), found, strict=True) if row >= 0 and not there[row]]
         if new:
             pieces = [len(data) // (2 * self.dimension) for _, data in new]
             vectors = decode_vectors(b"".join(data for _, data in new), self.dimension)
             self.vectors.add(np.repeat([row for row, _ in new], pieces), vectors)
 
-    def due(self, least: int) -> bool:
-        """Return whether it is worth a snapshot: with so many new vectors."""
-        return self._mend or len(self.vectors) - self.saved >= least
+    def snapshot_due(self, least: int) -> bool:
+        """Return whether to save a snapshot: there are at least `least` new vectors."""
+        return self._needs_rewrite or len(self.vectors) - self.saved >= least
 
     def save_snapshot(self) -> None:
-        """Keep the vectors in the store in the form they are searched in."""
+        """Store a snapshot of the vectors in the form in which they are searched."""
         self.save()
         if self._ends and not self._full():
+            # The last part has room, so it is written again with the new vectors.
             del self._parts[-1], self._ends[-1]
         while (start := self._ends[-1] if self._ends else 0) < len(self.vectors):
             number, end = len(self._parts), self._end_of_row(start + PART)
             arrays: Arrays = {"owners": self.vectors.owners[start:end], "matrix": self.vectors.matrix(start, end)}
             data = pack(self._about(number), arrays)
-            if not self._store.keep(self.index.session, Snapshot(self._name(number), data), self._epoch):
+            if not self._store.keep(self.session_index.session, Snapshot(self._name(number), data), self._epoch):
                 return
             self._parts.append(digest_of(data))
             self._ends.append(end)
             self.saved = end
-        self._mend = False
+        self._needs_rewrite = False
 
     def _load_snapshot(self) -> None:
-        """Take the parts that follow one another; another process may have written others over some."""
+        """Load consecutive parts, up to one that another process has overwritten with a different version."""
         while not self._ends or self._full():
             number = len(self._parts)
-            found = stored_snapshot(self._store, self.index.session, self._name(number))
+            found = read_snapshot(self._store, self.session_index.session, self._name(number))
             if found.damaged:
                 self._begin_anew()
-                self.damaged = self._mend = True
+                self.damaged = self._needs_rewrite = True
                 return
             if found.about != self._about(number):
                 return
             owners, matrix = found.arrays["owners"], found.arrays["matrix"]
-            if owners.max(initial=-1) >= len(self.index):
-                return  # another process knows rows that have not been read here
+            if owners.max(initial=-1) >= len(self.session_index):
+                return  # another process has written rows that are not loaded here
             if len(owners) >= PART:
-                self.vectors.expect(len(self.index))
+                self.vectors.expect(len(self.session_index))
             self.vectors.add(owners, matrix)
             self._parts.append(found.digest)
             self.saved += len(owners)
@@ -197,11 +198,11 @@ class SessionVectors:
         self._parts, self._ends, self.saved = [], [], 0
 
     def _full(self) -> bool:
-        """Return whether the last part is done with."""
+        """Return whether the last part is full."""
         return self._ends[-1] - (self._ends[-2] if len(self._ends) > 1 else 0) >= PART
 
     def _end_of_row(self, number: int) -> int:
-        """Return how many vectors there are up to the end of a row: one row's stay in one part."""
+        """Round a number of vectors up to the end of a row: the vectors of a row stay in one part."""
         owners = self.vectors.owners
         end = min(number, len(owners))
         while end < len(owners) and owners[end] == owners[end - 1]:
@@ -217,15 +218,15 @@ class SessionVectors:
 
 
 def text_hash(text: str) -> str:
-    """Return 128 bits, in hex, that stand for an embedded text."""
+    """Return a 128-bit hash of an embedded text, in hex."""
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 def encode_vector(pieces: Vectors) -> bytes:
-    """Return the vectors of a text's pieces as a store keeps them: half precision, one after the other."""
+    """Return the vectors of a text's pieces as stored: in half precision, one after the other."""
     return pieces.astype("<f2").tobytes()
 
 
 def decode_vectors(data: bytes, dimension: int) -> npt.NDArray[np.float16]:
-    """Return what `encode_vector` was given, in its precision, of one or more texts; shape (pieces, dimension)."""
+    """Return the vectors encoded by `encode_vector` for one or more texts, shape (pieces, dimension)."""
     return np.frombuffer(data, dtype="<f2").reshape(-1, dimension)

@@ -1,4 +1,4 @@
-"""What recall reads in a text: its terms, what it repeats, whether it instructs, and of whom it speaks."""
+"""What recall reads from a text: its terms, near-duplicate key, standing instructions, and whom it is about."""
 
 import hashlib
 import re
@@ -12,16 +12,16 @@ __all__ = [
     "is_standing_instruction",
     "is_statement",
     "near_duplicate_key",
-    "of_whom",
+    "speaker_focus",
     "statement_code",
     "terms",
 ]
 
 UNSPACED = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-"""Thai, Lao, Burmese, Khmer, Japanese and Chinese, as the inside of a regular expression's brackets."""
+"""Thai, Lao, Burmese, Khmer, Japanese and Chinese, for the brackets of a regular expression."""
 
 
-# Function words, and the words a question is made of: they say nothing about what it is about.
+# Function words and question words: they do not tell what a text is about.
 _STOP_WORDS = """
 a about above after again against all also am an and any are aren as at be because been before being below between
 both but by can cannot could couldn did didn do does doesn doing don down during each else ever few for from further
@@ -35,7 +35,7 @@ s t d m
 STOP_WORDS = frozenset(_STOP_WORDS.split())
 
 _WORD = re.compile(r"[^\W_]+")
-# Scripts that are written without spaces are indexed by pairs of characters, as Lucene's CJK analyser does.
+# Scripts without spaces are indexed by pairs of characters, as in Lucene's CJK analyser.
 _IS_UNSPACED = re.compile(f"[{UNSPACED}]")
 _RUN = re.compile(rf"[{UNSPACED}]+|[^{UNSPACED}]+")
 # Accents over Latin, Greek and Cyrillic letters, and the optional vowel signs of Hebrew and Arabic. Other combining
@@ -46,11 +46,11 @@ _ACCENTS = re.compile(
 _BETWEEN_WORDS = re.compile(r"[^\w\s]|_")
 
 KNOWN_CHARACTERS = 4_096
-"""Characters whose part in a near-duplicate key is remembered: more than a conversation has, fewer than Unicode."""
+"""Characters cached for near-duplicate keys: more than a conversation uses, fewer than Unicode has."""
 
 
 class _PerThread(threading.local):
-    """Holds one Snowball stemmer a thread: its object must not be shared between threads."""
+    """Holds a Snowball stemmer per thread, because stemmers are not thread-safe."""
 
     def __init__(self) -> None:
         import Stemmer
@@ -70,7 +70,7 @@ def _stem(word: str) -> str:
 
 @cache
 def _marks() -> tuple[frozenset[str], re.Pattern[str]]:
-    """Return all combining marks, and what a word is among them: to `re` a mark ends a word, but it is part of one."""
+    """Return all combining marks, and a pattern for words that contain them: to `re` alone, a mark ends a word."""
     marks = frozenset(c for c in map(chr, range(0x20000)) if unicodedata.category(c)[0] == "M")
     return marks, re.compile(rf"[^\W_]+(?:[{''.join(sorted(marks))}]+[^\W_]*)*")
 
@@ -83,10 +83,10 @@ def _words(folded: str) -> list[str]:
 
 
 def terms(text: str) -> Counter[str]:
-    """Return the terms of a text with how often they occur.
+    """Return the terms of a text with their frequencies.
 
-    Words are folded to lower case without accents, stop words are left out, and English stems stand for their forms
-    (Snowball). Runs of scripts without spaces count as pairs of neighbouring characters.
+    Words are folded to lower case without accents, stop words are left out, and English words are reduced to their
+    stems (Snowball). Runs of scripts without spaces are split into pairs of adjacent characters.
     """
     counts: Counter[str] = Counter()
     for word in _words(_fold(text)):
@@ -109,14 +109,14 @@ def _pairs(run: str) -> list[str]:
 
 
 def near_duplicate_key(text: str) -> str:
-    """Return what two texts share that differ only in case, accents, punctuation and white space."""
+    """Return a key that is equal for texts that differ only in case, accents, punctuation and white space."""
     return " ".join(_fold(text).translate(_BETWEEN).split()) or text.strip()
 
 
 class _Between(dict[int, int | str]):
-    """What stands for a character in a near-duplicate key, by its code point.
+    """Maps code points to their replacements in a near-duplicate key.
 
-    Of what is between words symbols count, and marks, which belong to the letter before.
+    Between words, only symbols count, and marks, which belong to the letter before.
     """
 
     def __missing__(self, code: int) -> int | str:
@@ -136,26 +136,26 @@ _BETWEEN = _Between()
 
 
 STATEMENT_WORDS = 3
-"""Texts of fewer words are not the same statement said again: the second "yes" answers another question."""
+"""Texts with fewer words never count as repeated: the second "yes" answers another question."""
 
 
 def statement_code(text: str) -> int:
-    """Return 64 bits that are the same for texts that differ only in case, accents, punctuation and white space."""
+    """Return a 64-bit hash of the near-duplicate key. The lowest bit tells whether the text `is_statement`."""
     key = near_duplicate_key(text)
     digest = hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     bits = int.from_bytes(digest, "little", signed=True)
-    # Scripts without spaces have no words to count.
+    # Scripts without spaces have no words to count, so their texts always count as long.
     long = not key.isascii() or key.count(" ") >= STATEMENT_WORDS - 1
     return bits | 1 if long else bits & ~1
 
 
 def is_statement(code: int) -> bool:
-    """Return whether a text is long enough that a second one like it says nothing new."""
+    """Return whether the text of a code is long enough that a second one like it says nothing new."""
     return bool(code & 1)
 
 
 LONGEST_INSTRUCTION = 600
-"""Characters; longer texts say such words in passing."""
+"""Characters of a standing instruction at most: longer texts use such words in passing."""
 
 _STANDING = re.compile(
     r"\b(?:always|never|from now on|whenever|every time|each time)\b.{0,80}\b(?:when|if|whenever|i ask|me)\b"
@@ -170,14 +170,17 @@ def is_standing_instruction(text: str) -> bool:
 
 
 LOOKED_AT = 600
-"""Characters that are looked at; a longer text speaks of more than one thing."""
+"""Characters that `speaker_focus` reads. A longer text is about more than one thing."""
 
 _SELF = re.compile(r"\b(?:i|me|my|mine|myself|we|us|our|ours|ourselves)\b", re.IGNORECASE)
 _HEARER = re.compile(r"\b(?:you|your|yours|yourself|yourselves)\b", re.IGNORECASE)
 
 
-def of_whom(text: str) -> int:
-    """Return 1 for "I went there", -1 for "Did you like it?", 0 for "Nice!"; who speaks of both speaks of himself."""
+def speaker_focus(text: str) -> int:
+    """Return whom a text is about: 1 the speaker ("I went there"), -1 the listener ("Did you like it?"), 0 neither.
+
+    A text about both is about the speaker.
+    """
     begins = text[:LOOKED_AT]
     if _SELF.search(begins):
         return 1

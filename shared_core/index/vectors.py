@@ -1,4 +1,4 @@
-"""Nearest vectors by cosine: the interface, the exact oracle, and the FAISS index that recall uses."""
+"""Nearest vectors by cosine: the interface, an exact reference index, and the FAISS index that recall uses."""
 
 import weakref
 from abc import ABC, abstractmethod
@@ -11,7 +11,7 @@ import numpy.typing as npt
 from typing_extensions import override
 
 from shared_core.base import Vectors
-from shared_core.index.arrays import Growing
+from shared_core.index.arrays import GrowingArray
 from shared_core.lifecycle import Background, Work
 
 __all__ = [
@@ -22,9 +22,9 @@ __all__ = [
     "HalfBlocks",
     "ShortCodes",
     "VectorIndex",
-    "alone",
     "dot",
-    "widened",
+    "single_threaded_faiss",
+    "to_single_precision",
 ]
 
 Half = npt.NDArray[np.float16]
@@ -33,11 +33,11 @@ Mask = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.int64]
 
 SPARE = 16
-"""Vectors fetched beyond those asked for: enough to see, most times, that no equal one was left out."""
+"""Vectors fetched beyond `top_k`: usually enough to see that no equally near one was left out."""
 
 
 class VectorIndex(ABC):
-    """Vectors of rows; a row may have several, one for each piece of a long text, and scores by the best of them.
+    """An index of vectors by row. A row may have several, one per piece of a long text; the best one counts.
 
     Args:
         dimension: numbers per vector.
@@ -45,14 +45,14 @@ class VectorIndex(ABC):
 
     def __init__(self, dimension: int) -> None:
         self.dimension = dimension
-        self._owners: Growing[np.int32] = Growing(np.int32)
-        self._first: Growing[np.int32] = Growing(np.int32)
-        self._pieces: Growing[np.int32] = Growing(np.int32)
-        self._has: Growing[np.bool_] = Growing(np.bool_)
-        self._several: Growing[np.int32] = Growing(np.int32)
+        self._owners: GrowingArray[np.int32] = GrowingArray(np.int32)
+        self._first: GrowingArray[np.int32] = GrowingArray(np.int32)
+        self._pieces: GrowingArray[np.int32] = GrowingArray(np.int32)
+        self._has: GrowingArray[np.bool_] = GrowingArray(np.bool_)
+        self._several: GrowingArray[np.int32] = GrowingArray(np.int32)
 
     def __len__(self) -> int:
-        """Return how many vectors there are."""
+        """Return the number of vectors."""
         return len(self._owners)
 
     @property
@@ -63,7 +63,7 @@ class VectorIndex(ABC):
     def add(self, rows: npt.ArrayLike, vectors: Vectors | Half) -> None:
         """Add unit vectors, shape (n, dimension), and the rows they belong to, shape (n,).
 
-        All vectors of one row come in one call, one after the other.
+        All vectors of a row must come in one call, next to each other.
         """
         start = len(self)
         self._keep(np.ascontiguousarray(vectors, dtype=np.float16))
@@ -81,7 +81,7 @@ class VectorIndex(ABC):
             self._several.extend(owners[pieces > 1])
 
     def has(self, count: int) -> Mask:
-        """Return which of the rows 0 to count - 1 have a vector, shape (count,); nobody may write into it."""
+        """Return which of the rows 0 to count - 1 have a vector, shape (count,). The array must not be written to."""
         if count <= len(self._has):
             return self._has.values[:count]
         mask = np.zeros(count, dtype=np.bool_)
@@ -89,19 +89,20 @@ class VectorIndex(ABC):
         return mask
 
     def search(self, query: Vectors, top_k: int, allowed: Mask | None = None) -> tuple[Ints, Vectors]:
-        """Return the rows nearest to a question and their cosines, best first; of equals the newer row first.
+        """Return the rows nearest to a question and their cosines, best first; of equal cosines, the newer row first.
 
         Args:
             query: unit vector, shape (dimension,).
             top_k: how many rows at most.
-            allowed: which rows may be returned, shape (rows,); decided before the search, not after. None: all.
+            allowed: which rows may be returned, shape (rows,); None for all. The mask applies during the search, so
+                that it never shortens the result.
         """
         found = len(self) - self._left_out(allowed)
         ask = min(top_k + SPARE, found) if top_k else 0
         while True:
             rows, cosines = self._best_per_row(query, ask, allowed)
-            # Several vectors of one row may crowd out others, and an equal row beyond the last one fetched may be
-            # newer: ask for more until neither can be.
+            # Several vectors of one row may crowd out other rows, and a row just beyond the last one fetched may be
+            # equally near and newer. Fetch more until neither is possible.
             if ask in (0, found) or (len(rows) > top_k and cosines[-1] < cosines[top_k - 1]):
                 return rows[:top_k], cosines[:top_k]
             ask = min(4 * ask, found)
@@ -130,7 +131,7 @@ class VectorIndex(ABC):
         if len(known):
             pieces = self._pieces.values[rows[known]]
             slots = np.repeat(known, pieces)
-            # The vectors of a row stand one after the other: its first, and so many more.
+            # The vectors of a row are consecutive: expand each first number by its count of pieces.
             numbers = np.repeat(self._first.values[rows[known]] - np.cumsum(pieces) + pieces, pieces)
             numbers = numbers + np.arange(len(numbers))
             cosines = dot(self._vectors(numbers.astype(np.int64)), query)
@@ -146,7 +147,7 @@ class VectorIndex(ABC):
 
     @abstractmethod
     def _nearest(self, query: Vectors, top_k: int, allowed: Mask | None) -> tuple[npt.NDArray[np.int64], Vectors]:
-        """Return the numbers and cosines of the `top_k` nearest vectors of the allowed rows; that many exist."""
+        """Return the numbers and cosines of the `top_k` nearest vectors of allowed rows; at least `top_k` exist."""
 
     @abstractmethod
     def _vectors(self, numbers: npt.NDArray[np.int64]) -> Vectors:
@@ -154,21 +155,21 @@ class VectorIndex(ABC):
 
     @abstractmethod
     def matrix(self, start: int = 0, stop: int | None = None) -> Half:
-        """Return vectors by their numbers, all by default, shape (n, dimension), for a snapshot."""
+        """Return the vectors in a range of numbers, all by default, shape (n, dimension), for a snapshot."""
 
 
 def dot(vectors: Vectors, query: Vectors) -> Vectors:
-    """Return the dot product of each row; unlike with `@`, equal rows have equal products, to the last bit."""
+    """Return the dot product of each row. Unlike with `@`, equal rows have equal products, to the last bit."""
     products: Vectors = np.einsum("ij,j->i", vectors, query)
     return products
 
 
 class ExactVectorIndex(VectorIndex):
-    """Plain NumPy over all vectors: what every other index has to agree with."""
+    """Plain NumPy over all vectors: the reference that every other index must agree with."""
 
     def __init__(self, dimension: int) -> None:
         super().__init__(dimension)
-        self._flat: Growing[np.float16] = Growing(np.float16)
+        self._flat: GrowingArray[np.float16] = GrowingArray(np.float16)
 
     @override
     def _keep(self, vectors: Half) -> None:
@@ -191,31 +192,31 @@ class ExactVectorIndex(VectorIndex):
 
 
 BLOCK = 65_536
-"""Vectors kept in one piece of memory: adding copies no more than this."""
+"""Vectors per block of memory. Adding vectors copies at most one block."""
 
 CHUNK = 8_192
-"""Vectors that are coded at a time."""
+"""Vectors coded at a time."""
 
 LONG = 256
-"""Numbers of a vector from which on half a byte for four of them is enough; of a shorter one, it stands for two."""
+"""From this dimension on, half a byte codes four numbers of a vector. For shorter vectors, it codes two."""
 
 SAMPLE = 16_384
-"""Vectors that the centroids are made from: 1,000 for each; four times as many find the same."""
+"""Vectors from which the centroids are trained: 1,000 for each. Four times as many do not improve recall."""
 
 HALF_BITS = np.uint32(0x8FFF_E000).view(np.int32)
-"""Where sign, exponent and fraction of half precision stand in single precision."""
+"""The bits of single precision that hold the sign, exponent and fraction of half precision."""
 
 HALF_SCALE = np.float32(2.0**112)
-"""By how much single precision takes an exponent of half precision as too small."""
+"""The factor by which an exponent of half precision, read as single precision, is too small."""
 
 
 @contextmanager
-def alone() -> Iterator[Any]:
-    """Give FAISS, held to this thread.
+def single_threaded_faiss() -> Iterator[Any]:
+    """Provide FAISS, restricted to the current thread.
 
-    One question has nothing to share out: waking OpenMP's other threads would cost more than the search, on a busy
-    machine a hundred times more, and a forked process that has lost them would wait for ever. The setting is a
-    thread's own.
+    A single question cannot be split among threads. Waking OpenMP's threads would cost more than the search, on a busy
+    machine a hundred times more, and a forked process, which has lost them, would wait forever. The setting is local to
+    a thread.
     """
     import faiss
 
@@ -228,12 +229,12 @@ def alone() -> Iterator[Any]:
 
 
 class HalfBlocks:
-    """All vectors in half precision, searched exactly: half the memory, and no loss that recall could show.
+    """All vectors in half precision, searched exactly. This halves the memory without a measurable loss of recall.
 
-    One thread may add while another reads what was there before.
+    One thread may add vectors while another reads those that were there before.
 
     Attributes:
-        expected: how many vectors there will be at least: room for them is made at once, in whole blocks.
+        expected: the least number of vectors to come. Memory for them is allocated at once, in whole blocks.
 
     Args:
         dimension: numbers per vector.
@@ -265,14 +266,14 @@ class HalfBlocks:
             taken += len(part)
 
     def _new_block(self, room: int) -> Any:
-        with alone() as faiss:
+        with single_threaded_faiss() as faiss:
             kind = faiss.ScalarQuantizer.QT_fp16
             block = faiss.IndexScalarQuantizer(self.dimension, kind, faiss.METRIC_INNER_PRODUCT)
             block.codes.resize(room * 2 * self.dimension)
         return block
 
     def _grown(self, block: Any, size: int, needed: int) -> Any:
-        """Return a larger block with the same vectors; whoever reads the old one still holds it."""
+        """Return a larger block with the same vectors. Concurrent readers still hold the old one."""
         grown = self._new_block(min(max(2 * size, needed), BLOCK))
         _view(grown)[:size] = _view(block)[:size]
         return grown
@@ -282,7 +283,7 @@ class HalfBlocks:
         pieces = [np.empty((0, self.dimension), dtype=np.float16)]
         for number in range(start // BLOCK, -(-stop // BLOCK)):
             first = number * BLOCK
-            block = self._blocks[number]  # held, and copied: whoever adds may put a larger one in its place
+            block = self._blocks[number]  # hold and copy: a concurrent `add` may replace the block
             pieces.append(_view(block)[max(0, start - first) : stop - first].copy())
         return np.concatenate(pieces)
 
@@ -292,14 +293,14 @@ class HalfBlocks:
         order = np.argsort(numbers, kind="stable")
         starts = np.arange(0, self._size, BLOCK)
         cuts = np.searchsorted(numbers[order], starts)[1:]
-        # Whoever adds meanwhile may have begun another block.
+        # A concurrent `add` may have begun another block.
         for block, start, here in zip(self._blocks, starts, np.split(order, cuts), strict=False):
             if len(here):
                 halves[here] = _view(block)[numbers[here] - start]
-        return widened(halves)
+        return to_single_precision(halves)
 
     def nearest(self, query: Vectors, top_k: int, allowed: Mask | None) -> tuple[Numbers, Vectors]:
-        """Return the numbers and cosines of the nearest vectors of those allowed, best first."""
+        """Return the numbers and cosines of the nearest allowed vectors, best first."""
         found = [self._nearest_in(block, query, top_k, allowed) for block in range(len(self._blocks))]
         numbers, cosines = (np.concatenate(column) for column in zip(*found, strict=True))
         best = np.argsort(-cosines, kind="stable")[:top_k]
@@ -310,7 +311,7 @@ class HalfBlocks:
         here = allowed[start : start + BLOCK] if allowed is not None else None
         if here is not None and not here.any():
             return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32)
-        with alone() as faiss:
+        with single_threaded_faiss() as faiss:
             parameters = None
             if here is not None and not here.all():
                 bits = np.packbits(here, bitorder="little")
@@ -322,7 +323,7 @@ class HalfBlocks:
 
 
 def _view(block: Any) -> Half:
-    """Return what a block has room for, as an array: good as long as the block is held and not given more room."""
+    """Return the memory of a block as an array. It is valid while the block is held and not resized."""
     import faiss
 
     view: Half = faiss.rev_swig_ptr(block.codes.data(), block.codes.size()).view(np.float16).reshape(-1, block.d)
@@ -330,19 +331,19 @@ def _view(block: Any) -> Half:
 
 
 class ShortCodes:
-    """Half a byte, one of 16 centroids, for a few numbers of a vector each: what is near in truth is near in these.
+    """Short codes of vectors: half a byte, one of 16 centroids, for every few numbers. Near vectors have near codes.
 
-    (Product quantisation: Jégou, Douze and Schmid 2011; in the order of André, Kermarrec and Le Scouarnec 2017.)
+    Product quantisation (Jégou, Douze and Schmid 2011), in the layout of André, Kermarrec and Le Scouarnec (2017).
 
     Args:
-        sample: vectors like those to come, shape (n, dimension); the same sample makes the same codes.
+        sample: vectors like those to come, shape (n, dimension). The same sample makes the same codes.
     """
 
     def __init__(self, sample: Vectors) -> None:
         together = 4 if sample.shape[1] >= LONG else 2
         self._padding = -sample.shape[1] % together
         dimension = sample.shape[1] + self._padding
-        with alone() as faiss:
+        with single_threaded_faiss() as faiss:
             self._index: Any = faiss.IndexPQFastScan(dimension, dimension // together, 4, faiss.METRIC_INNER_PRODUCT)
             self._index.pq.cp.max_points_per_centroid = SAMPLE
             self._index.train(self._padded(sample))
@@ -355,19 +356,19 @@ class ShortCodes:
 
     def add(self, vectors: Vectors) -> None:
         """Append the codes of vectors, shape (n, dimension)."""
-        with alone():
+        with single_threaded_faiss():
             self._index.add(self._padded(vectors))
 
     def nearest(self, query: Vectors, count: int) -> Numbers:
-        """Return the numbers of vectors whose codes are nearest, at most `count`, in order of number."""
-        with alone():
+        """Return the numbers of the vectors with the nearest codes, at most `count`, in ascending order."""
+        with single_threaded_faiss():
             _, numbers = self._index.search(self._padded(query.reshape(1, -1)), count)
         found: Numbers = np.sort(numbers[0][numbers[0] >= 0])
         return found
 
 
-def widened(halves: npt.NDArray[np.float16]) -> npt.NDArray[np.float32]:
-    """Return finite numbers in single precision, to the last bit as `astype` does, in a quarter of its time (2.4)."""
+def to_single_precision(halves: npt.NDArray[np.float16]) -> npt.NDArray[np.float32]:
+    """Return finite numbers in single precision, exactly as `astype` does, in a quarter of its time (NumPy 2.4)."""
     bits = halves.view(np.int16).astype(np.int32)
     bits <<= 13
     bits &= HALF_BITS
@@ -377,31 +378,31 @@ def widened(halves: npt.NDArray[np.float16]) -> npt.NDArray[np.float32]:
 
 
 SHORTLIST_FROM = 100_000
-"""Vectors that may be returned from which on a shortlist pays.
+"""A shortlist is used if at least this many vectors may be returned.
 
-Static vectors of 1,000,000 real texts, 256 numbers, the 116 nearest to real questions, one core; in milliseconds
-exactly / through a shortlist, with the shortlist's recall of the nearest 20 and 100: 100,000 vectors 2.6 / 1.1
-(.999, .986), 300,000 6.9 / 1.7 (1, .987), 1,000,000 22 / 2.8 (1, .989). An inverted file of 4,096 lists finds .95 of 20
-when it visits a fifth of them: questions do not lie where messages do. Codes add 6 % of memory, and to make them takes
-4 seconds for a million.
+Measured with static vectors of 1,000,000 real texts, dimension 256, for the 116 nearest to real questions, on one core.
+Milliseconds exactly / through a shortlist, and the shortlist's recall of the nearest 20 and 100: 100,000 vectors
+2.6 / 1.1 (.999, .986), 300,000 6.9 / 1.7 (1, .987), 1,000,000 22 / 2.8 (1, .989). An inverted file of 4,096 lists finds
+.95 of 20 if it visits a fifth of the lists, because questions lie elsewhere than messages. Codes add 6 % of memory, and
+making a million of them takes 4 seconds.
 """
 
 SHORTLIST = 1_000
-"""Vectors on a shortlist at least."""
+"""The least number of vectors on a shortlist."""
 
 PER_ASKED = 10
-"""Vectors on a shortlist for each that is asked for."""
+"""Vectors on a shortlist per vector asked for."""
 
 SHARE = 50
-"""A shortlist of more than one in so many takes as long as to search exactly."""
+"""A shortlist of more than one in this many vectors takes as long as an exact search."""
 
 
 class FaissVectorIndex(VectorIndex):
-    """Half-precision vectors, and beside them short codes once there are many.
+    """Vectors in half precision and, once there are many, short codes of them.
 
-    The codes are made in the background and again whenever there are twice as many vectors; what is asked meanwhile is
-    answered exactly. They depend on the rows and their vectors alone, not on when or in which order these came. The
-    cosines of what is on a shortlist are computed exactly.
+    Codes are made in the background, and made again whenever the number of vectors has doubled. Until they are ready,
+    searches are exact. Codes depend only on the rows and their vectors, not on when or in which order these were added.
+    The cosines of vectors on a shortlist are computed exactly.
 
     Args:
         dimension: numbers per vector.
@@ -424,7 +425,7 @@ class FaissVectorIndex(VectorIndex):
         self._blocks.add(vectors)
 
     def expect(self, count: int) -> None:
-        """Make room for so many vectors at once, when the next ones are added."""
+        """Allocate memory for this many vectors at once when the next ones are added."""
         self._blocks.expected = count
 
     @override
@@ -449,7 +450,7 @@ class FaissVectorIndex(VectorIndex):
         return self._blocks.nearest(query, top_k, vectors)
 
     def _shortlist(self, query: Vectors, top_k: int, allowed: Mask | None, found: int) -> Numbers | None:
-        """Return the numbers of what may be nearest, None if it takes an exact search to know."""
+        """Return the numbers of vectors that may be nearest; None if an exact search is needed."""
         self._begin()
         self._follow()
         wanted = max(SHORTLIST, PER_ASKED * top_k)
@@ -459,12 +460,13 @@ class FaissVectorIndex(VectorIndex):
         numbers = self._codes.nearest(query, count)
         if allowed is not None:
             numbers = numbers[allowed[self.owners[numbers]]]
-        # Where what may be returned is of another kind than the question, the shortlist holds little of it.
+        # If few of the nearest vectors are allowed, the shortlist is too short to hold the nearest allowed ones.
         return numbers if 2 * len(numbers) >= wanted else None
 
     def _begin(self) -> None:
-        """Have codes made in the background if they are due."""
+        """Start making codes in the background if they are due."""
         due = SHORTLIST_FROM
+        # Due at doubling sizes, so that making codes costs about the same per vector at any size.
         while 2 * due <= len(self):
             due *= 2
         if self._work is not None and self._work.lost:
@@ -473,17 +475,17 @@ class FaissVectorIndex(VectorIndex):
             self._work = Background(_code(weakref.ref(self), due))
 
     def _follow(self) -> None:
-        """Code what was added since the codes were made."""
+        """Code the vectors added since the codes were made."""
         while self._codes is not None and len(self._codes) < len(self):
-            self._codes.add(self._part(len(self._codes)))
+            self._codes.add(self._chunk_from(len(self._codes)))
 
-    def _part(self, start: int) -> Vectors:
-        """Return the next few vectors from a number on."""
+    def _chunk_from(self, start: int) -> Vectors:
+        """Return the next `CHUNK` vectors from a number on."""
         return self._vectors(np.arange(start, min(start + CHUNK, len(self))))
 
     def _sample(self, due: int) -> Vectors:
-        """Return some of the vectors of the first rows, the same ones whenever and in whichever order they came."""
-        # Whoever adds meanwhile adds behind what is looked at here.
+        """Return a sample of the first rows' vectors. It does not depend on when or in which order they were added."""
+        # A concurrent `add` appends after the rows read here.
         rows = self.owners
         by_row = np.argsort(rows, kind="stable")[:due]
         chosen = np.random.default_rng(due).choice(due, min(due, SAMPLE), replace=False)
@@ -493,21 +495,21 @@ class FaissVectorIndex(VectorIndex):
         self._codes, self._coded_for, self._work = codes, due, None
 
     def settle(self) -> None:
-        """Return when the codes that are due have been made."""
+        """Wait until the codes that are due have been made."""
         self._begin()
         work = self._work
         if work is not None:
             work.wait()
 
     def stop(self) -> None:
-        """Leave nothing running; the index can still be searched."""
+        """Stop background work. The index can still be searched."""
         work, self._work = self._work, None
         if work is not None:
             work.stop()
 
 
 def _code(index_of: "weakref.ref[FaissVectorIndex]", due: int) -> Work:
-    """Make codes for an index; end without them once nobody holds the index any more."""
+    """Make codes for an index. Stop early if the index no longer exists."""
     index = index_of()
     if index is None:
         return
@@ -521,6 +523,6 @@ def _code(index_of: "weakref.ref[FaissVectorIndex]", due: int) -> Work:
             return
         if len(codes) >= len(index):
             break
-        codes.add(index._part(len(codes)))
+        codes.add(index._chunk_from(len(codes)))
         del index
     index._publish(codes, due)

@@ -1,4 +1,4 @@
-"""Choose what fills the room that a frame leaves, and write the prompt and its report; pure."""
+"""Fill the room that a frame leaves, and write the prompt and its report; pure."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -30,7 +30,7 @@ __all__ = ["Assembler", "Placement", "report_lines", "trimming_notes"]
 
 @dataclass
 class _Ledger:
-    """Writes the report's lines and keeps the account."""
+    """Collects the report's lines and counts down the budget."""
 
     left: int
     lines: list[ReportLine] = field(default_factory=list)
@@ -51,8 +51,8 @@ class _Ledger:
             self.put(entry, kind, reason, entry.tokens, included=included)
 
 
-def report_lines(frame: Frame, selection: Selection, alone: Sequence[Entry]) -> list[ReportLine]:
-    """Return a line for every message considered; `alone` are replies without their user message."""
+def report_lines(frame: Frame, selection: Selection, orphans: Sequence[Entry]) -> list[ReportLine]:
+    """Return a line for every message considered; `orphans` are replies without their user message."""
     ledger = _Ledger(frame.budget)
     if frame.tools:
         ledger.put(None, Kind.TOOLS, Reason.TOOL_SCHEMAS, frame.tools)
@@ -70,7 +70,7 @@ def report_lines(frame: Frame, selection: Selection, alone: Sequence[Entry]) -> 
     ledger.put_all(frame.groups, Kind.QUESTION, Reason.CURRENT_TURN)
     ledger.put_all(frame.left_out, Kind.QUESTION, Reason.OLDER_GROUP, included=False)
     _put_window(ledger, selection.window)
-    ledger.put_all(alone, Kind.WINDOW, Reason.NO_QUESTION, included=False)
+    ledger.put_all(orphans, Kind.WINDOW, Reason.NO_QUESTION, included=False)
     _put_recall(ledger, selection)
     return ledger.lines
 
@@ -93,12 +93,13 @@ def _put_recall(ledger: _Ledger, selection: Selection) -> None:
             reason = Reason.EXCERPT if included and candidate.cut else candidate.reason or Reason.IN_WINDOW
             ledger.put(entry, Kind.RECALLED, reason, entry.tokens, included=included, scores=candidate)
             wording -= entry.tokens if included else 0
+    # The text takes more than its messages: header, footer, days and speakers.
     if wording:
         ledger.put(None, Kind.RECALLED, Reason.WORDING, wording)
 
 
 def trimming_notes(frame: Frame) -> list[str]:
-    """Return how much of the grounding the model does not see, in words."""
+    """Return notes on the grounding that was left out or cut."""
     if frame.question is None or not frame.grounding.trimmed:
         return []
     assert frame.question.message.grounding is not None
@@ -110,14 +111,14 @@ def trimming_notes(frame: Frame) -> list[str]:
 Placement = Literal["grounding", "messages", "system"]
 
 NEWEST_LEAVES = 0.25
-"""The newest turn goes before what is recalled if it leaves this share of the room."""
+"""The newest turn takes precedence over recalled messages if it leaves this share of the room."""
 
 
 @dataclass(frozen=True)
 class Assembler:
-    """Fills frames; its fields are the constructor arguments of the memory that bear on it.
+    """Fills frames. Its fields are constructor arguments of the memory.
 
-    `recall_tokens` is a number of tokens, or, below or equal to 1.0 as a float, a share of what pinned text leaves.
+    `recall_tokens` is a number of tokens or, as a float up to 1.0, a share of what pinned text leaves.
 
     Raises:
         ValueError: a value is out of range.
@@ -143,9 +144,10 @@ class Assembler:
             whole_number("top_k", self.top_k, least=0)
 
     def room_for_recall(self, frame: Frame, turns: Sequence[Turn]) -> int:
-        """Return how many tokens recalled messages may take at most; `turns` are newest first.
+        """Return how many tokens recalled messages may take; `turns` are newest first.
 
-        Of a share, the newest turn takes what it needs unless that is nearly all: a question is most often about it.
+        If `recall_tokens` is a share, the newest turn takes what it needs first, unless that is nearly everything:
+        questions are most often about the newest turn.
         """
         if not isinstance(self.recall_tokens, float):
             return min(self.recall_tokens, frame.rest)
@@ -160,9 +162,9 @@ class Assembler:
         return fit_window(dressed, frame.rest - recall, slack=self.slack, fill=self.fill)
 
     def _dressed(self, frame: Frame, turns: Sequence[Turn]) -> list[Turn]:
-        """Return turns as they are sent: with their grounding as far as `keep_grounding` reaches.
+        """Return turns as they are sent: with their grounding as far back as `keep_grounding` reaches.
 
-        Pinned turns are user messages, too, but stay without what was once retrieved for them.
+        Pinned user messages count as well, but are sent without the text that was retrieved for them.
         """
         keep = self.framer.keep_grounding
         reach = {"newest": 1, "none": 0, "all": inf}[keep] if isinstance(keep, str) else keep
@@ -184,7 +186,7 @@ class Assembler:
         return replace(entry, message=message, tokens=self.size(message))
 
     def size(self, message: Message) -> int:
-        """Return what a message costs as it is sent, in tokens."""
+        """Return the size of a message as sent, in tokens."""
         return message_tokens(message, self.framer.counter, self.framer.overhead)
 
     def settle(
@@ -192,9 +194,10 @@ class Assembler:
     ) -> tuple[Frame, Selection]:
         """Return the frame and the selection to send; see `select` and `Framer.frame` for the arguments.
 
-        What is chosen is a function of the conversation up to the question: a tool loop only appends to it, until the
-        budget is used up. Then older turns give way: the choice is made again around all that was said so far, with a
-        share `slack` of the room left free, and what is said from there on is appended to that.
+        The selection depends only on the conversation up to the question, and a tool loop appends to the prompt until
+        the budget is used up. This keeps the prompt's beginning stable for a provider's cache. Then older turns give
+        way: the selection is made again around everything so far, with a share `slack` of the room left free for what
+        follows.
         """
         frame, selection, known = asked, self.select(asked, turns, candidates, shown=shown), 0
         room = _left(frame, selection)
@@ -203,25 +206,26 @@ class Assembler:
             if room < 0:
                 frame, known = self.framer.answered(asked, count, slack=self.slack), count
                 frame = replace(frame, spare=int(self.slack * frame.open))
-                if frame.summary is not None:  # what answers the question comes first
+                if frame.summary is not None:  # tool results take precedence over the summary
                     frame = with_summary(frame, frame.summary, self.size)
                 selection = self.select(frame, turns, candidates, shown=shown)
-                # What is refused is never sent: there is nothing to append to.
+                # A refused frame is never sent, so later messages cannot append to it: choose again at the next one.
                 room = -1 if self.framer.refuses_grounding_of(frame) else _left(frame, selection)
         return replace(frame, groups=(*frame.groups, *asked.answers[known:])), selection
 
     def select(self, frame: Frame, turns: Sequence[Turn], candidates: Sequence[Candidate], *, shown: bool) -> Selection:
-        """Choose recalled messages and the window; what recall does not use goes to the window.
+        """Choose the recalled messages and the window. Room that recall does not use goes to the window.
 
         Args:
-            frame: what must be sent.
+            frame: the part of the prompt that must be sent.
             turns: newest first, as many as could fit.
             candidates: best first.
-            shown: whether the question is part of the prompt, so that text can be put to it.
+            shown: whether the question is part of the prompt, so that text can be added to it.
         """
         dressed = self._dressed(frame, turns)
         everything = self._fit(frame, dressed, 0)
         beyond = any(_elsewhere(candidate) and candidate.reason is None for candidate in candidates)
+        # If all past turns fit, only messages of other sessions can add something.
         if not candidates or (everything.reaches_all and not beyond):
             return Selection(everything, tuple(candidates))
         room = self.room_for_recall(frame, turns)
@@ -232,42 +236,43 @@ class Assembler:
             outside = self._outside(chosen.fates, window)
             if outside == chosen.fates:
                 return Selection(window, tuple(outside), chosen.tokens, chosen.text)
-            # What came into the window need not be recalled, and the room it took is the window's again.
+            # A message that entered the window need not be recalled, which frees room for the window.
             chosen = self._counted(frame, outside, shown=shown)
 
     def _fill(
         self, frame: Frame, dressed: Sequence[Turn], candidates: Sequence[Candidate], room: int, *, shown: bool
     ) -> "_Chosen":
-        """Fill the room, by what candidates take, about; if they take more, fill it again with less."""
+        """Fill the room by estimated sizes. If the exact size exceeds it, fill again with less."""
         limit = room
         while True:
             fates, about = self._pick(candidates, limit)
-            # Counting exactly is dear. Most of what will come into the window is known before.
+            # Exact counting is expensive, so leave out candidates that the window will hold anyway.
             chosen = self._counted(frame, self._outside(fates, self._fit(frame, dressed, about)), shown=shown)
             if chosen.tokens > about:
                 chosen = self._counted(frame, fates, shown=shown)
             if chosen.tokens <= room:
                 return chosen
-            # What is picked next will cost more than is thought by as much.
+            # Assume that the next estimate is off by the same factor.
             limit = min(limit, about) * room // chosen.tokens
 
     def _outside(self, candidates: Sequence[Candidate], window: Window) -> list[Candidate]:
-        """Return the candidates with those marked that are in a window, and not those that were in a former one."""
+        """Return the candidates, marking exactly those that are in this window, and not those in an earlier one."""
         kept, result = {turn.turn_id for turn in window.kept}, []
         for candidate in candidates:
             inside = not _elsewhere(candidate) and candidate.entries[0].message.turn_id in kept
             if inside and candidate.reason in (None, Reason.RECALLED):
                 candidate = candidate.because(Reason.IN_WINDOW)
-            elif candidate.reason is Reason.IN_WINDOW and not inside:  # a large turn came in instead (`fill="skip"`)
+            elif candidate.reason is Reason.IN_WINDOW and not inside:  # a larger turn took the room (`fill="skip"`)
                 candidate = candidate.because(Reason.OVER_BUDGET)
             result.append(candidate)
         return result
 
     def _pick(self, candidates: Sequence[Candidate], room: int) -> tuple[list[Candidate], int]:
-        """Fill the room greedily, best first, passing over what does not fit; return what that takes, about, too."""
+        """Fill the room greedily, best first, skipping what does not fit. Also return the estimated size."""
         fates: list[Candidate] = []
         plain, estimate = self.placement == "messages", self._estimate
         used, count = 0 if plain else estimate.wording, 0
+        # The line with the date is written once for all messages of a day.
         days: set[date | None] = set()
         for candidate in candidates:
             if candidate.reason is not None:
@@ -287,7 +292,7 @@ class Assembler:
         return fates, used
 
     def _counted(self, frame: Frame, fates: list[Candidate], *, shown: bool) -> "_Chosen":
-        """Write down what is recalled, and count exactly what that adds to the prompt."""
+        """Render the recalled messages and count exactly what they add to the prompt."""
         recalled = _recalled(fates)
         if not recalled:
             return _Chosen(fates, 0, "")
@@ -308,7 +313,7 @@ class Assembler:
         return self.placement == "grounding" and shown and frame.question is not None
 
     def _write(self, recalled: Sequence[Candidate]) -> str:
-        """Return the text that brings candidates back, in the template's order."""
+        """Return the text of the recalled messages, in the template's order."""
         if self.template.order == "score":
             entries = list(chain.from_iterable(chronological(one.entries) for one in reversed(recalled)))
         else:
@@ -316,22 +321,22 @@ class Assembler:
         return self.template.render([entry.message for entry in entries])
 
     def compose(
-        self, frame: Frame, selection: Selection, *, reserve: int, shown: bool, alone: Sequence[Entry] = (),
+        self, frame: Frame, selection: Selection, *, reserve: int, shown: bool, orphans: Sequence[Entry] = (),
         notes: Sequence[str] = (), pending: int = 0, embedder: str | None = None,
     ) -> Context:  # fmt: skip
         """Write the prompt and the report.
 
         Args:
-            frame: what must be sent.
-            selection: what else is.
+            frame: the part of the prompt that must be sent.
+            selection: the recalled messages and the window.
             reserve: tokens kept free for the reply.
-            shown: whether the question, and what answers it so far, is part of the prompt; it is charged anyhow.
-            alone: replies without their user message, for the report.
+            shown: whether the prompt contains the question and its answers so far. They count either way.
+            orphans: replies without their user message, for the report.
             notes: what could not be done.
             pending: how many messages have no vector yet.
-            embedder: whose vectors were used.
+            embedder: the key of the embedder whose vectors were used.
         """
-        lines = report_lines(frame, selection, alone)
+        lines = report_lines(frame, selection, orphans)
         notes = [*notes, *trimming_notes(frame)]
         report = ContextReport(frame.budget, reserve, tuple(lines), pending, tuple(notes), embedder)
         return Context(tuple(self._messages(frame, selection, shown)), report)
@@ -344,6 +349,7 @@ class Assembler:
         if frame.question is not None and shown:
             beside = text if self._beside_question(frame, shown) else ""
             entries += [replace(frame.question, message=asked_with(frame, beside)), *frame.groups]
+        # Grounding that is sent is in the text by now. What is still in the field is not to be sent.
         messages = insert_summary(frame, [with_grounding(entry.message, "") for entry in chronological(entries)])
         if text and not self._beside_question(frame, shown):
             leading = next((i for i, message in enumerate(messages) if message.role != "system"), len(messages))
@@ -353,7 +359,7 @@ class Assembler:
 
 @dataclass(frozen=True, slots=True)
 class _Chosen:
-    """The fate of every candidate, what those recalled add to the prompt, and how they are written."""
+    """The decision on every candidate, the tokens that recalled ones add to the prompt, and their text."""
 
     fates: list[Candidate]
     tokens: int
@@ -366,7 +372,7 @@ def _left(frame: Frame, selection: Selection) -> int:
 
 
 def _elsewhere(candidate: Candidate) -> bool:
-    """Return whether it was said in another session, which no window of this one reaches."""
+    """Return whether a candidate is from another session, which the window never contains."""
     return candidate.entries[0].turn_no == ELSEWHERE
 
 

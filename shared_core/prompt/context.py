@@ -1,4 +1,4 @@
-"""The prompt and why each part is in it, as values."""
+"""The prompt and the report on each of its parts, as values."""
 
 import html
 import json
@@ -15,14 +15,14 @@ BAR_WIDTH = 60
 """Characters of the budget bar."""
 
 PREVIEW = 48
-"""Characters of a message that the report shows."""
+"""Characters of a message shown in the report."""
 
 COLUMNS: tuple[str, ...] = ("", "role", "tokens", "left", "score", "words", "cosine", "why", "text")
-"""The report's table."""
+"""The headers of the report's table."""
 
 
 class Kind(StrEnum):
-    """What part of the prompt a number of tokens belongs to."""
+    """The part of the prompt that tokens belong to."""
 
     SYSTEM = "system"
     TOOLS = "tools"
@@ -34,12 +34,12 @@ class Kind(StrEnum):
 
     @property
     def letter(self) -> str:
-        """What stands for it in the budget bar."""
+        """Its letter in the budget bar. The summary is M, since S is the system messages."""
         return "M" if self is Kind.SUMMARY else self.value[0].upper()
 
 
 class Reason(StrEnum):
-    """Why a message is in the prompt, or why not."""
+    """Why a message is in the prompt or not."""
 
     STAYS = "system or pinned: always sent"
     QUESTION = "the question"
@@ -70,17 +70,17 @@ class ReportLine(NamedTuple):
     """One decision.
 
     Attributes:
-        id: the message, None for tool schemas, a summary, and a question that is not stored.
-        role: who said it, None for tool schemas; of a summary, whose message it is put into.
-        kind: the part of the prompt it belongs to, or would.
+        id: the message's id; None for tool schemas, a summary, and a question that is not stored.
+        role: the message's role; None for tool schemas. For a summary, the role of the message that contains it.
+        kind: the part of the prompt it belongs to, or would belong to.
         included: whether it is in the prompt.
-        reason: why.
-        tokens: its size, framing included.
+        reason: why it is in the prompt or not.
+        tokens: its size, including framing.
         left: tokens of the budget left after this decision.
-        text: what it says.
+        text: its text.
         score: the recall score (higher is better; comparable within one report only).
-        lexical: share of the question's informative words that it matches, about 0 to 1.
-        dense: cosine of its best piece with the question.
+        lexical: the share of the question's informative words that it matches, about 0 to 1.
+        dense: the cosine of its best piece with the question.
     """
 
     id: str | None
@@ -97,26 +97,26 @@ class ReportLine(NamedTuple):
 
     @property
     def preview(self) -> str:
-        """How the text begins, on one line."""
+        """The beginning of the text, on one line."""
         return preview(self.text)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON data, with the preview for the text."""
+        """Return plain JSON data, with the preview instead of the text."""
         values = {name: getattr(self, name) for name in self._fields if name != "text"}
         return values | {"kind": self.kind.value, "reason": self.reason.value, "preview": self.preview}
 
 
 @dataclass(frozen=True, slots=True)
 class ContextReport:
-    """Why the prompt is as it is. `str()` draws it, a notebook shows it, `to_dict()` is for machines.
+    """Why each message is in the prompt or not. `str()` draws it, a notebook shows it, `to_dict()` returns JSON data.
 
     Attributes:
-        budget: tokens that may be sent: the model's limit less the reserve.
+        budget: tokens that may be sent: the model's limit minus the reserve.
         reserve: tokens kept free for the reply.
         lines: every decision, in the order taken.
         pending: messages in scope that have no vector yet and were ranked by words alone.
-        degraded: what could not be done, in words; empty when all went well.
-        embedder: whose vectors were used, None for words alone.
+        degraded: descriptions of what could not be done; empty if everything worked.
+        embedder: the key of the embedder whose vectors were used; None for words alone.
     """
 
     budget: int
@@ -135,17 +135,17 @@ class ContextReport:
 
     @property
     def included(self) -> tuple[ReportLine, ...]:
-        """The decisions that put something into the prompt."""
+        """The lines of what is in the prompt."""
         return tuple(line for line in self.lines if line.included)
 
     @property
     def total_tokens(self) -> int:
-        """Tokens of the prompt, tool schemas and framing included."""
+        """The size of the prompt in tokens, including tool schemas and framing."""
         return sum(self.totals.values())
 
     @property
     def over_budget(self) -> bool:
-        """Whether the prompt is larger than the budget, which only `on_overflow="keep"` allows."""
+        """Whether the prompt exceeds the budget, which only `on_overflow="keep"` allows."""
         return self.total_tokens > self.budget
 
     def to_dict(self) -> dict[str, Any]:
@@ -170,7 +170,8 @@ class ContextReport:
         return "\n".join([self._bar(), self._totals(), *self._notes(), "", *self._table()])
 
     def _shares(self) -> list[tuple[Kind, int, int]]:
-        """Return kind, tokens and columns of the bar for every part that has any."""
+        """Return the kind, tokens and columns in the bar of every part that is not empty."""
+        # Every part gets at least one column, however small, so that none is invisible.
         scale = max(self.budget, self.total_tokens, 1)
         return [
             (kind, tokens, max(1, round(BAR_WIDTH * tokens / scale))) for kind, tokens in self.totals.items() if tokens
@@ -233,6 +234,7 @@ def _row(cells: tuple[str, ...], widths: list[int]) -> str:
 
 def preview(text: str) -> str:
     """Return the beginning of a text on one line, without control characters."""
+    # Cut first, as a message may have megabytes. Four times the length survives most white space.
     line = " ".join(text[: 4 * PREVIEW].split())[: PREVIEW + 1]
     if not line.isprintable():
         line = "".join(char if char.isprintable() else " " for char in line)
@@ -241,11 +243,11 @@ def preview(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The prompt for one question, and the report on it.
+    """The prompt for a question, and the report on it.
 
     Attributes:
-        messages: what to send, oldest first, grounding and recalled text written in.
-        report: why each message is in it or not.
+        messages: the messages to send, oldest first, with grounding and recalled text included.
+        report: why each message is in the prompt or not.
     """
 
     messages: tuple[Message, ...]
@@ -253,5 +255,5 @@ class Context:
 
     @property
     def tokens(self) -> int:
-        """Tokens of the prompt, tool schemas and framing included."""
+        """The size of the prompt in tokens, including tool schemas and framing."""
         return self.report.total_tokens

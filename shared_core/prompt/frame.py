@@ -1,4 +1,4 @@
-"""The frame of a prompt: system messages, the question with its grounding, its newest tool group, the summary; pure."""
+"""The frame of a prompt: system messages, the question with its grounding and tool groups, the summary; pure."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
@@ -33,20 +33,20 @@ __all__ = [
 ]
 
 BLANK_LINE = "\n\n"
-"""What stands between the parts of a rendered message."""
+"""The separator between the parts of a rendered message."""
 
 LONG_WORD = 40
-"""Characters that are given up at most so that a cut falls between words."""
+"""At most this many characters are given up to cut between words."""
 
 
 @dataclass(frozen=True, slots=True)
 class FittedGrounding:
-    """Grounding as it goes into the prompt.
+    """Grounding as rendered into the prompt.
 
     Attributes:
-        text: rendered; empty if nothing fits.
-        omitted: how many items were left out whole.
-        cut: whether the last remaining item was cut inside.
+        text: the rendered text; empty if nothing fits.
+        omitted: how many items were left out.
+        cut: whether the only remaining item was cut.
     """
 
     text: str
@@ -65,10 +65,10 @@ def join(*parts: str) -> str:
 
 
 def render_grounding(grounding: Grounding | None, *, keep: Sequence[int] | None = None) -> str:
-    """Return header, items and footer as one text; empty when there is no item.
+    """Return header, items and footer as one text; empty if there are no items.
 
     Args:
-        grounding: what was retrieved; None renders as nothing.
+        grounding: the grounding; None renders as an empty text.
         keep: indices of the items to show; all by default.
     """
     if grounding is None:
@@ -78,7 +78,7 @@ def render_grounding(grounding: Grounding | None, *, keep: Sequence[int] | None 
 
 
 def _filled(grounding: Grounding) -> list[int]:
-    """Return the indices of the items that say something."""
+    """Return the indices of the items that have text."""
     return [index for index, item in enumerate(grounding.items) if item.text]
 
 
@@ -91,6 +91,7 @@ def _assemble(grounding: Grounding, texts: Sequence[str]) -> str:
 
 
 def _strongest_first(grounding: Grounding) -> list[int]:
+    # Items without a score come last. Of equal scores, the earlier item is the stronger one.
     def strength(index: int) -> tuple[float, int]:
         score = grounding.items[index].score
         return (float("-inf") if score is None else score, -index)
@@ -99,21 +100,22 @@ def _strongest_first(grounding: Grounding) -> list[int]:
 
 
 def fit_grounding(grounding: Grounding | None, fits: Callable[[str], bool]) -> FittedGrounding:
-    """Trim grounding until it fits: whole items go, weakest first; only the best one left is cut inside.
+    """Trim grounding until it fits. Whole items are left out, weakest first; only the last remaining one is cut.
 
     Args:
-        grounding: what was retrieved.
-        fits: whether a rendered grounding fits; if a text fits, a shorter one must too.
+        grounding: the grounding to trim.
+        fits: returns whether a rendered grounding fits. If a text fits, a shorter one must fit as well.
 
     Returns:
-        The longest version found that `fits` accepts; empty if not even a part of the best item does.
+        The longest version found that fits; empty if not even a part of the best item does.
     """
     order = _strongest_first(grounding) if grounding is not None else []
     if grounding is None or not order:
         return FittedGrounding("")
     whole = render_grounding(grounding)
-    if fits(whole):  # also where the note on what was left out would be longer than what is left out
+    if fits(whole):  # checked first: a note on omitted items may be longer than the items
         return FittedGrounding(whole)
+    # Counting tokens is the expensive part, so bisect instead of removing item by item.
     counts = range(1, len(order))
     kept = bisect_left(counts, True, key=lambda count: not fits(render_grounding(grounding, keep=order[:count])))
     if kept:
@@ -123,26 +125,26 @@ def fit_grounding(grounding: Grounding | None, fits: Callable[[str], bool]) -> F
 
 
 def _cut(grounding: Grounding, item: str, fits: Callable[[str], bool]) -> str:
-    """Return the rendering with the longest beginning of `item` that fits, ending at a word where there is one."""
+    """Return the rendering with the longest beginning of `item` that fits, cut between words if possible."""
 
     def rendered(length: int) -> str:
         return _assemble(grounding, [item[:length].rstrip()])
 
     longest = bisect_left(range(1, len(item) + 1), True, key=lambda length: not fits(rendered(length)))
     at_word = rendered(_word_end(item, longest))
-    # A tokenizer may need more tokens for a shorter text, so the answer of the bisection is checked once more.
+    # A tokenizer may need more tokens for a shorter text, so the result is checked again.
     return at_word if fits(at_word) else rendered(longest)
 
 
 def _word_end(text: str, length: int) -> int:
-    """Return the end of the last whole word in `text[:length]`; `length` if it is far, as in scripts without spaces."""
+    """Return the end of the last whole word in `text[:length]`, or `length` if that is far, as without spaces."""
     ends = range(length, max(0, length - LONG_WORD), -1)
     words = (end for end in ends if text[end : end + 1].isspace() and not text[:end].isspace())
     return length if length >= len(text) else next(words, length)
 
 
 def with_grounding(message: Message, grounding_text: str) -> Message:
-    """Return the message as it is sent: grounding before the text, and no grounding left apart."""
+    """Return the message as sent: with the grounding before its text instead of in a field of its own."""
     if not grounding_text and message.grounding is None:
         return message
     return message.replace(content=join(grounding_text, message.content), grounding=None)
@@ -155,14 +157,14 @@ OnOverflow = Literal["raise", "keep"]
 
 @dataclass(frozen=True, slots=True)
 class FramedSummary:
-    """A summary of what is older than the window, as it is written.
+    """A summary of messages older than the window, as written into the prompt.
 
     Attributes:
-        said: what it says.
-        text: what is written, wording included.
-        tokens: what that adds to the prompt.
+        said: the summary itself.
+        text: the summary with its wording.
+        tokens: the tokens that it adds to the prompt.
         messages: how many messages it sums up.
-        beside: whether it goes beside the question, and not into the system message.
+        beside: whether it is put into the question, not into the system message.
     """
 
     said: str
@@ -174,7 +176,7 @@ class FramedSummary:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The part of a prompt that is not chosen, and the room it leaves.
+    """The part of a prompt that must be sent, and the room it leaves.
 
     Attributes:
         budget: tokens that may be sent.
@@ -182,13 +184,13 @@ class Frame:
         stays: system and pinned messages.
         question: the current question, None if there is none.
         bare: the question's size without grounding.
-        grounding: what was retrieved for it, trimmed to fit.
-        grounding_tokens: what that adds.
-        answers: what answers the question so far, in order.
-        groups: what of it is sent, in order.
+        grounding: the question's grounding, trimmed to fit.
+        grounding_tokens: the tokens that it adds.
+        answers: the messages that answer the question so far, in order.
+        groups: those of them that are sent, in order.
         left_out: older tool groups of this turn that do not fit.
-        spare: tokens that nothing is chosen for, so that the turn can grow.
-        summary: of what is older than the window, None without one.
+        spare: tokens left free so that the turn can grow.
+        summary: the summary of messages older than the window, None without one.
     """
 
     budget: int
@@ -206,7 +208,7 @@ class Frame:
 
     @property
     def open(self) -> int:
-        """Tokens that pinned text and tool schemas leave."""
+        """Tokens left beside pinned messages and tool schemas."""
         return self.budget - self.tools - _size(self.stays)
 
     @property
@@ -217,13 +219,13 @@ class Frame:
 
     @property
     def rest(self) -> int:
-        """What of it may be filled, never negative."""
+        """The part of `room` that may be filled, never negative."""
         return max(0, self.room - self.spare)
 
 
 @dataclass(frozen=True, slots=True)
 class Framer:
-    """Builds frames; its fields are the constructor arguments of the memory that bear on them.
+    """Builds frames. Its fields are constructor arguments of the memory.
 
     Raises:
         ValueError: a value is out of range.
@@ -245,17 +247,17 @@ class Framer:
         one_of("on_overflow", self.on_overflow, get_args(OnOverflow))
 
     def frame(self, *, budget: int, tools: int, stays: Sequence[Entry], current: Turn | None) -> Frame:
-        """Return the frame as it was when the question was asked; `answered` has what answers it, too.
+        """Return the frame at the time of the question. `answered` adds the messages that answer it.
 
         Raises:
             BudgetError: system and pinned messages and tool schemas alone exceed the budget.
-            MessageTooLargeError: the question and what of its turn must be sent do not fit beside them.
+            MessageTooLargeError: the question and the part of its turn that must be sent do not fit beside them.
         """
         frame = Frame(budget, tools, tuple(stays), None, 0, FittedGrounding(""), 0)
         if frame.open < 0:
             needed = budget - frame.open
             raise BudgetError(
-                f"system and pinned messages and tool schemas need {needed:,} tokens and the budget is {budget:,}: "
+                f"system and pinned messages and tool schemas need {needed:,} tokens, but the budget is {budget:,}: "
                 "raise max_tokens, lower reserve_tokens, or shorten them",
                 needed=needed,
                 available=budget,
@@ -264,17 +266,19 @@ class Framer:
             return frame
         question, *answers = current.entries
         asked = self._with_grounding(replace(frame, question=question, bare=question.tokens, answers=tuple(answers)))
+        # Check with the answers so far but return without them: `Assembler.settle` adds as many as fit.
         self._check(self.answered(asked, len(answers)) if answers else asked)
         return asked
 
     def answered(self, asked: Frame, count: int, *, slack: float = 0.0) -> Frame:
         """Return the frame with the first `count` messages that answer the question.
 
-        Its newest tool group is there, and every pinned one; then older ones, newest first, while they fit. If not all
-        do, the share `slack` of their room is left free, so that not every message to come drops another. Grounding
-        takes what they leave, or goes first if none of it may be trimmed.
+        The newest tool group and pinned ones are always included; then older ones, newest first, as long as they fit.
+        If some do not fit, the share `slack` of the room is left free, so that not every new message drops another
+        group. Grounding takes the room that groups leave, or comes before them if it must not be trimmed.
         """
         groups = list(tool_groups(asked.answers[:count]))
+        # Without the newest results, which the model asked for, the turn could not go on.
         must = [group is groups[-1] or any(entry.message.pinned for entry in group) for group in groups]
         room = asked.open - asked.bare - sum(map(_size, compress(groups, must)))
         room -= asked.grounding_tokens if self.grounding_overflow == "error" else 0
@@ -284,17 +288,18 @@ class Framer:
         left_out: list[tuple[Entry, ...]] = []
         for group, needed in zip(reversed(groups), reversed(must), strict=True):
             room -= 0 if needed else _size(group)
+            # Once a group is left out, so are all older ones: the turn has one gap, not several.
             fits = needed or (room >= 0 and not left_out)
             (kept if fits else left_out).insert(0, group)
         frame = replace(asked, groups=tuple(chain(*kept)), left_out=tuple(chain(*left_out)))
         return self._with_grounding(frame)
 
     def _check(self, frame: Frame) -> None:
-        """Raise MessageTooLargeError if what answers the question so far cannot be sent."""
+        """Raise MessageTooLargeError if the question and its answers so far cannot be sent."""
         needed = frame.bare + _size(frame.groups)
         if needed > frame.open and self.on_overflow == "raise":
             raise MessageTooLargeError(
-                f"the question and its newest tool group need {needed:,} tokens and {frame.open:,} are left for them: "
+                f"the question and its newest tool group need {needed:,} tokens, but {frame.open:,} are left for them: "
                 'raise max_tokens, lower reserve_tokens, shorten it, or pass on_overflow="keep"',
                 needed=needed,
                 available=frame.open,
@@ -305,14 +310,14 @@ class Framer:
             needed = self._sent(message, render_grounding(message.grounding))
             available = frame.open - _size(frame.groups)
             raise MessageTooLargeError(
-                f"the question with its grounding needs {needed:,} tokens and {available:,} are left for it: retrieve "
+                f"the question with its grounding needs {needed:,} tokens, but {available:,} are left for it: retrieve "
                 'less, raise max_tokens, or pass grounding_overflow="trim"',
                 needed=needed,
                 available=available,
             )
 
     def refuses_grounding_of(self, frame: Frame) -> bool:
-        """Return whether a frame cannot be sent because its grounding must be whole."""
+        """Return whether a frame cannot be sent because its grounding does not fit and must not be trimmed."""
         return frame.grounding.trimmed and self.grounding_overflow == "error"
 
     def _with_grounding(self, frame: Frame) -> Frame:
@@ -337,40 +342,42 @@ SummaryPlacement = Literal["system", "grounding"]
 
 
 def with_summary(frame: Frame, summary: FramedSummary, size: Callable[[Message], int]) -> Frame:
-    """Return the frame with a summary, at what it adds there; without it, if it does not fit beside what must be sent.
+    """Return the frame with a summary, or without one if it does not fit beside what must be sent.
 
     Args:
-        frame: with or without one.
-        summary: its `tokens` are counted anew.
-        size: counts a message as sent.
+        frame: a frame, with or without a summary.
+        summary: the summary to add. Its `tokens` are counted again for this frame.
+        size: counts the tokens of a message as sent.
     """
     bare = replace(frame, summary=None)
     if summary.beside and frame.question is not None:
         tokens = size(asked_with(replace(frame, summary=summary), "")) - frame.bare - frame.grounding_tokens
+    # Appending to an existing system message saves the framing of a message.
     elif (after := _system(frame.stays)) is not None:
         tokens = size(_appended(after.message, summary.text)) - after.tokens
     else:
         tokens = size(Message.system(summary.text))
     summed = replace(frame, summary=replace(summary, tokens=tokens))
+    # A summary is optional, so it is dropped before anything that must be sent.
     return summed if summed.room >= 0 else bare
 
 
 def asked_with(frame: Frame, recalled: str) -> Message:
-    """Return the question as it is sent: after the summary, if that goes there, what is recalled, and its grounding."""
+    """Return the question as sent: after the summary, if it goes there, the recalled text, and its grounding."""
     assert frame.question is not None
     summary = frame.summary.text if frame.summary is not None and frame.summary.beside else ""
     return with_grounding(frame.question.message, join(summary, recalled, frame.grounding.text))
 
 
 def insert_summary(frame: Frame, messages: list[Message]) -> list[Message]:
-    """Return a prompt with the summary in its system message, or in one of its own where there is none."""
+    """Return a prompt with the summary in its system message, or in a new one if there is none."""
     if frame.summary is None or frame.summary.beside:
         return messages
     after = _system(frame.stays)
     if after is None:
         return [Message.system(frame.summary.text), *messages]
-    place = next(n for n, message in enumerate(messages) if message.id == after.message.id)
-    return [*messages[:place], _appended(messages[place], frame.summary.text), *messages[place + 1 :]]
+    index = next(n for n, message in enumerate(messages) if message.id == after.message.id)
+    return [*messages[:index], _appended(messages[index], frame.summary.text), *messages[index + 1 :]]
 
 
 def _appended(message: Message, text: str) -> Message:
@@ -378,6 +385,6 @@ def _appended(message: Message, text: str) -> Message:
 
 
 def _system(stays: Sequence[Entry]) -> Entry | None:
-    """Return the last of the system messages that every prompt begins with."""
+    """Return the last of the system messages at the beginning of every prompt."""
     first = takewhile(lambda entry: entry.message.role == "system" and entry.turn_no < 0, chronological(stays))
     return next(reversed(list(first)), None)

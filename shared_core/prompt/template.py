@@ -1,4 +1,4 @@
-"""The wording around recalled messages, and an estimate of what it costs; pure."""
+"""The wording around recalled messages, and an estimate of its size; pure."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -24,15 +24,16 @@ class RecallTemplate:
     """How recalled messages are written into the prompt.
 
     Args:
-        header: before them. The default says that they are a record, not instructions, and that not all need matter.
-        footer: after them. Tags of header and footer are defused where they occur in recalled text, so that it cannot
-            close the fence.
-        day: a line before the messages of one day, `{date}` is the ISO date; empty: no such line.
-        item: one message; `{speaker}`, `{text}` and `{time}` (HH:MM) are filled in.
-        separator: between the lines.
-        turn_separator: between messages of one turn; None: `separator`.
-        order: `"time"`, oldest first, or `"score"`, best last, next to the question (the default header says "oldest
-            first": pass another one).
+        header: the text before them. The default says that they are a record, not instructions, and that some may not
+            matter.
+        footer: the text after them. Tags of header and footer are escaped in recalled text, so that it cannot close the
+            fence.
+        day: a line before the messages of each day, in which `{date}` is the ISO date; empty for no such line.
+        item: a message, in which `{speaker}`, `{text}` and `{time}` (HH:MM) are filled in.
+        separator: the text between lines.
+        turn_separator: the text between messages of one turn; None for `separator`.
+        order: `"time"`, oldest first, or `"score"`, best last, next to the question. The default header says "oldest
+            first", so pass another one with `"score"`.
     """
 
     header: str = (
@@ -48,7 +49,7 @@ class RecallTemplate:
     order: Literal["time", "score"] = "time"
 
     def render(self, messages: Sequence[Message]) -> str:
-        """Return the block for messages in the order they are to appear; empty for none."""
+        """Return the block for messages in the order given; empty for no messages."""
         if not messages:
             return ""
         lines = [self.header] if self.header else []
@@ -61,16 +62,17 @@ class RecallTemplate:
     def _lines(self, messages: Iterable[Message]) -> list[str]:
         if self.turn_separator is None:
             return [self.render_line(message) for message in messages]
+        # A message without a turn counts as a turn of its own.
         turns = groupby(messages, key=lambda message: message.turn_id or id(message))
         return [self.turn_separator.join(map(self.render_line, turn)) for _, turn in turns]
 
     def render_line(self, message: Message) -> str:
-        """Return one message as it is written."""
-        # Field by field: braces that somebody typed stay as typed.
+        """Return the text of one message."""
+        # Field by field, so that braces in the messages stay as typed.
         return "".join([self._filled(part, message) for part in _FIELDS.split(self.item)])
 
     def _filled(self, part: str, message: Message) -> str:
-        """Return a part of `item` with its value, if it is a field."""
+        """Return the value of a part of `item` if it is a field, else the part itself."""
         match part:
             case "{speaker}":
                 return self._defused(" ".join((message.name or message.role).split()))
@@ -86,7 +88,7 @@ class RecallTemplate:
 
 
 def defused(text: str, header: str, footer: str) -> str:
-    """Return somebody's text without what would open or close the tags of the wording around it."""
+    """Return a text with the tags of the wording around it escaped."""
     if "<" not in text:
         return text
     fence = _fence(header, footer)
@@ -95,7 +97,7 @@ def defused(text: str, header: str, footer: str) -> str:
 
 @lru_cache(maxsize=16)
 def _fence(header: str, footer: str) -> re.Pattern[str] | None:
-    """Return what begins one of the wording's own tags in somebody's text, in any case and spacing."""
+    """Return a pattern for the beginnings of the wording's own tags, in any case and spacing."""
     names = sorted(set(_TAG.findall(header + footer)))
     return re.compile(rf"<(?=\s*/?\s*(?:{'|'.join(names)})\b)", re.IGNORECASE) if names else None
 
@@ -109,15 +111,17 @@ def _date(message: Message) -> str:
 
 
 SAMPLE = 4
-"""Lines among which it is measured what one costs: some counters round."""
+"""Lines over which the size of one is averaged, because some counters round."""
 
 
 @dataclass(frozen=True)
 class RecallEstimate:
-    """Adds up what is known of each message; with the tokenizers of today's models it is right to 1 %, mostly above.
+    """Estimates the size of recalled messages from known sizes. Tokenizing the text would cost more.
+
+    With the tokenizers of today's models it is right to 1 %, mostly above.
 
     Args:
-        template: how messages are written.
+        template: the wording.
         counter: counts tokens.
         overhead: tokens of framing in a message's size.
     """
@@ -127,7 +131,7 @@ class RecallEstimate:
     overhead: int
 
     def lines(self, entries: Sequence[Entry]) -> int:
-        """Return what the lines of some messages cost."""
+        """Return the tokens of the lines of some messages."""
         line, joined = self._line
         messages = [entry.message for entry in entries]
         fewer = sum(
@@ -137,10 +141,10 @@ class RecallEstimate:
 
     @cached_property
     def _line(self) -> tuple[int, bool]:
-        """What a line costs beside its text, and whether one less after the end of a sentence.
+        """The tokens of a line beside its text, and whether there is one less after the end of a sentence.
 
-        To most models what ends a sentence and the new line after it are one token. A speaker's name is counted with
-        the message; without one the role is written.
+        For most models, the end of a sentence and the new line after it are one token. A speaker's name is counted with
+        the message; without a name, the role is written.
         """
         said, ended = (self._each(self._sample(text)) for text in ("A", "A."))
         return said - self.counter("A"), said == ended
@@ -150,12 +154,12 @@ class RecallEstimate:
 
     @cached_property
     def day(self) -> int:
-        """What the line before the messages of one day costs."""
+        """The tokens of the line before the messages of a day."""
         return self._each(self.template.day.replace("{date}", date.max.isoformat())) if self.template.day else 0
 
     @cached_property
     def wording(self) -> int:
-        """What stands before and after the lines, and between them and the question."""
+        """The tokens before and after the lines, and between them and the question."""
         return self.counter(self.template.separator.join([self.template.header, self.template.footer]) + BLANK_LINE)
 
     def _each(self, line: str) -> int:

@@ -1,4 +1,4 @@
-"""What is chosen for a prompt: the sliding window of the newest turns, and the candidates for recall; pure."""
+"""What a prompt is chosen from: the sliding window of the newest turns, and the candidates for recall; pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ __all__ = ["ELSEWHERE", "SKIP_LIMIT", "Candidate", "Fill", "Selection", "Window"
 Fill = Literal["stop", "skip"]
 
 SKIP_LIMIT = 64
-"""With `fill="skip"`, how many turns that do not fit are passed over before the walk ends."""
+"""With `fill="skip"`, the walk ends after this many turns that do not fit."""
 
 
 _set = object.__setattr__  # a frozen value has no other way in
@@ -20,14 +20,14 @@ _set = object.__setattr__  # a frozen value has no other way in
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The turns that go into the prompt, and those near it that do not.
+    """The turns of the window, and the turns near it that were left out.
 
     Attributes:
-        kept: newest first.
-        stable_cut: would have fitted, but were left out so that the start stands still; newest first.
-        too_large: were tried and did not fit, newest first.
+        kept: the turns in the window, newest first.
+        stable_cut: turns that would fit but were left out to keep the start stable, newest first.
+        too_large: turns that did not fit, newest first.
         tokens: the size of the turns kept.
-        reaches_all: whether no turn had to be left out.
+        reaches_all: whether no turn was left out.
     """
 
     kept: tuple[Turn, ...] = ()
@@ -44,15 +44,15 @@ class Window:
 def fit_window(turns: Iterable[Turn], budget: int, *, slack: float = 0.0, fill: Fill = "stop") -> Window:
     """Return the newest turns that fit.
 
-    The walk goes from the newest turn to the oldest and stops at the first that does not fit (`fill="stop"`), or passes
-    over it and tries older ones (`fill="skip"`). A turn that exactly fills the budget fits.
+    The walk goes from the newest turn to the oldest. At the first turn that does not fit it stops (`fill="stop"`) or
+    skips the turn and tries older ones (`fill="skip"`). A turn that exactly fills the budget fits.
 
     Args:
-        turns: newest first; no more are read than needed.
-        budget: tokens.
-        slack: share of the largest fitting window that may be given up to start it at a turn whose number is divisible
-            by a high power of two. Such a start stays where it is for many questions, so that a provider's prompt cache
-            finds the same beginning again. 0 moves the start with every turn. Not used with `fill="skip"`.
+        turns: newest first. No more are read than needed.
+        budget: tokens that the window may take.
+        slack: the share of the largest fitting window that may be given up to start it at a turn whose number is
+            divisible by a high power of two. Such a start stays the same for many questions, so that a provider's
+            prompt cache finds the same beginning again. 0 moves the start with every turn. Not used with `fill="skip"`.
         fill: see above.
     """
     kept: list[Turn] = []
@@ -66,6 +66,7 @@ def fit_window(turns: Iterable[Turn], budget: int, *, slack: float = 0.0, fill: 
         too_large.append(turn)
         if fill == "stop" or len(too_large) >= SKIP_LIMIT:
             break
+    # A window that holds everything starts at the first turn anyway, and one with gaps has no stable start.
     if not too_large or fill == "skip":
         return Window(tuple(kept), (), tuple(too_large))
     count = _stable_count(kept, (1 - slack) * used)
@@ -73,36 +74,37 @@ def fit_window(turns: Iterable[Turn], budget: int, *, slack: float = 0.0, fill: 
 
 
 def _stable_count(kept: list[Turn], least: float) -> int:
-    """Return how many turns to keep: at least `least` tokens, the oldest with the most often halved number."""
+    """Return how many turns to keep: at least `least` tokens, from the number with the highest power of two."""
     best, best_power, used = len(kept), -1, 0
     for count, turn in enumerate(kept, start=1):
         used += turn.tokens
         power = _power_of_two(turn.turn_no)
+        # `>=`: of equal powers the older turn wins, which keeps more.
         if used >= least and power >= best_power:
             best, best_power = count, power
     return best
 
 
 def _power_of_two(number: int) -> int:
-    """Return the largest p for which 2**p divides `number`; 0 is divisible by all."""
+    """Return the largest p for which 2**p divides `number`; a large number for 0, which all powers divide."""
     return 1_000 if number == 0 else (number & -number).bit_length() - 1
 
 
 ELSEWHERE = -2
-"""The turn number of messages of other sessions: they come before everything of this one."""
+"""The turn number of messages of other sessions. It sorts them before all messages of this one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """Something old that may be worth bringing back.
+    """A message or turn that may be recalled.
 
     Attributes:
         entries: one message, or the messages of a turn, in order.
         score: higher is better.
-        lexical: share of the question's informative words it matches.
-        dense: cosine with the question, None without a vector.
-        reason: why it is out already; None: it may be chosen.
-        cut: whether an excerpt stands for a long message.
+        lexical: the share of the question's informative words it matches.
+        dense: the cosine with the question, None without a vector.
+        reason: the decision on it; None if it may still be chosen.
+        cut: whether it contains excerpts of long messages.
     """
 
     entries: tuple[Entry, ...]
@@ -114,24 +116,24 @@ class Candidate:
 
     @property
     def tokens(self) -> int:
-        """What its messages cost as messages."""
+        """The tokens of its messages, sent as messages."""
         return sum(entry.tokens for entry in self.entries)
 
     def because(self, reason: Reason) -> "Candidate":
-        """Return the candidate with its fate decided."""
-        # `replace` takes four times as long, and this is asked a hundred times a prompt.
+        """Return the candidate with a decision."""
+        # `replace` takes four times as long, and this is called a hundred times per prompt.
         return Candidate(self.entries, self.score, self.lexical, self.dense, reason, self.cut)
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What was chosen for a frame.
+    """The messages chosen for a frame.
 
     Attributes:
         window: the newest turns that are sent.
-        candidates: the fate of each (`Reason.RECALLED`: in).
-        recall_tokens: what those that are in add to the prompt.
-        text: how they are written; empty where they come back as messages.
+        candidates: all candidates with their decisions; `Reason.RECALLED` marks those in the prompt.
+        recall_tokens: the tokens that recalled candidates add to the prompt.
+        text: the text of the recalled messages; empty if they are sent as messages.
     """
 
     window: Window
@@ -141,5 +143,5 @@ class Selection:
 
     @property
     def recalled(self) -> tuple[Candidate, ...]:
-        """The candidates that are in, best first."""
+        """The recalled candidates, best first."""
         return tuple(candidate for candidate in self.candidates if candidate.reason is Reason.RECALLED)

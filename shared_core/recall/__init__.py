@@ -1,1 +1,1 @@
-"""What of the past answers a question: search, ranking, and the vectors they need."""
+"""Recall: find the stored messages that answer a question, by their words and by their vectors."""

@@ -1,4 +1,4 @@
-"""Read what a search found: hits for people, and candidates for the prompt, with excerpts of long messages."""
+"""Turn search results into messages: hits for people, and candidates with excerpts for the prompt."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,31 +25,31 @@ from shared_core.turns import Entry, Turn
 __all__ = ["EXCERPT_MARK", "WHOLE", "excerpt", "read_candidates", "read_hits"]
 
 EXCERPT_MARK = "{text} (excerpt of message {id})"
-"""How an excerpt is marked, so that the whole can be asked for."""
+"""How an excerpt is marked. The id lets the model ask for the whole message."""
 
 WHOLE = 1.5
-"""A message comes back whole if it is no longer than so many excerpts."""
+"""A message at most this many times as long as an excerpt is recalled whole: a cut would save little."""
 
 LEAD = 0.25
-"""Of the room that the words found leave, so much goes to what comes before them."""
+"""The share of an excerpt's free room that goes before the words found. The rest goes after them."""
 
 MOST_HITS = 200
-"""Words found that are looked at; more do not make another passage the best."""
+"""At most this many occurrences of words are considered. More of them hardly ever change the best passage."""
 
 _ENDS = re.compile(r"(?<=[.!?])\s+|(?<=\u3002)|\n+")
 
 
 def excerpt(text: str, words: Sequence[str], size: int, counter: Callable[[str], int], tokens: int) -> str | None:
-    """Return the part of a text in which most of the words occur, with dots where something is left out.
+    """Return the part of a text in which most of the words occur. An ellipsis marks what is left out.
 
-    It begins and ends between sentences where there is room for it, else between words.
+    The excerpt begins and ends between sentences if there is room, else between words.
 
     Args:
         text: the message.
-        words: stems, as `terms` has them.
-        size: tokens it may take.
-        counter: counts them.
-        tokens: what the text takes, roughly.
+        words: stems, as returned by `terms`.
+        size: tokens that the excerpt may take.
+        counter: counts tokens.
+        tokens: the approximate size of the text.
 
     Returns:
         None if the text is no longer than `WHOLE` times the size.
@@ -60,37 +60,39 @@ def excerpt(text: str, words: Sequence[str], size: int, counter: Callable[[str],
     hits = _hits(text, words)
     while True:
         found = _passage(text, hits, room)
+        # Characters per token vary within a text, so shrink the passage until it fits.
         if counter(found) <= size or room <= 1:
             return found
         room = min(room - 1, int(room * 0.9))
 
 
 def _hits(text: str, words: Sequence[str]) -> list[tuple[int, str]]:
-    """Return where words begin, and which."""
+    """Return the offsets in a text at which words begin, each with its word, in order."""
     folded = text.casefold()
     if len(folded) != len(text):
-        folded = "".join(c if len(c.casefold()) > 1 else c.casefold() for c in text)  # places stay those of the text
+        # Folding may lengthen a character. Such characters stay as they are, so that offsets are those of the text.
+        folded = "".join(c if len(c.casefold()) > 1 else c.casefold() for c in text)
     found: dict[int, str] = {}
-    # Of two words that begin in one place it is the longer.
+    # If two words begin at the same offset, the longer one counts.
     for word in sorted(words, key=len, reverse=True):
         for form in _beginnings(word):
-            for place in islice(_places(folded, form, within=not word.isascii()), MOST_HITS):
-                found.setdefault(place, word)
+            for index in islice(_indices(folded, form, within=not word.isascii()), MOST_HITS):
+                found.setdefault(index, word)
     return sorted(found.items())[:MOST_HITS]
 
 
-def _places(text: str, form: str, *, within: bool) -> Iterator[int]:
-    """Yield where a form stands; if not `within` words, then only where one begins."""
-    place = text.find(form)
-    while place >= 0:
-        # Scripts without spaces have no beginnings of words.
-        if within or not place or not (text[place - 1].isalnum() or text[place - 1] == "_"):
-            yield place
-        place = text.find(form, place + 1)
+def _indices(text: str, form: str, *, within: bool) -> Iterator[int]:
+    """Yield the offsets of a form. Unless `within` is set, only those at the beginning of a word count."""
+    index = text.find(form)
+    while index >= 0:
+        # Scripts without spaces do not mark where a word begins, so there every occurrence counts.
+        if within or not index or not (text[index - 1].isalnum() or text[index - 1] == "_"):
+            yield index
+        index = text.find(form, index + 1)
 
 
 def _beginnings(stem: str) -> tuple[str, ...]:
-    """Return how the words of a stem begin: Snowball has "batteri" for battery, "move" for moving."""
+    """Return how the words of a stem begin: Snowball stems battery to "batteri" and moving to "move"."""
     if not stem.isascii():
         return (stem,)
     ends = {"i": ("i", "y"), "e": ("e", "ing")}
@@ -111,10 +113,10 @@ def _passage(text: str, hits: Sequence[tuple[int, str]], room: int) -> str:
 
 
 def _densest(hits: Sequence[tuple[int, str]], room: int) -> tuple[int, int]:
-    """Return where the first and the last hit of the stretch are that has most of the words, then most hits."""
+    """Return the offsets of the first and last hit of the best passage: most different words, then most hits."""
     best, found = (0, 0), (0, 0)
     for number, (start, _) in enumerate(hits):
-        inside = [(place, word) for place, word in hits[number:] if place - start < room * (1 - LEAD)]
+        inside = [(index, word) for index, word in hits[number:] if index - start < room * (1 - LEAD)]
         score = len({word for _, word in inside}), len(inside)
         if score > best:
             best, found = score, (start, inside[-1][0])
@@ -122,7 +124,7 @@ def _densest(hits: Sequence[tuple[int, str]], room: int) -> tuple[int, int]:
 
 
 def _snap(text: str, start: int, first: int) -> int:
-    """Return where the first sentence after a place begins, the first word if there is none before the first hit."""
+    """Return where the first sentence after `start` begins, or the first word if no sentence begins before the hit."""
     sentence = next((match.end() for match in _ENDS.finditer(text, start, first + 1)), None)
     if sentence is not None and sentence <= first:
         return sentence
@@ -131,16 +133,16 @@ def _snap(text: str, start: int, first: int) -> int:
 
 
 WEAK_SHOWN = 8
-"""Candidates that match too little and are reported all the same, so that one sees what the floor keeps out."""
+"""Weak candidates that are reported anyway, so that the report shows what the floor keeps out."""
 
 SPARE = 1.5
-"""Candidates are read until, by a guess of their size, they fill the room this many times."""
+"""Candidates are read until their estimated size is this many times the room. Some turn out not to fit."""
 
 CHARACTERS_PER_TOKEN = 4
 FRAME_TOKENS = 8
 
-Said = tuple[int, ...]
-"""What each of some messages says (`statement_code`)."""
+StatementCodes = tuple[int, ...]
+"""The `statement_code` of each of some messages."""
 
 
 def read_candidates(
@@ -149,13 +151,13 @@ def read_candidates(
     """Return candidates, best first.
 
     Args:
-        live: the session that asks.
+        live: the session in which the question is asked.
         rules: how units and tools are treated.
-        found: the search.
-        path: where in this session it looked.
-        question: its text: the same question asked before is not an answer.
+        found: the search results.
+        path: the path that was searched in this session.
+        question: its text. The same question, asked before, is not an answer.
         room: tokens that recalled messages may take.
-        placement: real messages (`"messages"`) come back in whole turns.
+        placement: with `"messages"`, messages are recalled in whole turns.
     """
     reader = _Reader(live, rules, found, path, whole_turns=placement == "messages")
     most = rules.excerpt_tokens if placement != "messages" else None
@@ -165,12 +167,12 @@ def read_candidates(
 
 
 def read_hits(store: Store, found: Found, best: Sequence[Ranked]) -> list[ScoredMessage]:
-    """Return the messages at the places given, in that order."""
+    """Return the messages of some results, in the order given."""
     hits: list[ScoredMessage] = []
     for ranked in best:
-        index = found.scopes[ranked.scope].index
-        rows = found.scopes[ranked.scope].line.rows[[ranked.place]]
-        for record in store.get(index.session, index.positions(rows)):
+        session_index = found.scopes[ranked.scope].session_index
+        rows = found.scopes[ranked.scope].line.rows[[ranked.line_index]]
+        for record in store.get(session_index.session, session_index.positions(rows)):
             message = record.message
             sides = (ranked.lexical > 0, ranked.dense is not None)
             source: Source = "both" if all(sides) else "lexical" if sides[0] else "dense"
@@ -179,16 +181,17 @@ def read_hits(store: Store, found: Found, best: Sequence[Ranked]) -> list[Scored
 
 
 def _shortlist(found: Found, room: int, most: float) -> list[Ranked]:
-    """Return what is worth reading: enough to fill the room, some to spare, and some of the weak.
+    """Return the results worth reading: enough to fill the room, some to spare, and a few weak ones.
 
-    Of a message of more than `WHOLE` times `most` tokens so many are carried.
+    A message longer than `WHOLE` times `most` tokens counts as `most`, because it is recalled as an excerpt.
     """
     ranked = found.ranked
     characters = np.empty(len(ranked))
     for number in distinct(ranked.scopes).tolist():
         scope, own = found.scopes[number], ranked.scopes == number
-        characters[own] = scope.index.column("characters")[scope.line.rows[ranked.places[own]]]
+        characters[own] = scope.session_index.column("characters")[scope.line.rows[ranked.indices[own]]]
     tokens = characters / CHARACTERS_PER_TOKEN
+    # Weak candidates are only reported, so they take no room.
     tokens = np.where(ranked.weak, 0, np.where(tokens > WHOLE * most, most, tokens) + FRAME_TOKENS)
     before = np.cumsum(tokens) - tokens
     wanted = np.where(ranked.weak, np.cumsum(ranked.weak) <= WEAK_SHOWN, before <= SPARE * room)
@@ -206,20 +209,21 @@ class _Reader:
         self.whole_turns = whole_turns
         self.by_turn = whole_turns or rules.recall_unit == "turn"
 
-    def read(self, shortlist: Iterable[Ranked]) -> Iterator[tuple[Candidate, Said]]:
-        """Yield a candidate for each place, with the messages it brings back, and what these say."""
-        places = [(ranked, self._members(ranked)) for ranked in shortlist]
-        records = self._records(places)
-        orders = self._orders(places, records)
+    def read(self, shortlist: Iterable[Ranked]) -> Iterator[tuple[Candidate, StatementCodes]]:
+        """Yield a candidate for each result, with the statement codes of its messages."""
+        indices = [(ranked, self._members(ranked)) for ranked in shortlist]
+        records = self._records(indices)
+        orders = self._orders(indices, records)
         own = [record for key, record in records.items() if key not in orders]
         self.own = {entry.message.id: entry for entry in self.live.entries(own, self.path)}
         turns: set[tuple[int, str]] = set()
-        for ranked, members in places:
-            keys = [(ranked.scope, place) for place in members if (ranked.scope, place) in records]
+        for ranked, members in indices:
+            keys = [(ranked.scope, index) for index in members if (ranked.scope, index) in records]
             candidate = self._candidate(ranked, [self._entry(records[key], orders.get(key)) for key in keys])
             if candidate is None:
                 continue
             key = (ranked.scope, candidate.entries[0].message.turn_id or "")
+            # Several messages of a turn may be found, but the turn is recalled once.
             if self.by_turn and key in turns and candidate.reason is None:
                 candidate = candidate.because(Reason.SAME_TURN)
             if candidate.reason is None:
@@ -227,49 +231,49 @@ class _Reader:
             yield candidate, tuple(self.said[ranked.scope, entry.message.id] for entry in candidate.entries)
 
     def _members(self, ranked: Ranked) -> list[int]:
-        """Return the places that a place brings back: itself, or its turn as far as it was said by then."""
+        """Return the indices that a result recalls: its own, or those of its turn up to the question."""
         if not self.by_turn:
-            return [ranked.place]
+            return [ranked.line_index]
         scope = self.found.scopes[ranked.scope]
-        turn = int(scope.index.column("turns")[scope.line.rows[ranked.place]])
-        return [place for place in scope.line.line.of_turn(turn) if place < scope.line.upto]
+        turn = int(scope.session_index.column("turns")[scope.line.rows[ranked.line_index]])
+        return [index for index in scope.line.line.indices_of_turn(turn) if index < scope.line.upto]
 
-    def _records(self, places: Sequence[tuple[Ranked, list[int]]]) -> dict[tuple[int, int], Record]:
-        """Return the records at all the places, read together, by scope and place."""
+    def _records(self, indices: Sequence[tuple[Ranked, list[int]]]) -> dict[tuple[int, int], Record]:
+        """Read the records of all results together; return them by scope and index."""
         records: dict[tuple[int, int], Record] = {}
         in_scope: dict[int, set[int]] = {}
-        for ranked, members in places:
+        for ranked, members in indices:
             in_scope.setdefault(ranked.scope, set()).update(members)
         for number, places_there in sorted(in_scope.items()):
             scope, wanted = self.found.scopes[number], sorted(places_there)
             rows = scope.line.rows[wanted]
-            positions = scope.index.positions(rows)
-            said = scope.index.column("statements")[rows].tolist()
+            positions = scope.session_index.positions(rows)
+            said = scope.session_index.column("statements")[rows].tolist()
             at = dict(zip(positions, zip(wanted, said, strict=True), strict=True))
-            for record in self.live.records(scope.index.session, positions):
-                place, code = at[record.position]
-                records[number, place] = record
+            for record in self.live.records(scope.session_index.session, positions):
+                index, code = at[record.position]
+                records[number, index] = record
                 self.said[number, record.message.id] = code
         return records
 
     def _orders(
-        self, places: Sequence[tuple[Ranked, list[int]]], records: Mapping[tuple[int, int], Record]
+        self, indices: Sequence[tuple[Ranked, list[int]]], records: Mapping[tuple[int, int], Record]
     ) -> dict[tuple[int, int], int]:
-        """Return where the messages of other sessions stand among each other: by the time at which their unit begins.
+        """Return the order of the messages of other sessions among each other, by the time at which their unit begins.
 
-        A unit stays together: exchanges of two sessions at one time are two exchanges.
+        A unit stays together, so that exchanges of two sessions at the same time are not interleaved.
         """
         units: set[tuple[float, int, tuple[int, ...]]] = set()
-        for ranked, members in places:
+        for ranked, members in indices:
             scope = self.found.scopes[ranked.scope]
-            if scope.index.session != self.live.key and members:
-                began = float(scope.index.column("times")[scope.line.rows[members[0]]])
+            if scope.session_index.session != self.live.key and members:
+                began = float(scope.session_index.column("times")[scope.line.rows[members[0]]])
                 units.add((began, ranked.scope, tuple(members)))
-        keys = [(scope, place) for _, scope, members in sorted(units) for place in members]
+        keys = [(scope, index) for _, scope, members in sorted(units) for index in members]
         return {key: order for order, key in enumerate(keys) if key in records}
 
     def _entry(self, record: Record, order: int | None) -> Entry:
-        """Return a message; `order` is its place among those of other sessions, None: it is of this one."""
+        """Return the entry of a record; `order` is its rank among other sessions' messages, None for this session."""
         if order is None:
             return self.own[record.message.id]
         return replace(self.live.sizer.entry(record, order), turn_no=ELSEWHERE)
@@ -286,10 +290,12 @@ class _Reader:
                 reason = reason or Reason.BROKEN_GROUP
             elif self.whole_turns and kept[0].message.role != "user":
                 reason = reason or Reason.NO_QUESTION
-        return Candidate(tuple(map(_bare, kept or entries)), ranked.score, ranked.lexical, ranked.dense, reason)
+        return Candidate(
+            tuple(map(_without_grounding, kept or entries)), ranked.score, ranked.lexical, ranked.dense, reason
+        )
 
     def cut(self, candidate: Candidate) -> Candidate:
-        """Return a candidate with excerpts of its long messages."""
+        """Return a candidate with its long messages cut to excerpts."""
         if candidate.reason is not None or self.rules.excerpt_tokens is None:
             return candidate
         entries = tuple(map(self._cut, candidate.entries))
@@ -312,14 +318,16 @@ class _Reader:
         return bool(message.content.strip()) or self.whole_turns
 
 
-def _bare(entry: Entry) -> Entry:
-    """Return a message without grounding: what was retrieved for an old question is not what was said."""
+def _without_grounding(entry: Entry) -> Entry:
+    """Return an entry without grounding: text retrieved for an old question is not part of the conversation."""
     return entry if entry.message.grounding is None else replace(entry, message=entry.message.replace(grounding=None))
 
 
-def _without_repeats(candidates: Sequence[tuple[Candidate, Said]], question: Said) -> list[Candidate]:
-    """Refuse the question itself, and of what says the same all but the newest."""
-    newest: dict[Said, Candidate] = {}
+def _without_repeats(
+    candidates: Sequence[tuple[Candidate, StatementCodes]], question: StatementCodes
+) -> list[Candidate]:
+    """Mark repeats of the question, and of candidates that say the same, all but the newest."""
+    newest: dict[StatementCodes, Candidate] = {}
     for candidate, said in candidates:
         if candidate.reason is None and any(map(is_statement, said)):
             best = newest.setdefault(said, candidate)

@@ -1,4 +1,4 @@
-"""The embedder of a session: which one it is, what is embedded, and how missing vectors are added."""
+"""The embedder of a session: how it is chosen, which texts it embeds, and how missing vectors are added."""
 
 import re
 import time
@@ -20,16 +20,16 @@ from shared_core.recall.scope import RecallUnit
 from shared_core.store import Store
 
 __all__ = [
-    "Dense",
     "EmbedReply",
     "EmbedRequest",
     "EmbedText",
+    "EmbedderChoice",
     "backfill",
     "choose_embedder",
-    "is_another_s",
     "message_text",
     "name_of",
     "turn_text",
+    "uses_other_embedder",
 ]
 
 Rows = npt.NDArray[np.int64]
@@ -37,23 +37,23 @@ Rows = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class EmbedRequest:
-    """Texts that a step needs vectors for; the sync and the async face each answer it in their own way."""
+    """Texts that need vectors. The sync memory answers with `answer`, the async one with `aanswer`."""
 
     embedder: Embedder
     texts: tuple[str, ...]
     query: bool = False
 
     def answer(self) -> "EmbedReply":
-        """Return the vectors, or the error that the chat goes on without."""
+        """Return the vectors, or the error. An error does not end the chat, which goes on without vectors."""
         embedder = self.embedder
         try:
             reply = embedder.embed_query(self.texts[0]) if self.query else embedder.embed_documents(self.texts)
-        except Exception as error:  # whatever a plug-in raises must not end a chat; the report names it
+        except Exception as error:  # no error of a plug-in may end a chat; the report names it
             return self._failed(error)
         return self._checked(reply)
 
     async def aanswer(self) -> "EmbedReply":
-        """Do the same without blocking the event loop."""
+        """Like `answer`, without blocking the event loop."""
         embedder = self.embedder
         try:
             if self.query:
@@ -94,22 +94,22 @@ def backfill(
     batch: int, lock: AbstractContextManager[object], deadline: float = float("inf"),
     progress: Callable[[int], None] = lambda done: None, save: Callable[[SessionVectors], None] = SessionVectors.save,
 ) -> Generator[EmbedRequest, EmbedReply, int]:  # fmt: skip
-    """Embed rows in the order given and return how many are left; rows that another caller is at are left to him.
+    """Embed rows in the order given and return how many are left. Rows claimed by another caller are skipped.
 
     Args:
-        vectors: where the vectors go.
-        embedder: what the requests are for; it is not asked to embed here, only to split long texts.
-        rows: which rows.
-        text_of: the texts to embed, one for each of some rows; empty where everything was forgotten.
-        batch: how many rows a request is for.
-        lock: held while the index is touched, never while a request waits.
-        deadline: `time.monotonic()` after which nothing is embedded; vectors that exist already are still taken.
-        progress: told how many rows are done, after each batch.
-        save: stores the vectors, after each batch.
+        vectors: receives the vectors.
+        embedder: answers the requests. This function itself only lets it split long texts.
+        rows: the rows to embed.
+        text_of: returns the text of each of some rows; empty if all of its messages were forgotten.
+        batch: rows per request.
+        lock: held while the index is used, never while a request waits.
+        deadline: the `time.monotonic()` after which nothing is embedded. Existing vectors are still adopted.
+        progress: called with the number of finished rows after each batch.
+        save: called to store the vectors after each batch.
 
     Raises:
-        EmbedderError: the embedder failed; what was done before is kept.
-        StoreError: whatever `save` raises.
+        EmbedderError: the embedder failed; earlier batches are kept.
+        StoreError: raised by `save`.
     """
     left = 0
     for start in range(0, len(rows), batch):
@@ -132,9 +132,9 @@ def _embed(
     vectors: SessionVectors, embedder: Embedder, part: Rows, text_of: Callable[[Rows], Sequence[str]],
     lock: AbstractContextManager[object], save: Callable[[SessionVectors], None], *, late: bool,
 ) -> Generator[EmbedRequest, EmbedReply, int]:  # fmt: skip
-    """Give rows vectors: those that exist already, and unless it is too late, new ones; return how many are left."""
+    """Adopt existing vectors for some rows and, unless it is too late, embed the others; return how many are left."""
     with lock:
-        positions = vectors.index.positions(part)
+        positions = vectors.session_index.positions(part)
         texts = text_of(part)
         todo = vectors.adopt(positions, [text_hash(text) for text in texts])
         save(vectors)
@@ -148,7 +148,7 @@ def _embed(
     ends = np.cumsum([len(split) for split in pieces.values()])
     embedded = dict(zip(pieces, np.split(reply, ends[:-1]), strict=True))
     with lock:
-        # What was forgotten while the model computed is gone from the text, and its vector must not stay behind.
+        # Messages may have been forgotten while the model computed. A vector of the old text must not be stored.
         now = text_of(part) if vectors.outdated else texts
         kept = [i for i in todo if now[i] == texts[i]]
         vectors.put([(positions[i], text_hash(texts[i]), embedded[texts[i]]) for i in kept])
@@ -157,32 +157,32 @@ def _embed(
 
 
 EmbedText = Callable[[Sequence[Message]], str]
-"""Turns a unit's messages (one, or those of a turn) into the text that is embedded for it."""
+"""Returns the text to embed for a unit: one message, or the messages of a turn."""
 
 
 def message_text(messages: Sequence[Message]) -> str:
-    """Return the default text of a message: what was said, after the speaker's name where there is one."""
+    """Return the default text of a message: its content, preceded by the speaker's name if it has one."""
     message = messages[0]
     return f"{message.name}: {message.content}" if message.name else message.content
 
 
 def turn_text(messages: Sequence[Message]) -> str:
-    """Return the default text of a turn: the question and the replies, one space between."""
+    """Return the default text of a turn: the question and its replies, joined by spaces."""
     return " ".join(
         message.content for message in messages if message.role in ("user", "assistant") and message.content
     )
 
 
 @dataclass(frozen=True, slots=True)
-class Dense:
-    """What meaning is measured with.
+class EmbedderChoice:
+    """The embedder that a session is searched with.
 
     Attributes:
-        embedder: the model; None: words alone.
+        embedder: the model; None to search by words alone.
         key: its `Fingerprint.key`.
         space: the name of its vectors in the store.
-        note: why there is none, for the report.
-        failed: whether it is there and failed to say what it is.
+        note: why there is no embedder, for the report.
+        failed: whether an embedder exists but raised when asked for its fingerprint.
     """
 
     embedder: Embedder | None
@@ -195,21 +195,22 @@ class Dense:
 def choose_embedder(
     given: Embedder | None, store: Store, session: int | None, unit: RecallUnit, embed_text: EmbedText, *,
     force: bool = False,
-) -> Dense:  # fmt: skip
-    """Return the embedder to use: the one given, else the one whose vectors the session holds, else the static one.
+) -> EmbedderChoice:  # fmt: skip
+    """Return the embedder to use: the one given, else the one that made the session's vectors, else the static one.
 
     Args:
-        given: the memory's argument.
-        store: where the session is.
-        session: which session; None: it is not created yet.
-        unit: what a vector stands for.
-        embed_text: how its text is made.
-        force: accept an embedder that the session holds no vectors of, though it holds another's.
+        given: the memory's `embedder` argument.
+        store: the store that holds the session.
+        session: the session's key; None if it is not created yet.
+        unit: the unit that a vector stands for.
+        embed_text: makes the text of a unit.
+        force: accept the embedder given even if all of the session's vectors are another embedder's.
 
     Raises:
-        EmbedderMismatchError: the session holds vectors, and none of the embedder given.
-        EmbedderError: the embedder given failed to say what it is.
+        EmbedderMismatchError: the session holds vectors, but none by the embedder given.
+        EmbedderError: the embedder given raised instead of returning its fingerprint.
     """
+    # Vectors of other units or texts are not comparable, so each kind has a space of its own.
     usual = {"message": message_text, "turn": turn_text}[unit]
     suffix = f"#{unit}/{name_of(embed_text)}" if embed_text is not usual else "#turn" if unit == "turn" else ""
     spaces = store.spaces(session) if session is not None else []
@@ -217,10 +218,10 @@ def choose_embedder(
         key = _fingerprint(given).key
         if spaces and not force and all(_embedder_key(space) != key for space in spaces):
             raise EmbedderMismatchError(
-                f"this session's vectors are by {_embedder_key(spaces[0])!r} and the embedder given is {key!r}: "
+                f"this session's vectors are by {_embedder_key(spaces[0])!r}, but the embedder given is {key!r}: "
                 "pass the first one, or call reindex() to embed the session again"
             )
-        return Dense(given, key, key + suffix)
+        return EmbedderChoice(given, key, key + suffix)
     if spaces:
         recorded = _embedder_key(spaces[0])
         embedder = embedder_named(recorded)
@@ -229,11 +230,11 @@ def choose_embedder(
         embedder = as_embedder(None)
         note = "" if embedder else "no embedder is installed: recall by words alone"
     key = embedder.fingerprint.key if embedder else ""
-    return Dense(embedder, key, key + suffix if embedder else "", note)
+    return EmbedderChoice(embedder, key, key + suffix if embedder else "", note)
 
 
 def _embedder_key(space: str) -> str:
-    """Return the `Fingerprint.key`, which ends with the dimension; a model's name may hold a `#` too."""
+    """Return the `Fingerprint.key` in the name of a space: up to the dimension, as a model's name may contain `#`."""
     found = re.fullmatch(r"(.+/\d+)(?:#.*)?", space, re.DOTALL)
     return found[1] if found else space
 
@@ -243,30 +244,30 @@ def _fingerprint(embedder: Embedder) -> Fingerprint:
         return embedder.fingerprint
     except EmbedderError:
         raise
-    except Exception as error:  # as in `EmbedRequest.answer`: it may have to ask its model for the dimension
+    except Exception as error:  # a plug-in, as in `EmbedRequest.answer`: it may query its model
         name = type(embedder).__name__
         raise EmbedderError(f"{name} raised {type(error).__name__} instead of its fingerprint: {error}") from error
 
 
-def is_another_s(store: Store, session: int, embedder: Embedder) -> bool:
-    """Return whether a session was embedded last by another embedder."""
+def uses_other_embedder(store: Store, session: int, embedder: Embedder) -> bool:
+    """Return whether a session was last embedded by another embedder."""
     spaces = store.spaces(session)
     return bool(spaces) and _embedder_key(spaces[0]) != embedder.fingerprint.key
 
 
 def name_of(embed_text: EmbedText) -> str:
-    """Return the name under which the vectors of texts made so are kept.
+    """Return the name under which the vectors of this function's texts are stored.
 
     Raises:
-        ValueError: it has none that tells it from others: it is a lambda, or a partial.
+        ValueError: the function has no name of its own: it is a lambda or a partial.
     """
-    # An object with __call__ has no name of its own; its class stands for it.
+    # An object with __call__ is named by its class.
     own = getattr(embed_text, "__qualname__", None)
     named: Any = embed_text if own else type(embed_text)
     name = f"{named.__module__}.{named.__qualname__}"
     if isinstance(embed_text, partial) or "<lambda>" in name:
         raise ValueError(
-            f"embed_text={embed_text!r}: vectors are kept under its name, and it has none of its own; "
-            "pass a function defined by `def`, or an object of a class of yours with `__call__`"
+            f"embed_text={embed_text!r}: vectors are stored under the function's name, and this one has none; "
+            "pass a function defined by `def`, or an object whose class defines `__call__`"
         )
     return name

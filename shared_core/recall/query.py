@@ -1,4 +1,4 @@
-"""What a question is about: its terms, the participants and the dates it names; pure."""
+"""Parse a question into its terms and the participants and dates it names; pure."""
 
 import re
 from collections.abc import Sequence
@@ -18,13 +18,13 @@ answer answered ask asked aspect attitude bring brought chat conversation descri
 earlier explain information item list mention opinion order overview previously question reason recall regarding related
 remember said say summarize summary talk think thought throughout various view walk
 """
-"""Words that ask about the talk itself, beside the stop words; they are looked for only if nothing else is.
+"""Words that ask about the conversation itself. They are searched for only if the question has no other terms.
 
-Left out, BEAM gains 1 to 2 points of evidence and NDCG@10, QMSum 1.5 of NDCG@10; chat loses none.
+Leaving them out gains 1 to 2 points of evidence and NDCG@10 on BEAM and 1.5 of NDCG@10 on QMSum; chat loses none.
 """
 
 EARLIEST, LATEST = (moment.replace(microsecond=0, tzinfo=UTC).timestamp() for moment in (datetime.min, datetime.max))
-"""Seconds since 1970 of the first and the last second that a date has a year for."""
+"""The first and last second that `datetime` can represent, in seconds since 1970."""
 
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 
@@ -34,7 +34,7 @@ _MONTH = (
 )
 _YEAR = r"(?:,?\s+(?P<year>\d{4})\b)"
 _DAY = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?"
-# "may" and "march" are also verbs: a month counts next to a day, a year or a preposition.
+# "may" and "march" are also verbs, so a month counts only next to a day, a year or a preposition.
 _DATES = [
     re.compile(r"\b(?P<year>\d{4})-(?P<month>\d{2})(?:-(?P<day>\d{2}))?\b"),
     re.compile(rf"\b{_DAY}\s+(?:of\s+)?{_MONTH}{_YEAR}?", re.IGNORECASE),
@@ -49,19 +49,22 @@ _ASKS_BACK = re.compile(
     r"|\byour (?:advice|recommendations?|suggestions?|answers?|explanations?|proposals?)\b",
     re.IGNORECASE,
 )
-"""Asks what the assistant said: 2 points more of the assistant's evidence in 1,000 tokens on BEAM, .3 of all."""
+"""Matches questions about what the assistant said.
+
+Measured on BEAM: 2 points more of the assistant's evidence in 1,000 tokens, .3 of all evidence.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class DatePattern:
-    """A date as far as a question gives it."""
+    """A date as precisely as a question gives it."""
 
     month: int
     day: int | None = None
     year: int | None = None
 
     def match(self, time: datetime) -> float:
-        """Return 1 for the day asked for, .5 for another day of the month asked for, 0 otherwise."""
+        """Return 1 if the time matches, .5 if it is another day of the same month, 0 otherwise."""
         if time.month != self.month or self.year not in (None, time.year):
             return 0.0
         return 1.0 if self.day in (None, time.day) else 0.5
@@ -69,12 +72,12 @@ class DatePattern:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A question, taken apart.
+    """A parsed question.
 
     Attributes:
-        text: as asked.
-        terms: what lexical search looks for.
-        dense_text: what is embedded: without the participants' names, which every message of theirs resembles.
+        text: the question as asked.
+        terms: the terms that lexical search looks for.
+        dense_text: the text to embed, without participants' names: a name is close to all messages of that person.
         speakers: the participants it names.
         dates: the dates it names.
         asks_back: whether it asks what the assistant said.
@@ -91,14 +94,14 @@ class Query:
         """Return how well each time (seconds since 1970, UTC) matches the dates asked for, 0 to 1."""
         best = np.zeros(len(times), dtype=np.float32)
         if self.dates:
-            # The first and the last hour there is may lie in no year of UTC.
+            # Near either end of the range, a time zone can push a time out of the years of UTC.
             moments = [datetime.fromtimestamp(time, UTC) for time in times.clip(EARLIEST, LATEST).tolist()]
             best[:] = [max(date.match(moment) for date in self.dates) for moment in moments]
         return best
 
 
 def parse_query(text: str, names: Sequence[str]) -> Query:
-    """Take a question apart.
+    """Parse a question.
 
     Args:
         text: the question.
@@ -107,9 +110,10 @@ def parse_query(text: str, names: Sequence[str]) -> Query:
     called, folded = _called(tuple(names)), text.casefold()
     found: list[str] = []
     stripped = text
-    # Longer ones first, so that parts do not leave a rest behind. In a talk of hundreds few are named.
+    # Longer names first, so that removing a part does not leave the rest of a name behind. Only names that occur are
+    # compiled: in a talk of hundreds of people, a question names few.
     for name in sorted((name for name in called if name.casefold() in folded), key=len, reverse=True):
-        # Will is a person too, but only where it is written so.
+        # A name that is also a stop word, such as Will, counts only in its exact spelling.
         flags = 0 if name.lower() in STOP_WORDS else re.IGNORECASE
         pattern = re.compile(rf"(?<!\w){re.escape(name)}(?:['\u2019]s?)?(?!\w)", flags)
         stripped, count = pattern.subn(" ", stripped)
@@ -129,7 +133,7 @@ def _about_talk() -> frozenset[str]:
 
 @lru_cache(maxsize=64)
 def _called(names: tuple[str, ...]) -> dict[str, list[str]]:
-    """Return what participants are called, their names and the parts of these, and who is meant by each."""
+    """Return the names participants may be called by, whole or in part, each with the participants it may mean."""
     called = {name: [name] for name in names if name.strip()}
     known = set(names)
     for name in names:
@@ -151,7 +155,7 @@ def _dates(text: str) -> tuple[DatePattern, ...]:
         found.append(DatePattern(number, int(day) if day else None, int(year) if year else None))
         return ";"
 
-    # What a pattern takes is not there for the looser ones after it.
+    # Strict patterns come first and remove what they match, so that looser ones do not match it again.
     for pattern in _DATES:
         text = pattern.sub(take, text)
     return tuple(found)

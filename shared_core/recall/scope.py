@@ -1,4 +1,4 @@
-"""What a question may find: a session's rows along a path, filtered by position, time, role and use of tools."""
+"""The scope of a search: a session's rows along a path, filtered by position, time, role and use of tools."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,31 +15,31 @@ from shared_core.messages import Role
 from shared_core.records import Position
 from shared_core.tree.paths import Path
 
-__all__ = ["Filter", "RecallTools", "RecallUnit", "Scope", "eligible_places", "speakers"]
+__all__ = ["Filter", "RecallTools", "RecallUnit", "Scope", "eligible_mask", "speakers"]
 
 Mask = npt.NDArray[np.bool_]
 
 RecallUnit = Literal["message", "turn"]
 RecallTools = Literal["replies", "none", "all"]
 
-Places = npt.NDArray[np.int64]
+Indices = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True)
 class Scope:
-    """One session's part of what may be recalled.
+    """The messages of one session that a search may find.
 
     Attributes:
-        index: its rows.
-        vectors: its vectors, None for words alone.
+        session_index: the session's rows.
+        vectors: its vectors; None to search by words alone.
         line: the path searched, up to the question.
-        eligible: which places of the line may be found, shape (line.upto,).
+        eligible: which messages of the line may be found, shape (line.upto,).
         unit: whether single messages or whole turns are found.
-        repeats: how often the same may be among the best; None: however often.
+        repeats: how many of the best may say the same; None for no limit.
     """
 
-    index: SessionIndex
+    session_index: SessionIndex
     vectors: SessionVectors | None
     line: LinePrefix
     eligible: Mask
@@ -47,56 +47,56 @@ class Scope:
     repeats: int | None = None
 
     def findable(self) -> Mask:
-        """Return which rows of the index have the vector of a unit that may be found."""
+        """Return which rows of the session index hold the vector of a unit that may be found."""
         mask = self._findable
-        later = len(self.index) - len(mask)  # rows that another caller has added since
+        later = len(self.session_index) - len(mask)  # another caller may have added rows since
         return np.pad(mask, (0, later)) if later else mask
 
     @cached_property
     def _findable(self) -> Mask:
-        places = self.eligible
+        indices = self.eligible
         if self.unit == "turn":
-            places = np.zeros(self.line.upto, dtype=np.bool_)
-            places[self.units(np.flatnonzero(self.eligible))] = True
-        return self.line.across(places, len(self.index))
+            indices = np.zeros(self.line.upto, dtype=np.bool_)
+            indices[self.units(np.flatnonzero(self.eligible))] = True
+        return self.line.across(indices, len(self.session_index))
 
-    def units(self, places: npt.NDArray[np.integer]) -> Places:
-        """Return the place whose vector stands for each place's unit: itself, or the last of its turn."""
+    def units(self, indices: npt.NDArray[np.integer]) -> Indices:
+        """Return the index that holds the vector of each message's unit: its own, or the last one of its turn."""
         if self.unit == "message":
-            return places.astype(np.int64)
-        ends: Places = self.line.line.ends(self._turns(places)).astype(np.int64)
-        # A reply that came after the question is not part of what the question can find.
+            return indices.astype(np.int64)
+        ends: Indices = self.line.line.turn_ends(self._turns(indices)).astype(np.int64)
+        # Replies after the question are out of scope, so those turns end with their last message before it.
         late = np.flatnonzero(ends >= self.line.upto)
-        turns = self._turns(places[late])
+        turns = self._turns(indices[late])
         for turn in np.unique(turns).tolist():
             ends[late[turns == turn]] = self._members(turn)[-1]
         return ends
 
-    def best(self, units: Places, score: Callable[[Places], Floats]) -> Places:
-        """Return the eligible place with the highest score of each unit, of equals the newest."""
+    def best(self, units: Indices, score: Callable[[Indices], Floats]) -> Indices:
+        """Return the index of the eligible message with the highest score in each unit; of equal scores, the newest."""
         if self.unit == "message" or not len(units):
             return units
         turns = [np.array([p for p in self._members(t) if self.eligible[p]]) for t in self._turns(units).tolist()]
-        scores = np.split(score(np.concatenate(turns)), np.cumsum([len(places) for places in turns])[:-1])
+        scores = np.split(score(np.concatenate(turns)), np.cumsum([len(indices) for indices in turns])[:-1])
         newest = [np.flatnonzero(values == values.max())[-1] for values in scores]
-        return np.array([places[best] for places, best in zip(turns, newest, strict=True)], dtype=np.int64)
+        return np.array([indices[best] for indices, best in zip(turns, newest, strict=True)], dtype=np.int64)
 
-    def said(self, places: Places) -> Places:
-        """Return what stands for the text at each place."""
-        codes: Places = self.index.column("statements")[self.line.rows[places]]
+    def statement_codes(self, indices: Indices) -> Indices:
+        """Return the statement code of the message at each index."""
+        codes: Indices = self.session_index.column("statements")[self.line.rows[indices]]
         return codes
 
-    def said_in_turn(self, places: Places) -> Places:
-        """Return what stands for all texts of each place's turn."""
-        turns = [self.said(np.array(self._members(turn))).tolist() for turn in self._turns(places).tolist()]
-        return np.array([hash(tuple(turn)) for turn in turns], dtype=np.int64)  # of numbers: alike in every process
+    def turn_codes(self, indices: Indices) -> Indices:
+        """Return a code for all texts of the turn at each index."""
+        turns = [self.statement_codes(np.array(self._members(turn))).tolist() for turn in self._turns(indices).tolist()]
+        return np.array([hash(tuple(turn)) for turn in turns], dtype=np.int64)  # hashes of ints do not vary by process
 
-    def _turns(self, places: npt.NDArray[np.integer]) -> Places:
-        turns: Places = self.index.column("turns")[self.line.rows[places]]
+    def _turns(self, indices: npt.NDArray[np.integer]) -> Indices:
+        turns: Indices = self.session_index.column("turns")[self.line.rows[indices]]
         return turns
 
     def _members(self, turn: int) -> list[int]:
-        return [place for place in self.line.line.of_turn(turn) if place < self.line.upto]
+        return [index for index in self.line.line.indices_of_turn(turn) if index < self.line.upto]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +104,12 @@ class Filter:
     """Which messages may be found.
 
     Attributes:
-        path: the line of conversation; None: the one the object stands on.
-        before: the question's place on the path; None: all of the path.
+        path: the path to search; None for the path that is checked out.
+        before: the question's position on the path; None for all of the path.
         without: turns that are in the prompt anyway.
         since, until: seconds since 1970, inclusive.
-        role: only what this role said; None: what the conversation itself says, tools as `recall_tools` has it.
-        repeats: how often the same is looked at, the newest first; None: however often.
+        role: only messages of this role; None for all that take part in the conversation, tools as in `recall_tools`.
+        repeats: how many messages that say the same are considered, newest first; None for no limit.
     """
 
     path: Path | None = None
@@ -121,36 +121,36 @@ class Filter:
     repeats: int | None = None
 
 
-def eligible_places(index: SessionIndex, line: LinePrefix, wanted: Filter, tools: RecallTools) -> Mask:
-    """Return which places of a line may be found; `wanted.path` and `wanted.before` have made the line already."""
-    eligible = _speaks(index, line, wanted.role, tools)
+def eligible_mask(session_index: SessionIndex, line: LinePrefix, wanted: Filter, tools: RecallTools) -> Mask:
+    """Return which messages of a line may be found. The line already ends at `wanted.before`."""
+    eligible = _speaks(session_index, line, wanted.role, tools)
     if wanted.since != -np.inf or wanted.until != np.inf:
-        times = line.along(index.column("times"))
+        times = line.along(session_index.column("times"))
         eligible &= (times >= wanted.since) & (times <= wanted.until)
     for turn in wanted.without:
-        places = [place for place in line.line.of_turn(index.turns.find(turn)) if place < line.upto]
-        eligible[places] = False
+        indices = [index for index in line.line.indices_of_turn(session_index.turns.find(turn)) if index < line.upto]
+        eligible[indices] = False
     return eligible
 
 
-def _speaks(index: SessionIndex, line: LinePrefix, role: Role | None, tools: RecallTools) -> Mask:
-    """Return which places say something that may be recalled."""
-    roles = line.along(index.column("roles"))
+def _speaks(session_index: SessionIndex, line: LinePrefix, role: Role | None, tools: RecallTools) -> Mask:
+    """Return which messages have text that may be recalled."""
+    roles = line.along(session_index.column("roles"))
     if role is not None:
         said: Mask = np.equal(roles, ROLES.index(role))
-        said &= line.along(index.column("characters")) > 0
+        said &= line.along(session_index.column("characters")) > 0
         return said
-    tool, speaks = roles == ROLES.index("tool"), line.along(index.column("speaks"))
+    tool, speaks = roles == ROLES.index("tool"), line.along(session_index.column("speaks"))
     speaks = np.greater(speaks, tool) if tools != "all" else speaks.copy()
     if tools == "none":
-        turns = line.along(index.column("turns"))
+        turns = line.along(session_index.column("turns"))
         speaks &= ~np.isin(turns, np.unique(turns[tool]))
     return speaks
 
 
 def speakers(scopes: Sequence[Scope]) -> list[str]:
-    """Return the participants' names as far as they speak in what is searched."""
+    """Return the names of the participants who speak in some scopes."""
     found: dict[str, None] = {}
     for scope in scopes:
-        found |= dict.fromkeys(name for code, name in enumerate(scope.index.names) if scope.line.has_said(code))
+        found |= dict.fromkeys(name for code, name in enumerate(scope.session_index.names) if scope.line.has_said(code))
     return list(found)

@@ -17,33 +17,33 @@ from shared_core.errors import EmbedderError, EmbedderMismatchError, StoreError
 from shared_core.index.session_index import SessionIndex
 from shared_core.index.session_vectors import SessionVectors
 from shared_core.recall.embedding import (
-    Dense,
+    EmbedderChoice,
     EmbedReply,
     EmbedRequest,
     EmbedText,
     backfill,
     choose_embedder,
-    is_another_s,
     message_text,
     name_of,
     turn_text,
+    uses_other_embedder,
 )
 from shared_core.recall.query import Query, parse_query
-from shared_core.recall.ranking import MIN_LEXICAL, OPENING_LEXICAL, POOL, RELAXED, Opening, RankedPlaces, rank
-from shared_core.recall.scope import Filter, RecallTools, RecallUnit, Scope, eligible_places, speakers
+from shared_core.recall.ranking import MIN_LEXICAL, OPENING_LEXICAL, POOL, RELAXED, Opening, RankedResults, rank
+from shared_core.recall.scope import Filter, RecallTools, RecallUnit, Scope, eligible_mask, speakers
 from shared_core.recall.signals import Ranking
 from shared_core.records import MAIN, SessionState
 from shared_core.session import LiveSession
 from shared_core.tree.paths import Path, walk
 
-__all__ = ["Found", "RecallRules", "RecallScope", "RecallTools", "Searcher", "Sessions"]
+__all__ = ["Found", "OpenIndexes", "RecallRules", "RecallScope", "RecallTools", "Searcher"]
 
 RecallScope = Literal["session", "user"]
 
 
 @dataclass(frozen=True, slots=True)
 class RecallRules:
-    """What may be recalled and how it is found; every field is an argument of `InfiniteMemory` of that name.
+    """What may be recalled and how it is found. Every field is the argument of `InfiniteMemory` of that name.
 
     Raises:
         ValueError: a value is out of range.
@@ -77,13 +77,14 @@ class RecallRules:
 
     @property
     def text_of(self) -> EmbedText:
-        """What is embedded for a unit, given its messages."""
+        """The function that makes a unit's text, which is embedded."""
         return self.embed_text or (turn_text if self.recall_unit == "turn" else message_text)
 
     def floors(self, fingerprint: Fingerprint | None, ranking: Ranking) -> tuple[float, float, Opening]:
-        """Return the cosine and the share of the words at which a message passes, and what one at least must reach.
+        """Return the cosine and the share of words at which a message passes, and what at least one must reach.
 
-        What the caller says holds for all. The embedder's own floor is for the best, and for all in `"dense"` ranking.
+        The caller's `min_score` and `min_lexical` hold for every message. The embedder's own floor holds for the best
+        message, and for all of them in `"dense"` ranking.
         """
         own = fingerprint.floor if fingerprint is not None else 0.0
         floor = own if self.min_score is None else self.min_score
@@ -94,14 +95,14 @@ class RecallRules:
 
 
 OPEN_ROWS = 250_000
-"""Messages of other sessions whose index one object keeps in memory, with `scope="user"`."""
+"""With `scope="user"`, a memory keeps the indexes of other sessions open up to this many messages."""
 
 OPEN_SESSIONS = 10_000
-"""Other sessions whose index one object keeps in memory: even one without messages takes 10 KB."""
+"""Other sessions whose index a memory keeps open: even one without messages takes 10 KB."""
 
 
-class Sessions:
-    """Opens indexes; its arguments are the memory's own."""
+class OpenIndexes:
+    """The indexes that one memory holds open, by session."""
 
     def __init__(self, live: LiveSession, rules: RecallRules) -> None:
         self.live = live
@@ -109,18 +110,18 @@ class Sessions:
         self._force = False
         self._checked = False
         self._open: dict[int, tuple[SessionIndex, SessionVectors | None]] = {}
-        self._chosen: tuple[int | None, Dense] | None = None
+        self._chosen: tuple[int | None, EmbedderChoice] | None = None
 
-    def dense(self) -> Dense:
-        """Return what meaning is measured with.
+    def embedder_choice(self) -> EmbedderChoice:
+        """Return the embedder to search with.
 
         Raises:
             EmbedderMismatchError: the session's vectors are another embedder's.
-            EmbedderError: the embedder failed to say what it is.
+            EmbedderError: the embedder raised instead of returning its fingerprint.
         """
         session, rules = self.live.key, self.rules
         if rules.ranking == "lexical" or (session is None and rules.scope == "session"):
-            return Dense(None)
+            return EmbedderChoice(None)
         if self._chosen is None or self._chosen[0] != session:
             dense = choose_embedder(
                 rules.embedder, self.live.store, session, rules.recall_unit, rules.text_of, force=self._force
@@ -130,103 +131,107 @@ class Sessions:
             self._chosen = session, dense
         return self._chosen[1]
 
-    def dense_or_words(self) -> Dense:
-        """Return what meaning is measured with: words alone, with a note, if the embedder fails to say what it is.
+    def embedder_choice_or_words(self) -> EmbedderChoice:
+        """Return the embedder to search with, or words alone with a note if it does not return its fingerprint.
 
         Raises:
             EmbedderMismatchError: the session's vectors are another embedder's.
         """
         try:
-            return self.dense()
+            return self.embedder_choice()
         except EmbedderMismatchError:
             raise
         except EmbedderError as error:
-            return Dense(None, note=f"recall by words alone: {error}", failed=True)
+            return EmbedderChoice(None, note=f"recall by words alone: {error}", failed=True)
 
     def check(self) -> None:
-        """Raise EmbedderMismatchError already before anything has to be recalled; asks the store only once."""
+        """Raise EmbedderMismatchError early, before anything has to be recalled. The store is asked only once."""
         session = self.live.key
         if self._checked or session is None or self.rules.embedder is None or self.rules.ranking == "lexical":
             return
         if self.live.store.spaces(session):
-            self.dense_or_words()
+            self.embedder_choice_or_words()
         self._checked = True
 
-    def accept(self) -> None:
-        """Take the embedder given although the session's vectors are another's."""
+    def accept_embedder(self) -> None:
+        """Accept the embedder given even if the session's vectors are another embedder's."""
         self._force = True
         self._chosen = None
         self._open.clear()
 
-    def open(self, session: int, state: SessionState, dense: Dense) -> tuple[SessionIndex, SessionVectors | None]:
-        """Return a session's index, caught up with the store, and its vectors if meaning is measured with them."""
-        index, vectors = self._open.pop(session, (None, None))
-        # Who waits for vectors meanwhile goes on with the old rows, which new ones must not replace under his hands.
-        if index is None or index.epoch != state.epoch:
-            index, vectors = SessionIndex(self.live.store, session), None
-        index.refresh(state)
-        if vectors is None and dense.embedder is not None and not self.is_another_s(session, dense.embedder):
-            vectors = SessionVectors(index, dense.space, dense.embedder.fingerprint.dimension)
+    def open(
+        self, session: int, state: SessionState, dense: EmbedderChoice
+    ) -> tuple[SessionIndex, SessionVectors | None]:
+        """Return a session's index, up to date with the store, and its vectors if an embedder is used."""
+        session_index, vectors = self._open.pop(session, (None, None))
+        # After something was forgotten, a new index is made. Another caller may be waiting for vectors and keeps using
+        # the old rows, so they must not change under it.
+        if session_index is None or session_index.epoch != state.epoch:
+            session_index, vectors = SessionIndex(self.live.store, session), None
+        session_index.refresh(state)
+        if vectors is None and dense.embedder is not None and not self.uses_other_embedder(session, dense.embedder):
+            vectors = SessionVectors(session_index, dense.space, dense.embedder.fingerprint.dimension)
         if vectors is not None:
             vectors.refresh()
-        self._open[session] = index, vectors
-        return index, vectors if dense.embedder is not None else None
+        self._open[session] = session_index, vectors
+        return session_index, vectors if dense.embedder is not None else None
 
-    def is_another_s(self, session: int, embedder: Embedder) -> bool:
-        """Return whether another session was embedded last by another embedder, and must stay as it is."""
-        return session != self.live.key and is_another_s(self.live.store, session, embedder)
+    def uses_other_embedder(self, session: int, embedder: Embedder) -> bool:
+        """Return whether this is another session, last embedded by another embedder; it is left as it is."""
+        return session != self.live.key and uses_other_embedder(self.live.store, session, embedder)
 
     def opened(self) -> Iterable[tuple[SessionIndex, SessionVectors | None]]:
-        """Return the indexes in memory."""
+        """Return the open indexes."""
         return list(self._open.values())
 
     def close(self) -> None:
-        """Leave nothing running."""
+        """Stop all background work."""
         for _, vectors in self.opened():
             if vectors is not None:
                 vectors.vectors.stop()
 
-    def let_go(self) -> None:
-        """Keep no more than `OPEN_ROWS` of other sessions in memory, and of `OPEN_SESSIONS`.
+    def evict(self) -> None:
+        """Close other sessions' indexes beyond `OPEN_ROWS` messages or `OPEN_SESSIONS` sessions.
 
-        The same ones stay at every question: if the least recently used went, all would be read anew every time.
+        The first ones stay open. Every search reads all sessions in the same order, so closing the least recently used
+        would make every search read all of them again.
         """
         room, sessions = OPEN_ROWS, OPEN_SESSIONS
-        for session, (index, _) in list(self._open.items()):
+        for session, (session_index, _) in list(self._open.items()):
             if session != self.live.key:
-                if len(index) <= room and sessions:
-                    room, sessions = room - len(index), sessions - 1
+                if len(session_index) <= room and sessions:
+                    room, sessions = room - len(session_index), sessions - 1
                 else:
                     del self._open[session]
 
 
 POOL_TOKENS = 16
-"""One candidate is looked at for so many tokens of room, and at least `POOL`."""
+"""A list has one candidate per this many tokens of room, and at least `POOL`."""
 
 SMALL_BATCH = 32
 """Texts embedded at a time while a question waits."""
 
-DAMAGED = "the kept index was damaged and was built anew"
-"""Said once, in the report of the first question after."""
+DAMAGED = "the stored index was damaged and has been rebuilt"
+"""Noted once, in the report on the next question."""
 
-Places = npt.NDArray[np.int64]
+Indices = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Found:
-    """What a search found.
+    """The results of a search.
 
     Attributes:
-        scopes: where it looked.
-        ranked: places of the scopes, best first.
+        scopes: the scopes searched.
+        ranked: the messages found, best first.
         pending: how many messages have no vector yet.
         notes: what could not be done.
-        embedder: whose vectors were used, None for words alone.
-        words: the words that were looked for, stemmed.
+        embedder: the key of the embedder whose vectors were used; None for words alone.
+        words: the stems that were searched for.
     """
 
     scopes: Sequence[Scope]
-    ranked: RankedPlaces
+    ranked: RankedResults
     pending: int = 0
     notes: tuple[str, ...] = ()
     embedder: str | None = None
@@ -237,21 +242,21 @@ FindSteps = Generator[EmbedRequest, EmbedReply, Found]
 
 
 class Searcher:
-    """Searches a session, or all of a user's sessions; its arguments are the memory's own."""
+    """Searches a session, or all sessions of a user. Its arguments are parts of the memory."""
 
     def __init__(self, live: LiveSession, lock: AbstractContextManager[object], rules: RecallRules) -> None:
         self.live = live
         self.rules = rules
-        self.sessions = Sessions(live, rules)
+        self.sessions = OpenIndexes(live, rules)
         self._warned = False
         self._lock = lock
 
-    def accept(self) -> None:
-        """Accept the embedder given although the session's vectors are another's: what has none is embedded anew."""
-        self.sessions.accept()
+    def accept_embedder(self) -> None:
+        """Accept the embedder given even if the session's vectors are another embedder's."""
+        self.sessions.accept_embedder()
 
-    def scopes(self, state: SessionState, wanted: Filter, dense: Dense) -> list[Scope]:
-        """Return what may be searched: this branch up to the question, and with `scope="user"` the other sessions."""
+    def scopes(self, state: SessionState, wanted: Filter, dense: EmbedderChoice) -> list[Scope]:
+        """Return the scopes to search: this branch up to the question and, with `scope="user"`, the other sessions."""
         session, scopes = self.live.key, []
         if session is not None:
             scopes.append(self._scope(session, state, wanted.path or self.live.path, wanted, dense))
@@ -260,52 +265,53 @@ class Searcher:
                 other_state = self.live.store.state(other, MAIN)
                 if other != session and other_state.head is not None:
                     path = walk(other_state.head, partial(self.live.store.segment, other))
+                    # Path, question and turns in the prompt are those of this session only.
                     there = replace(wanted, path=None, before=None, without=())
                     scopes.append(self._scope(other, other_state, path, there, dense))
-            self.sessions.let_go()
+            self.sessions.evict()
         return scopes
 
-    def _scope(self, session: int, state: SessionState, path: Path, wanted: Filter, dense: Dense) -> Scope:
-        index, vectors = self.sessions.open(session, state, dense)
-        line = index.line(path)
+    def _scope(self, session: int, state: SessionState, path: Path, wanted: Filter, dense: EmbedderChoice) -> Scope:
+        session_index, vectors = self.sessions.open(session, state, dense)
+        line = session_index.line(path)
         if wanted.before is not None:
-            place = int(line.places(index.rows_at([wanted.before]))[0])
-            line = replace(line, upto=place) if place >= 0 else line  # forgotten since: the caller will ask again
-        eligible = eligible_places(index, line, wanted, self.rules.recall_tools)
-        return Scope(index, vectors, line, eligible, self.rules.recall_unit, wanted.repeats)
+            index = int(line.indices(session_index.rows_at([wanted.before]))[0])
+            line = replace(line, upto=index) if index >= 0 else line  # -1: forgotten since; the caller searches again
+        eligible = eligible_mask(session_index, line, wanted, self.rules.recall_tools)
+        return Scope(session_index, vectors, line, eligible, self.rules.recall_unit, wanted.repeats)
 
     def every_branch(self, state: SessionState) -> Iterator[Scope]:
-        """Yield all that could ever be found in this session, a scope for each branch."""
+        """Yield a scope for each branch of this session, with everything that could be found on it."""
         session = self.live.key
         if session is None:
             return
-        dense = self.sessions.dense()
+        dense = self.sessions.embedder_choice()
         for branch in self.live.store.branches(session):
             yield self._scope(session, state, self.live.path_to(branch.head), Filter(), dense)
 
     # Vectors
 
     def texts(self, scope: Scope, rows: npt.NDArray[np.int64]) -> list[str]:
-        """Return what is embedded for some rows of a scope: themselves, or their turns."""
-        places = scope.line.places(rows.astype(np.int32))
-        units = [self._members(scope, int(place)) for place in places]
-        wanted = [position for members in units for position in scope.index.positions(scope.line.rows[members])]
-        records = {record.position: record for record in self.live.store.get(scope.index.session, wanted)}
+        """Return the texts to embed for some rows of a scope: of the messages, or of their turns."""
+        indices = scope.line.indices(rows.astype(np.int32))
+        units = [self._members(scope, int(index)) for index in indices]
+        wanted = [position for members in units for position in scope.session_index.positions(scope.line.rows[members])]
+        records = {record.position: record for record in self.live.store.get(scope.session_index.session, wanted)}
         texts = []
         for members in units:
-            found = [records.get(position) for position in scope.index.positions(scope.line.rows[members])]
+            found = [records.get(position) for position in scope.session_index.positions(scope.line.rows[members])]
             said = [record.message for record in found if record is not None]
-            texts.append(self.rules.text_of(said) if said else "")  # forgotten since: its vector is not kept
+            texts.append(self.rules.text_of(said) if said else "")  # "": forgotten since; its vector is not stored
         return texts
 
-    def _members(self, scope: Scope, place: int) -> Places:
+    def _members(self, scope: Scope, index: int) -> Indices:
         if self.rules.recall_unit == "message":
-            return np.array([place])
-        turn = int(scope.index.column("turns")[scope.line.rows[place]])
-        return np.array([other for other in scope.line.line.of_turn(turn) if other < scope.line.upto])
+            return np.array([index])
+        turn = int(scope.session_index.column("turns")[scope.line.rows[index]])
+        return np.array([other for other in scope.line.line.indices_of_turn(turn) if other < scope.line.upto])
 
-    def pending(self, scope: Scope) -> Places:
-        """Return the rows of a scope that may be found and have no vector, newest first."""
+    def pending(self, scope: Scope) -> Indices:
+        """Return the rows of a scope that may be found but have no vector, newest first."""
         if scope.vectors is None:
             return np.empty(0, np.int64)
         return scope.vectors.missing(scope.findable())
@@ -314,7 +320,7 @@ class Searcher:
         self, scopes: Sequence[Scope], embedder: Embedder, *, batch: int, deadline: float,
         progress: Callable[[int], None] = lambda done: None, save: Callable[[SessionVectors], None],
     ) -> Generator[EmbedRequest, EmbedReply, int]:  # fmt: skip
-        """Embed what has no vector yet, this session's newest first; return how many messages are left."""
+        """Embed messages without a vector, this session's newest first; return how many are left."""
         left = 0
         for scope in scopes:
             if scope.vectors is None:
@@ -322,8 +328,8 @@ class Searcher:
             with self._lock:
                 rows = self.pending(scope)
                 if not len(rows):
-                    save(scope.vectors)  # what could not be stored before
-                if not len(rows) or self.sessions.is_another_s(scope.index.session, embedder):
+                    save(scope.vectors)  # vectors that could not be stored earlier
+                if not len(rows) or self.sessions.uses_other_embedder(scope.session_index.session, embedder):
                     continue
             left += yield from backfill(
                 scope.vectors, embedder, rows, partial(self.texts, scope), batch=batch, lock=self._lock,
@@ -334,20 +340,20 @@ class Searcher:
     # Search
 
     def find(self, text: str, state: SessionState, wanted: Filter, room: int) -> FindSteps:
-        """Search: embed what is pending as far as time allows, embed the question, rank.
+        """Search: embed pending messages as long as time allows, embed the question, then rank.
 
         Args:
             text: the question.
-            state: of the session.
-            wanted: what may be found.
-            room: for how many tokens, roughly, messages are wanted.
+            state: the session's state.
+            wanted: which messages may be found.
+            room: the approximate number of tokens to fill with messages.
         """
         with self._lock:
-            dense = self.sessions.dense_or_words()
+            dense = self.sessions.embedder_choice_or_words()
             scopes = self.scopes(state, wanted, dense)
             query = parse_query(text, speakers(scopes))
         notes = self._notes(dense, scopes)
-        # What has a vector cannot be told before the embedder says which are its own.
+        # Without the fingerprint it is unknown which vectors are the embedder's own, so all messages count as pending.
         pending, vector = sum(int(scope.findable().sum()) for scope in scopes) if dense.failed else 0, None
         if dense.embedder is not None:
             try:
@@ -366,15 +372,15 @@ class Searcher:
         name = dense.key if dense.embedder is not None and vector is not None else None
         return Found(scopes, ranked, pending, tuple(notes), name, query.terms)
 
-    def _notes(self, dense: Dense, scopes: Sequence[Scope]) -> list[str]:
-        """Return what is known beforehand not to be done."""
+    def _notes(self, dense: EmbedderChoice, scopes: Sequence[Scope]) -> list[str]:
+        """Return notes on what is known to fail before the search."""
         notes = [dense.note] if dense.note else []
         if dense.failed:
             self._warn(dense.note)
         others = sum(scope.vectors is None for scope in scopes) if dense.embedder is not None else 0
         notes += [DAMAGED] if _was_damaged(scopes) else []
         if others:
-            notes.append(f"other sessions not searched by meaning, as their vectors are another embedder's: {others}")
+            notes.append(f"sessions not searched by meaning, because their vectors are another embedder's: {others}")
         return notes
 
     def _warn(self, note: str) -> None:
@@ -394,8 +400,8 @@ class Searcher:
         return reply
 
     def _rank(
-        self, query: Query, scopes: Sequence[Scope], vector: Vectors | None, dense: Dense, room: int
-    ) -> RankedPlaces:
+        self, query: Query, scopes: Sequence[Scope], vector: Vectors | None, dense: EmbedderChoice, room: int
+    ) -> RankedResults:
         fingerprint = dense.embedder.fingerprint if dense.embedder is not None else None
         ranking = self.rules.ranking if vector is not None else "lexical"
         floor, words, opening = self.rules.floors(fingerprint, ranking)
@@ -407,8 +413,8 @@ class Searcher:
 
 
 def _was_damaged(scopes: Sequence[Scope]) -> bool:
-    """Return whether a kept index turned out to be damaged since this was last asked."""
-    kept: list[SessionIndex | SessionVectors] = [scope.index for scope in scopes]
+    """Return whether a stored index was found damaged since the last call."""
+    kept: list[SessionIndex | SessionVectors] = [scope.session_index for scope in scopes]
     kept += [scope.vectors for scope in scopes if scope.vectors is not None]
     damaged = [one for one in kept if one.damaged]
     for one in damaged:
@@ -417,7 +423,7 @@ def _was_damaged(scopes: Sequence[Scope]) -> bool:
 
 
 def _save_or_note(notes: list[str], failed: list[SessionVectors], vectors: SessionVectors) -> None:
-    """Store vectors if that is possible now; a question goes on without, and tries only once."""
+    """Store vectors if possible. On an error the search goes on, notes it, and does not try again."""
     if not failed:
         try:
             vectors.save()

@@ -1,1 +1,1 @@
-"""Rolling summaries of what has left the window: what is kept, how it is written, and when it is renewed."""
+"""Rolling summaries of messages that have left the window: when they are renewed, and how they are written."""

@@ -1,4 +1,4 @@
-"""What is asked of a summarizer: under which settings, over which stretch of messages, and how it answers."""
+"""Requests to a summarizer: its settings, the messages of a call, and its reply."""
 
 import asyncio
 import inspect
@@ -12,109 +12,111 @@ from shared_core.messages import Message
 from shared_core.prompt.frame import SummaryPlacement
 from shared_core.records import Record
 from shared_core.session import LiveSession
-from shared_core.summaries.wording import SummaryTemplate, squeezed, told
+from shared_core.summaries.wording import SummaryTemplate, as_plain_text, without_middle
 from shared_core.tokens import message_tokens
 from shared_core.tree.paths import Path
 
 __all__ = [
     "AnySummarizer",
-    "Part",
-    "Stretch",
+    "Backlog",
     "SummaryFailure",
+    "SummaryInput",
     "SummaryReply",
     "SummaryRequest",
     "SummaryRules",
-    "first_part",
-    "read_stretch",
+    "next_batch",
+    "read_backlog",
 ]
 
 LINE_TOKENS = 4
-"""What a message costs a summarizer beside its words, about: who speaks, and the line's end."""
+"""The approximate tokens that a message takes in a summarizer's prompt beside its text: the speaker and line end."""
 
 PAGE = 64
-"""Places read at a time."""
+"""Messages read at a time."""
 
 FARTHEST = 4_096
-"""Places looked at for one call: where most of them are empty, few messages are enough for it."""
+"""Positions read for one call at most. If most of them are empty, the call is given few messages."""
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """One message as a summarizer is told it.
+class SummaryInput:
+    """A message as given to a summarizer.
 
     Attributes:
-        place: its place on the path.
-        message: as text, with its id and turn.
+        index: its index on the path.
+        message: the message as plain text, with its id and turn.
         tokens: its size, by the memory's counter.
-        opens: whether a turn begins with it.
+        begins_turn: whether a turn begins with it.
     """
 
-    place: int
+    index: int
     message: Message
     tokens: int
-    opens: bool
+    begins_turn: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
-    """A stretch of a path.
+class Backlog:
+    """Messages that wait to be summed up.
 
     Attributes:
-        parts: what is told of it, oldest first; more than fit one call, or all there is.
-        upto: the last place looked at.
-        ends: whether that is the last of the stretch.
+        inputs: the messages, oldest first: more than fit one call, or all there are.
+        upto: the last index read.
+        ends: whether everything that waits was read.
     """
 
-    parts: tuple[Part, ...]
+    inputs: tuple[SummaryInput, ...]
     upto: int
     ends: bool
 
     @property
     def tokens(self) -> int:
-        """The size of what was looked at."""
-        return sum(part.tokens for part in self.parts)
+        """The size of the messages read."""
+        return sum(item.tokens for item in self.inputs)
 
 
-def read_stretch(
+def read_backlog(
     live: LiveSession, path: Path, start: int, upto: int, *, room: int, counter: TokenCounter,
     without: Collection[str | None],
-) -> Stretch:  # fmt: skip
-    """Return what is to be told of the places from `start` to `upto`, both included, until it is more than `room`.
+) -> Backlog:  # fmt: skip
+    """Read the messages between two indices, inclusive, until they take more than `room`.
 
     Args:
         live: the session.
-        path: whose places these are.
-        start: the first.
-        upto: the last.
-        room: tokens.
-        counter: counts them.
-        without: turns that are in every prompt.
+        path: the path to read.
+        start: the first index.
+        upto: the last index.
+        room: tokens that one call may be given.
+        counter: counts tokens.
+        without: turns to leave out, because every prompt contains them.
     """
-    parts: list[Part] = []
+    inputs: list[SummaryInput] = []
     calls: dict[str, str] = {}
     tokens = 0
     upto_looked = min(upto, start + FARTHEST - 1)
-    for place, record in _records(live, path, start, upto_looked):
+    for index, record in _records(live, path, start, upto_looked):
         message = record.message
+        # A tool's result names its call by id only, which tells a summarizer nothing.
         calls |= {call.id: call.name for call in message.tool_calls}
+        # Every prompt contains these, so a summary need not repeat them.
         if message.role == "system" or message.turn_id in without:
             continue
-        line = told(message, calls.get(message.tool_call_id or ""))
+        line = as_plain_text(message, calls.get(message.tool_call_id or ""))
         if not line.content.strip():
             continue
         size = _size(live, record, line, counter)
         if size > room:
             line = _fitting(line, room, counter)
             size = message_tokens(line, counter, LINE_TOKENS)
-        parts.append(Part(place, line, size, message.turn_id == message.id))
+        inputs.append(SummaryInput(index, line, size, message.turn_id == message.id))
         tokens += size
         if tokens > room:
-            return Stretch(tuple(parts), place, place == upto)
-    return Stretch(tuple(parts), upto_looked, upto_looked == upto)
+            return Backlog(tuple(inputs), index, index == upto)
+    return Backlog(tuple(inputs), upto_looked, upto_looked == upto)
 
 
 def _size(live: LiveSession, record: Record, line: Message, counter: TokenCounter) -> int:
-    """Return the size of a message as it is told; where that is what was stored, it is not counted again."""
+    """Return the size of a message as given to a summarizer. If its text is unchanged, the stored size is used."""
     message = record.message
     if message.tool_calls or message.role == "tool":
         return message_tokens(line, counter, LINE_TOKENS)
@@ -122,58 +124,58 @@ def _size(live: LiveSession, record: Record, line: Message, counter: TokenCounte
 
 
 def _fitting(line: Message, room: int, counter: TokenCounter) -> Message:
-    """Return a message that alone is too long for a call without its middle."""
+    """Return a message that is too long for a call by itself, without its middle."""
     frame = message_tokens(line.replace(content=""), counter, LINE_TOKENS)
-    return line.replace(content=squeezed(line.content, max(0, room - frame), counter))
+    return line.replace(content=without_middle(line.content, max(0, room - frame), counter))
 
 
 def _records(live: LiveSession, path: Path, start: int, upto: int) -> Iterator[tuple[int, Record]]:
     assert live.key is not None
     for first in range(start, upto + 1, PAGE):
-        places = range(first, min(first + PAGE, upto + 1))
-        for record in live.records(live.key, [path.at(place) for place in places]):
-            yield path.place(record.position), record
+        indices = range(first, min(first + PAGE, upto + 1))
+        for record in live.records(live.key, [path.at(index) for index in indices]):
+            yield path.index_of(record.position), record
 
 
-def first_part(stretch: Stretch, room: int) -> tuple[Sequence[Part], int]:
-    """Return what the next call is given, and the last place that this covers.
+def next_batch(backlog: Backlog, room: int) -> tuple[Sequence[SummaryInput], int]:
+    """Return the messages of the next call, and the last index that they cover.
 
-    Whole turns, as many as fit. A turn that alone is too large is given in parts, at its messages; and where a reply to
-    an old turn would keep turns from being whole for long, it comes without its question.
+    A call is given as many whole turns as fit. A turn that is too large by itself is split between its messages. If a
+    late reply to an old turn would keep all turns from being whole for long, it comes without its question.
     """
     fits, used = 0, 0
-    for part in stretch.parts:
-        used += part.tokens
+    for item in backlog.inputs:
+        used += item.tokens
         if used > room and fits:
             break
         fits += 1
-    if fits == len(stretch.parts):
-        return stretch.parts, stretch.upto
-    count = _whole_turns(stretch.parts, fits) or _before_an_opener(stretch.parts, fits) or fits
-    return stretch.parts[:count], stretch.parts[count].place - 1
+    if fits == len(backlog.inputs):
+        return backlog.inputs, backlog.upto
+    count = _whole_turns(backlog.inputs, fits) or _before_an_opener(backlog.inputs, fits) or fits
+    return backlog.inputs[:count], backlog.inputs[count].index - 1
 
 
-def _whole_turns(parts: Sequence[Part], most: int) -> int:
-    """Return how many messages at most to give so that no turn is torn; 0 if there is no such number."""
-    last = {part.message.turn_id: number for number, part in enumerate(parts)}
+def _whole_turns(inputs: Sequence[SummaryInput], most: int) -> int:
+    """Return the largest number of messages, up to `most`, that splits no turn; 0 if there is none."""
+    last = {item.message.turn_id: number for number, item in enumerate(inputs)}
     best, reach = 0, -1
-    for count, part in enumerate(parts[:most], start=1):
-        reach = max(reach, last[part.message.turn_id])
+    for count, item in enumerate(inputs[:most], start=1):
+        reach = max(reach, last[item.message.turn_id])
         best = count if reach < count else best
     return best
 
 
-def _before_an_opener(parts: Sequence[Part], most: int) -> int:
-    return next((count for count in range(most, 0, -1) if parts[count].opens), 0)
+def _before_an_opener(inputs: Sequence[SummaryInput], most: int) -> int:
+    return next((count for count in range(most, 0, -1) if inputs[count].begins_turn), 0)
 
 
 AnySummarizer = Callable[[str | None, Sequence[Message]], str | Awaitable[str]]
-"""A `Summarizer`, or for the async face an `AsyncSummarizer`."""
+"""A `Summarizer` or, for the async memory, an `AsyncSummarizer`."""
 
 
 @dataclass(frozen=True)
 class SummaryRules:
-    """See the arguments of `InfiniteMemory`; `call_tokens` is `summarizer_tokens`.
+    """Settings of summaries; see the arguments of `InfiniteMemory`. `call_tokens` is `summarizer_tokens`.
 
     Raises:
         TypeError: the summarizer cannot be called.
@@ -196,15 +198,15 @@ class SummaryRules:
         whole_number("summarizer_tokens", self.call_tokens, least=1)
         if self.call_tokens < 2 * self.tokens:
             raise ValueError(
-                f"summarizer_tokens={self.call_tokens!r}: a call is given the summary so far and at least as much of "
-                f"what came since; with summary_tokens={self.tokens!r} that is {2 * self.tokens!r}"
+                f"summarizer_tokens={self.call_tokens!r}: a call is given the previous summary and at least as many "
+                f"tokens of new messages; with summary_tokens={self.tokens!r} that is {2 * self.tokens!r}"
             )
         one_of("summary_placement", self.placement, get_args(SummaryPlacement))
 
 
 @dataclass(frozen=True, slots=True)
 class SummaryFailure:
-    """Why there is no new summary."""
+    """The error because of which there is no new summary."""
 
     error: Exception
 
@@ -217,19 +219,20 @@ SummaryReply: TypeAlias = str | SummaryFailure
 
 @dataclass(frozen=True, slots=True)
 class SummaryRequest:
-    """Messages to sum up, and the summary of what came before them; None: nothing did."""
+    """Messages to sum up, and the summary of earlier messages; None if there is none."""
 
     summarizer: AnySummarizer
     previous: str | None
     messages: tuple[Message, ...]
 
     def answer(self) -> SummaryReply:
-        """Return the new summary, or why there is none; the chat goes on without."""
+        """Return the new summary or the failure. A failure does not end the chat, which goes on without a summary."""
         try:
             reply: Any = self.summarizer(self.previous, self.messages)
-        except Exception as error:  # whatever a plug-in raises must not end a chat; the report names it
+        except Exception as error:  # no error of a plug-in may end a chat; the report names it
             return SummaryFailure(error)
         if inspect.iscoroutine(reply):
+            # Otherwise Python warns that the coroutine was never awaited.
             reply.close()
             return SummaryFailure(
                 TypeError("an async summarizer needs AsyncInfiniteMemory; pass a plain function here")
@@ -237,13 +240,13 @@ class SummaryRequest:
         return _checked(reply)
 
     async def aanswer(self) -> SummaryReply:
-        """Do the same without blocking the event loop."""
+        """Like `answer`, without blocking the event loop."""
         summarizer = self.summarizer
         try:
             if isinstance(summarizer, SummarizerModel):
                 reply: Any = await summarizer.summarize(self.previous, self.messages)
             else:
-                # In a thread, a coroutine function only makes its coroutine, which is awaited here.
+                # In the thread, a coroutine function only creates its coroutine, which is awaited here.
                 reply = await asyncio.to_thread(summarizer, self.previous, self.messages)
                 reply = await reply if isinstance(reply, Awaitable) else reply
         except Exception as error:  # as above

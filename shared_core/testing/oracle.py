@@ -162,7 +162,7 @@ def check(store: Store, key: int, tree: Tree) -> None:
         positions = [Position(span.segment, depth) for span in path.spans for depth in range(span.start, span.upto + 1)]
         assert positions == list(tree.line(head))
         assert [path.span_of(position).turn_shift for position in positions] == list(tree.line(head).values())
-        assert [path.place(position) for position in positions] == list(range(len(positions)))
+        assert [path.index_of(position) for position in positions] == list(range(len(positions)))
         assert [path.at(number) for number in range(len(positions))] == positions
         assert store.get(key, positions) == tree.path(head)
     assert [store.segment(key, number) for number in tree.segments] == list(tree.segments.values())

@@ -15,10 +15,10 @@ from shared_core.store import Store
 __all__ = ["EARLIER", "ROOT_PATH", "Head", "Path", "Span", "beginning", "read", "resolve", "unused_branch_name", "walk"]
 
 SHORTEST_PREFIX = 4
-"""Characters of an id that are enough to name a message, if no other begins so."""
+"""A message may be named by at least this many characters of its id, if no other id begins with them."""
 
 CANDIDATES = 5
-"""How many alternatives an error names."""
+"""How many alternatives an error lists."""
 
 
 _set = object.__setattr__  # a frozen value has no other way in
@@ -27,18 +27,18 @@ PAGE = 500
 """Messages read at a time."""
 
 EARLIER = re.compile(r"(.+)@\{(\d{1,9})\}", re.DOTALL)
-"""How the place is written where a branch ended some moves ago."""
+"""The syntax of a reference to where a branch ended some moves ago, such as `main@{1}`."""
 
 
 class Span(NamedTuple):
-    """A run of places of one segment on a path.
+    """A run of positions of one segment on a path.
 
     Attributes:
-        segment: which segment.
-        upto: the depth of its last place, inclusive.
-        start: the depth of its first place.
-        shift: added to a depth, it is the place on the path; 0 but for what a merge brought in.
-        turn_shift: added to a turn's number, it is the turn's number on the path.
+        segment: the segment.
+        upto: the depth of its last position, inclusive.
+        start: the depth of its first position.
+        shift: a depth plus this is the index on the path; 0 except for what a merge brought in.
+        turn_shift: a turn's number plus this is the turn's number on the path.
     """
 
     segment: int
@@ -49,17 +49,17 @@ class Span(NamedTuple):
 
     @property
     def last(self) -> int:
-        """Its last place, counted along the path."""
+        """The index of its last position on the path."""
         return self.upto + self.shift
 
     @property
     def stretch(self) -> Stretch:
-        """The messages it holds."""
+        """Its positions as a stretch."""
         return Stretch(self.segment, self.start, self.upto)
 
 
 class Head(NamedTuple):
-    """Where a memory stands: on a branch, or detached at a position."""
+    """What a memory has checked out: a branch, or a position without a branch (detached)."""
 
     branch: str | None
     at: Position | None = None
@@ -67,16 +67,16 @@ class Head(NamedTuple):
 
 @dataclass(frozen=True)
 class Path:
-    """The line of conversation that ends at a head: spans, root first.
+    """The path of the conversation from the root to a head, as spans in order.
 
-    Messages that a merge brought in stand just before the merge: all that is on the path of its second parent and not
-    on that of its first.
+    Messages that a merge brought in come just before the merge: everything on the path of its second parent that is not
+    on the path of its first.
 
     Attributes:
         spans: runs of positions, in path order.
         head: the newest position on the path.
-        plain: whether a depth is the index on the path everywhere, as it is without a merge.
-        upto: segment -> the depth down to which it belongs to the path.
+        plain: whether every depth is the index on the path, as it is without a merge.
+        upto: segment -> the depth down to which the segment is on the path.
     """
 
     spans: tuple[Span, ...]
@@ -101,25 +101,25 @@ class Path:
             found.setdefault(span.segment, []).append(span)
         return found
 
-    def at(self, place: int) -> Position:
-        """Return the position at a place of this path, counted from the root."""
-        span = self.spans[min(bisect_left(self._lasts, place), len(self.spans) - 1)]
-        return Position(span.segment, place - span.shift)
+    def at(self, index: int) -> Position:
+        """Return the position at an index of this path, counted from the root."""
+        span = self.spans[min(bisect_left(self._lasts, index), len(self.spans) - 1)]
+        return Position(span.segment, index - span.shift)
 
     def span_of(self, position: Position) -> Span:
-        """Return the span that holds a position of this path."""
+        """Return the span that contains a position of this path."""
         return next(span for span in self._of_segment[position.segment] if position.depth <= span.upto)
 
-    def place(self, position: Position) -> int:
-        """Return the place, counted from the root, of a position of this path."""
+    def index_of(self, position: Position) -> int:
+        """Return the index, counted from the root, of a position of this path."""
         return position.depth if self.plain else position.depth + self.span_of(position).shift
 
     def covers(self, position: Position) -> bool:
-        """Return whether a message is on this path."""
+        """Return whether a position is on this path."""
         return position.depth <= self.upto.get(position.segment, -2)
 
     def without(self, other: "Path") -> list[Span]:
-        """Return what is on this path and not on the other, in order."""
+        """Return the spans that are on this path and not on the other, in order."""
         left = (
             span._replace(start=max(span.start, other.upto.get(span.segment, span.start - 1) + 1))
             for span in self.spans
@@ -127,7 +127,7 @@ class Path:
         return [span for span in left if span.start <= span.upto]
 
     def shared(self, other: "Path") -> list[Span]:
-        """Return what is on both, as spans of this path; the newest place of the last is the lowest they share."""
+        """Return the spans that are on both paths, as spans of this one; the last ends at their lowest position."""
         both = (
             span._replace(upto=min(span.upto, other.upto[span.segment]))
             for span in self.spans
@@ -144,33 +144,33 @@ def walk(head: Position, segment_of: Callable[[int], Segment]) -> Path:
     """Return the path to a head.
 
     Args:
-        head: the newest place.
-        segment_of: looks a segment up; asked once for every segment on the path.
+        head: the newest position.
+        segment_of: looks up a segment; called once for every segment on the path.
     """
     spans: list[Span] = []
     upto: dict[int, int] = {}
     segments: dict[int, Segment] = {}
-    # Depth first, the first parent before the second; a loop, because a path may be longer than the stack is deep.
+    # Depth first, the first parent before the second. A loop, because a path may be longer than the recursion limit.
     waiting = [(head, 0)]
     while waiting:
-        place, turn_shift = waiting.pop()
-        known = upto.get(place.segment)
-        if known is not None and place.depth <= known:
+        position, turn_shift = waiting.pop()
+        known = upto.get(position.segment)
+        if known is not None and position.depth <= known:
             continue
-        if place.segment not in segments:
-            segment = segments[place.segment] = segment_of(place.segment)
+        if position.segment not in segments:
+            segment = segments[position.segment] = segment_of(position.segment)
             before = (segment.merged, turn_shift + segment.turn_shift), (segment.parent, turn_shift)
-            waiting.append((place, turn_shift))
+            waiting.append((position, turn_shift))
             waiting += [(parent, shift) for parent, shift in before if parent is not None]
             continue
-        start = segments[place.segment].start if known is None else known + 1
-        spans.append(Span(*place, start, (spans[-1].last + 1 if spans else 0) - start, turn_shift))
-        upto[place.segment] = place.depth
+        start = segments[position.segment].start if known is None else known + 1
+        spans.append(Span(*position, start, (spans[-1].last + 1 if spans else 0) - start, turn_shift))
+        upto[position.segment] = position.depth
     return Path(tuple(spans))
 
 
 def read(store: Store, session: int, spans: Iterable[Span]) -> Iterator[Record]:
-    """Yield the messages of some spans, in order, reading as it goes."""
+    """Yield the messages of some spans in order, reading them page by page."""
     for span in spans:
         for start in range(span.start, span.upto + 1, PAGE):
             depths = range(start, min(start + PAGE, span.upto + 1))
@@ -178,13 +178,13 @@ def read(store: Store, session: int, spans: Iterable[Span]) -> Iterator[Record]:
 
 
 def resolve(store: Store, session: int, reference: str) -> Head:
-    """Return the place that a name means: a branch, a tag, where a branch was (`main@{1}`), or a message.
+    """Return the head that a reference names: a branch, a tag, where a branch was (`main@{1}`), or a message.
 
-    A message goes by its id, or by the beginning of it, if no other begins so.
+    A message is named by its id or by a unique beginning of it.
 
     Raises:
-        UnknownReferenceError: nothing goes by this name.
-        AmbiguousReferenceError: several ids begin so; `candidates` lists some.
+        UnknownReferenceError: the reference names nothing.
+        AmbiguousReferenceError: several ids begin with it; `candidates` lists some.
     """
     branches = {branch.name: branch.head for branch in store.branches(session)}
     if reference in branches:
@@ -212,7 +212,7 @@ def resolve(store: Store, session: int, reference: str) -> Head:
 
 
 def _earlier(store: Store, session: int, reference: str, branches: Mapping[str, Position]) -> Position | None:
-    """Return where a branch ended so many moves ago, for a reference such as `main@{1}`; None for any other."""
+    """Return where a branch ended some moves ago, for a reference such as `main@{1}`; None for any other reference."""
     found = EARLIER.fullmatch(reference)
     if found is None:
         return None
@@ -224,13 +224,13 @@ def _earlier(store: Store, session: int, reference: str, branches: Mapping[str, 
 
 
 def unused_branch_name(store: Store, session: int) -> str:
-    """Return a name for the branch that a message added at a detached head opens."""
+    """Return a name for the branch that opens when a message is added at a detached head."""
     taken = {branch.name for branch in store.branches(session)} | {ref.name for ref in store.refs(session, "tag")}
     return next(name for number in range(1, len(taken) + 2) if (name := f"branch-{number}") not in taken)
 
 
 def beginning(path: Path, upto: Position) -> list[Span]:
-    """Return the spans of a path up to one of its places, inclusive."""
-    end = path.place(upto)
+    """Return the spans of a path up to one of its positions, inclusive."""
+    end = path.index_of(upto)
     spans = takewhile(lambda span: span.start + span.shift <= end, path.spans)
     return [span._replace(upto=min(span.upto, end - span.shift)) for span in spans]

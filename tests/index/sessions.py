@@ -39,16 +39,19 @@ def vectors_of(session: Session, index: SessionIndex | None = None, dimension: i
 
 def fill(vectors: SessionVectors, embedder: Embedder, rows: Sequence[int] | None = None) -> None:
     """Embed rows; as texts stand the ids of messages, without their first letter, so that some are equal."""
-    wanted = np.arange(len(vectors.index)) if rows is None else np.array(rows)
+    wanted = np.arange(len(vectors.session_index)) if rows is None else np.array(rows)
     steps = backfill(vectors, embedder, wanted, texts_of(vectors), batch=3, lock=threading.RLock())
     drive(steps)
 
 
 def texts_of(vectors: SessionVectors) -> Callable[[npt.NDArray[np.int64]], list[str]]:
     def texts(rows: npt.NDArray[np.int64]) -> list[str]:
-        positions = vectors.index.positions(rows)
-        records = {record.position: record for record in vectors.index.store.get(vectors.index.session, positions)}
-        return [str(records[place].message.id)[1:] if place in records else "" for place in positions]
+        positions = vectors.session_index.positions(rows)
+        records = {
+            record.position: record
+            for record in vectors.session_index.store.get(vectors.session_index.session, positions)
+        }
+        return [str(records[position].message.id)[1:] if position in records else "" for position in positions]
 
     return texts
 

@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from shared_core.index.arrays import Growing
-from shared_core.index.vectors import widened
+from shared_core.index.arrays import GrowingArray
+from shared_core.index.vectors import to_single_precision
 
 
 def test_half_precision_is_widened_to_the_last_bit() -> None:
     every = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
     finite = every[np.isfinite(every)].reshape(-1, 2)
-    wide = widened(finite)
+    wide = to_single_precision(finite)
     assert wide.dtype == np.float32
     np.testing.assert_array_equal(wide.view(np.uint32), finite.astype(np.float32).view(np.uint32))
     np.testing.assert_array_equal(finite, every[np.isfinite(every)].reshape(-1, 2))
@@ -17,7 +17,7 @@ def test_half_precision_is_widened_to_the_last_bit() -> None:
 
 def test_an_array_that_begins_with_another_leaves_it_alone() -> None:
     first = np.frombuffer(np.arange(4, dtype=np.int32).tobytes(), dtype=np.int32)
-    one, two = Growing.of(first), Growing.of(first[:2])
+    one, two = GrowingArray.of(first), GrowingArray.of(first[:2])
     assert one.values.base is not None
     for growing in (one, two):
         growing.extend([7])

@@ -114,12 +114,12 @@ def snapshots(path: Path) -> dict[str, bytes]:
         return dict(connection.execute("SELECT name, data FROM snapshots WHERE part = 0"))
 
 
-def flipped(place: float) -> Callable[[Path, str], None]:
+def flipped(offset: float) -> Callable[[Path, str], None]:
     """Return what flips a bit in the file, at a byte (or a share) of a snapshot."""
 
     def flip(path: Path, name: str) -> None:
         data = snapshots(path)[name]
-        at = int(place) if place >= 1 or place == 0 else int(place * len(data))
+        at = int(offset) if offset >= 1 or offset == 0 else int(offset * len(data))
         file = bytearray(path.read_bytes())
         # The bytes around it tell where it is in the file, unless they go over the end of a page.
         while file.count(data[at : at + 24]) != 1 or len(data[at : at + 24]) < 24:

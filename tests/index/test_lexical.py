@@ -30,7 +30,7 @@ VOCABULARY = ("boat", "tower", "river", "東京")
 
 @dataclass(frozen=True)
 class Case:
-    """Rows, a line through some of them with the time of each place, how much of it counts, and what is asked."""
+    """Rows, a line through some of them with the time of each message, how much of it counts, and the question."""
 
     documents: Sequence[Mapping[str, int]]
     rows: Sequence[int]
@@ -76,7 +76,7 @@ def score(case: Case) -> tuple[list[float], float]:
 
 
 def oracle(case: Case) -> tuple[list[float], float]:
-    """The formulas of the docstrings, place by place."""
+    """The formulas of the docstrings, message by message."""
     said = [case.documents[row] for row in case.rows[: case.upto]]
     lengths = [sum(document.values()) for document in said]
     mean = max(sum(lengths) / len(lengths), 1.0) if lengths else 1.0
@@ -91,14 +91,14 @@ def oracle(case: Case) -> tuple[list[float], float]:
         matching = sum(term in document for document in said)
         idf = math.log(1 + (len(said) - matching + 0.5) / (matching + 0.5)) if said else 0.0
         ceiling += idf
-        for place in range(len(said)):
+        for index in range(len(said)):
             lent = sum(
-                share * own[place - offset]
+                share * own[index - offset]
                 for offset, share in NEIGHBOURS.items()
-                if 0 <= place - offset < len(said) and sitting[place - offset] == sitting[place]
+                if 0 <= index - offset < len(said) and sitting[index - offset] == sitting[index]
             )
-            frequency = own[place] + lent * min(1.0, FADE_TERMS / max(lengths[place], 1))
-            values[place] += idf * frequency * (K1 + 1) / (frequency + K1)
+            frequency = own[index] + lent * min(1.0, FADE_TERMS / max(lengths[index], 1))
+            values[index] += idf * frequency * (K1 + 1) / (frequency + K1)
     return values, ceiling
 
 
@@ -140,8 +140,8 @@ def test_a_snapshot_scores_alike_and_goes_on_alike(case: Case) -> None:
 
 
 def expected_best(values: Sequence[float], count: int, allowed: Sequence[bool]) -> list[int]:
-    found = [place for place, value in enumerate(values) if value > 0 and allowed[place]]
-    return sorted(found, key=lambda place: (-values[place], -place))[:count]
+    found = [index for index, value in enumerate(values) if value > 0 and allowed[index]]
+    return sorted(found, key=lambda index: (-values[index], -index))[:count]
 
 
 @given(cases(), st.integers(1, 12), st.sampled_from([3, 4, 16]), st.sampled_from([1, 2, 32]), st.data())
@@ -151,7 +151,7 @@ def test_the_best_rows_are_found_among_all(
     """To the last bit, whatever else is worked out before, in blocks of any size."""
     values, _ = score(case)
     allowed = data.draw(st.lists(st.booleans(), min_size=case.upto, max_size=case.upto))
-    places = data.draw(st.lists(st.integers(0, case.upto - 1), max_size=3)) if case.upto else []
+    indices = data.draw(st.lists(st.integers(0, case.upto - 1), max_size=3)) if case.upto else []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("shared_core.index.lexical.BLOCK", block)
         patch.setattr("shared_core.index.lexical.SHORT", 0)
@@ -159,7 +159,7 @@ def test_the_best_rows_are_found_among_all(
         patch.setattr("shared_core.index.lexical.LEVELS", levels)
         line = line_of(case.rows, case.times, len(case.documents), case.upto)
         scores = index_of(case.documents).score(case.query, line)
-        assert scores.at(np.array(places, dtype=np.int64))[0].tolist() == [values[place] for place in places]
+        assert scores.at(np.array(indices, dtype=np.int64))[0].tolist() == [values[index] for index in indices]
         found = scores.best(count, np.array(allowed, dtype=np.bool_))
         assert found.tolist() == expected_best(values, count, allowed)
         assert scores.values.tolist() == values

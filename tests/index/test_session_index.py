@@ -32,12 +32,12 @@ def session(store: CountingStore) -> Session:
 
 
 def check(index: SessionIndex, session: Session) -> None:
-    """Compare the index with the oracle: every row, and the line to every place of the tree."""
+    """Compare the index with the oracle: every row, and the line to every position of the tree."""
     tree = session.tree
     assert index.positions(np.arange(len(index))) == [record.position for record in tree.records]
     asked = [*tree.positions(), Position(0, 10**6), Position(99, 0)]
     at = {record.position: row for row, record in enumerate(tree.records)}
-    assert index.rows_at(asked).tolist() == [at.get(place, -1) for place in asked]
+    assert index.rows_at(asked).tolist() == [at.get(position, -1) for position in asked]
     for head in dict.fromkeys([*tree.branches.values(), *tree.positions()]):
         check_line(index, session, head)
 
@@ -46,9 +46,9 @@ def check_line(index: SessionIndex, session: Session, head: Position) -> None:
     line, path = index.line(path_to(session, head)), session.tree.path(head)
     rows = line.rows[: line.upto]
     assert index.positions(rows) == [record.position for record in path]
-    assert line.places(rows).tolist() == list(range(len(path)))
+    assert line.indices(rows).tolist() == list(range(len(path)))
     elsewhere = np.setdiff1d(np.arange(len(index), dtype=np.int32), line.rows)
-    assert line.places(elsewhere).tolist() == [-1] * len(elsewhere)
+    assert line.indices(elsewhere).tolist() == [-1] * len(elsewhere)
     np.testing.assert_array_equal(line.along(index.column("depths")), [record.position.depth for record in path])
     times = [record.message.created_at for record in path]
     gaps = [(b - a).total_seconds() > SITTING_GAP for a, b in pairwise(times) if a and b]
@@ -59,10 +59,10 @@ def check_line(index: SessionIndex, session: Session, head: Position) -> None:
     ]
     turns = [record.message.turn_id for record in path]
     for turn in set(turns):
-        members = [place for place, other in enumerate(turns) if other == turn]
-        found = line.line.of_turn(index.turns.find(turn or ""))
-        assert [place for place in found if place < line.upto] == members
-        assert line.line.ends(index.column("turns")[line.rows[members]]).tolist() == [found[-1]] * len(members)
+        members = [number for number, other in enumerate(turns) if other == turn]
+        found = line.line.indices_of_turn(index.turns.find(turn or ""))
+        assert [number for number in found if number < line.upto] == members
+        assert line.line.turn_ends(index.column("turns")[line.rows[members]]).tolist() == [found[-1]] * len(members)
 
 
 def equal(first: SessionIndex, second: SessionIndex) -> bool:
@@ -163,7 +163,7 @@ class TestRows:
         line = index.line(path_to(session, Position(0, 0)))
         session.append("side", drafts("u2"), at=ROOT)
         refreshed(session, index)
-        assert line.places(np.array([1, 0, 5, -1], dtype=np.int32)).tolist() == [-1, 0, -1, -1]
+        assert line.indices(np.array([1, 0, 5, -1], dtype=np.int32)).tolist() == [-1, 0, -1, -1]
         assert index.lexical.score(["text"], line).values.shape == (1,)
 
 
@@ -190,17 +190,17 @@ def test_every_line_of_any_tree_is_the_path_that_the_store_has(steps: list[tuple
         for number, (kind, first, second) in enumerate(steps):
             tree = session.tree
             branch = list(tree.branches)[first % len(tree.branches)]
-            place = tree.positions()[second % len(tree.positions())]
+            position = tree.positions()[second % len(tree.positions())]
             picked = tree.records[second % len(tree.records)] if tree.records else None
             clock += timedelta(hours=(0, 1, 7, -1)[second % 4])
             roles = ["uats"[(first >> 2 * n) % 4] for n in range(first % 3 + 1)]
             fresh = [replace_time(one, clock) for one in drafts(*(f"{r}{number}-{n}" for n, r in enumerate(roles)))]
             if kind == "fork":
-                session.fork(f"b{number}", place)
+                session.fork(f"b{number}", position)
             elif kind == "branch":
-                session.append(f"b{number}", fresh, at=place)
+                session.append(f"b{number}", fresh, at=position)
             elif kind == "forget" and picked:
-                session.forget([picked.position, place])
+                session.forget([picked.position, position])
             elif kind == "restart" and second < 300:
                 session.forget([record.position for record in tree.records], branches=True)
             elif kind == "look":

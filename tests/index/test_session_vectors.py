@@ -52,7 +52,7 @@ class TestVectors:
         assert embedder.documents == ["x", "y", "z"]
         assert vectors.missing(np.full(6, True)).tolist() == []
         session.append(MAIN, drafts("tx", "uw"))
-        refreshed(session, vectors.index)
+        refreshed(session, vectors.session_index)
         assert vectors.missing(np.full(8, True)).tolist() == [7, 6]
         fill(vectors, embedder, [7, 6])
         assert embedder.documents == ["x", "y", "z", "w"]
@@ -71,7 +71,7 @@ class TestVectors:
         np.testing.assert_array_equal(ours.vectors.matrix()[np.argsort(ours.vectors.owners)], theirs.vectors.matrix())
 
     def test_a_vector_of_another_text_is_not_adopted(self, session: Session, embedder: HashingEmbedder) -> None:
-        """A turn that has grown since has the place of its last message, but not its vector."""
+        """A turn that has grown since has the position of its last message, but not its vector."""
         session.append(MAIN, drafts("ux"))
         vectors = vectors_of(session)
         session.store.keep(session.key, VectorRows("space", [(Position(0, 0), text_hash("old"), bytes(16))]))
@@ -124,7 +124,7 @@ class TestVectors:
         fill(vectors, embedder)
         vectors.save_snapshot()
         session.forget([Position(0, 0)])
-        refreshed(session, vectors.index)
+        refreshed(session, vectors.session_index)
         vectors.refresh()
         assert vectors.vectors.owners.tolist() == [0, 1]
         np.testing.assert_array_equal(vectors.vectors.matrix(), embedder.embed_documents(["y", "z"]).astype(np.float16))
@@ -179,8 +179,8 @@ class TestVectors:
         session.forget([Position(0, 1)])
         with pytest.raises(StopIteration):
             steps.send(request.answer())
-        assert [place for place, *_ in session.store.vectors(session.key, "space")] == [Position(0, 0)]
-        refreshed(session, vectors.index)
+        assert [position for position, *_ in session.store.vectors(session.key, "space")] == [Position(0, 0)]
+        refreshed(session, vectors.session_index)
         vectors.refresh()
         assert vectors.vectors.owners.tolist() == [0]
 
@@ -206,17 +206,25 @@ class TestParts:
         pieces = [1, 2, 3, 5, 1, 1]
         rows = np.random.default_rng(3).normal(size=(sum(pieces), 8)).astype(np.float32)
         parts = np.split(rows / np.linalg.norm(rows, axis=1, keepdims=True), np.cumsum(pieces)[:-1])
-        places = vectors.index.positions(np.arange(6))
+        positions = vectors.session_index.positions(np.arange(6))
         vectors.put(
-            [(place, f"{number}", part) for number, (place, part) in enumerate(zip(places, parts, strict=True))]
+            [
+                (position, f"{number}", part)
+                for number, (position, part) in enumerate(zip(positions, parts, strict=True))
+            ]
         )
         for extra in ((), ("u6", "u7")):
             if extra:
                 session.append(MAIN, drafts(*extra))
-                refreshed(session, vectors.index)
-                vectors.put([(place, f"x{place}", parts[3]) for place in vectors.index.positions(np.array([6, 7]))])
+                refreshed(session, vectors.session_index)
+                vectors.put(
+                    [
+                        (position, f"x{position}", parts[3])
+                        for position in vectors.session_index.positions(np.array([6, 7]))
+                    ]
+                )
             vectors.save_snapshot()
-            again, asked = vectors_of(session), np.arange(len(vectors.index), dtype=np.int32)
+            again, asked = vectors_of(session), np.arange(len(vectors.session_index), dtype=np.int32)
             assert again.saved == len(again.vectors) == len(vectors.vectors)
             for query in np.concatenate(parts):
                 np.testing.assert_array_equal(
@@ -228,13 +236,13 @@ class TestParts:
     ) -> None:
         vectors, before = vectors_of(session), self.parts(session)
         for size, written in ((10, 3), (11, 1), (12, 1), (13, 1), (20, 2)):
-            self.say(session, len(vectors.index), size)
-            refreshed(session, vectors.index)
+            self.say(session, len(vectors.session_index), size)
+            refreshed(session, vectors.session_index)
             fill(vectors, embedder, range(len(vectors.vectors), size))
-            assert vectors.due(1)
+            assert vectors.snapshot_due(1)
             store.reset()
             vectors.save_snapshot()
-            assert (store.calls["put_snapshot"], vectors.saved, vectors.due(1)) == (written, size, False)
+            assert (store.calls["put_snapshot"], vectors.saved, vectors.snapshot_due(1)) == (written, size, False)
             store.reset()
             again = vectors_of(session)
             assert (store.rows["all_vectors"], store.rows["vectors"], again.saved) == (0, 0, size)
@@ -289,7 +297,7 @@ class TestParts:
         fill(vectors, embedder)
         vectors.save_snapshot()
         self.say(session, 9, 30)
-        refreshed(session, vectors.index)
+        refreshed(session, vectors.session_index)
         fill(vectors, embedder, range(9, 28))
         store.reset()
         again = vectors_of(session)
@@ -310,9 +318,13 @@ class TestParts:
         store.keep(session.key, Snapshot(name, part[:-1]), 0)
         store.reset()
         again = vectors_of(session)
-        assert (again.damaged, store.rows["all_vectors"], again.due(1_000)) == (True, 10, True)
+        assert (again.damaged, store.rows["all_vectors"], again.snapshot_due(1_000)) == (True, 10, True)
         again.save_snapshot()
-        assert (self.parts(session)[number], again.due(1_000), vectors_of(session).damaged) == (part, False, False)
+        assert (self.parts(session)[number], again.snapshot_due(1_000), vectors_of(session).damaged) == (
+            part,
+            False,
+            False,
+        )
 
     def test_nothing_forgotten_during_the_call_is_kept(self, session: Session, embedder: HashingEmbedder) -> None:
         self.say(session, 0, 10)
@@ -360,7 +372,7 @@ class TestBackfill:
         assert drive(self.steps(vectors, HashingEmbedder(8), [], progress=done.append)) == 0
         assert done == []
         drive(self.steps(vectors, HashingEmbedder(8), range(10)))
-        embedder, again = HashingEmbedder(8), vectors_of(Session(vectors.index.store))
+        embedder, again = HashingEmbedder(8), vectors_of(Session(vectors.session_index.store))
         again.vectors = type(again.vectors)(8)
         assert drive(self.steps(again, embedder, range(10), progress=done.append)) == 0
         assert (embedder.documents, done, len(again.vectors)) == ([], [3, 6, 9, 10], 10)
@@ -445,7 +457,10 @@ class TestAStoreThatCannotBeWritten:
             assert vectors.vectors.owners.tolist() == [0, 1], "they are searched all the same"
             store.refusing = False
             vectors.save()
-            assert [place for place, *_ in store.vectors(session.key, "space")] == [Position(0, 0), Position(0, 1)]
+            assert [position for position, *_ in store.vectors(session.key, "space")] == [
+                Position(0, 0),
+                Position(0, 1),
+            ]
             store.reset()
             vectors.save()
             assert store.calls["put_vectors"] == 0

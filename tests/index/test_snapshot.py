@@ -20,7 +20,7 @@ from shared_core.index.arrays import (
     _checksum,
     digest_of,
     pack,
-    stored_snapshot,
+    read_snapshot,
     unpack,
 )
 from shared_core.records import Snapshot
@@ -81,16 +81,16 @@ def test_large_content_is_checked_in_order() -> None:
         data[start + CHUNK : start + 2 * CHUNK], data[start : start + CHUNK],
     )  # fmt: skip
     assert unpack(bytes(swapped)) is None
-    for place in range(0, len(data), 10_007):
-        assert unpack(data[:place] + bytes([data[place] ^ 16]) + data[place + 1 :]) is None
+    for offset in range(0, len(data), 10_007):
+        assert unpack(data[:offset] + bytes([data[offset] ^ 16]) + data[offset + 1 :]) is None
 
 
 @pytest.mark.parametrize("bit", [0, 7])
 def test_a_flipped_bit_anywhere_is_noticed(bit: int) -> None:
     assert unpack(SAMPLE) is not None
-    for place in range(len(SAMPLE)):
+    for offset in range(len(SAMPLE)):
         damaged = bytearray(SAMPLE)
-        damaged[place] ^= 1 << bit
+        damaged[offset] ^= 1 << bit
         assert unpack(bytes(damaged)) is None
 
 
@@ -149,10 +149,10 @@ def test_a_store_s_snapshot_is_there_absent_of_another_version_or_damaged() -> N
 
         def kept(data: bytes) -> tuple[bool, str, bool]:
             store.keep(session, Snapshot("rows", data), 0)
-            found = stored_snapshot(store, session, "rows")
+            found = read_snapshot(store, session, "rows")
             return found.about is not None, found.digest, found.damaged
 
-        assert not stored_snapshot(store, session, "rows").damaged
+        assert not read_snapshot(store, session, "rows").damaged
         assert kept(SAMPLE) == (True, digest_of(SAMPLE), False)
         older, body = b"IMSNAP00", SAMPLE[len(MAGIC) + DIGEST_SIZE :]
         hashed = HASHED[0] + blake2b(HASHED[0] + body, digest_size=DIGEST_SIZE).digest() + body

@@ -1,4 +1,4 @@
-"""The words of a text: which are left out or made one, which an identifier is found by, and of whom they speak."""
+"""The words of a text: which are left out or made one, which an identifier is found by, and of focus they speak."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared_core.index.text import KNOWN_CHARACTERS, LOOKED_AT, near_duplicate_key, of_whom, terms
+from shared_core.index.text import KNOWN_CHARACTERS, LOOKED_AT, near_duplicate_key, speaker_focus, terms
 
 texts = st.text(st.one_of(st.characters(), st.sampled_from("aZé\u0301\u0308 _-.'\n東カｶ\uff9eีปिदَك\u200d👍+\ud83d")))
 """Any characters, and those that depend on the ones beside them more often."""
@@ -135,7 +135,7 @@ def test_a_key_is_the_same_once_too_many_characters_are_known() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "whom"),
+    ("text", "focus"),
     [
         ("I went there", 1),
         ("i'm fine", 1),
@@ -152,5 +152,5 @@ def test_a_key_is_the_same_once_too_many_characters_are_known() -> None:
         ("x" * (LOOKED_AT - 1) + " I", 0),
     ],
 )
-def test_speakers_focus_on_themselves_or_on_the_listener(text: str, whom: int) -> None:
-    assert of_whom(text) == whom
+def test_speakers_focus_on_themselves_or_on_the_listener(text: str, focus: int) -> None:
+    assert speaker_focus(text) == focus

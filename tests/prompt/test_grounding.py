@@ -211,8 +211,8 @@ class TestTemplate:
     def test_every_text_is_there_once_in_the_order_given(self, talk: list[tuple[str, int]]) -> None:
         messages = [said(f"<{number}>{text}", hours) for number, (text, hours) in enumerate(talk)]
         written = self.plain.render(messages)
-        places = [written.index(message.content) for message in messages]
-        assert all(earlier < later for earlier, later in pairwise(places))
+        offsets = [written.index(message.content) for message in messages]
+        assert all(earlier < later for earlier, later in pairwise(offsets))
         assert sum(written.count(f"<{number}>") for number in range(len(talk))) == len(talk)
 
     def test_days_are_those_of_the_message_s_own_clock(self) -> None:

@@ -42,19 +42,19 @@ class Sized:
         return text
 
     def messages(self, rows: Sequence[Row]) -> list[Message]:
-        messages = [self._message(str(place), *row) for place, row in enumerate(rows)]
+        messages = [self._message(str(index), *row) for index, row in enumerate(rows)]
         for message, row in zip(messages, rows, strict=True):
             assert body_tokens(message, self.count) == row[1]
         return messages
 
-    def _message(self, place: str, role: str, tokens: int, grounding: int = 0) -> Message:
+    def _message(self, index: str, role: str, tokens: int, grounding: int = 0) -> Message:
         if role == "c":
             call = ToolCall(id="call", name=self.text(1), arguments=self.text(tokens - 2))
-            return Message.assistant(id=place, tool_calls=(call,))
+            return Message.assistant(id=index, tool_calls=(call,))
         if role == "t":
-            return Message.tool(self.text(tokens - 1), "call", id=place)
+            return Message.tool(self.text(tokens - 1), "call", id=index)
         makers: dict[str, Callable[..., Message]] = {"s": Message.system, "u": Message.user, "a": Message.assistant}
-        return makers[role](self.text(tokens), id=place, grounding=self.text(grounding))
+        return makers[role](self.text(tokens), id=index, grounding=self.text(grounding))
 
     def size(self, messages: Sequence[Message]) -> int:
         return sum(message_tokens(message, self.count, 0) for message in messages)
@@ -96,7 +96,7 @@ def ids(messages: Sequence[Message]) -> list[int]:
 class Case:
     """One row: what is said, what is kept by message and by turn, and how many tokens that is.
 
-    `message` and `turn` are places in `rows`. `why` is the reckoning by turn; that by message is the source's own.
+    `message` and `turn` are indices of `rows`. `why` explains those by turn; those by message are the source's own.
     """
 
     name: str
@@ -156,7 +156,7 @@ class TestTable:
         assert ids(sent) == kept
         assert sized.size(sent) <= case.limit - case.reserve
         # By characters the blank line before a grounded question is free; other tokenizers count it.
-        grounded = sum(len(case.rows[place]) > 2 for place in kept)
+        grounded = sum(len(case.rows[index]) > 2 for index in kept)
         spare = 0 if counter == "characters/4" else grounded
         assert tokens - spare <= sized.size(sent) <= tokens + spare
         assert all(message.grounding is None for message in sent)
@@ -196,10 +196,10 @@ def test_a4_the_newest_that_fit_in_the_order_they_were_said(sized: Sized) -> Non
     rows = [("u", 3), ("a", 4)] * 10 + [("u", 5)]
     messages = sized.messages(rows)
     for limit in range(5, 80):
-        fitting = [place for place in range(21) if sum(row[1] for row in rows[place:]) <= limit]
+        fitting = [index for index in range(21) if sum(row[1] for row in rows[index:]) <= limit]
         assert ids(by_message(messages, sized.name, limit)) == fitting
         assert ids(sliding_window(messages, max_tokens=limit, token_counter=sized.name, message_overhead=0)) == [
-            *range(min(place for place in fitting if place % 2 == 0), 21)
+            *range(min(index for index in fitting if index % 2 == 0), 21)
         ]
 
 
@@ -384,7 +384,7 @@ FOOTER = "Answer from these talks. Give time and place."
 
 def talks(*titles: str, note: str = "") -> Grounding:
     """Retrieved passages, the weakest first."""
-    items = tuple(GroundingItem(text=title, score=place / 10) for place, title in enumerate(titles))
+    items = tuple(GroundingItem(text=title, score=index / 10) for index, title in enumerate(titles))
     return Grounding(items=items, header=HEADER, footer=FOOTER, omitted_note=note)
 
 
@@ -530,7 +530,7 @@ class TestB16:
     ]  # fmt: skip
 
     def grounded(self, sent: Sequence[Message]) -> list[int]:
-        return [place for place, message in zip(ids(sent), sent, strict=True) if "\n\n" in message.content]
+        return [index for index, message in zip(ids(sent), sent, strict=True) if "\n\n" in message.content]
 
     @pytest.mark.parametrize(("keep", "grounded"), settings)
     def test_which_questions_keep_theirs(self, sized: Sized, keep: Any, grounded: list[int]) -> None:

@@ -21,11 +21,11 @@ def lifts(scope: Scope, alone: list[Ranked], strong: int, reach: int) -> dict[in
     bar = sorted(one.score for one in alone)[-strong]
     found: dict[int, float] = {}
     for one in alone:
-        for place in range(max(0, one.place - reach), min(scope.line.upto, one.place + reach + 1)):
-            if not one.weak and scope.line.sittings[place] == scope.line.sittings[one.place]:
-                share = 1 - abs(place - one.place) / (reach + 1)
-                found[place] = found.get(place, 0) + lifting.LIFT * max(0, one.score - bar) * share / (reach + 1)
-    return {place: lift for place, lift in found.items() if lift >= lifting.MIN_LIFT and scope.eligible[place]}
+        for index in range(max(0, one.line_index - reach), min(scope.line.upto, one.line_index + reach + 1)):
+            if not one.weak and scope.line.sittings[index] == scope.line.sittings[one.line_index]:
+                share = 1 - abs(index - one.line_index) / (reach + 1)
+                found[index] = found.get(index, 0) + lifting.LIFT * max(0, one.score - bar) * share / (reach + 1)
+    return {index: lift for index, lift in found.items() if lift >= lifting.MIN_LIFT and scope.eligible[index]}
 
 
 @given(
@@ -39,7 +39,7 @@ def lifts(scope: Scope, alone: list[Ranked], strong: int, reach: int) -> dict[in
 def test_rows_around_strong_matches_are_lifted(
     said: list[Said], evenings: set[int], without: set[int], strong: int, reach: int, first: int
 ) -> None:
-    said = [Said(one.text, one.cosine, days=sum(e <= place for e in evenings)) for place, one in enumerate(said)]
+    said = [Said(one.text, one.cosine, days=sum(e <= index for e in evenings)) for index, one in enumerate(said)]
     scope = scope_of(said, without=sorted(without))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(signals, "AROUND", {})
@@ -50,29 +50,29 @@ def test_rows_around_strong_matches_are_lifted(
         patch.setattr(ranking, "FIRST", first)
         found = ranked(QUESTION, scope, min_lexical=0.2, floor=0.2, pool=6)
     lift = lifts(scope, alone, strong, reach) if len(alone) > strong else {}
-    own = {one.place: one.score for one in alone}
-    assert {one.place for one in found} >= own.keys()
-    assert {one.place for one in found} <= own.keys() | lift.keys()
-    assert {one.place for one in found if one.weak} == {one.place for one in alone if one.weak} - lift.keys()
+    own = {one.line_index: one.score for one in alone}
+    assert {one.line_index for one in found} >= own.keys()
+    assert {one.line_index for one in found} <= own.keys() | lift.keys()
+    assert {one.line_index for one in found if one.weak} == {one.line_index for one in alone if one.weak} - lift.keys()
     scores = [one.score for one in found]
     assert scores == pytest.approx(sorted(scores, reverse=True), abs=1e-3)
     if not lift:
         assert found == alone
         return
-    leading = [one.place for one in alone if not one.weak][:first]
-    assert [one.place for one in found][: len(leading)] == leading
+    leading = [one.line_index for one in alone if not one.weak][:first]
+    assert [one.line_index for one in found][: len(leading)] == leading
     # After the first: what was found by itself stands in the order of its score and lift together.
-    rest = [one.place for one in found if one.place in own and one.place not in leading]
-    total = [own[place] + lift.get(place, 0) for place in rest]
+    rest = [one.line_index for one in found if one.line_index in own and one.line_index not in leading]
+    total = [own[index] + lift.get(index, 0) for index in rest]
     assert total == pytest.approx(sorted(total, reverse=True), abs=1e-3)
 
 
 def test_a_stretch_of_talk_comes_back_whole_and_what_surrounds_it_does_not() -> None:
     """Few messages of a stretch match a question; those between them are brought back, too, and no others."""
     said = [Said("sand", -4) for _ in range(120)]
-    for place in (50, 53, 56):
-        said[place] = Said("boat tower", 8)
-    strong = [one.place for one in ranked(QUESTION, scope_of(said), min_lexical=0.3, floor=0.2) if not one.weak]
+    for index in (50, 53, 56):
+        said[index] = Said("boat tower", 8)
+    strong = [one.line_index for one in ranked(QUESTION, scope_of(said), min_lexical=0.3, floor=0.2) if not one.weak]
     assert strong[:3] == [56, 53, 50]
     assert set(range(48, 59)) <= set(strong)
     assert set(strong) <= set(range(30, 77))
@@ -82,7 +82,7 @@ def test_long_messages_are_lifted_less() -> None:
     said = [Said("sand", -4) for _ in range(80)]
     said[40] = Said("boat tower", 8)
     said[41] = Said("river " * 400, -4)
-    found = [one.place for one in ranked(QUESTION, scope_of(said), min_lexical=0.3, floor=0.2) if not one.weak]
+    found = [one.line_index for one in ranked(QUESTION, scope_of(said), min_lexical=0.3, floor=0.2) if not one.weak]
     assert found.index(42) < found.index(41)
 
 
@@ -92,7 +92,7 @@ def test_nothing_is_lifted_by_meaning_alone_or_by_what_is_weak() -> None:
     scope = scope_of(said)
     assert all(one.weak for one in ranked(QUESTION, scope, min_lexical=9, floor=0.9))
     dense = ranked(QUESTION, scope, ranking="dense", floor=0.05)
-    assert [one.place for one in dense if not one.weak] == [40]
+    assert [one.line_index for one in dense if not one.weak] == [40]
     assert np.isfinite([one.score for one in dense]).all()
 
 
@@ -102,16 +102,16 @@ def test_a_floor_that_somebody_sets_holds_for_all() -> None:
     scope = scope_of(said)
     loose = ranked(QUESTION, scope, min_lexical=0.9, floor=0.2)
     strict = ranked(QUESTION, scope, min_lexical=0.9, floor=0.2, strict=True)
-    assert [one.place for one in strict] == [one.place for one in loose]
-    assert [one.place for one in strict if not one.weak] == [40]
-    assert {39, 40, 41} < {one.place for one in loose if not one.weak}
+    assert [one.line_index for one in strict] == [one.line_index for one in loose]
+    assert [one.line_index for one in strict if not one.weak] == [40]
+    assert {39, 40, 41} < {one.line_index for one in loose if not one.weak}
 
 
 def test_whole_turns_are_lifted_once_each() -> None:
-    said = [Said("sand", -4, role="assistant" if place % 2 else "user") for place in range(240)]
-    for place in (80, 86):
-        said[place] = Said("boat tower", 8)
+    said = [Said("sand", -4, role="assistant" if index % 2 else "user") for index in range(240)]
+    for index in (80, 86):
+        said[index] = Said("boat tower", 8)
     found = ranked(QUESTION, scope_of(said, unit="turn"), min_lexical=0.3, floor=0.2)
-    turns = [one.place // 2 for one in found]
+    turns = [one.line_index // 2 for one in found]
     assert len(set(turns)) == len(turns)
-    assert {39, 40, 41, 42, 43, 44} <= {one.place // 2 for one in found if not one.weak}
+    assert {39, 40, 41, 42, 43, 44} <= {one.line_index // 2 for one in found if not one.weak}

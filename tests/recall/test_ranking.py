@@ -28,7 +28,15 @@ from shared_core.recall.ranking import (
     rank,
 )
 from shared_core.recall.scope import RecallUnit, Scope
-from shared_core.recall.signals import AROUND_TERMS, ASKED_BACK, BEGINNING, FADE_TERMS, NOT_OF_SELF, Ranking, Search
+from shared_core.recall.signals import (
+    AROUND_TERMS,
+    ASKED_BACK,
+    BEGINNING,
+    FADE_TERMS,
+    NOT_OF_SELF,
+    Ranking,
+    ScopeSearch,
+)
 from shared_core.records import MAIN, Draft
 from shared_core.stores import SQLiteStore
 from shared_core.tree.paths import walk
@@ -51,7 +59,7 @@ class Said:
 
 
 def scope_of(said: Sequence[Said], *, unit: RecallUnit = "message", without: Sequence[int] = ()) -> Scope:
-    """Store messages, index them and give them vectors; all may be found but the places in `without`."""
+    """Store messages, index them and give them vectors; all may be found except the indices in `without`."""
     store = SQLiteStore(":memory:")
     session = store.create_session(None, "s")
     head = store.branches(session)[0].head
@@ -63,11 +71,11 @@ def scope_of(said: Sequence[Said], *, unit: RecallUnit = "message", without: Seq
     index.refresh(store.state(session, MAIN))
     vectors = SessionVectors(index, "space", DIMENSION)
     vectors.refresh()
-    places = index.positions(np.arange(len(said)))
-    vectors.put([(places[i], f"{i}", vector(one.cosine)) for i, one in enumerate(said) if one.cosine is not None])
+    indices = index.positions(np.arange(len(said)))
+    vectors.put([(indices[i], f"{i}", vector(one.cosine)) for i, one in enumerate(said) if one.cosine is not None])
     line = index.line(walk(head, lambda segment: store.segment(session, segment)))
     store.close()
-    eligible = np.array([place not in without for place in range(len(said))], dtype=np.bool_)
+    eligible = np.array([index not in without for index in range(len(said))], dtype=np.bool_)
     return Scope(index, vectors, line, eligible, unit)
 
 
@@ -76,21 +84,21 @@ def vector(cosine: int) -> Vectors:
     return np.array([[cosine / 16, 0.5, *[0.0] * (DIMENSION - 2)]], dtype=np.float32)
 
 
-def upto(scope: Scope, places: int) -> Scope:
-    return replace(scope, line=replace(scope.line, upto=places), eligible=scope.eligible[:places])
+def upto(scope: Scope, count: int) -> Scope:
+    return replace(scope, line=replace(scope.line, upto=count), eligible=scope.eligible[:count])
 
 
 def ranked(question: str, *scopes: Scope, ranking: Ranking = "hybrid", floor: float = 0.0, min_lexical: float = 0.0,
            weight: float = 0.5, pool: int = 100, strict: bool = False,
            opening: Opening | None = None) -> list[Ranked]:  # fmt: skip
-    names = [name for scope in scopes for name in scope.index.names]
+    names = [name for scope in scopes for name in scope.session_index.names]
     found = rank(parse_query(question, names), scopes, QUESTION, ranking=ranking, floor=floor, weight=weight,
                  min_lexical=min_lexical, pool=pool, strict=strict, opening=opening)  # fmt: skip
     return list(found)
 
 
-def places(found: Sequence[Ranked], *, weak: bool | None = None) -> list[int]:
-    return [one.place for one in found if weak is None or one.weak is weak]
+def indices(found: Sequence[Ranked], *, weak: bool | None = None) -> list[int]:
+    return [one.line_index for one in found if weak is None or one.weak is weak]
 
 
 def z(values: Sequence[float | None]) -> list[float]:
@@ -103,7 +111,7 @@ def z(values: Sequence[float | None]) -> list[float]:
 
 
 def best_of(scores: dict[int, float], count: int) -> set[int]:
-    return set(sorted(scores, key=lambda place: (-scores[place], -place))[:count])
+    return set(sorted(scores, key=lambda index: (-scores[index], -index))[:count])
 
 
 said = st.builds(
@@ -130,36 +138,36 @@ def test_scores_are_fused_over_the_union_of_both_lists(
     scope = scope_of(said, without=sorted(without))
     found = ranked("boat tower", scope, ranking=ranking, weight=weight, pool=pool, floor=floor / 16,
                    min_lexical=min_lexical)  # fmt: skip
-    # The oracle: what BM25 and the cosines say of each place, the rest by hand.
-    bm25 = scope.index.lexical.score(["boat", "tower"], scope.line)
+    # The oracle: what BM25 and the cosines say of each index, the rest by hand.
+    bm25 = scope.session_index.lexical.score(["boat", "tower"], scope.line)
     shares = dict(enumerate((bm25.values / max(bm25.ceiling, 1e-9)).tolist() if ranking != "dense" else [0.0] * 10))
     cosines = {i: one.cosine / 16 for i, one in enumerate(said) if one.cosine is not None and ranking != "lexical"}
-    may = [place for place in range(len(said)) if place not in without]
-    union = best_of({place: shares[place] for place in may if shares[place] > 0}, pool)
-    union |= best_of({place: cosines[place] for place in may if place in cosines}, pool)
+    may = [index for index in range(len(said)) if index not in without]
+    union = best_of({index: shares[index] for index in may if shares[index] > 0}, pool)
+    union |= best_of({index: cosines[index] for index in may if index in cosines}, pool)
     order = sorted(union)
-    words, meaning = z([shares[place] for place in order]), z([cosines.get(place) for place in order])
+    words, meaning = z([shares[index] for index in order]), z([cosines.get(index) for index in order])
     # Each begins its sitting.
-    scores = {place: lexical + (weight * dense if ranking == "hybrid" else 0) + BEGINNING_BOOST
-              for place, lexical, dense in zip(order, words, meaning, strict=True)}  # fmt: skip
+    scores = {index: lexical + (weight * dense if ranking == "hybrid" else 0) + BEGINNING_BOOST
+              for index, lexical, dense in zip(order, words, meaning, strict=True)}  # fmt: skip
     if ranking == "dense":
-        scores = {place: cosines[place] for place in order}
-    near = {place for place in order if cosines.get(place, -1) >= floor / 16}
+        scores = {index: cosines[index] for index in order}
+    near = {index for index in order if cosines.get(index, -1) >= floor / 16}
     idf = {term: math.log1p((len(said) - n + 0.5) / (n + 0.5)) for term in ("boat", "tower")
            if (n := sum(term in one.text.split() for one in said)) or True}  # fmt: skip
-    present = {place: sum(idf[term] for term in set(said[place].text.split()) & set(idf)) / sum(idf.values())
-               for place in order} if ranking != "dense" else dict.fromkeys(order, 0.0)  # fmt: skip
-    matching = {place for place in order if max(shares[place], present[place] / 3) >= np.float32(min_lexical)}
+    present = {index: sum(idf[term] for term in set(said[index].text.split()) & set(idf)) / sum(idf.values())
+               for index in order} if ranking != "dense" else dict.fromkeys(order, 0.0)  # fmt: skip
+    matching = {index for index in order if max(shares[index], present[index] / 3) >= np.float32(min_lexical)}
     strong = {"hybrid": near | matching, "lexical": matching, "dense": near}[ranking]
-    if ranking == "dense" and not any(cosine > floor / 16 for place, cosine in cosines.items() if place in union):
+    if ranking == "dense" and not any(cosine > floor / 16 for index, cosine in cosines.items() if index in union):
         strong = set()
-    assert {one.place for one in found} == union
-    assert {one.place for one in found if not one.weak} == strong
-    assert {one.place: one.dense for one in found} == {place: cosines.get(place) for place in order}
+    assert {one.line_index for one in found} == union
+    assert {one.line_index for one in found if not one.weak} == strong
+    assert {one.line_index: one.dense for one in found} == {index: cosines.get(index) for index in order}
     for one in found:
-        assert one.score == pytest.approx(scores[one.place], abs=1e-3)
-        assert one.lexical == pytest.approx(shares[one.place])
-    assert found == sorted(found, key=lambda one: (-one.score, -one.place))
+        assert one.score == pytest.approx(scores[one.line_index], abs=1e-3)
+        assert one.lexical == pytest.approx(shares[one.line_index])
+    assert found == sorted(found, key=lambda one: (-one.score, -one.line_index))
 
 
 @given(said=st.lists(st.sampled_from(["a boat", "A boat!", "the boat", "two boats", "a tower"]), max_size=30),
@@ -169,12 +177,12 @@ def test_of_the_same_said_again_only_the_newest_few_are_among_the_best(
 ) -> None:
     scope = scope_of([Said(text) for text in said])
     alike: dict[str, list[int]] = {}
-    for one in sorted(ranked("boat", scope), key=lambda one: one.place):
-        alike.setdefault(said[one.place].lower().strip("!"), []).append(one.place)
-    newest = {place for places in alike.values() for place in places[-repeats:]}
-    found = {one.place for one in ranked("boat", replace(scope, repeats=repeats), pool=pool)}
+    for one in sorted(ranked("boat", scope), key=lambda one: one.line_index):
+        alike.setdefault(said[one.line_index].lower().strip("!"), []).append(one.line_index)
+    newest = {index for indices in alike.values() for index in indices[-repeats:]}
+    found = {one.line_index for one in ranked("boat", replace(scope, repeats=repeats), pool=pool)}
     assert len(found) == min(pool, len(newest))
-    assert all(len(found.intersection(places)) <= repeats for places in alike.values())
+    assert all(len(found.intersection(indices)) <= repeats for indices in alike.values())
     assert pool < 100 or found == newest
 
 
@@ -183,25 +191,25 @@ def test_turns_that_end_alike_are_not_the_same_said_again() -> None:
     for number in range(12):
         said += [Said(f"topic {number}"), Said("done", 15 - number % 8, role="assistant", turn=f"m{2 * number}")]
     scope = scope_of(said, unit="turn")
-    everywhere = [one.place for one in ranked("hello", scope, floor=-1)]
+    everywhere = [one.line_index for one in ranked("hello", scope, floor=-1)]
     assert len(everywhere) == 12
-    assert [one.place for one in ranked("hello", replace(scope, repeats=2), floor=-1)] == everywhere
+    assert [one.line_index for one in ranked("hello", replace(scope, repeats=2), floor=-1)] == everywhere
     again = scope_of([replace(one, text="topic" if one.role == "user" else one.text) for one in said], unit="turn")
     assert len(ranked("hello", replace(again, repeats=2), floor=-1)) == 2
 
 
 def test_the_scope_is_applied_before_the_best_are_taken() -> None:
     said = [Said("tower tower", 8), Said("boat", 1), Said("tower boat", 2), Said("boat", 7)]
-    assert places(ranked("tower", scope_of(said), pool=1)) == [0]
-    assert places(ranked("tower", scope_of(said, without=[0, 3]), pool=1)) == [2]
-    assert places(ranked("tower", upto(scope_of(said, without=[0]), 2), pool=1, ranking="dense")) == [1]
+    assert indices(ranked("tower", scope_of(said), pool=1)) == [0]
+    assert indices(ranked("tower", scope_of(said, without=[0, 3]), pool=1)) == [2]
+    assert indices(ranked("tower", upto(scope_of(said, without=[0]), 2), pool=1, ranking="dense")) == [1]
 
 
 def test_nothing_relevant_is_an_answer() -> None:
-    """A place must reach the floor, or match enough of the question's words; what does not is marked, not hidden."""
+    """A message must reach the floor, or match enough of the question's words; others are marked, not hidden."""
     said = [Said("tower and river", -8), Said(), Said(), Said(), Said(), Said("boat", 4), Said("cat", 3), Said("dog")]
     scope = scope_of(said)
-    shares = {one.place: one.lexical for one in ranked("tower river", scope)}
+    shares = {one.line_index: one.lexical for one in ranked("tower river", scope)}
     assert shares[0] > 0.7 > shares[1] > 0.0
     for floor, min_lexical, strong in [
         (0.25, 0.7, {0, 5}),
@@ -211,10 +219,10 @@ def test_nothing_relevant_is_an_answer() -> None:
         (1.0, 9.0, set()),
     ]:
         found = ranked("tower river", scope, floor=floor, min_lexical=min_lexical)
-        assert set(places(found, weak=False)) == strong
-        assert {0, 5, 6} <= set(places(found))
-    assert places(ranked("tower river", scope, ranking="lexical", floor=-1, min_lexical=9), weak=False) == []
-    assert places(ranked("tower river", scope, ranking="dense", floor=0.3), weak=False) == []
+        assert set(indices(found, weak=False)) == strong
+        assert {0, 5, 6} <= set(indices(found))
+    assert indices(ranked("tower river", scope, ranking="lexical", floor=-1, min_lexical=9), weak=False) == []
+    assert indices(ranked("tower river", scope, ranking="dense", floor=0.3), weak=False) == []
     assert ranked("hello", scope_of([Said("tower")]), floor=0.5, min_lexical=0.5) == []
 
 
@@ -230,8 +238,8 @@ def test_nothing_relevant_is_an_answer() -> None:
 def test_once_one_message_matches_well_others_may_match_less(opening: Opening | None, strong: set[int]) -> None:
     said = [Said("tower and river", -8), Said(), Said(), Said(), Said(), Said("boat", 4), Said("cat", 3), Said("dog")]
     found = ranked("tower river", scope_of(said), floor=0.1875, min_lexical=0.7, opening=opening)
-    assert set(places(found, weak=False)) == strong
-    assert {0, 5, 6} <= set(places(found))
+    assert set(indices(found, weak=False)) == strong
+    assert {0, 5, 6} <= set(indices(found))
 
 
 @pytest.mark.parametrize(
@@ -248,7 +256,7 @@ def test_once_one_message_matches_well_others_may_match_less(opening: Opening | 
 def test_the_dense_threshold_opens_only_above_itself(cosines: list[int], strong: list[int]) -> None:
     """The best must be beyond the floor; then whatever reaches it comes along."""
     found = ranked("tower", scope_of([Said("tower", cosine) for cosine in cosines]), ranking="dense", floor=0.25)
-    assert places(found, weak=False) == strong
+    assert indices(found, weak=False) == strong
     assert {one.lexical for one in found} == {0.0}
 
 
@@ -259,26 +267,28 @@ def test_after_the_first_the_neighbours_meaning_counts_too(monkeypatch: pytest.M
     lent = [
         (0.2 * 6 + 0.1 * 2) / 16, (0.4 * 8 + 0.2 * 2) / 16, (0.4 * 6 + 0.2 * 8) / 16, (0.4 * 2 + 0.2 * 6) / 16, 0.0
     ]  # fmt: skip
-    found = Search(0, parse_query("hello", []), scope, QUESTION, "hybrid").signals(np.arange(5))
+    found = ScopeSearch(0, parse_query("hello", []), scope, QUESTION, "hybrid").signals(np.arange(5))
     assert found.around.tolist() == pytest.approx(lent)
     long = scope_of([said[0], replace(said[1], text=" ".join(f"word{n}" for n in range(2 * AROUND_TERMS)))])
-    found = Search(0, parse_query("hello", []), long, QUESTION, "hybrid").signals(np.arange(2))
+    found = ScopeSearch(0, parse_query("hello", []), long, QUESTION, "hybrid").signals(np.arange(2))
     assert found.around.tolist() == pytest.approx([0.2 * 6 / 16, 0.5 * 0.4 * 8 / 16])
     monkeypatch.setattr(ranking, "BEGINNING_BOOST", 0.0)
-    assert places(ranked("hello", scope, floor=-1)) == [0, 1, 4, 2]
+    assert indices(ranked("hello", scope, floor=-1)) == [0, 1, 4, 2]
     # Beside so good a neighbour the second is the best there is, but those that come first are so by themselves.
     cosines = [8 / 16, 6 / 16, 2 / 16]
     meant = [cosine + added for cosine, added in zip(cosines, lent, strict=False)]
     assert meant[1] > meant[0]
     monkeypatch.setattr(ranking, "FIRST", 0)
-    assert places(ranked("hello", scope, floor=-1)) == [1, 0, 2, 4]
+    assert indices(ranked("hello", scope, floor=-1)) == [1, 0, 2, 4]
 
 
 def test_a_message_without_a_vector_counts_as_the_mean() -> None:
     found = ranked("tower", scope_of([Said("tower", 8), Said("tower", -8), Said("tower")]), weight=1.0)
     words = ranked("tower", scope_of([Said("tower")] * 3), ranking="lexical")
-    assert [one.dense for one in sorted(found, key=lambda one: one.place)] == [0.5, -0.5, None]
-    added = {one.place: one.score - next(w.score for w in words if w.place == one.place) for one in found}
+    assert [one.dense for one in sorted(found, key=lambda one: one.line_index)] == [0.5, -0.5, None]
+    added = {
+        one.line_index: one.score - next(w.score for w in words if w.line_index == one.line_index) for one in found
+    }
     assert added == pytest.approx({0: 1.0, 1: -1.0, 2: 0.0}, abs=1e-3)
 
 
@@ -293,20 +303,23 @@ def test_a_message_without_a_vector_counts_as_the_mean() -> None:
     ],
 )
 def test_a_speaker_counts_only_when_one_is_named(question: str, boosted: list[int]) -> None:
-    said = [Said("my tower" if place == 2 else "tower", name=name)
-            for place, name in enumerate(("Ann", "Bob", "Ann", None))]  # fmt: skip
+    said = [Said("my tower" if index == 2 else "tower", name=name)
+            for index, name in enumerate(("Ann", "Bob", "Ann", None))]  # fmt: skip
     scope = scope_of(said)
     query = parse_query(question, ["Ann", "Bob", "Eve"])
     plain = replace(query, speakers=())
     with_, without = (
-        {one.place: one.score for one in rank(q, [scope], None, ranking="hybrid", floor=0, min_lexical=0, weight=0)}
+        {
+            one.line_index: one.score
+            for one in rank(q, [scope], None, ranking="hybrid", floor=0, min_lexical=0, weight=0)
+        }
         for q in (query, plain)
     )
-    gain = {place: with_[place] - without[place] for place in range(4)}
+    gain = {index: with_[index] - without[index] for index in range(4)}
     # The last of Ann's is of herself.
     of_self = [NOT_OF_SELF, NOT_OF_SELF, 1.0, 1.0]
     assert gain == pytest.approx(
-        {place: SPEAKER_BOOST * of_self[place] * (place in boosted) for place in range(4)}, abs=1e-4
+        {index: SPEAKER_BOOST * of_self[index] * (index in boosted) for index in range(4)}, abs=1e-4
     )
 
 
@@ -316,21 +329,21 @@ def test_you_is_the_assistant_where_nobody_is_named() -> None:
         ("did you see a tower?", [0, ASKED_BACK, 0]),
         ("Ann, did you see a tower?", [0, 0, NOT_OF_SELF]),
     ):
-        found = Search(0, parse_query(question, ["Ann"]), scope, None, "lexical").signals(np.arange(3))
+        found = ScopeSearch(0, parse_query(question, ["Ann"]), scope, None, "lexical").signals(np.arange(3))
         assert found.named.tolist() == named
 
 
 def test_news_come_before_talk_and_reactions_last() -> None:
-    """How much more a place counts for where it stands and of whom it speaks; less, the longer it is."""
+    """Beginning a sitting counts for a message, being only about the listener against it; length weakens both."""
     long = " ".join(f"word{number}" for number in range(4 * FADE_TERMS))
     texts = ["tower", "tower", "did you like your tower?", "I showed you my tower", "tower", f"you {long}", "tower"]
     scope = scope_of([*map(Said, texts), Said("tower", days=1), Said(f"you {long}", days=1)])
-    found = Search(0, parse_query("tower?", []), scope, None, "lexical").signals(np.arange(9))
-    begins = [max(0.0, 1 - place / BEGINNING) for place in (*range(7), 0, 1)]
+    found = ScopeSearch(0, parse_query("tower?", []), scope, None, "lexical").signals(np.arange(9))
+    begins = [max(0.0, 1 - index / BEGINNING) for index in (*range(7), 0, 1)]
     assert found.begins.tolist() == pytest.approx([*begins[:8], begins[8] / 4])
     assert found.reacts.tolist() == pytest.approx([0, 0, 1, 0, 0, 1 / 4, 0, 0, 1 / 4])
     plain = scope_of([Said("tower"), Said("tower", days=1), Said("you tower", days=2)])
-    scores = {one.place: one.score for one in ranked("tower", plain, ranking="lexical")}
+    scores = {one.line_index: one.score for one in ranked("tower", plain, ranking="lexical")}
     assert scores == pytest.approx(
         {0: BEGINNING_BOOST, 1: BEGINNING_BOOST, 2: BEGINNING_BOOST + REACTION_BOOST}, abs=1e-3
     )
@@ -338,13 +351,13 @@ def test_news_come_before_talk_and_reactions_last() -> None:
 
 def test_a_date_counts_by_how_well_it_matches() -> None:
     scope = scope_of([Said("tower", days=days) for days in (-30, 0, 1, 365)])
-    plain = {one.place: one.score for one in ranked("tower", scope, ranking="lexical")}
-    dated = {one.place: one.score for one in ranked("the tower on 7 May 2023?", scope, ranking="lexical")}
-    gain = {place: dated[place] - plain[place] for place in range(4)}
+    plain = {one.line_index: one.score for one in ranked("tower", scope, ranking="lexical")}
+    dated = {one.line_index: one.score for one in ranked("the tower on 7 May 2023?", scope, ranking="lexical")}
+    gain = {index: dated[index] - plain[index] for index in range(4)}
     # The date's own words match nowhere, so that nothing else differs.
     assert gain == pytest.approx({0: 0, 1: DATE_BOOST, 2: DATE_BOOST / 2, 3: 0}, abs=1e-3)
     by_meaning = ranked("on 7 May 2023, Ann?", scope_of([Said("x", 2, "Ann"), Said("y", 3, days=9)]), ranking="dense")
-    assert places(by_meaning) == [1, 0]
+    assert indices(by_meaning) == [1, 0]
 
 
 @pytest.mark.parametrize("ranking", ["hybrid", "lexical", "dense"])
@@ -354,14 +367,14 @@ def test_of_equals_the_newer_comes_first(ranking: Ranking) -> None:
     scope = scope_of([Said("tower", 4, days=number) for number in range(30)])
     for pool, eligible in ((100, 30), (7, 30), (7, 20)):
         found = ranked("tower", upto(scope, eligible), ranking=ranking, pool=pool)
-        assert places(found) == list(range(eligible - 1, max(-1, eligible - 1 - pool), -1))
+        assert indices(found) == list(range(eligible - 1, max(-1, eligible - 1 - pool), -1))
 
 
 def test_sessions_are_ranked_together() -> None:
     """Scores are normalised over what all of them found, so that a poor best of one is no match for a good one."""
     good, poor = scope_of([Said("tower", 8), Said("dog", 6)]), scope_of([Said("cat", 1), Said("dog", 0)])
     found = ranked("tower", good, poor)
-    assert [(one.scope, one.place) for one in found] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert [(one.scope, one.line_index) for one in found] == [(0, 0), (0, 1), (1, 0), (1, 1)]
     meaning = z([0.5, 0.375, 0.0625, 0.0])
     apart = 0.5 * (meaning[2] - meaning[3]) + BEGINNING_BOOST / BEGINNING
     assert found[2].score - found[3].score == pytest.approx(apart, abs=1e-3)
@@ -382,16 +395,16 @@ class TestTurns:
         said = [Said("tower river"), Said("tower", role="assistant"), Said("fine", 8, role="assistant"),
                 Said("dogs", days=1), Said("tower", 2, role="assistant", days=1)]  # fmt: skip
         scope = scope_of(said, unit="turn")
-        single = {one.place: one.lexical for one in ranked("tower river", replace(scope, unit="message"))}
+        single = {one.line_index: one.lexical for one in ranked("tower river", replace(scope, unit="message"))}
         found = ranked("tower river", scope)
-        assert [(one.place, one.dense) for one in found] == [(0, 0.5), (4, 0.125)]
+        assert [(one.line_index, one.dense) for one in found] == [(0, 0.5), (4, 0.125)]
         assert [one.lexical for one in found] == [single[0], single[4]]
 
     def test_only_an_eligible_message_stands_for_its_turn(self) -> None:
         said = [Said("tower tower tower"), Said("tower", role="assistant"), Said("dog", 8, role="assistant")]
-        assert places(ranked("tower", scope_of(said, unit="turn", without=[0]))) == [1]
-        assert places(ranked("cat", scope_of(said, unit="turn", without=[0]))) == [2]
-        assert places(ranked("cat", scope_of(said, unit="turn", without=[0, 2]))) == [1]
+        assert indices(ranked("tower", scope_of(said, unit="turn", without=[0]))) == [1]
+        assert indices(ranked("cat", scope_of(said, unit="turn", without=[0]))) == [2]
+        assert indices(ranked("cat", scope_of(said, unit="turn", without=[0, 2]))) == [1]
         assert ranked("cat", scope_of(said, unit="turn", without=[0, 1, 2])) == []
 
     def test_a_reply_after_the_question_is_not_found(self) -> None:
@@ -400,16 +413,16 @@ class TestTurns:
                 Said("tower", 8, role="assistant", turn="m0")]  # fmt: skip
         scope = scope_of(said, unit="turn")
         assert scope.units(np.arange(4)).tolist() == [3, 3, 2, 3]
-        assert [one.dense for one in ranked("tower", scope) if one.place != 2] == [0.5]
+        assert [one.dense for one in ranked("tower", scope) if one.line_index != 2] == [0.5]
         before = upto(scope, 2)
         assert before.units(np.arange(2)).tolist() == [1, 1]
-        assert [(one.place, one.dense) for one in ranked("tower", before)] == [(0, 0.25)]
+        assert [(one.line_index, one.dense) for one in ranked("tower", before)] == [(0, 0.25)]
 
     def test_of_equal_turns_the_newer_comes_first(self) -> None:
         said = [one for day in range(12) for one in
                 (Said("tower", days=day), Said("tower", 4, role="assistant", days=day))]  # fmt: skip
         found = ranked("tower", scope_of(said, unit="turn"), ranking="dense", pool=5)
-        assert places(found) == [23, 21, 19, 17, 15]
+        assert indices(found) == [23, 21, 19, 17, 15]
 
 
 @pytest.mark.parametrize("pool", [1, 2, 5, 40])
@@ -417,8 +430,8 @@ def test_of_a_long_history_the_best_are_found_and_of_equals_the_newest(pool: int
     said = [Said(("tower " * (1 + number * 7 % 3)).strip(), days=number) for number in range(6 * BLOCK)]
     scope = scope_of(said, without=range(50, 60))
     found = ranked("tower", scope, ranking="lexical", pool=pool)
-    scores = scope.index.lexical.score(["tower"], scope.line).values.tolist()
-    assert set(places(found)) == best_of({p: score for p, score in enumerate(scores) if scope.eligible[p]}, pool)
+    scores = scope.session_index.lexical.score(["tower"], scope.line).values.tolist()
+    assert set(indices(found)) == best_of({p: score for p, score in enumerate(scores) if scope.eligible[p]}, pool)
 
 
 def test_what_is_added_while_the_question_is_embedded_is_not_found() -> None:
@@ -435,6 +448,6 @@ def test_what_is_added_while_the_question_is_embedded_is_not_found() -> None:
             line = index.line(walk(appended.head, lambda segment: store.segment(session, segment)))
             scopes.append(Scope(index, vectors, line, np.ones(line.upto, dtype=np.bool_)))
             assert scopes[0].findable()[0], "asked for what is pending"
-        assert [places(ranked("boat", scope)) for scope in scopes] == [[0], [1, 0]]
+        assert [indices(ranked("boat", scope)) for scope in scopes] == [[0], [1, 0]]
         assert [scope.findable().tolist() for scope in scopes] == [[True, False], [True, True]]
         assert scopes[1].findable() is scopes[1].findable(), "worked out once"

@@ -196,8 +196,8 @@ class TestWording:
         with memory_of([LAKE, POOLS], scripted({LAKE: 0.75, POOLS: 0.625})) as memory:
             prompt = asked(memory)
             assert recalled(memory) == both(LAKE, POOLS)
-        places = [prompt.index(side) for side in both(LAKE, POOLS)]
-        assert places == sorted(places)
+        offsets = [prompt.index(side) for side in both(LAKE, POOLS)]
+        assert offsets == sorted(offsets)
         assert prompt.endswith(f"\n\n{QUESTION}")
 
     def test_it_is_written_once_for_counting_and_sending(self) -> None:
@@ -412,7 +412,7 @@ class TestC13ToolTurns:
 
     @pytest.mark.parametrize(("setting", "found"), [("none", 0), ("replies", 3), ("all", 4)])
     def test_asked_again_the_old_answer_stands_in_for_the_tool_only_if_it_may(self, setting: Any, found: int) -> None:
-        said = " ".join(self.turn[place].content for place in (0, 1, 3))
+        said = " ".join(self.turn[index].content for index in (0, 1, 3))
         with self.memory(ScriptedEmbedder({said: 0.75}), recall_tools=setting) as memory:
             assert len(recalled(memory, WEATHER)) == found
 
@@ -588,7 +588,7 @@ class TestC20Users:
             assert again == context
             assert LAKE[0] in [line.preview for line in lines(context)]
             (note,) = context.report.degraded
-            assert note == "other sessions not searched by meaning, as their vectors are another embedder's: 1"
+            assert note == "sessions not searched by meaning, because their vectors are another embedder's: 1"
             assert context.report.embedder == "hashing/64"
             keys = {one.session_id: one.key for one in store.sessions("ann")}
             # A session without vectors is given some: it has no embedder of its own yet.

@@ -20,7 +20,7 @@ from shared_core.messages import Grounding
 from shared_core.prompt.context import Context, Kind, Reason
 from shared_core.records import Derived, Position, Summary
 from shared_core.stores import SQLiteStore
-from shared_core.summaries.wording import SUMMARY_PROMPT, instruction, shortened, squeezed, transcript
+from shared_core.summaries.wording import SUMMARY_PROMPT, instruction, shortened, transcript, without_middle
 from shared_core.tokens import as_counter
 
 Call = tuple[str | None, list[Message]]
@@ -370,7 +370,7 @@ def test_a_summary_that_is_too_long_is_cut_and_the_report_says_so() -> None:
     assert summary is not None
     assert summary.text == "One sentence of five words. Then another one, of seven words."
     notes = [note for context in asked for note in context.report.degraded]
-    assert set(notes) == {"the summary is cut: it was 74 tokens long and may take 20"}
+    assert set(notes) == {"the summary is cut: it has 74 tokens and may take 20"}
 
 
 def test_another_memory_may_want_it_shorter() -> None:
@@ -871,12 +871,12 @@ TEXTS = ["word " * 300, "x" * 3000, "東京の旅行は四月です。" * 90, "�
 def test_cuts_fit(text: str, counter: str | None) -> None:
     count = as_counter(counter)
     for tokens in (1, 2, 9, 50, 10_000):
-        cut, ends = shortened(text, tokens, count), squeezed(text, tokens, count)
+        cut, ends = shortened(text, tokens, count), without_middle(text, tokens, count)
         assert count(cut) <= tokens
         assert count(ends) <= tokens
         assert text.startswith(cut)
     assert shortened(f"  {text} ", 10_000, count) == text.strip()
-    assert squeezed(text, 10_000, count) == text
+    assert without_middle(text, 10_000, count) == text
 
 
 def test_cuts_end_with_a_sentence_or_else_a_word() -> None:
@@ -886,5 +886,5 @@ def test_cuts_end_with_a_sentence_or_else_a_word() -> None:
     assert shortened(text, 6, count) == "First things first. Second comes (later!)"
     assert shortened(text, 13, count) == "First things first. Second comes (later!)"
     assert shortened("one two three four", 3, count) == "one two three"
-    assert squeezed("one two three four five six seven eight nine ten", 5, count) == "one two […] nine ten"
-    assert squeezed("one two", 0, count) == ""
+    assert without_middle("one two three four five six seven eight nine ten", 5, count) == "one two […] nine ten"
+    assert without_middle("one two", 0, count) == ""
