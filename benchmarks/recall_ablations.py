@@ -50,12 +50,12 @@ RANKING, LIFTING = "shared_core.recall.ranking", "shared_core.recall.ranking"
 SIGNALS, QUERY = "shared_core.recall.signals", "shared_core.recall.query"
 
 ABLATIONS = (
-    Ablation("speaker boost", {(RANKING, "SPEAKER_BOOST"): 0.0}),
+    Ablation("speaker boost", {(SIGNALS, "SPEAKER_BOOST"): 0.0}),
     Ablation("what the assistant said", {(QUERY, "_ASKS_BACK"): re.compile("(?!)")}),
-    Ablation("date boost", {(RANKING, "DATE_BOOST"): 0.0}),
-    Ablation("standing instructions", {(RANKING, "INSTRUCTION_BOOST"): 0.0}),
-    Ablation("beginnings", {(RANKING, "BEGINNING_BOOST"): 0.0}),
-    Ablation("of whom it speaks", {(RANKING, "REACTION_BOOST"): 0.0, (SIGNALS, "NOT_OF_SELF"): 1.0}),
+    Ablation("date boost", {(SIGNALS, "DATE_BOOST"): 0.0}),
+    Ablation("standing instructions", {(SIGNALS, "INSTRUCTION_BOOST"): 0.0}),
+    Ablation("beginnings", {(SIGNALS, "BEGINNING_BOOST"): 0.0}),
+    Ablation("of whom it speaks", {(SIGNALS, "REACTION_BOOST"): 0.0, (SIGNALS, "NOT_OF_SELF"): 1.0}),
     Ablation("lifting", {(LIFTING, "LIFT"): 0.0}),
     Ablation("neighbours' meaning", {(SIGNALS, "AROUND"): {}}),
     Ablation("neighbours' words", {("shared_core.index.lexical", "NEIGHBOURS"): {1: 0.0}}),

@@ -7,9 +7,9 @@ from functools import partial
 from typing import Any
 
 from shared_core.errors import UnknownReferenceError
+from shared_core.paths import walk
 from shared_core.records import After, InTurn, MadeFrom, Position, Record
 from shared_core.store import Store
-from shared_core.tree.paths import walk
 from shared_core.turns import Entry, tool_groups
 
 __all__ = ["ForgetResult", "forget", "groups_of_turn", "select"]

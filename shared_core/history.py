@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from shared_core.messages import Message
+from shared_core.paths import Path
 from shared_core.records import After, Position, Record
 from shared_core.session import LiveSession
-from shared_core.tree.paths import Path
 
 __all__ = ["Followed", "FollowedHistory", "Follower", "resent_fields"]
 

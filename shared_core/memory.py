@@ -15,6 +15,7 @@ from shared_core.forget import ForgetResult, forget, select
 from shared_core.history import FollowedHistory, Follower
 from shared_core.lifecycle import fork_safe_lock
 from shared_core.messages import Message, Role, given_messages, in_utc
+from shared_core.paths import Head, read
 from shared_core.pipeline import Ask, AskSteps, IndexSteps, Progress, PromptBuilder, SearchSteps, SummarySteps, drive
 from shared_core.prompt.assembler import Assembler, Placement
 from shared_core.prompt.context import Context
@@ -43,7 +44,6 @@ from shared_core.summaries.requests import AnySummarizer, SummaryRules
 from shared_core.summaries.rolling import RollingSummary
 from shared_core.summaries.wording import SummaryTemplate
 from shared_core.tokens import as_counter, message_tokens
-from shared_core.tree.paths import Head, read
 from shared_core.tree.verbs import TreeVerbs
 
 __all__ = ["InfiniteMemory"]

@@ -11,6 +11,7 @@ import numpy as np
 from shared_core.errors import StoreError
 from shared_core.index.session_vectors import SessionVectors
 from shared_core.messages import Message
+from shared_core.paths import Path
 from shared_core.prompt.assembler import Assembler
 from shared_core.prompt.context import Context
 from shared_core.prompt.frame import Frame
@@ -25,7 +26,6 @@ from shared_core.session import LiveSession
 from shared_core.summaries.requests import SummaryReply, SummaryRequest
 from shared_core.summaries.rolling import LEFT_OUT, PromptInputs, RollingSummary, SummarizedInputs
 from shared_core.tokens import message_tokens, tools_tokens
-from shared_core.tree.paths import Path
 from shared_core.turns import Entry, Turn, group_turns
 
 __all__ = [

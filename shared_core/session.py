@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from shared_core.base import TokenCounter
 from shared_core.errors import DuplicateError, StaleHeadError, UnknownReferenceError
 from shared_core.messages import Message, in_utc
+from shared_core.paths import ROOT_PATH, Head, Path, Span, read, resolve, unused_branch_name, walk
 from shared_core.records import (
     MAIN,
     ROOT,
@@ -26,7 +27,6 @@ from shared_core.records import (
 )
 from shared_core.store import Store
 from shared_core.tokens import body_tokens
-from shared_core.tree.paths import ROOT_PATH, Head, Path, Span, read, resolve, unused_branch_name, walk
 from shared_core.turns import Entry, Turn, group_turns
 
 __all__ = ["Changes", "Checkout", "LiveSession", "Sizer", "Writer", "if_unmoved"]

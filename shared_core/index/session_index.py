@@ -11,9 +11,9 @@ from shared_core.index.arrays import GrowingArray, TurnNumbers, distinct, pack, 
 from shared_core.index.lexical import LexicalIndex
 from shared_core.index.path_rows import LinePrefix, PathLine
 from shared_core.index.text import is_standing_instruction, speaker_focus, statement_code, terms
+from shared_core.paths import Path, Span
 from shared_core.records import After, Position, Record, SessionState, Snapshot
 from shared_core.store import Store
-from shared_core.tree.paths import Path, Span
 
 __all__ = ["ROLES", "SessionIndex"]
 

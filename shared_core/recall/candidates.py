@@ -10,6 +10,7 @@ import numpy as np
 
 from shared_core.index.arrays import distinct
 from shared_core.index.text import is_statement, statement_code
+from shared_core.paths import Path
 from shared_core.prompt.assembler import Placement
 from shared_core.prompt.context import Reason
 from shared_core.prompt.window import ELSEWHERE, Candidate
@@ -19,7 +20,6 @@ from shared_core.records import Record
 from shared_core.session import LiveSession
 from shared_core.store import Store
 from shared_core.tokens import message_tokens
-from shared_core.tree.paths import Path
 from shared_core.turns import Entry, Turn
 
 __all__ = ["EXCERPT_MARK", "WHOLE", "excerpt", "read_candidates", "read_hits"]

@@ -113,28 +113,6 @@ Source = Literal["lexical", "dense", "both"]
 POOL = 100
 """Candidates per list; scores are normalised over their union. 50 to 200 differ by less than .5 points."""
 
-SPEAKER_BOOST = 1.6
-"""Added if the question names one participant, who speaks about himself (+1.5 points of evidence in 1,000 tokens)."""
-
-DATE_BOOST = 2.5
-"""Added, multiplied by the match, if the question names a date (+1 to +1.5 points)."""
-
-INSTRUCTION_BOOST = 2.0
-"""Added to standing instructions (+1.2 to 1.8 points of evidence on BEAM, none lost elsewhere)."""
-
-BEGINNING_BOOST = 0.8
-"""Added at the beginning of a sitting, where people tell each other what is new.
-
-Measured on LoCoMo: .4 and .3 points more of the evidence in 1,000 and 4,000 tokens; .2 on BEAM, none lost on QMSum.
-"""
-
-REACTION_BOOST = -0.5
-"""Added to messages that are only about the listener: they ask, thank or praise.
-
-Measured on LoCoMo together with `NOT_OF_SELF`: .4 points more of the evidence in 4,000 tokens and 1.6 to 1.9 of
-NDCG@10; 1.2 more in 1,000 with MiniLM. Nothing beyond .3 changes elsewhere.
-"""
-
 FIRST = 8
 """Lifts count only after this many of the best by themselves. Without this, NDCG@10 on chat is 4 points lower."""
 
@@ -300,10 +278,7 @@ def _fused_scores(signals: Signals, dense: Floats, weight: float, usual_words: F
 
     z is the standard score over the usual values: those of the union of the `POOL` best of both lists.
     """
-    score = _z(signals.lexical, usual_words) + weight * _z(dense, usual_dense)
-    score += SPEAKER_BOOST * signals.named + DATE_BOOST * signals.dated + INSTRUCTION_BOOST * signals.instructs
-    score += BEGINNING_BOOST * signals.begins + REACTION_BOOST * signals.reacts
-    return score
+    return signals.boosted(_z(signals.lexical, usual_words) + weight * _z(dense, usual_dense))
 
 
 def _z(values: Floats, usual: Floats) -> Floats:

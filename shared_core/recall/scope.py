@@ -12,8 +12,8 @@ from shared_core.index.path_rows import LinePrefix
 from shared_core.index.session_index import ROLES, SessionIndex
 from shared_core.index.session_vectors import SessionVectors
 from shared_core.messages import Role
+from shared_core.paths import Path
 from shared_core.records import Position
-from shared_core.tree.paths import Path
 
 __all__ = ["Filter", "RecallTools", "RecallUnit", "Scope", "eligible_mask", "speakers"]
 

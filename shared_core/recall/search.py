@@ -16,6 +16,7 @@ from shared_core.base import Embedder, Fingerprint, Vectors
 from shared_core.errors import EmbedderError, EmbedderMismatchError, StoreError
 from shared_core.index.session_index import SessionIndex
 from shared_core.index.session_vectors import SessionVectors
+from shared_core.paths import Path, walk
 from shared_core.recall.embedding import (
     EmbedderChoice,
     EmbedReply,
@@ -34,7 +35,6 @@ from shared_core.recall.scope import Filter, RecallTools, RecallUnit, Scope, eli
 from shared_core.recall.signals import Ranking
 from shared_core.records import MAIN, SessionState
 from shared_core.session import LiveSession
-from shared_core.tree.paths import Path, walk
 
 __all__ = ["Found", "OpenIndexes", "RecallRules", "RecallScope", "RecallTools", "Searcher"]
 

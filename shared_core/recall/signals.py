@@ -42,6 +42,28 @@ BEGINNING = 4
 FADE_TERMS = 20
 """In a message with more terms than this, `begins` and `reacts` count less."""
 
+SPEAKER_BOOST = 1.6
+"""Added if the question names one participant, who speaks about himself (+1.5 points of evidence in 1,000 tokens)."""
+
+DATE_BOOST = 2.5
+"""Added, multiplied by the match, if the question names a date (+1 to +1.5 points)."""
+
+INSTRUCTION_BOOST = 2.0
+"""Added to standing instructions (+1.2 to 1.8 points of evidence on BEAM, none lost elsewhere)."""
+
+BEGINNING_BOOST = 0.8
+"""Added at the beginning of a sitting, where people tell each other what is new.
+
+Measured on LoCoMo: .4 and .3 points more of the evidence in 1,000 and 4,000 tokens; .2 on BEAM, none lost on QMSum.
+"""
+
+REACTION_BOOST = -0.5
+"""Added to messages that are only about the listener: they ask, thank or praise.
+
+Measured on LoCoMo together with `NOT_OF_SELF`: .4 points more of the evidence in 4,000 tokens and 1.6 to 1.9 of
+NDCG@10; 1.2 more in 1,000 with MiniLM. Nothing beyond .3 changes elsewhere.
+"""
+
 Indices = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
 
@@ -76,6 +98,12 @@ class Signals:
     instructs: Floats
     begins: Floats
     reacts: Floats
+
+    def boosted(self, score: Floats) -> Floats:
+        """Return scores by words and meaning with what the other signals add to them."""
+        boosts = SPEAKER_BOOST * self.named + DATE_BOOST * self.dated + INSTRUCTION_BOOST * self.instructs
+        boosted: Floats = score + boosts + (BEGINNING_BOOST * self.begins + REACTION_BOOST * self.reacts)
+        return boosted
 
     @classmethod
     def none(cls) -> "Signals":

@@ -17,12 +17,12 @@ from typing_extensions import override
 
 from shared_core.errors import StoreError
 from shared_core.messages import Message
+from shared_core.paths import Head
 from shared_core.records import MAIN, After, Branch, Position, Record, Ref, Segment, Stretch
 from shared_core.redact import Redact, redacted
 from shared_core.sharing.format import FORMAT, VERSION, encode
 from shared_core.store import Store
 from shared_core.stores.sqlite.connection import is_database
-from shared_core.tree.paths import Head
 
 __all__ = ["Places", "Progress", "Source", "atomically", "markdown", "write_sessions"]
 

@@ -11,6 +11,7 @@ from shared_core.arguments import one_of
 from shared_core.base import TokenCounter
 from shared_core.errors import InputFileError, UnknownReferenceError
 from shared_core.messages import Message
+from shared_core.paths import read, unused_branch_name
 from shared_core.records import Draft
 from shared_core.redact import Redact, redacted
 from shared_core.session import Checkout
@@ -19,7 +20,6 @@ from shared_core.sharing.importer import ImportResult, InsertionPoint, Target, b
 from shared_core.store import Store
 from shared_core.stores import open_store
 from shared_core.tokens import as_counter, body_tokens
-from shared_core.tree.paths import read, unused_branch_name
 
 __all__ = ["FileFormat", "FileVerbs", "export_sessions", "import_sessions"]
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from shared_core.errors import StoreError, UnknownReferenceError
 from shared_core.messages import Message, content_of
+from shared_core.paths import Head
 from shared_core.records import MAIN, Draft, Position, VectorRows
 from shared_core.sharing.export import Progress
 from shared_core.sharing.format import (
@@ -28,7 +29,6 @@ from shared_core.sharing.read import NumberedLine, is_ours, read_header, read_li
 from shared_core.sharing.readers import Foreign, read_foreign
 from shared_core.sharing.session_merge import Adding, Counted, Naming, other_id
 from shared_core.store import Store
-from shared_core.tree.paths import Head
 
 __all__ = [
     "Destination",

@@ -10,10 +10,10 @@ from typing import NamedTuple
 import numpy as np
 
 from shared_core.messages import Message
+from shared_core.paths import Span, walk
 from shared_core.records import MAIN, Newest, Position, Record, Restored, Segment, Stretch, VectorRows
 from shared_core.sharing.format import MAX_NUMBER, Place, VectorValue, Wrong
 from shared_core.store import Store
-from shared_core.tree.paths import Span, walk
 
 __all__ = ["PlaceMap", "SessionTree"]
 

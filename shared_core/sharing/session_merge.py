@@ -6,6 +6,7 @@ from datetime import datetime
 
 from shared_core.errors import InfiniteMemoryError
 from shared_core.messages import Message, content_of
+from shared_core.paths import EARLIER, Head, Path, walk
 from shared_core.records import MAIN, Branch, Create, Move, Newest, Position, Record, Ref, Restored
 from shared_core.sharing.format import (
     BranchLine,
@@ -23,7 +24,6 @@ from shared_core.sharing.format import (
 from shared_core.sharing.format import Place as FilePlace
 from shared_core.sharing.position_map import PlaceMap, SessionTree
 from shared_core.store import Store
-from shared_core.tree.paths import EARLIER, Head, Path, walk
 
 __all__ = ["Adding", "Counted", "Naming", "other_id"]
 

@@ -8,6 +8,7 @@ from typing import assert_never
 
 from shared_core.errors import DuplicateError, StaleHeadError, UnknownReferenceError
 from shared_core.messages import Message, content_of
+from shared_core.paths import Span, beginning, walk
 from shared_core.records import (
     MAIN,
     Appended,
@@ -30,7 +31,6 @@ from shared_core.records import (
     Stretch,
 )
 from shared_core.stores.rows import BranchEnd, Rows, SummaryReach
-from shared_core.tree.paths import Span, beginning, walk
 from shared_core.turns import assign_turns
 
 __all__ = [

@@ -9,12 +9,12 @@ from typing import Any, TypeAlias, get_args
 from shared_core.arguments import one_of, whole_number
 from shared_core.base import SummarizerModel, TokenCounter
 from shared_core.messages import Message
+from shared_core.paths import Path
 from shared_core.prompt.frame import SummaryPlacement
 from shared_core.records import Record
 from shared_core.session import LiveSession
 from shared_core.summaries.wording import SummaryTemplate, as_plain_text, without_middle
 from shared_core.tokens import message_tokens
-from shared_core.tree.paths import Path
 
 __all__ = [
     "AnySummarizer",

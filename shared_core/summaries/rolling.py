@@ -10,6 +10,7 @@ from itertools import islice
 
 from shared_core.errors import StoreError
 from shared_core.messages import in_utc
+from shared_core.paths import Path, Span, beginning
 from shared_core.prompt.assembler import Assembler
 from shared_core.prompt.context import Reason
 from shared_core.prompt.frame import Frame, FramedSummary, with_summary
@@ -27,7 +28,6 @@ from shared_core.summaries.requests import (
     read_backlog,
 )
 from shared_core.summaries.wording import normalized, occurs_in, shortened
-from shared_core.tree.paths import Path, Span, beginning
 from shared_core.turns import Turn
 
 __all__ = ["LEFT_OUT", "PAUSE", "PromptInputs", "RenewalSteps", "RollingSummary", "SummarizedInputs", "SummarizerPause"]

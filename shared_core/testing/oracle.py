@@ -6,6 +6,7 @@ from functools import partial
 from itertools import takewhile
 
 from shared_core.messages import Message, Role
+from shared_core.paths import walk
 from shared_core.records import (
     MAIN,
     ROOT,
@@ -25,7 +26,6 @@ from shared_core.records import (
     SessionState,
 )
 from shared_core.store import Store
-from shared_core.tree.paths import walk
 from shared_core.turns import assign_turns
 
 __all__ = ["ALL", "NOON", "Session", "Tree", "check", "draft", "drafts"]

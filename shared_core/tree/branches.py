@@ -8,10 +8,10 @@ from typing import Any
 
 from shared_core.errors import DuplicateError, UnknownReferenceError
 from shared_core.messages import Message
+from shared_core.paths import EARLIER, Head, read, resolve
 from shared_core.records import MAIN, After, Branch, Create, Delete, Drop, Move, Put, Rename
 from shared_core.session import Checkout
 from shared_core.tree.log import Lineage, LogEntry
-from shared_core.tree.paths import EARLIER, Head, read, resolve
 
 __all__ = [
     "Diff", "ReflogEntry", "branches", "check_out", "delete_branch", "delete_tag", "diff", "fork", "lineage", "log",

@@ -9,10 +9,10 @@ from typing import Any
 from shared_core.errors import UnknownReferenceError
 from shared_core.forget import groups_of_turn
 from shared_core.messages import Message
+from shared_core.paths import Head, Path, Span, resolve
 from shared_core.records import Change, Draft, Drop, InTurn, MadeFrom, Move, Position, Put, Record, Ref
 from shared_core.session import Changes, Checkout, if_unmoved
 from shared_core.tree.branches import lineage
-from shared_core.tree.paths import Head, Path, Span, resolve
 
 __all__ = ["CherryPickResult", "Stash", "apply_stash", "cherry_pick", "drop_stash", "rebase", "stash", "stashes"]
 

@@ -8,9 +8,9 @@ from typing import Any, Literal
 from shared_core.base import Summarizer
 from shared_core.errors import StaleHeadError, UnknownReferenceError
 from shared_core.messages import Message
+from shared_core.paths import Head, Path, Span
 from shared_core.records import Draft, Merge, Move, Position, Stretch
 from shared_core.session import Changes, Checkout, if_unmoved
-from shared_core.tree.paths import Head, Path, Span
 
 __all__ = ["Conflict", "How", "MergeResult", "conflicts", "digest", "merge", "report", "sources"]
 

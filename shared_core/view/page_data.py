@@ -15,13 +15,13 @@ from shared_core.arguments import whole_number
 from shared_core.errors import BudgetError, StoreError, UnknownReferenceError
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Grounding, GroundingItem, Message
+from shared_core.paths import Head
 from shared_core.prompt.context import Context, ContextReport, Kind, Reason, ReportLine
 from shared_core.records import After, Position, Record
 from shared_core.store import Store
 from shared_core.stores import open_store
 from shared_core.tree.copies import Stash
 from shared_core.tree.log import Lineage, LogEntry
-from shared_core.tree.paths import Head
 
 __all__ = ["QUESTIONS", "Edge", "Layout", "gather", "lay_out"]
 

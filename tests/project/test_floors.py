@@ -21,7 +21,7 @@ FLOORS = [
     "turns",
     "tokens",
     "embedders",
-    "tree.paths",
+    "paths",
     "stores",
     "prompt",
     "session",

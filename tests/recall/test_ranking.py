@@ -16,30 +16,26 @@ from shared_core.index.lexical import BLOCK
 from shared_core.index.session_index import SessionIndex
 from shared_core.index.session_vectors import SessionVectors
 from shared_core.messages import Message, Role
-from shared_core.recall import ranking
+from shared_core.paths import walk
+from shared_core.recall import ranking, signals
 from shared_core.recall.query import parse_query
-from shared_core.recall.ranking import (
-    BEGINNING_BOOST,
-    DATE_BOOST,
-    REACTION_BOOST,
-    SPEAKER_BOOST,
-    Opening,
-    Ranked,
-    rank,
-)
+from shared_core.recall.ranking import Opening, Ranked, rank
 from shared_core.recall.scope import RecallUnit, Scope
 from shared_core.recall.signals import (
     AROUND_TERMS,
     ASKED_BACK,
     BEGINNING,
+    BEGINNING_BOOST,
+    DATE_BOOST,
     FADE_TERMS,
     NOT_OF_SELF,
+    REACTION_BOOST,
+    SPEAKER_BOOST,
     Ranking,
     ScopeSearch,
 )
 from shared_core.records import MAIN, Draft
 from shared_core.stores import SQLiteStore
-from shared_core.tree.paths import walk
 
 DAY = datetime(2023, 5, 7, tzinfo=UTC)
 DIMENSION = 16
@@ -272,7 +268,7 @@ def test_after_the_first_the_neighbours_meaning_counts_too(monkeypatch: pytest.M
     long = scope_of([said[0], replace(said[1], text=" ".join(f"word{n}" for n in range(2 * AROUND_TERMS)))])
     found = ScopeSearch(0, parse_query("hello", []), long, QUESTION, "hybrid").signals(np.arange(2))
     assert found.around.tolist() == pytest.approx([0.2 * 6 / 16, 0.5 * 0.4 * 8 / 16])
-    monkeypatch.setattr(ranking, "BEGINNING_BOOST", 0.0)
+    monkeypatch.setattr(signals, "BEGINNING_BOOST", 0.0)
     assert indices(ranked("hello", scope, floor=-1)) == [0, 1, 4, 2]
     # Beside so good a neighbour the second is the best there is, but those that come first are so by themselves.
     cosines = [8 / 16, 6 / 16, 2 / 16]
