@@ -1,4 +1,4 @@
-"""Checks of arguments: an error names the argument, the value and what is accepted."""
+"""Checks of arguments. Each error names the argument, its value and what is accepted."""
 
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from shared_core.messages import Message
 
-__all__ = ["a_name", "given_messages", "in_range", "in_utc", "one_of", "whole_number"]
+__all__ = ["in_range", "in_utc", "message_list", "one_of", "text_value", "whole_number"]
 
 Value = TypeVar("Value")
 
@@ -33,19 +33,19 @@ def in_range(name: str, value: float, low: float, high: float) -> float:
 
 
 def in_utc(moment: datetime) -> datetime:
-    """Return `moment`, taken as UTC if it has no zone, as a message's time is."""
+    """Return `moment` with a time zone: UTC if it has none, as for the times of messages."""
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
-def a_name(name: str, value: Any) -> str:
-    """Return a text; ValueError otherwise."""
+def text_value(name: str, value: Any) -> str:
+    """Return `value` if it is a text; ValueError otherwise."""
     if not isinstance(value, str):
         raise ValueError(f"{name}={value!r}: expected a text")
     return value
 
 
-def given_messages(messages: Any) -> list[Message]:
-    """Return one message or several as a list; TypeError if there is anything else among them."""
+def message_list(messages: Any) -> list[Message]:
+    """Return one message or several as a list; TypeError if anything else is among them."""
     given: list[Message] = []
     for message in [messages] if isinstance(messages, Message | str | Mapping) else messages:
         if not isinstance(message, Message):

@@ -1,4 +1,4 @@
-"""The values that a memory's verbs return, in one place to import them from."""
+"""The values that the methods of a memory return, gathered for import."""
 
 from shared_core.forget import ForgetResult
 from shared_core.history import FollowedHistory
