@@ -16,7 +16,7 @@ from langchain_infinite_memory.chain_io import ChainInput, ChainKeys, incomplete
 from langchain_infinite_memory.sessions import SessionKey, Sessions
 from shared_core.aio import AsyncInfiniteMemory
 from shared_core.errors import DuplicateError, StoreError, UnknownReferenceError
-from shared_core.history import resent_fields
+from shared_core.history import recognized_fields
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message, content_of
 from shared_core.prompt.context import Context, ContextReport
@@ -247,8 +247,8 @@ def _messages(given: ChainInput) -> list[Message]:
 
 def _count_stored(memory: InfiniteMemory, said: Sequence[Message]) -> int:
     """Return how many leading messages are the session's newest ones: a client may send its history again."""
-    stored = [resent_fields(message) for message in memory.newest(len(said))] if len(said) > 1 else []
-    sent = [resent_fields(message) for message in said]
+    stored = [recognized_fields(message) for message in memory.newest(len(said))] if len(said) > 1 else []
+    sent = [recognized_fields(message) for message in said]
     return next((count for count in range(len(stored), 0, -1) if stored[-count:] == sent[:count]), 0)
 
 

@@ -12,7 +12,7 @@ from langchain_core.messages import BaseMessage
 from langchain_infinite_memory.messages import FORMAT, from_message, system_first, to_message
 from langchain_infinite_memory.sessions import MemoryLike, Sessions
 from shared_core.aio import AsyncInfiniteMemory
-from shared_core.arguments import a_name, whole_number
+from shared_core.arguments import text_value, whole_number
 from shared_core.errors import UnknownReferenceError
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message, Payload
@@ -51,7 +51,7 @@ class InfiniteChatMessageHistory(BaseChatMessageHistory):
         self, session_id: str, *, user_id: str | None = None, memory: MemoryLike = None, **settings: Any
     ) -> None:
         super().__init__()
-        self.session_id = a_name("session_id", session_id)
+        self.session_id = text_value("session_id", session_id)
         self.user_id = user_id
         self._sessions = Sessions(memory, **settings)
         self._sessions.check(session_id, user_id)

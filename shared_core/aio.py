@@ -1,4 +1,4 @@
-"""AsyncInfiniteMemory: the same verbs for the event loop, which neither disk nor CPU ever holds up."""
+"""AsyncInfiniteMemory: the methods of `InfiniteMemory` as coroutines that never block the event loop."""
 
 import asyncio
 import os
@@ -33,12 +33,12 @@ PAGE = 500
 
 
 class AsyncInfiniteMemory:
-    """A memory's verbs as coroutines, with the arguments, results and errors of `InfiniteMemory`.
+    """The methods of a memory as coroutines, with the arguments, results and errors of `InfiniteMemory`.
 
-    Reading, writing and ranking run in threads; an embedder or summarizer that is natively asynchronous is awaited.
+    Reading, writing and ranking run in threads. Embedders and summarizers that are asynchronous themselves are awaited.
 
     Args:
-        memory: the memory to use. `AsyncInfiniteMemory.open` makes one without holding up the event loop.
+        memory: the memory to use. `AsyncInfiniteMemory.open` creates one without blocking the event loop.
     """
 
     def __init__(self, memory: InfiniteMemory) -> None:
@@ -46,22 +46,22 @@ class AsyncInfiniteMemory:
 
     @classmethod
     async def open(cls, *args: Any, **kwargs: Any) -> "AsyncInfiniteMemory":
-        """Open a memory in a thread; the arguments are those of `InfiniteMemory`."""
+        """Open a memory in a thread. The arguments are those of `InfiniteMemory`."""
         return cls(await asyncio.to_thread(InfiniteMemory, *args, **kwargs))
 
     @property
     def branch(self) -> str | None:
-        """The branch this object stands on; None: detached at a message."""
+        """The branch that is checked out; None: the head is detached at a message."""
         return self._memory.branch
 
     @property
     def session_id(self) -> str:
-        """Which conversation this is."""
+        """The name of the conversation."""
         return self._memory.session_id
 
     @property
     def user_id(self) -> str | None:
-        """Whose it is."""
+        """The user whom the conversation belongs to; None: no user."""
         return self._memory.user_id
 
     async def add(self, messages: Message | Sequence[Message], *, turn: str | None = None) -> list[Message]:
@@ -69,7 +69,7 @@ class AsyncInfiniteMemory:
         return await asyncio.to_thread(self._memory.add, messages, turn=turn)
 
     async def follow(self, messages: Sequence[Message], *, after: FollowedHistory | None = None) -> FollowedHistory:
-        """Stand where a history leads; see `InfiniteMemory.follow`."""
+        """Store what is new in a history, and check out its end; see `InfiniteMemory.follow`."""
         return await asyncio.to_thread(self._memory.follow, messages, after=after)
 
     async def context(
@@ -83,7 +83,7 @@ class AsyncInfiniteMemory:
         return await self._drive(steps)
 
     async def count(self, message: Message) -> int:
-        """Return what a message costs as sent; see `InfiniteMemory.count`."""
+        """Return the tokens a message takes when it is sent; see `InfiniteMemory.count`."""
         return await asyncio.to_thread(self._memory.count, message)
 
     async def search(
@@ -94,11 +94,11 @@ class AsyncInfiniteMemory:
         return await self._drive(self._memory.search_steps(query, top_k, since=since, until=until, role=role))
 
     async def index(self, progress: Progress | None = None) -> None:
-        """Embed everything that has no vector yet; see `InfiniteMemory.index`. `progress` is called from threads."""
+        """Embed all messages that have no vector yet; see `InfiniteMemory.index`. `progress` is called from threads."""
         await self._drive(self._memory.index_steps(progress))
 
     async def reindex(self, progress: Progress | None = None) -> None:
-        """Embed the session anew; see `InfiniteMemory.reindex`."""
+        """Embed the whole session again; see `InfiniteMemory.reindex`."""
         await self._drive(self._memory.index_steps(progress, anew=True))
 
     async def summary(self) -> Summary | None:
@@ -106,7 +106,7 @@ class AsyncInfiniteMemory:
         return await asyncio.to_thread(self._memory.summary)
 
     async def summarize(self) -> Summary | None:
-        """Sum up all that has left the window; see `InfiniteMemory.summarize`."""
+        """Sum up everything that has left the window; see `InfiniteMemory.summarize`."""
         return await self._drive(self._memory.summary_steps())
 
     @staticmethod
@@ -146,19 +146,19 @@ class AsyncInfiniteMemory:
         await asyncio.to_thread(self._memory.fork, name, at)
 
     async def checkout(self, reference: str) -> None:
-        """Stand somewhere else; see `InfiniteMemory.checkout`."""
+        """Check out a branch or a position; see `InfiniteMemory.checkout`."""
         await asyncio.to_thread(self._memory.checkout, reference)
 
     async def rename(self, name: str, to: str) -> None:
-        """Give a branch another name; see `InfiniteMemory.rename`."""
+        """Rename a branch; see `InfiniteMemory.rename`."""
         await asyncio.to_thread(self._memory.rename, name, to)
 
     async def delete_branch(self, name: str) -> None:
-        """Drop a branch; see `InfiniteMemory.delete_branch`."""
+        """Delete a branch; see `InfiniteMemory.delete_branch`."""
         await asyncio.to_thread(self._memory.delete_branch, name)
 
     async def tag(self, name: str, at: str | None = None) -> None:
-        """Name a place for good; see `InfiniteMemory.tag`."""
+        """Tag a position; see `InfiniteMemory.tag`."""
         await asyncio.to_thread(self._memory.tag, name, at)
 
     async def tags(self) -> list[Branch]:
@@ -166,15 +166,15 @@ class AsyncInfiniteMemory:
         return await asyncio.to_thread(self._memory.tags)
 
     async def delete_tag(self, name: str) -> None:
-        """Drop a tag; see `InfiniteMemory.delete_tag`."""
+        """Delete a tag; see `InfiniteMemory.delete_tag`."""
         await asyncio.to_thread(self._memory.delete_tag, name)
 
     async def reset(self, to: str) -> None:
-        """Have the branch end at another place; see `InfiniteMemory.reset`."""
+        """Move the branch to another position; see `InfiniteMemory.reset`."""
         await asyncio.to_thread(self._memory.reset, to)
 
     async def reflog(self, branch: str | None = None, limit: int = 100) -> list[ReflogEntry]:
-        """Return how branches were moved; see `InfiniteMemory.reflog`."""
+        """Return the moves of branches; see `InfiniteMemory.reflog`."""
         return await asyncio.to_thread(self._memory.reflog, branch, limit)
 
     async def log(self, limit: int = 50) -> list[LogEntry]:
@@ -182,21 +182,21 @@ class AsyncInfiniteMemory:
         return await asyncio.to_thread(self._memory.log, limit)
 
     async def diff(self, a: str, b: str | None = None) -> Diff:
-        """Return what two places do not share; see `InfiniteMemory.diff`."""
+        """Return the messages that two positions do not share; see `InfiniteMemory.diff`."""
         return await asyncio.to_thread(self._memory.diff, a, b)
 
     async def newest_at(self, reference: str) -> Message | None:
-        """Return the newest message at a place; see `InfiniteMemory.newest_at`."""
+        """Return the newest message at a position; see `InfiniteMemory.newest_at`."""
         return await asyncio.to_thread(self._memory.newest_at, reference)
 
     async def merge(
         self, source: str, how: How = "auto", *, prompt: str | None = None, summarizer: Summarizer | None = None
     ) -> MergeResult:
-        """Bring what another branch has to this one; see `InfiniteMemory.merge`. The summarizer runs in a thread."""
+        """Merge another branch into this one; see `InfiniteMemory.merge`. The summarizer runs in a thread."""
         return await asyncio.to_thread(self._memory.merge, source, how, prompt=prompt, summarizer=summarizer)
 
     async def sources(self, id: str) -> list[str]:
-        """Return what a message was made from; see `InfiniteMemory.sources`."""
+        """Return the ids of the messages that a message was made from; see `InfiniteMemory.sources`."""
         return await asyncio.to_thread(self._memory.sources, id)
 
     async def cherry_pick(self, ids: str | Sequence[str]) -> CherryPickResult:
@@ -204,23 +204,23 @@ class AsyncInfiniteMemory:
         return await asyncio.to_thread(self._memory.cherry_pick, ids)
 
     async def rebase(self, onto: str, since: str | None = None) -> CherryPickResult:
-        """Have the branch go on from another place; see `InfiniteMemory.rebase`."""
+        """Rebase the branch onto another position; see `InfiniteMemory.rebase`."""
         return await asyncio.to_thread(self._memory.rebase, onto, since)
 
     async def stash(self, since: str | None = None, note: str = "") -> Stash | None:
-        """Take the end of the branch away and keep it; see `InfiniteMemory.stash`."""
+        """Put the end of the branch aside; see `InfiniteMemory.stash`."""
         return await asyncio.to_thread(self._memory.stash, since, note)
 
     async def stashes(self) -> list[Stash]:
-        """Return what was put aside; see `InfiniteMemory.stashes`."""
+        """Return the stashes; see `InfiniteMemory.stashes`."""
         return await asyncio.to_thread(self._memory.stashes)
 
     async def stash_apply(self, number: int = 0) -> CherryPickResult:
-        """Add copies of what was put aside; see `InfiniteMemory.stash_apply`."""
+        """Add copies of stashed messages; see `InfiniteMemory.stash_apply`."""
         return await asyncio.to_thread(self._memory.stash_apply, number)
 
     async def stash_pop(self, number: int = 0) -> CherryPickResult:
-        """Add copies of what was put aside and drop the stash; see `InfiniteMemory.stash_pop`."""
+        """Add copies of stashed messages and drop the stash; see `InfiniteMemory.stash_pop`."""
         return await asyncio.to_thread(self._memory.stash_pop, number)
 
     async def stash_drop(self, number: int = 0) -> None:
@@ -239,11 +239,11 @@ class AsyncInfiniteMemory:
     async def import_file(
         self, path: str | os.PathLike[str], *, session: str | None = None, progress: Progress | None = None
     ) -> ImportResult:
-        """Bring a conversation from a file into this one; see `InfiniteMemory.import_file`."""
+        """Import a conversation from a file into this one; see `InfiniteMemory.import_file`."""
         return await asyncio.to_thread(self._memory.import_file, path, session=session, progress=progress)
 
     async def close_turn(self) -> None:
-        """Have the next reply join the newest turn; see `InfiniteMemory.close_turn`."""
+        """Let the next reply join the newest turn; see `InfiniteMemory.close_turn`."""
         await asyncio.to_thread(self._memory.close_turn)
 
     async def forget(
@@ -254,11 +254,11 @@ class AsyncInfiniteMemory:
         return await asyncio.to_thread(self._memory.forget, ids=ids, before=before, session=session, dry_run=dry_run)
 
     async def scrub(self) -> ForgetResult:
-        """Try again to remove erased bytes; see `InfiniteMemory.scrub`."""
+        """Remove erased bytes from the files; see `InfiniteMemory.scrub`."""
         return await asyncio.to_thread(self._memory.scrub)
 
     async def close(self) -> None:
-        """Release the store; see `InfiniteMemory.close`."""
+        """Save the index and release the store; see `InfiniteMemory.close`."""
         await asyncio.to_thread(self._memory.close)
 
     async def __aenter__(self) -> "AsyncInfiniteMemory":
@@ -269,7 +269,7 @@ class AsyncInfiniteMemory:
 
 
 def _advance(steps: Steps[Result], reply: Reply | None) -> tuple[Request | None, Result | None]:
-    """Take one step: return the next request, or none and the result."""
+    """Take one step: return the next request, or None and the result."""
     try:
         return (next(steps) if reply is None else steps.send(reply)), None
     except StopIteration as stop:

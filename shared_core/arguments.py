@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from typing import Any, TypeVar
 
-__all__ = ["a_name", "in_range", "one_of", "whole_number"]
+__all__ = ["in_range", "one_of", "text_value", "whole_number"]
 
 Value = TypeVar("Value")
 
@@ -41,7 +41,7 @@ def in_range(name: str, value: float, low: float, high: float) -> float:
     return value
 
 
-def a_name(name: str, value: Any) -> str:
+def text_value(name: str, value: Any) -> str:
     """Return a text.
 
     Raises:

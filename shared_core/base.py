@@ -1,4 +1,4 @@
-"""The small plug-in points on one screen: TokenCounter, Summarizer and Embedder; `store` has the large one."""
+"""The small interfaces that you can implement: TokenCounter, Summarizer and Embedder. `store` has the large one."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -22,49 +22,49 @@ Vectors = npt.NDArray[np.float32]
 class TokenCounter(Protocol):
     """Counts the tokens of a text.
 
-    `name` identifies the counter for as long as the database lives: two counters with one name must agree on every
-    text. None: counts are not stored.
+    `name` identifies the counter in the database, so two counters of one name must agree on every text. None: counts
+    are not stored.
     """
 
     name: str | None
 
     def __call__(self, text: str, /) -> int:
-        """Return the number of tokens of `text`; special tokens in it count as text. Never raises."""
+        """Return the number of tokens of `text`. Special tokens in it count as text. Must not raise."""
 
 
 Summarizer = Callable[[str | None, Sequence[Message]], str]
-"""Sums up messages, oldest first, given the summary of what came before them (None: nothing did).
+"""Sums up messages, oldest first, given the summary of the messages before them (None: there is none).
 
-Where it is asked for something in particular, that is the last message: a user's without an id, as only what is stored
-has one.
+A request for something in particular, such as the prompt of a merge, comes as the last message: a user message without
+an id, which no stored message lacks.
 """
 
 AsyncSummarizer = Callable[[str | None, Sequence[Message]], Awaitable[str]]
-"""The same as a coroutine function, for the async face."""
+"""A `Summarizer` as a coroutine function, for `AsyncInfiniteMemory`."""
 
 
 class SummarizerModel(ABC):
-    """A summarizer that a model is behind, with a way to wait for it without holding up the event loop."""
+    """A summarizer that calls a model, and can be awaited without blocking the event loop."""
 
     @abstractmethod
     def __call__(self, previous_summary: str | None, messages: Sequence[Message], /) -> str:
         """Sum up; see `Summarizer`."""
 
     async def summarize(self, previous_summary: str | None, messages: Sequence[Message], /) -> str:
-        """Do the same without blocking the event loop; by default in a thread."""
+        """Sum up without blocking the event loop. By default, this runs in a thread."""
         return await asyncio.to_thread(self, previous_summary, messages)
 
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """What tells one embedder's vectors from another's, and what their cosines mean.
+    """The identity of an embedder's vectors, and the meaning of their cosines.
 
     Attributes:
-        name: model and revision; together with `dimension` it identifies the vectors.
-        dimension: numbers per vector.
-        floor: cosine that at least one text must reach to be evidence for a question in a long chat.
-        threshold: cosine above which a text is about the question; stricter than `floor`.
-        weight: how much the dense score counts against the lexical one (1: the same).
+        name: the model and its revision. Together with `dimension`, it identifies the vectors.
+        dimension: the numbers per vector.
+        floor: the cosine that at least one message of a long chat must reach to count as evidence for a question.
+        threshold: the cosine from which a text is about the question. It is stricter than `floor`.
+        weight: the weight of the dense score relative to the lexical one (1: equal).
     """
 
     name: str
@@ -85,35 +85,35 @@ class Embedder(ABC):
     @property
     @abstractmethod
     def fingerprint(self) -> Fingerprint:
-        """What tells these vectors from another embedder's; a plain attribute will do."""
+        """The identity of the vectors. A plain attribute is enough."""
 
     @abstractmethod
     def embed_documents(self, texts: Sequence[str]) -> Vectors:
         """Embed stored texts.
 
         Args:
-            texts: any strings, each no longer than `split` returns; may be empty.
+            texts: any strings, none longer than a piece that `split` returns. The sequence may be empty.
 
         Returns:
-            float32, shape (len(texts), fingerprint.dimension), rows of unit length.
+            An array of float32 of the shape (len(texts), fingerprint.dimension), with rows of unit length.
 
         Raises:
             EmbedderError: the model failed or returned something else.
         """
 
     def embed_query(self, text: str) -> Vectors:
-        """Embed a question: shape (fingerprint.dimension,); errors as in `embed_documents`."""
+        """Embed a question: an array of the shape (fingerprint.dimension,). Errors are those of `embed_documents`."""
         row: Vectors = self.embed_documents([text])[0]
         return row
 
     def split(self, text: str) -> list[str]:
-        """Return `text` as pieces that the model reads whole, in order, at least one; by default just `text`."""
+        """Return `text` in pieces that the model can read whole, at least one, in order. By default, `text` itself."""
         return [text]
 
     async def aembed_documents(self, texts: Sequence[str]) -> Vectors:
-        """Embed stored texts without blocking the event loop; by default in a thread."""
+        """Embed stored texts without blocking the event loop. By default, this runs in a thread."""
         return await asyncio.to_thread(self.embed_documents, texts)
 
     async def aembed_query(self, text: str) -> Vectors:
-        """Embed a question without blocking the event loop; by default in a thread."""
+        """Embed a question without blocking the event loop. By default, this runs in a thread."""
         return await asyncio.to_thread(self.embed_query, text)

@@ -1,16 +1,16 @@
-"""Every error the package raises, as one tree.
+"""All errors that the package raises, as a tree.
 
 InfiniteMemoryError
-├── BudgetError (ValueError)              what must be sent does not fit the budget
-│   └── MessageTooLargeError              the current question alone does not fit
+├── BudgetError (ValueError)              messages that must be sent exceed the budget
+│   └── MessageTooLargeError              the current question does not fit
 ├── DuplicateError (ValueError)           an id or a branch name is taken
-├── UnknownReferenceError (LookupError)   no such branch, message or turn
-│   └── AmbiguousReferenceError           an id prefix fits several messages
-├── StaleHeadError (RuntimeError)         another writer moved the branch meanwhile
+├── UnknownReferenceError (LookupError)   there is no such branch, message or turn
+│   └── AmbiguousReferenceError           the beginning of an id fits several messages
+├── StaleHeadError (RuntimeError)         another writer moved the branch in the meantime
 ├── EmbedderError (RuntimeError)          an embedder failed or returned unusable vectors
-│   └── EmbedderMismatchError             the stored vectors are another embedder's
+│   └── EmbedderMismatchError             another embedder made the stored vectors
 ├── StoreError (RuntimeError)             the store cannot be read or written
-├── InputFileError (ValueError)           a file to import is not what it should be
+├── InputFileError (ValueError)           a file to import is invalid
 └── MissingExtraError (ImportError)       an optional dependency is not installed
 """
 
@@ -33,15 +33,15 @@ __all__ = [
 
 
 class InfiniteMemoryError(Exception):
-    """The root: catch it to catch everything this package raises on purpose."""
+    """The base class of all errors that this package raises on purpose."""
 
 
 class BudgetError(InfiniteMemoryError, ValueError):
-    """What must always be sent is larger than the token budget.
+    """The messages that must be sent exceed the token budget.
 
     Attributes:
-        needed: tokens that would have to be sent.
-        available: tokens the budget leaves for it.
+        needed: the tokens that these messages take.
+        available: the tokens that the budget leaves for them.
     """
 
     def __init__(self, message: str, *, needed: int, available: int) -> None:
@@ -51,7 +51,7 @@ class BudgetError(InfiniteMemoryError, ValueError):
 
 
 class MessageTooLargeError(BudgetError):
-    """The current question, with its newest tool group, is larger than the budget."""
+    """The current question, with its newest tool group, does not fit in the budget."""
 
 
 class DuplicateError(InfiniteMemoryError, ValueError):
@@ -59,10 +59,10 @@ class DuplicateError(InfiniteMemoryError, ValueError):
 
 
 class UnknownReferenceError(InfiniteMemoryError, LookupError):
-    """No branch, message or turn goes by this name.
+    """There is no branch, message or turn of this name.
 
     Attributes:
-        candidates: what exists instead, as far as it helps to choose.
+        candidates: names that exist, if a choice of them helps.
     """
 
     def __init__(self, message: str, *, candidates: Sequence[str] = ()) -> None:
@@ -71,28 +71,28 @@ class UnknownReferenceError(InfiniteMemoryError, LookupError):
 
 
 class AmbiguousReferenceError(UnknownReferenceError):
-    """An id prefix fits more than one message."""
+    """The beginning of an id fits more than one message."""
 
 
 class StaleHeadError(InfiniteMemoryError, RuntimeError):
-    """Another writer moved the branch meanwhile; nothing was changed, and the same may be tried again."""
+    """Another writer moved the branch in the meantime. Nothing was changed; the call may be repeated."""
 
 
 class EmbedderError(InfiniteMemoryError, RuntimeError):
-    """An embedder raised, or returned vectors that cannot be used."""
+    """An embedder failed, or returned unusable vectors."""
 
 
 class EmbedderMismatchError(EmbedderError):
-    """The session's vectors were made by another embedder than the one given."""
+    """Another embedder than the one given made the session's vectors."""
 
 
 class StoreError(InfiniteMemoryError, RuntimeError):
-    """The store is corrupt, foreign, newer than this package, or cannot be reached."""
+    """The store is damaged, was written by another program or a newer version, or cannot be reached."""
 
 
 class InputFileError(InfiniteMemoryError, ValueError):
-    """A file to import does not exist or does not hold what it should."""
+    """A file to import does not exist or is invalid."""
 
 
 class MissingExtraError(InfiniteMemoryError, ImportError):
-    """An optional dependency is not installed; the message names the extra."""
+    """An optional dependency is not installed. The message names the extra that installs it."""

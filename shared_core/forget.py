@@ -1,4 +1,4 @@
-"""Erase what was said, everywhere: which messages go, and what became of them."""
+"""Erase messages everywhere: select what a request erases, and erase it."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,13 +20,13 @@ PAGE = 2_000
 
 @dataclass(frozen=True, slots=True)
 class ForgetResult:
-    """What was erased, or with `dry_run` would be.
+    """What was erased or, with `dry_run`, what would be.
 
     Attributes:
-        ids: the messages, in order of storing.
-        dry_run: whether nothing was done.
-        scrubbed: whether the bytes are gone from the files too.
-        reason: why they are not yet; `scrub()` tries again.
+        ids: the ids of the messages, in the order in which they were stored.
+        dry_run: whether nothing was erased.
+        scrubbed: whether the bytes are gone from the files, too.
+        reason: why they are not gone yet; `scrub()` tries again. None: they are gone.
     """
 
     ids: tuple[str, ...]
@@ -40,7 +40,7 @@ class ForgetResult:
 
 
 def every_record(store: Store, session: int) -> Iterator[Record]:
-    """Yield all messages of a session, of all branches, in order of storing."""
+    """Yield the messages of a session, of all branches, in the order in which they were stored."""
     seq = 0
     while records := store.find(session, After(seq, PAGE)):
         yield from records
@@ -50,14 +50,14 @@ def every_record(store: Store, session: int) -> Iterator[Record]:
 def select(
     store: Store, session: int, *, ids: Sequence[str] | None = None, before: datetime | None = None, everything: bool
 ) -> list[Record]:
-    """Return what a selection erases: whole tool groups, on all branches, with their copies and summaries.
+    """Return the messages that a request erases: whole tool groups, on all branches, with their copies and summaries.
 
     Args:
-        store: where the session is.
-        session: which session.
-        ids: these messages.
-        before: what was said before this moment; system messages stay.
-        everything: all of it.
+        store: the store that holds the session.
+        session: the session's key.
+        ids: the messages with these ids.
+        before: the messages said before this time, except system messages.
+        everything: all messages.
 
     Raises:
         UnknownReferenceError: an id is not stored.
@@ -80,7 +80,7 @@ def select(
     while chosen := [record for record in chosen if record.position not in found]:
         found |= {record.position: record for record in chosen}
         _add_groups(store, session, chosen, found)
-        # What was made from it says it again: copies, summaries, and what was made from these.
+        # Copies and summaries repeat what they were made from, and so do copies and summaries of those.
         chosen = store.find(session, MadeFrom(list(found)))
     return sorted(found.values(), key=lambda record: record.seq)
 
@@ -89,7 +89,7 @@ def _add_groups(store: Store, session: int, chosen: Sequence[Record], found: dic
     """Add the tool groups that some messages belong to."""
     for turn_id in {record.message.turn_id for record in chosen if _in_group(record)}:
         groups = list(groups_of_turn(store, session, turn_id or ""))
-        # Groups of two branches may share a call: what takes one of them takes the other.
+        # Groups of two branches may share a call: erasing one of them erases the other.
         while touched := [group for group in groups if 0 < len(group.keys() & found.keys()) < len(group)]:
             for group in touched:
                 found |= group
@@ -100,7 +100,7 @@ def _in_group(record: Record) -> bool:
 
 
 def groups_of_turn(store: Store, session: int, turn_id: str) -> Iterator[dict[Position, Record]]:
-    """Yield the tool groups of a turn, branch by branch: the calls of two answers may bear the same ids."""
+    """Yield the tool groups of a turn, branch by branch, because calls on two branches may have the same ids."""
     records = store.find(session, InTurn(turn_id))
     for segment in {record.position.segment for record in records}:
         end = max(record.position for record in records if record.position.segment == segment)
@@ -123,7 +123,8 @@ def forget(store: Store, session: int, records: Sequence[Record], *, everything:
 
 
 def _left_of_turns(store: Store, session: int, records: Sequence[Record]) -> list[Position]:
-    """Return what is left of turns that lose a message, where a vector may stand for more than its message."""
+    """Return the remaining messages of turns that lose some. Their vectors are stale if they stand for whole turns."""
+    # The name of a space whose vectors stand for more than one message has a "#".
     if not any("#" in space for space in store.spaces(session)):
         return []
     turns = {record.message.turn_id or "" for record in records}

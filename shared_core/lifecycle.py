@@ -1,4 +1,4 @@
-"""What happens when the process forks or exits: locks stay usable in a child, background work is given up."""
+"""Forks and exits of the process: locks stay usable in a child, and background work is stopped."""
 
 import atexit
 import os
@@ -19,7 +19,7 @@ _hooked = False
 
 
 def fork_safe_lock() -> AbstractContextManager[object]:
-    """Return a reentrant lock that is free in a forked process: a fork waits until no thread holds it."""
+    """Return a reentrant lock that is free in a forked process, because a fork waits until no thread holds it."""
     lock = threading.RLock()
     with _guard:
         _locks.add(lock)
@@ -28,9 +28,10 @@ def fork_safe_lock() -> AbstractContextManager[object]:
 
 
 def at_fork(before: Callable[[], None], after: Callable[[], None]) -> None:
-    """Have `before` called before a fork and `after` after it, in parent and child, inside all fork-safe locks.
+    """Call `before` before each fork and `after` after it, in parent and child, while all fork-safe locks are held.
 
-    A thread that holds such a lock may wait for what is taken here, and not the other way round.
+    A thread that holds a fork-safe lock may wait for a resource that `before` acquires. The opposite order could
+    deadlock.
     """
     with _guard:
         _inner.append((before, after))
@@ -62,17 +63,17 @@ def _after_fork() -> None:
 
 
 Work = Generator[None, None, None]
-"""Does a short part of the work between one `yield` and the next; holds no reference to the index while it waits."""
+"""Does a short part of the work between two `yield`s, and holds no reference to the index at a `yield`."""
 
 _running: "weakref.WeakSet[Background]" = weakref.WeakSet()
 _exit_hooked = False
 
 
 class Background:
-    """One run of some work. It ends when the work does, is stopped, or the process ends.
+    """Runs work in a thread, until it is done or stopped, or the process exits.
 
     Args:
-        work: what to do.
+        work: the work.
     """
 
     def __init__(self, work: Work) -> None:
@@ -92,16 +93,16 @@ class Background:
 
     @property
     def lost(self) -> bool:
-        """Whether this process was forked off while the work was done: threads stay behind."""
+        """Whether this process was forked while the work ran. A fork does not copy threads."""
         return self._pid != os.getpid()
 
     def wait(self) -> None:
-        """Return when the work is done."""
+        """Wait until the work is done."""
         if not self.lost:
             self._thread.join()
 
     def stop(self) -> None:
-        """Give the work up, and return when it has ended."""
+        """Stop the work, and wait until it has ended."""
         self._stop.set()
         self.wait()
 
@@ -109,7 +110,7 @@ class Background:
 def _hook_exit() -> None:
     global _exit_hooked
     if not _exit_hooked:
-        # A thread that is inside a library while the interpreter goes away would take the process down.
+        # A thread that is inside a native library when the interpreter shuts down would crash the process.
         atexit.register(_stop_all)
     _exit_hooked = True
 

@@ -28,24 +28,24 @@ def sliding_window(
     keep_grounding: KeepGrounding = "newest", grounding_overflow: GroundingOverflow = "trim",
     on_overflow: OnOverflow = "raise",
 ) -> list[Message]:  # fmt: skip
-    """Return the newest messages that fit, oldest first, ready to be sent; the list given is not changed.
+    """Return the newest messages that fit, oldest first, ready to be sent. The given list is not changed.
 
-    System and pinned messages stay. The newest user message and what answers it are there, with its grounding as far as
-    that fits; older messages come without theirs.
+    System and pinned messages always stay. So do the newest user message and what answers it, with as much of its
+    grounding as fits. Older messages lose their grounding.
 
     Args:
         messages: the conversation, oldest first.
-        max_tokens: the model's limit.
-        reserve_tokens: kept free for the reply.
-        token_counter: as in `InfiniteMemory`.
-        message_overhead: tokens of framing per message.
-        unit: what is kept or dropped as a whole. With `"message"` the window may begin in the middle of an exchange,
-            which some providers reject.
-        window_slack: see `fit_window`.
-        fill: see `fit_window`.
-        keep_grounding: see `InfiniteMemory`.
-        grounding_overflow: see `InfiniteMemory`.
-        on_overflow: see `InfiniteMemory`.
+        max_tokens: the context limit of your model, in tokens.
+        reserve_tokens: the tokens kept free for the reply.
+        token_counter: counts the tokens of a text, as in `InfiniteMemory`.
+        message_overhead: the tokens of framing per message.
+        unit: what is kept or dropped as a whole: a `"turn"` or a `"message"`. With `"message"`, the window may begin in
+            the middle of an exchange, which some providers reject.
+        window_slack: the share of the window that may be left unused, as in `InfiniteMemory`.
+        fill: what happens at the first unit that does not fit, as in `InfiniteMemory`.
+        keep_grounding: which user messages keep their grounding, as in `InfiniteMemory`.
+        grounding_overflow: what happens to grounding that does not fit, as in `InfiniteMemory`.
+        on_overflow: what happens to a question that does not fit, as in `InfiniteMemory`.
 
     Raises:
         BudgetError: system and pinned messages alone do not fit.
@@ -66,7 +66,7 @@ def sliding_window(
     stays += [entry for turn in turns if turn.turn_id in pinned for entry in turn.whole().entries]
     asked = framer.frame(budget=max_tokens - reserve_tokens, tools=0, stays=stays, current=current)
     past = [turn for turn in reversed(turns) if turn is not newest and turn.turn_id not in pinned]
-    older = [turn.whole() for turn in past if turn.asks] if unit == "turn" else _apart(past)
+    older = [turn.whole() for turn in past if turn.asks] if unit == "turn" else _single_messages(past)
     frame, selection = assembler.settle(asked, older, (), shown=True)
     given = {entry.message.id: message for entry, message in zip(entries, messages, strict=True)}
     context = assembler.compose(frame, selection, reserve=reserve_tokens, shown=True)
@@ -74,23 +74,23 @@ def sliding_window(
 
 
 def entries_of(messages: Sequence[Message], counter: TokenCounter, overhead: int) -> list[Entry]:
-    """Return messages of a list with their sizes and turns; messages without an id are told apart by their place."""
-    named = [message.replace(id=f"{place}") for place, message in enumerate(messages)]
+    """Return the messages of a list with their sizes and turns. Their indexes serve as ids: not all have one."""
+    named = [message.replace(id=f"{index}") for index, message in enumerate(messages)]
     turns = assign_turns(named, Newest(None, -1), None)
     return [
-        Entry(message.replace(turn_id=turn_id), message_tokens(message, counter, overhead), turn_no, place)
-        for place, (message, (turn_id, turn_no)) in enumerate(zip(named, turns, strict=True))
+        Entry(message.replace(turn_id=turn_id), message_tokens(message, counter, overhead), turn_no, index)
+        for index, (message, (turn_id, turn_no)) in enumerate(zip(named, turns, strict=True))
     ]
 
 
-def _apart(turns: Sequence[Turn]) -> list[Turn]:
-    """Return every message as a turn of its own, newest first; a tool call keeps its results."""
+def _single_messages(turns: Sequence[Turn]) -> list[Turn]:
+    """Return every message as a turn of its own, newest first. A tool call keeps its results."""
     groups = [group for turn in turns for group in reversed(list(tool_groups(turn.whole().entries)))]
     return [Turn(group[0].message.id or "", group[0].order, group) for group in groups]
 
 
 def _as_given(sent: Message, given: Message) -> Message:
-    """Return a message as it is sent, with the id and turn of the caller's own."""
+    """Return a message as it is sent, with the id and the turn that the caller gave it."""
     return sent.replace(id=given.id, turn_id=given.turn_id)
 
 
@@ -101,18 +101,18 @@ def prune(
     messages: Sequence[Message], query: str | Message, *, top_k: int = 2, unit: Literal["message", "turn"] = "message",
     embedder: Embedder | str | None = None,
 ) -> list[Message]:  # fmt: skip
-    """Return the old messages most like a question, the last turn and the question, in order; the list is not changed.
+    """Return the old messages most similar to a question, then the last turn and the question.
 
-    System messages and pinned turns stay. A tool call and its results are kept or left out together; a call without all
-    its results, and a result without its call, are left out. Where old messages repeat each other, only the newest can
-    be chosen.
+    The order is kept and the given list is not changed. System messages and pinned turns always stay. A tool call and
+    its results are kept or dropped together; a call without all its results, and a result without its call, are
+    dropped. If old messages have the same text, only the newest of them can be kept.
 
     Args:
         messages: the conversation, oldest first, without the question.
         query: the question.
         top_k: how many old messages or turns to keep.
-        unit: compare and keep single messages, or whole turns.
-        embedder: as in `InfiniteMemory`; needed as soon as something has to be left out.
+        unit: what is compared and kept: single messages or whole turns.
+        embedder: makes the vectors, as in `InfiniteMemory`. It is needed only if something has to be dropped.
 
     Raises:
         ValueError: `top_k` is negative.
@@ -121,24 +121,24 @@ def prune(
     whole_number("top_k", top_k, least=0)
     one_of("unit", unit, ("message", "turn"))
     question = Message.user(query) if isinstance(query, str) else query
-    stays, old = _parted(_uncounted(messages))
+    stays, old = _split_off_kept(_uncounted_entries(messages))
     units = _by_turn(old) if unit == "turn" else old
     kept = units if len(units) <= top_k else _nearest(units, question.content, top_k, embedder)
     chosen = sorted(entry.order for group in [*stays, *kept] for entry in group)
-    return [*(messages[place] for place in chosen), question]
+    return [*(messages[index] for index in chosen), question]
 
 
-def _uncounted(messages: Sequence[Message]) -> list[Entry]:
-    named = [message.replace(id=f"{place}") for place, message in enumerate(messages)]
+def _uncounted_entries(messages: Sequence[Message]) -> list[Entry]:
+    named = [message.replace(id=f"{index}") for index, message in enumerate(messages)]
     turns = assign_turns(named, Newest(None, -1), None)
     return [
-        Entry(message.replace(turn_id=turn.turn_id), 0, turn.turn_no, place)
-        for place, (message, turn) in enumerate(zip(named, turns, strict=True))
+        Entry(message.replace(turn_id=turn.turn_id), 0, turn.turn_no, index)
+        for index, (message, turn) in enumerate(zip(named, turns, strict=True))
     ]
 
 
-def _parted(entries: Sequence[Entry]) -> tuple[list[Unit], list[Unit]]:
-    """Return the tool groups that stay, which are system messages, pinned turns and the last turn, and all others."""
+def _split_off_kept(entries: Sequence[Entry]) -> tuple[list[Unit], list[Unit]]:
+    """Return the groups that always stay (system messages, pinned turns, the last turn), and all other groups."""
     said = [entry.message.turn_id for entry in entries if entry.message.role != "system"]
     turns = {*said[-1:], *(entry.message.turn_id for entry in entries if entry.message.stays)}
     stays: list[Unit] = []
@@ -159,7 +159,7 @@ def _by_turn(groups: Sequence[Unit]) -> list[Unit]:
 
 
 def _text(unit: Unit) -> str:
-    """Return what is compared: what was said, and what tools were asked, but not what they answered."""
+    """Return the text that is compared: messages and tool calls, without tool results."""
     said = [entry.message for entry in unit if entry.message.role != "tool"]
     calls = (f"{call.name} {call.arguments}" for message in said for call in message.tool_calls)
     return " ".join(filter(None, (*(message.content for message in said), *calls))).strip()
@@ -173,27 +173,27 @@ def _nearest(units: Sequence[Unit], question: str, top_k: int, embedder: Embedde
         return list(newest.values())[:top_k]
     chosen = as_embedder(embedder)
     if chosen is None:
-        raise EmbedderError("prune compares meanings and no embedder is installed: pass embedder=")
+        raise EmbedderError("prune needs an embedder, and none is installed: pass embedder=")
     return [units[index] for index, _ in rank_texts(texts, question, chosen)[:top_k]]
 
 
 def rank_texts(texts: Sequence[str], question: str, embedder: Embedder) -> list[tuple[int, float]]:
-    """Return the index of each text with its cosine, most similar to the question first; of equals, the later first.
+    """Return the index of each text with its cosine, most similar to the question first. Among equals, later is first.
 
-    Empty texts are left out, and so are texts that are repeated later. A text that is longer than the model reads
-    counts with the piece of it that is most similar.
+    Empty texts are left out, and so are texts that are repeated later. A text longer than the model can read gets the
+    cosine of its most similar piece.
 
     Args:
-        texts: what to compare.
-        question: what to compare it with.
-        embedder: makes the vectors; not called if there is nothing to compare.
+        texts: the texts to compare.
+        question: the text to compare them with.
+        embedder: makes the vectors. It is not called if there is nothing to compare.
 
     Raises:
         EmbedderError: the embedder failed.
     """
     last: dict[str, int] = {}
     for index, text in enumerate(texts):
-        last.pop(text, None)  # so that texts are in the order in which they occur last
+        last.pop(text, None)  # keeps the texts in the order of their last occurrence
         last[text] = index
     last.pop("", None)
     if not last:
@@ -201,7 +201,7 @@ def rank_texts(texts: Sequence[str], question: str, embedder: Embedder) -> list[
     pieces = [embedder.split(text) for text in last]
     vectors = embedder.embed_documents([piece for split in pieces for piece in split])
     nearest = ExactVectorIndex(embedder.fingerprint.dimension)
-    # The pieces of one text have one row, and a search returns each row once, with its best piece.
+    # All pieces of a text have the same row, and a search returns each row once, with its best piece.
     nearest.add(np.repeat(list(last.values()), [len(split) for split in pieces]), vectors)
     rows, cosines = nearest.search(embedder.embed_query(question), len(last))
     return [(int(row), float(cosine)) for row, cosine in zip(rows, cosines, strict=True)]

@@ -1,4 +1,4 @@
-"""InfiniteMemory: keeps everything ever said in a chat and builds, for each question, the best prompt that fits."""
+"""InfiniteMemory: stores everything said in a chat and builds, for each question, the best prompt that fits."""
 
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -7,14 +7,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from shared_core.arguments import a_name, one_of, whole_number
+from shared_core.arguments import one_of, text_value, whole_number
 from shared_core.base import Embedder, TokenCounter
 from shared_core.embedders import as_embedder
 from shared_core.errors import UnknownReferenceError
 from shared_core.forget import ForgetResult, forget, select
 from shared_core.history import FollowedHistory, Follower
 from shared_core.lifecycle import fork_safe_lock
-from shared_core.messages import Message, Role, given_messages, in_utc
+from shared_core.messages import Message, Role, in_utc, message_list
 from shared_core.paths import Head, read
 from shared_core.pipeline import Ask, AskSteps, IndexSteps, Progress, PromptBuilder, SearchSteps, SummarySteps, drive
 from shared_core.prompt.assembler import Assembler, Placement
@@ -49,60 +49,81 @@ from shared_core.tree.verbs import TreeVerbs
 __all__ = ["InfiniteMemory"]
 
 SNAPSHOT_ROWS = 1_000
-"""New messages below which `close` keeps no snapshot: reading them again is as fast."""
+"""The fewest new messages for which `close` saves a snapshot. Indexing fewer again is as fast as reading one."""
 
 SNAPSHOT_EVERY = 10_000
-"""Additions by one object after which a snapshot is kept."""
+"""How many messages one object adds before it saves a snapshot, so that a killed process loses little indexing."""
 
 NO_SESSION = -1
-"""A key that no session has."""
+"""A key that no session has, for statistics of a session that is not stored yet."""
 
 
 class InfiniteMemory(TreeVerbs, FileVerbs):
-    """The memory of one conversation.
+    """The memory of one conversation: it stores every message and builds the best prompt for each question.
+
+    It calls no model except its embedder and, if you pass one, the summarizer.
 
     Args:
-        store: a path (SQLite), a `Store`, or None: in memory, gone when it is closed.
-        session_id: which conversation.
-        user_id: whose; two users' sessions of one name never meet.
-        scope: recall from this `"session"`, or from the main branches of all sessions of this `"user"`.
-        max_tokens: the model's limit.
-        reserve_tokens: kept free for the reply.
-        token_counter: a `TokenCounter`, a `callable(str) -> int`, or the name of a tiktoken encoding or model; None is
-            `o200k_base`.
-        message_overhead: tokens of framing per message.
-        window_slack: share of the window that may be given up so that its start stands still for prompt caches.
-        embedder: an `Embedder`, the name of a sentence-transformers model, or None: the one whose vectors the session
-            holds, else static word vectors, else words alone.
-        ranking: `"hybrid"`, or `"dense"` or `"lexical"` alone.
-        recall_unit: bring back single messages or whole turns.
-        embed_text: what is embedded for a unit, given its messages.
-        top_k: at most this many recalled units; None: as many as fit.
-        recall_tokens: what recalled messages may take, in tokens, or as a float the share of what pinned text leaves;
-            of a share, the newest turn takes what it needs, up to three quarters.
-        min_score: cosine a unit must reach, unless its words match; None: the embedder's own floor, which what is said
-            around strong matches need not reach.
-        min_lexical: share of the question's informative words it must match, unless its cosine is high enough.
-        excerpt_tokens: a recalled message that is longer by half comes back as an excerpt of at most so many tokens,
-            marked with its id; None: whole.
-        recall_tools: of turns that used tools recall the `"replies"`, nothing (`"none"`), or `"all"`, results too.
-        placement: recalled text goes beside the question (`"grounding"`), before the window as real `"messages"`, or
-            into a `"system"` message.
-        recall_template: the wording around it.
-        keep_grounding: grounding stays on the `"newest"` user message, on `"all"`, on `"none"`, or on the newest n.
-        grounding_overflow: `"trim"` grounding that does not fit, weakest items first, or raise an `"error"`.
-        on_overflow: `"raise"` if the question does not fit, or `"keep"` it and say so in the report.
-        fill: `"stop"` the window at the first turn that does not fit, or `"skip"` it and try older ones.
-        summarizer: sums up what leaves the window, given the summary so far (or None) and the messages since; a
-            coroutine function for the async face. None: no summary.
-        summary_tokens: what the summary takes at most, without the wording around it.
-        summarizer_tokens: what one call is given at most, the summary so far included.
-        summary_placement: at the end of the `"system"` message, or with the question's `"grounding"`.
-        summary_template: the wording around it.
-        embed_budget_ms: how long one question may embed messages that have no vector yet.
-        durability: `"full"` survives a power cut, `"process"` a killed process; for a path.
-        clock: the time of a message that has none; aware.
-        new_id: the id of a message that has none.
+        store: where messages are stored. A path opens an SQLite database, which is created if it does not exist
+            (`sqlite:///path` and `~` work, too). A `Store` is used as it is and stays open after `close`. None keeps
+            everything in memory until `close`.
+        session_id: the name of the conversation.
+        user_id: the user it belongs to. Sessions of the same name that belong to different users are separate. None:
+            no user.
+        scope: what recall searches: `"session"` is this conversation, on the branch that is checked out; `"user"` also
+            searches the main branches of the user's other sessions and needs a `user_id`.
+        max_tokens: the context limit of your model, in tokens: prompt and reply together.
+        reserve_tokens: the part of `max_tokens` that is kept free for the reply.
+        token_counter: counts the tokens of a text: a `TokenCounter`, a `callable(str) -> int`, or the name of a
+            tiktoken encoding or model. None uses tiktoken's `o200k_base`, or, if its table can neither be found nor
+            downloaded, a counter that never counts too few.
+        message_overhead: the tokens of framing that your model's chat format adds to each message.
+        window_slack: the share of the window, from 0 to 1, that may be left unused so that the start of the window
+            stays where it is for several turns and a provider's prompt cache keeps working. 0 uses the window fully.
+        embedder: makes the vectors for recall by meaning: an `Embedder`, or the name of a sentence-transformers model.
+            None uses the embedder whose vectors the session already has, else static word vectors, else none: then
+            recall goes by words alone.
+        ranking: how old messages are ranked: `"lexical"` by words, `"dense"` by vectors, `"hybrid"` by both.
+        recall_unit: what is recalled: a single `"message"` or a whole `"turn"`.
+        embed_text: returns the text that is embedded for a unit, given its messages. None: the text of each message,
+            after its speaker's name.
+        top_k: the largest number of units that are recalled. None: as many as fit in `recall_tokens`.
+        recall_tokens: the tokens that recalled messages may take: an int is a number of tokens, a float is a share of
+            what system and pinned messages leave. With a share, the newest turn takes what it needs first, up to three
+            quarters. Tokens that recall does not use go to the window.
+        min_score: the cosine that a unit must reach to be recalled, unless its words match. None: the embedder's own
+            floor, and for what was said around strong matches less than that.
+        min_lexical: the share of the question's informative words that a unit must contain to be recalled, unless its
+            cosine is high enough. None: a measured default.
+        excerpt_tokens: the size of an excerpt, in tokens. A recalled message that is longer than one and a half times
+            this is replaced by the passage that matches the question, marked with the message's id. None: messages are
+            recalled whole.
+        recall_tools: what is recalled of turns that used tools: `"replies"` is their text without tool calls and
+            results, `"all"` includes both, `"none"` recalls nothing of such turns.
+        placement: where recalled text goes: `"grounding"` puts it next to the question, `"messages"` puts real messages
+            before the window, `"system"` puts it into a system message.
+        recall_template: the wording around recalled text. None: the default `RecallTemplate`.
+        keep_grounding: which user messages keep their grounding in the prompt: the `"newest"`, `"all"`, `"none"`, or
+            the newest n, as an int.
+        grounding_overflow: what happens if grounding does not fit: `"trim"` drops the weakest passages first,
+            `"error"` raises a `MessageTooLargeError`.
+        on_overflow: what happens if the question does not fit: `"raise"` raises a `MessageTooLargeError`, `"keep"`
+            sends it anyway and says so in the report.
+        fill: what happens at the first turn that does not fit in the window: `"stop"` ends the window there, `"skip"`
+            leaves the turn out and tries older ones.
+        summarizer: sums up what has left the window, given the previous summary (None the first time) and the messages
+            since then. With `AsyncInfiniteMemory`, it may be a coroutine function. None: nothing is summed up.
+        summary_tokens: the largest size of the summary, in tokens, without the wording around it.
+        summarizer_tokens: the largest input of one call of the summarizer, in tokens, the previous summary included.
+        summary_placement: where the summary goes: `"system"` is the end of the system message, `"grounding"` is next to
+            the question.
+        summary_template: the wording around the summary. None: the default `SummaryTemplate`.
+        embed_budget_ms: how many milliseconds one question may spend on embedding messages that have no vector yet. The
+            others are found by their words until `index` or a later question embeds them.
+        durability: `"full"` makes a stored message survive a power cut, `"process"` a killed process only, which is
+            faster. It applies if `store` is a path.
+        clock: returns the time for messages that have none, as a datetime with a time zone.
+        new_id: returns the id for messages that have none. It must be unique in the session.
 
     Raises:
         ValueError: an argument is out of range.
@@ -127,9 +148,9 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
     ) -> None:  # fmt: skip
         self.max_tokens = whole_number("max_tokens", max_tokens, least=1)
         self.reserve_tokens = whole_number("reserve_tokens", reserve_tokens, least=0)
-        a_name("session_id", session_id)
+        text_value("session_id", session_id)
         if user_id is not None:
-            a_name("user_id", user_id)
+            text_value("user_id", user_id)
         if scope == "user" and user_id is None:
             raise ValueError('scope="user": pass the user_id whose sessions are to be searched')
         framer = Framer(as_counter(token_counter), message_overhead, keep_grounding, grounding_overflow, on_overflow)
@@ -146,7 +167,7 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
             summarizer, summary_tokens, summarizer_tokens, summary_placement, summary_template or SummaryTemplate()
         )
         lock = fork_safe_lock()
-        # The store comes last: an argument that is refused leaves no file behind and none open.
+        # The store is opened last, so that an invalid argument neither creates a file nor leaves one open.
         self._owns_store = not isinstance(store, Store)
         opened = open_store(store, durability=durability)
         live = LiveSession(opened, user_id, session_id, Sizer(framer.counter, framer.overhead))
@@ -160,21 +181,26 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
     # Storing
 
     def add(self, messages: Message | Sequence[Message], *, turn: str | None = None) -> list[Message]:
-        """Store messages at the head of the branch, in one transaction, durable on return.
+        """Store messages at the head of the branch, in one transaction. They are durable when the method returns.
 
-        A reply joins the turn of the message before it in the list, also if that one is stored already. The first ones
-        join the turn named, else the turn this object opened last, else the newest of the branch; name it where several
-        threads share one object. Adding a known id again with the same content changes nothing, on whatever branch it
-        stands.
+        A user message opens a turn. A reply joins the turn of the message before it in the list, even if that message
+        is stored already. Replies at the beginning of the list join `turn`. Adding a message again, with the same id
+        and content, changes nothing, whichever branch it is on.
+
+        Args:
+            messages: one message or several, oldest first.
+            turn: the id of the turn that the first replies join. None: the turn that this object opened last, or the
+                newest turn of the branch. Pass it if several threads share one object.
 
         Returns:
-            The messages as stored, with `id`, `created_at` and `turn_id`. Ids that were forgotten are left out.
+            The messages as stored, with `id`, `created_at` and `turn_id`. Messages whose ids were forgotten are left
+            out.
 
         Raises:
-            DuplicateError: an id is stored with other content.
-            UnknownReferenceError: no such turn on this branch.
+            DuplicateError: an id is already stored with other content.
+            UnknownReferenceError: the branch has no such turn.
         """
-        given = given_messages(messages)
+        given = message_list(messages)
         with self._lock:
             stored = self._checkout.writer.add(given, turn)
             self._unsaved += len(stored)
@@ -183,19 +209,20 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
             return stored
 
     def follow(self, messages: Sequence[Message], *, after: FollowedHistory | None = None) -> FollowedHistory:
-        """Stand where a history leads that a client sends again and again, and store what of it is new.
+        """Store what is new in a history that a client sends again with each request, and check out its end.
 
-        A message goes by its id, or without one by all that is said up to it. Where the history has gone back or was
-        changed, it goes on as another branch. Only its end is compared with what is stored.
+        A message is recognized by its id or, if it has none, by everything the history says up to it. If the history
+        went back to an earlier message, or an earlier message was edited, it continues on a branch of its own. Only the
+        end of the history is compared with what is stored.
 
         Args:
-            messages: the history, oldest first; with `after`, what comes then.
-            after: what an earlier call returned, as far as it has not changed since: `history.upto(count)`.
+            messages: the history, oldest first; with `after`, only the messages that follow it.
+            after: what an earlier call returned, cut to the part that has not changed since: `history.upto(count)`.
 
         Returns:
-            All of the history, with the ids its messages are stored under.
+            The whole history, with the ids under which its messages are stored.
         """
-        given = given_messages(messages)
+        given = message_list(messages)
         checkout = self._checkout
         with self._lock:
             checkout.live.sync()
@@ -212,7 +239,7 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
         return history if not gone else replace(history, ids=tuple(None if i in gone else i for i in history.ids))
 
     def close_turn(self) -> None:
-        """Let the next reply join the newest turn of the branch, even if this object opened another."""
+        """Let the next reply join the newest turn of the branch, even if this object opened another turn."""
         with self._lock:
             self._checkout.writer.open_turn = None
 
@@ -224,16 +251,16 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
 
     @property
     def session_id(self) -> str:
-        """The conversation's name."""
+        """The name of the conversation."""
         return self._checkout.live.session_id
 
     @property
     def user_id(self) -> str | None:
-        """The user it belongs to; None: nobody."""
+        """The user whom the conversation belongs to; None: no user."""
         return self._checkout.live.user_id
 
     def get(self, id: str) -> Message:
-        """Return one message of the session; UnknownReferenceError if there is none."""
+        """Return the message with this id, on any branch; UnknownReferenceError if there is none."""
         session = self._checkout.live.key
         records = self._store.get(session, [id]) if session is not None else []
         if not records:
@@ -241,7 +268,7 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
         return records[0].message
 
     def messages(self) -> Iterator[Message]:
-        """Iterate over the branch, oldest first, reading as it goes."""
+        """Iterate over the messages of the branch, oldest first. They are read in pages, as the iteration proceeds."""
         live = self._checkout.live
         with self._lock:
             live.sync()
@@ -252,13 +279,13 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
             yield record.message
 
     def newest(self, limit: int) -> list[Message]:
-        """Return the newest messages of the branch, oldest first, at most `limit`."""
+        """Return the newest messages of the branch, at most `limit`, oldest first."""
         with self._lock:
             self._checkout.live.sync()
             return [entry.message for entry in self._checkout.live.last(whole_number("limit", limit, least=0))]
 
     def stats(self) -> dict[str, Any]:
-        """Return what the session holds: counts, bytes on disk, and the embedders whose vectors it has."""
+        """Return what the session holds: counts, bytes on disk, and the embedders whose vectors are stored."""
         key = self._checkout.live.key
         session = key if key is not None else NO_SESSION
         return {"branch": self.branch, **self._store.stats(session), "embedders": self._store.spaces(session)}
@@ -269,20 +296,20 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
         self, question: str | Message | None = None, *, tools: Sequence[Any] | None = None,
         reserve_tokens: int | None = None, include_question: bool = True,
     ) -> Context:  # fmt: skip
-        """Return the prompt for a question, and why it is as it is. Stores nothing.
+        """Return the prompt for a question, with a report that explains it. No message is stored.
 
         Args:
-            question: what is asked, if it is not stored yet. None or empty: the newest user message. A question equal
-                to a newest user message that is not answered yet is that message.
-            tools: tool schemas that are sent too and take room.
-            reserve_tokens: kept free for the reply, instead of the constructor's.
-            include_question: False: the question takes room but is not returned; recalled text then goes into a system
-                message.
+            question: the question, if it is not stored yet. None or empty: the newest user message. If the newest user
+                message has the same text and no answer yet, the question is taken to be that message.
+            tools: the tool schemas that you send with the prompt. They take part of the budget.
+            reserve_tokens: the tokens kept free for the reply, instead of the constructor's `reserve_tokens`.
+            include_question: whether the prompt contains the question. If False, room is kept for the question, and
+                recalled text goes into a system message.
 
         Raises:
             BudgetError: system and pinned messages alone exceed the budget.
             MessageTooLargeError: the question does not fit.
-            EmbedderMismatchError: the session's vectors are another embedder's.
+            EmbedderMismatchError: another embedder made the session's vectors.
         """
         return drive(
             self.context_steps(question, tools=tools, reserve_tokens=reserve_tokens, include_question=include_question)
@@ -292,19 +319,19 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
         self, question: str | Message | None, *, tools: Sequence[Any] | None, reserve_tokens: int | None,
         include_question: bool,
     ) -> AskSteps:  # fmt: skip
-        """Return the steps of `context`, for a face that answers their requests in its own way."""
+        """Return the steps of `context`. The caller answers their requests, synchronously or asynchronously."""
         message = Message.user(question) if isinstance(question, str) else question
         if message is not None and message.role != "user":
             raise ValueError(f"question: expected a user message, not one of role {message.role!r}")
         blank = message is not None and not message.content.strip() and message.grounding is None
         reserve = self.reserve_tokens if reserve_tokens is None else reserve_tokens
         whole_number("reserve_tokens", reserve, least=0)
-        whole_number("max_tokens", self.max_tokens, least=1)  # it may have been changed since
+        whole_number("max_tokens", self.max_tokens, least=1)  # callers may assign the attribute
         ask = Ask(None if blank else message, self.max_tokens, reserve, tuple(tools or ()), include_question)
         return self._prompts.steps(ask)
 
     def count(self, message: Message) -> int:
-        """Return what a message costs as sent, in tokens: text, name, tool calls, media, grounding and framing."""
+        """Return the tokens a message takes when it is sent: text, name, tool calls, media, grounding and framing."""
         sent = with_grounding(message, render_grounding(message.grounding))
         return message_tokens(sent, self._checkout.writer.counter, self._checkout.live.sizer.overhead)
 
@@ -312,21 +339,22 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
         self, query: str, top_k: int = 10, *, since: datetime | None = None, until: datetime | None = None,
         role: Role | None = None,
     ) -> list[ScoredMessage]:  # fmt: skip
-        """Return the messages of this branch that match best, best first; none if nothing matches well enough.
+        """Return the messages of this branch that match a query, best first, without those that match too little.
 
         Args:
-            query: what to look for.
-            top_k: how many at most.
-            since: only what was said at or after this moment; without a zone it is taken as UTC, here and below.
-            until: only what was said at or before it.
-            role: only what this role said; tool results and system messages are found only so.
+            query: the text to search for.
+            top_k: the largest number of messages to return.
+            since: only messages said at or after this time. A time without a zone is taken as UTC.
+            until: only messages said at or before this time.
+            role: only messages of this role. None: user and assistant messages. Tool results and system messages are
+                found only if you name their role.
         """
         return drive(self.search_steps(query, top_k, since=since, until=until, role=role))
 
     def search_steps(
         self, query: str, top_k: int, *, since: datetime | None, until: datetime | None, role: Role | None
     ) -> SearchSteps:
-        """Return the steps of `search`."""
+        """Return the steps of `search`; see `context_steps`."""
         whole_number("top_k", top_k, least=0)
         if role is not None:
             one_of("role", role, get_args(Role))
@@ -338,22 +366,22 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
         return self._prompts.search_steps(query, top_k, wanted)
 
     def index(self, progress: Progress | None = None) -> None:
-        """Embed everything that has no vector yet and keep a snapshot, so that the next question need not wait.
+        """Embed all messages that have no vector yet, and save the index, so that the next question does not wait.
 
         Args:
-            progress: called with how many messages are done and how many there are to do.
+            progress: called with how many messages are embedded and how many there are to embed.
 
         Raises:
-            EmbedderError: the embedder failed; what was done before is kept.
+            EmbedderError: the embedder failed; vectors made before that are stored.
         """
         drive(self.index_steps(progress))
 
     def reindex(self, progress: Progress | None = None) -> None:
-        """Embed the session anew with the embedder given, though it holds another's vectors; those stay."""
+        """Embed the whole session with this memory's embedder, even if another made its vectors. Those stay stored."""
         drive(self.index_steps(progress, anew=True))
 
     def index_steps(self, progress: Progress | None, *, anew: bool = False) -> IndexSteps:
-        """Return the steps of `index` and `reindex`."""
+        """Return the steps of `index` and `reindex`; see `context_steps`."""
         if anew:
             with self._lock:
                 self._prompts.searcher.accept_embedder()
@@ -362,25 +390,26 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
     # Summing up
 
     def summary(self) -> Summary | None:
-        """Return the summary of this branch that reaches farthest from its beginning; None: there is none."""
+        """Return the summary of this branch that covers most of it, from its beginning; None if there is none."""
         with self._lock:
             self._checkout.live.sync()
             return self._prompts.rolling.newest(self._checkout.live.path)
 
     def summarize(self) -> Summary | None:
-        """Sum up all that has left the window, so that no question need wait for it, and return `summary()`.
+        """Sum up everything that has left the window, so that no question waits for it, and return `summary()`.
 
-        What is sent for the newest user message if nothing is recalled decides what has left.
+        The window meant here is that of the newest user message, if nothing is recalled for it.
 
         Raises:
-            ValueError: this memory has no summarizer, or it returned nothing. What it raises is passed on.
+            ValueError: this memory has no summarizer, or the summarizer returned nothing.
+            Exception: whatever the summarizer raises.
         """
         return drive(self.summary_steps())
 
     def summary_steps(self) -> SummarySteps:
-        """Return the steps of `summarize`."""
+        """Return the steps of `summarize`; see `context_steps`."""
         if self._prompts.rolling.rules.summarizer is None:
-            raise ValueError("summarize: pass summarizer= where this memory is made")
+            raise ValueError("summarize: this memory has no summarizer; pass summarizer= to InfiniteMemory")
         return self._prompts.summary_steps(Ask(None, self.max_tokens, self.reserve_tokens))
 
     # Forgetting
@@ -389,21 +418,24 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
         self, *, ids: Sequence[str] | None = None, before: datetime | None = None, session: bool = False,
         dry_run: bool = False,
     ) -> ForgetResult:  # fmt: skip
-        """Erase messages everywhere: rows, vectors, indexes, snapshots, all branches, and the bytes of the files.
+        """Erase messages everywhere: from all branches, from vectors, indexes and snapshots, and from the files' bytes.
 
-        Tool groups are erased whole. Forgotten ids are not stored again.
+        A tool call and its results are erased together, and so are all copies and summaries made from an erased
+        message. The ids are remembered, and messages with these ids are not stored again. Pass exactly one of `ids`,
+        `before` and `session`.
 
         Args:
-            ids: these messages.
-            before: what was said before this moment, taken as UTC if it has no zone; system messages stay.
-            session: everything.
-            dry_run: only return what would be erased.
+            ids: erase the messages with these ids.
+            before: erase messages said before this time, except system messages. A time without a zone is taken as UTC.
+            session: erase the whole session.
+            dry_run: erase nothing and return what would be erased.
 
         Raises:
             UnknownReferenceError: an id is not stored.
+            ValueError: not exactly one of `ids`, `before` and `session` was passed.
         """
         if (ids is not None) + (before is not None) + session != 1:
-            raise ValueError("forget: pass one of ids=, before= and session=True")
+            raise ValueError("forget: pass exactly one of ids=, before= and session=True")
         with self._lock:
             key = self._checkout.live.key
             if key is None and ids:
@@ -413,21 +445,21 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
             if dry_run or key is None:
                 return ForgetResult(tuple(record.message.id or "" for record in records), dry_run=dry_run)
             if not records and not session:
-                return self.scrub()  # every process would otherwise drop its indexes for nothing
+                return self.scrub()  # a new epoch would make every process rebuild its indexes for nothing
             result = forget(self._store, key, records, everything=session)
             if session:
                 self._checkout.stand(Head(MAIN))
             return result
 
     def scrub(self) -> ForgetResult:
-        """Try again to remove erased bytes from the files, where `forget` reported that a reader was in the way."""
+        """Remove erased bytes from the files, if a reader kept `forget` from doing so, as its result reports."""
         reason = self._store.scrub()
         return ForgetResult((), scrubbed=reason is None, reason=reason)
 
-    # Life
+    # Closing
 
     def close(self) -> None:
-        """Keep what was indexed and release the store; closing twice is fine."""
+        """Save the index and release the store. Closing twice is allowed."""
         with self._lock:
             if not self._closed:
                 self._closed = True

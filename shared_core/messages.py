@@ -1,4 +1,4 @@
-"""The values a conversation is made of: messages, tool calls and grounding; frozen, no I/O."""
+"""The values that make up a conversation: messages, tool calls and grounding. They are frozen and do no I/O."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -14,8 +14,8 @@ __all__ = [
     "Role",
     "ToolCall",
     "content_of",
-    "given_messages",
     "in_utc",
+    "message_list",
 ]
 
 Role = Literal["system", "user", "assistant", "tool"]
@@ -26,7 +26,7 @@ def in_utc(moment: datetime) -> datetime:
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
-_set = object.__setattr__  # a frozen value has no other way in
+_set = object.__setattr__  # the only way to set an attribute of a frozen value
 
 Timestamp = Annotated[datetime, AfterValidator(in_utc)]
 
@@ -36,12 +36,12 @@ class _Value(BaseModel):
 
 
 class ToolCall(_Value):
-    """One call of a tool that an assistant message asks for.
+    """A tool call in an assistant message.
 
     Args:
-        id: what the tool's reply names in `Message.tool_call_id`.
-        name: the tool.
-        arguments: its arguments, as the JSON text the model wrote.
+        id: the id of the call, which the tool's reply repeats in `Message.tool_call_id`.
+        name: the name of the tool.
+        arguments: the arguments, as the JSON text that the model wrote.
     """
 
     id: str
@@ -54,7 +54,7 @@ class GroundingItem(_Value):
 
     Args:
         text: the passage.
-        score: how well it matches; a higher score survives trimming longer.
+        score: how well it matches the question. Passages with lower scores are trimmed first.
     """
 
     text: str
@@ -62,14 +62,15 @@ class GroundingItem(_Value):
 
 
 class Grounding(_Value):
-    """Text retrieved for one question, kept apart from what the person typed.
+    """Text that was retrieved for one question, kept apart from the text that the user typed.
 
     Args:
-        items: the passages, rendered in this order with a blank line between. Plain strings are accepted.
-            Without scores the first is taken to be the best.
-        header: a line before the items; never trimmed while an item is left.
-        footer: a line after the items; never trimmed while an item is left.
-        omitted_note: told to the model when items had to be left out; `{count}` is their number. Empty: not told.
+        items: the passages, rendered in this order with a blank line between them. Plain strings are accepted. Without
+            scores, earlier passages count as better.
+        header: a line before the items. It stays as long as an item is left.
+        footer: a line after the items. It stays as long as an item is left.
+        omitted_note: a note for the model that items were left out; `{count}` is replaced by their number. Empty: no
+            note.
     """
 
     items: tuple[GroundingItem, ...] = ()
@@ -91,10 +92,10 @@ class Grounding(_Value):
 
 
 class Payload(_Value):
-    """A framework's own form of the message, opaque to the engine.
+    """The original form of a message in a framework. The engine stores it and does not look into it.
 
     Args:
-        format: who wrote it and in which version, for example `"langchain/1"`.
+        format: the framework and the version of the form, for example `"langchain/1"`.
         data: plain JSON data.
     """
 
@@ -102,27 +103,28 @@ class Payload(_Value):
     data: Any = None
 
     def __hash__(self) -> int:
-        return hash(self.format)  # JSON data has no hash of its own
+        return hash(self.format)  # JSON data is not hashable
 
 
 class Message(_Value):
     """One message of a conversation.
 
-    Equal content is an equal value. `id`, `created_at` and `turn_id` are filled in when the message is stored.
+    Messages with equal fields are equal. If `id`, `created_at` and `turn_id` are None, they are filled in when the
+    message is stored.
 
     Args:
-        role: who speaks.
+        role: who speaks: `"system"`, `"user"`, `"assistant"` or `"tool"`.
         content: the text, without grounding.
-        id: unique in its session; given ids are kept.
-        name: the speaker's name, where the role does not say enough.
-        created_at: when it was said; a time without a zone is taken as UTC.
-        turn_id: the id of the user message it answers (its own id for a user message).
-        tool_calls: the tools an assistant message calls.
-        tool_call_id: the call that a tool message answers.
+        id: an id that is unique in the session.
+        name: the speaker's name, if several people or agents share a role.
+        created_at: when it was said. A time without a zone is taken as UTC.
+        turn_id: the id of the user message that opened its turn (for a user message, its own id).
+        tool_calls: the tool calls of an assistant message.
+        tool_call_id: the id of the call that a tool message answers.
         grounding: text retrieved for this message. A plain string is accepted.
-        pinned: stays in every prompt, with its whole turn. System messages always stay.
-        media_tokens: what images, audio and the like cost, in tokens, beyond the text.
-        payload: the framework's own form of the message.
+        pinned: whether it stays in every prompt, with its whole turn. System messages always stay.
+        media_tokens: the tokens of images, audio and the like, in addition to the text.
+        payload: the original form of the message in a framework.
     """
 
     role: Role
@@ -176,9 +178,9 @@ class Message(_Value):
         return self.pinned or self.role == "system"
 
     def replace(self, **changes: Any) -> "Message":
-        """Return a copy with some fields changed (unchecked, unlike the constructor)."""
-        # What `model_copy` does for a model without private fields, in half the time: each message is copied to be
-        # stored, and made like this when it is read.
+        """Return a copy with some fields changed. Unlike in the constructor, the values are not validated."""
+        # This does what `model_copy` does for a model without private fields, in half the time. Every message is copied
+        # like this when it is stored and when it is read.
         if type(self) is not Message:
             return self.model_copy(update=changes)
         copy = object.__new__(Message)
@@ -190,11 +192,11 @@ class Message(_Value):
 
 
 def content_of(message: Message) -> Mapping[str, Any]:
-    """Return what makes two messages the same thing said: every field but those the store fills in."""
+    """Return the fields that two messages with the same content share: all except those that the store fills in."""
     return message.model_dump(mode="json", exclude={"id", "created_at", "turn_id"}, exclude_defaults=True)
 
 
-def given_messages(messages: Any) -> list[Message]:
+def message_list(messages: Any) -> list[Message]:
     """Return one message or several as a list; TypeError if there is anything else among them."""
     given: list[Message] = []
     for message in [messages] if isinstance(messages, Message | str | Mapping) else messages:

@@ -1,4 +1,4 @@
-"""From a question to its prompt: plan the window, recall, sum up, compose."""
+"""The way from a question to its prompt: plan the window, recall, sum up, compose."""
 
 import logging
 from collections.abc import Callable, Generator, Sequence
@@ -45,13 +45,13 @@ __all__ = [
 
 
 LARGE_BATCH = 256
-"""Texts embedded at a time while nobody waits."""
+"""Texts embedded at a time by `index`, when no question waits."""
 
 REPEATS = 8
-"""How often one text may be among the best: a question asked every day must not keep its answer out."""
+"""How often the same text may be among the best. A question asked every day must not crowd out its answer."""
 
 READ_AHEAD = 1.125
-"""Tokens of the newest messages that are read, for each token of the budget."""
+"""The tokens of newest messages that are read, per token of the budget."""
 
 Result = TypeVar("Result")
 Progress = Callable[[int, int], None]
@@ -67,7 +67,7 @@ logger = logging.getLogger("shared_core")
 
 
 def drive(steps: Steps[Result]) -> Result:
-    """Answer every request of some steps and return their result; the async face has its own loop in `aio`."""
+    """Answer every request of some steps and return their result. `aio` has the asynchronous loop."""
     try:
         request = next(steps)
         while True:
@@ -82,11 +82,11 @@ class Ask:
     """One call of `context`.
 
     Attributes:
-        question: what is asked; None: the newest user message.
-        max_tokens: the model's limit.
-        reserve: tokens kept free for the reply.
-        tools: schemas that are sent too and take room.
-        shown: whether the question, and what answers it so far, is part of the prompt.
+        question: the question. None: the newest user message.
+        max_tokens: the model's context limit.
+        reserve: the tokens kept free for the reply.
+        tools: the tool schemas that are sent with the prompt.
+        shown: whether the prompt contains the question, and what answers it so far.
     """
 
     question: Message | None
@@ -98,18 +98,19 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The decisions that come before recall.
+    """The decisions that are made before recall.
 
     Attributes:
-        state: the session's state when they were made.
-        path: the path then; another thread may move on meanwhile.
-        asked: `Framer.frame`.
-        turns: past turns, newest first: more than fit, or all there are.
-        base: the window beside recalled messages; None if everything fits and nothing is to be found elsewhere.
-        before: the question's position; None if it is not stored.
+        state: the session's state at that time.
+        path: the path at that time. Another thread may check out another one in the meantime.
+        asked: what must be sent, as `Framer.frame` returned it.
+        turns: past turns, newest first: more than fit, or all.
+        base: the window that is left beside recalled messages. None: everything fits, and recall searches no other
+            session.
+        before: the position of the question. None: it is not stored.
         alone: replies without their user message.
         fits: whether all past turns fit beside what must be sent.
-        summaries: summaries of the path, if some past turns do not fit.
+        summaries: the summaries of the path, if some past turns do not fit.
     """
 
     state: SessionState
@@ -133,14 +134,14 @@ class Plan:
 
 
 class PromptBuilder:
-    """Builds prompts, searches and indexes for one memory, in steps that never wait for a model themselves.
+    """Builds prompts, searches and indexes for one memory. Its steps yield requests instead of waiting for a model.
 
     Args:
         live: the session.
         assembler: fills the budget.
-        searcher: recalls.
-        rolling: sums up.
-        lock: held while the session is read, never while a request waits for its reply.
+        searcher: recalls messages.
+        rolling: keeps the summary.
+        lock: held while the session is read, and never while a request waits for its reply.
     """
 
     def __init__(
@@ -156,11 +157,11 @@ class PromptBuilder:
     # Prompts
 
     def steps(self, ask: Ask) -> AskSteps:
-        """Yield requests for vectors and summaries and return the prompt.
+        """Yield requests for vectors and summaries, and return the prompt.
 
         Raises:
-            BudgetError: what must be sent does not fit.
-            EmbedderMismatchError: the session's vectors are another embedder's.
+            BudgetError: the messages that must be sent do not fit.
+            EmbedderMismatchError: another embedder made the session's vectors.
         """
         while True:
             with self._lock:
@@ -177,7 +178,7 @@ class PromptBuilder:
                 found = yield from self.searcher.find(question, plan.state, wanted, room)
                 with self._lock:
                     if self.live.sync().epoch != plan.state.epoch:
-                        continue  # something was forgotten meanwhile: no earlier decision may be used
+                        continue  # messages were forgotten in the meantime: the plan may contain them
                     candidates = read_candidates(
                         self.live, self.searcher.rules, found, path=plan.path, question=question, room=room,
                         placement=self.assembler.placement,
@@ -200,9 +201,9 @@ class PromptBuilder:
         return context
 
     def summary_steps(self, ask: Ask) -> SummarySteps:
-        """Yield requests for summaries until everything that has left the window is summed up; return the newest.
+        """Yield requests for summaries until everything that has left the window is summed up; return the newest one.
 
-        Errors that the summarizer raises are passed on.
+        Errors of the summarizer are passed on.
         """
         while True:
             with self._lock:
@@ -219,15 +220,15 @@ class PromptBuilder:
     def _plan(self, ask: Ask) -> Plan:
         state = self.live.sync()
         budget = ask.max_tokens - ask.reserve
-        # The oldest turn read may lack its beginning; with some to spare, it is seldom needed.
+        # The beginning of the oldest turn that is read may be missing. Reading ahead makes that turn seldom needed.
         needed = int(READ_AHEAD * budget) if self.assembler.fill == "stop" else SKIP_LIMIT * budget
         while True:
             entries, whole = self.live.tail(needed + 1)
             turns = group_turns(entries)
-            # Before the newest user message is read, neither the question is known, nor what stays beside it.
+            # Until the newest user message is read, neither the question nor the messages sent with it are known.
             if whole or any(turn.asks for turn in turns):
                 plan = self._plan_over(ask, budget, state, turns, whole=whole)
-                # Turns that cannot be sent take no room, so more of the past may be needed than the budget says.
+                # Turns that cannot be sent take no room, so the budget may need more of the past than expected.
                 room = plan.asked.open - plan.asked.bare
                 if whole or sum(turn.tokens for turn in plan.turns) > room:
                     return plan
@@ -253,7 +254,7 @@ class PromptBuilder:
         return replace(plan, summaries=self.rolling.versions(plan.path, plan.end))
 
     def _current(self, ask: Ask, turns: Sequence[Turn]) -> tuple[Turn | None, Turn | None]:
-        """Return the turn being answered, and the same as stored (None if the question is not stored)."""
+        """Return the turn that is being answered, and the stored turn it is (None: the question is not stored)."""
         newest = next((turn for turn in reversed(turns) if turn.asks), None)
         question = ask.question
         if question is None:
@@ -274,7 +275,7 @@ class PromptBuilder:
     # Search and index
 
     def search_steps(self, query: str, top_k: int, wanted: Filter) -> SearchSteps:
-        """Yield requests for vectors and return the best messages; a blank query finds none."""
+        """Yield requests for vectors and return the best messages. A blank query finds none."""
         if not query.strip():
             return []
         while True:
@@ -283,18 +284,18 @@ class PromptBuilder:
             found = yield from self.searcher.find(query, state, wanted, room=POOL_TOKENS * top_k)
             best = found.ranked.at(np.flatnonzero(~found.ranked.weak)[:top_k])
             with self._lock:
-                if self.live.sync().epoch == state.epoch:  # else something was forgotten meanwhile
+                if self.live.sync().epoch == state.epoch:  # otherwise, messages were forgotten in the meantime
                     return read_hits(self.live.store, found, best)
 
     def index_steps(self, progress: Progress | None) -> IndexSteps:
-        """Yield requests for vectors until every message has one, and keep snapshots.
+        """Yield requests for vectors until every message has one, and save snapshots.
 
         Raises:
-            EmbedderError: the embedder failed; vectors made before are kept.
+            EmbedderError: the embedder failed; vectors made before that are stored.
         """
         with self._lock:
             scopes, rows = [], np.empty(0, dtype=np.int64)
-            # Branches share messages: each is embedded once, and a branch that adds none is not held in memory.
+            # Branches share messages. Each message is embedded once, and a branch without own messages is skipped.
             for scope in self.searcher.every_branch(self.live.sync()):
                 new = np.setdiff1d(self.searcher.pending(scope), rows)
                 scopes += [scope] if len(new) else []
@@ -324,14 +325,14 @@ class PromptBuilder:
     # Snapshots
 
     def close(self, *, least: int) -> None:
-        """Keep snapshots, and leave nothing running."""
+        """Save snapshots, and stop background work."""
         try:
             self.save_snapshots(least=least)
         finally:
             self.searcher.sessions.close()
 
     def refresh_and_save(self, *, least: int) -> None:
-        """Keep a snapshot of the session's index, if it is in memory, with the messages added since."""
+        """Update the session's index, if it is in memory, and save its snapshot."""
         state = self.live.sync()
         for index, _ in self.searcher.sessions.opened():
             if index.session == self.live.key:
@@ -339,11 +340,10 @@ class PromptBuilder:
         self.save_snapshots(least=least)
 
     def save_snapshots(self, *, least: int) -> None:
-        """Store the indexes in memory that have grown by `least` rows, or whose snapshots were damaged."""
+        """Save the indexes in memory that have grown by `least` rows, or whose snapshots were damaged."""
         for index, vectors in self.searcher.sessions.opened():
             if vectors is not None:
-                # The report of the question that made the vectors tells of the failure; whoever needs them next makes
-                # them again.
+                # The question that made the vectors has reported the failure, and the next one makes them again.
                 with suppress(StoreError):
                     vectors.save()
             if index.snapshot_due(least):

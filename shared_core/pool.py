@@ -1,4 +1,4 @@
-"""SessionPool: memories for many sessions over one store, each used by one caller at a time."""
+"""SessionPool: memories for the sessions of one store, each used by one caller at a time."""
 
 import threading
 from collections import OrderedDict
@@ -19,14 +19,14 @@ Key = tuple[str | None, str]
 
 
 class SessionPool:
-    """Hands out memories, and keeps those not in use for the next caller, with what they have read and indexed.
+    """Lends memories, and keeps those not in use for the next caller, with everything they have read and indexed.
 
-    Two callers at work on one session get an object each, so that where one stands on the tree is its own affair.
-    Safe to use from several threads.
+    Two callers that use one session at the same time get an object each, so each can check out a branch of its own. A
+    pool may be used from several threads.
 
     Args:
-        store: as for `InfiniteMemory`; opened once, for all sessions.
-        size: memories kept while nobody uses them; the one used least recently is let go first.
+        store: the store, as for `InfiniteMemory`. It is opened once, for all sessions.
+        size: how many unused memories are kept. Those used least recently are closed first.
         durability: as for `InfiniteMemory`.
         settings: the other arguments of `InfiniteMemory`, the same for all sessions.
 
@@ -51,19 +51,19 @@ class SessionPool:
         self._owns_store = not isinstance(store, Store)
         self.store = open_store(store, durability=durability)
         try:
-            self._new(("default", "default"))  # a wrong argument is said now, not with the first question
+            self._new(("default", "default"))  # so that an invalid argument fails here, not at the first request
         except BaseException:
             self.close()
             raise
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The arguments that all memories are made with."""
+        """The arguments that all memories of the pool share."""
         return dict(self._settings)
 
     @contextmanager
     def use(self, session_id: str, user_id: str | None = None) -> Iterator[InfiniteMemory]:
-        """Give a memory of a session that nobody else uses meanwhile; it may stand on any branch."""
+        """Lend a memory of a session for a block. Nobody else uses it then. It may have any branch checked out."""
         memory = self.take(session_id, user_id)
         try:
             yield memory
@@ -71,7 +71,7 @@ class SessionPool:
             self.give_back(memory)
 
     def take(self, session_id: str, user_id: str | None = None) -> InfiniteMemory:
-        """Return what `use` gives; the caller gives it back."""
+        """Return a memory, as `use` does. The caller must return it with `give_back`."""
         key = (user_id, session_id)
         with self._lock:
             idle = self._idle.pop(key, [])
@@ -81,7 +81,7 @@ class SessionPool:
         return memory or self._new(key)
 
     def give_back(self, memory: InfiniteMemory) -> None:
-        """Keep a memory for the next caller."""
+        """Return a memory to the pool, for the next caller."""
         memory.close_turn()
         key = (memory.user_id, memory.session_id)
         spare: list[InfiniteMemory] = []
@@ -107,7 +107,7 @@ class SessionPool:
         return InfiniteMemory(self.store, session_id=session_id, user_id=user_id, **self._settings)
 
     def close(self) -> None:
-        """Let all memories go and release the store; those in use can do no more."""
+        """Close all unused memories and release the store. Memories that are still in use stop working."""
         with self._lock:
             self._closed = True
             spare = [memory for idle in self._idle.values() for memory in idle]

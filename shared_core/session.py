@@ -1,4 +1,4 @@
-"""One session as one memory object sees it: its head, its newest messages, and the way new ones are stored."""
+"""One session as one memory object sees it: what is checked out, the newest messages, and the storing of new ones."""
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
@@ -35,21 +35,21 @@ PAGE = 64
 """Messages read at a time, backwards from the head."""
 
 TAIL_KEPT = 4_096
-"""Of the newest messages, how many are kept in memory at least."""
+"""How many of the newest messages stay in memory, at least."""
 
 RECENT_KEPT = 4_096
-"""Messages read for recall that are kept in memory, the first read leaving first."""
+"""How many messages that recall has read stay in memory. Those read first are dropped first."""
 
 REMEMBERED_SIZES = 16_384
-"""Messages whose size is remembered where the store does not know it."""
+"""How many sizes of messages stay in memory, for messages without a stored token count."""
 
 
 class Sizer:
-    """Turns records into entries, counting a text only where the store has no count by this counter.
+    """Adds token counts to stored messages. A text is counted only if the store has no count of this counter.
 
     Args:
         counter: the token counter.
-        overhead: tokens of framing per message.
+        overhead: the tokens of framing per message.
     """
 
     def __init__(self, counter: TokenCounter, overhead: int) -> None:
@@ -58,28 +58,32 @@ class Sizer:
         self._count = lru_cache(maxsize=REMEMBERED_SIZES)(lambda message: body_tokens(message, counter))
 
     def clear(self) -> None:
-        """Drop what is remembered, as when something was forgotten."""
+        """Drop all sizes in memory, because messages were forgotten."""
         self._count.cache_clear()
 
     def tokens(self, record: Record) -> int:
-        """Return the size of a stored message as sent, without grounding."""
+        """Return the tokens a stored message takes when it is sent, without grounding."""
         known = record.tokens is not None and record.counter is not None and record.counter == self.counter.name
         body = record.tokens if known and record.tokens is not None else self._count(record.message)
         return body + self.overhead
 
     def entry(self, record: Record, order: int) -> Entry:
-        """Return a stored message with its size; `order` is its place on the path."""
+        """Return a stored message with its size. `order` is its index on the path."""
         return Entry(record.message, self.tokens(record), record.turn_no, order)
 
 
 class LiveSession:
-    """Keeps up with a session: one small read a call, and reads only what is new.
+    """Follows the changes of a session. Each call costs one small read, plus the messages that are new.
 
     Args:
-        store: where the session is.
-        user_id: whose session.
-        session_id: which session.
-        sizer: sizes messages.
+        store: the store that holds the session.
+        user_id: the user of the session.
+        session_id: the name of the session.
+        sizer: adds the sizes of messages.
+
+    Attributes:
+        head: the branch or position that is checked out.
+        path: the path to it, as of the last `sync`.
     """
 
     def __init__(self, store: Store, user_id: str | None, session_id: str, sizer: Sizer) -> None:
@@ -104,7 +108,7 @@ class LiveSession:
 
     @property
     def key(self) -> int | None:
-        """The session's key in the store, None while nothing is stored."""
+        """The session's key in the store. None: nothing is stored yet."""
         if self._key is None:
             self._key = self.store.session(self.user_id, self.session_id)
         return self._key
@@ -115,13 +119,13 @@ class LiveSession:
         return self._epoch
 
     def create(self) -> int:
-        """Return the session's key, creating the session if need be."""
+        """Return the session's key. The session is created if it does not exist."""
         if self._key is None:
             self._key = self.store.create_session(self.user_id, self.session_id)
         return self._key
 
     def go(self, head: Head) -> None:
-        """Stand somewhere else from now on."""
+        """Check out another branch or position."""
         self.head = head
         self._forget_cache()
 
@@ -141,20 +145,20 @@ class LiveSession:
             self._epoch = state.epoch
             self._move(at)
         elif at != self.path.head:
-            # What is more than stays in memory is read when it is needed, a page at a time.
+            # More new messages than stay in memory are not read here, but in pages when they are needed.
             grows = at.segment == self.path.head.segment and 0 < at.depth - self.path.head.depth <= TAIL_KEPT
             self._grow(at) if grows else self._move(at)
         return state
 
     def segment(self, segment: int) -> Segment:
-        """Return a segment whose parent is right; its tip may be old."""
+        """Return a segment. Its parent never changes, but its tip may be outdated."""
         assert self.key is not None
         if segment not in self._segments:
             self._segments[segment] = self.store.segment(self.key, segment)
         return self._segments[segment]
 
     def path_to(self, head: Position) -> Path:
-        """Return the path that leads to a place of this session."""
+        """Return the path to a position of this session."""
         return walk(head, self.segment)
 
     def _move(self, head: Position) -> None:
@@ -168,7 +172,7 @@ class LiveSession:
         return self.path.covers(record.position)
 
     def _grow(self, head: Position) -> None:
-        """Take the messages that were added at the head since."""
+        """Read the messages that were added at the head since the last call."""
         assert self.key is not None
         new = self.store.newest(self.key, head, head.depth - self.path.head.depth)[::-1]
         new = [record for record in new if record.position.depth > self.path.head.depth]
@@ -183,7 +187,7 @@ class LiveSession:
             self._cursor = [span._replace(upto=min(span.upto, oldest - 1 - span.shift)) for span in older]
 
     def entries(self, records: Sequence[Record], path: Path | None = None) -> list[Entry]:
-        """Return messages of a path, by default the one this object stands on, with their places and turns there."""
+        """Return messages with their indexes and turn numbers on a path, by default the one that is checked out."""
         path = self.path if path is None else path
         if path.plain:
             return [self.sizer.entry(record, record.position.depth) for record in records]
@@ -191,14 +195,14 @@ class LiveSession:
         return [self._merged_entry(record, path) for record in records]
 
     def _merged_entry(self, record: Record, path: Path) -> Entry:
-        """Return a message of a path with merges; its turn has the number there that its first message has."""
+        """Return a message of a path with merges. Its turn gets the number that the turn's first message has there."""
         opener = self._openers.get(record.message.turn_id or "") or record.position
         turns = path.span_of(opener if path.covers(opener) else record.position).turn_shift
         entry = self.sizer.entry(record, path.index_of(record.position))
         return replace(entry, turn_no=entry.turn_no + turns) if turns else entry
 
     def _find_openers(self, records: Sequence[Record]) -> None:
-        """Note where the turns of some messages begin; None where that has been forgotten."""
+        """Find the first messages of some messages' turns. None: it was forgotten."""
         self._openers |= {r.message.id or "": r.position for r in records if r.message.id == r.message.turn_id}
         turns = {record.message.turn_id or "" for record in records} - self._openers.keys()
         if turns and self.key is not None:
@@ -206,10 +210,10 @@ class LiveSession:
             self._openers |= {r.message.id or "": r.position for r in self.store.get(self.key, sorted(turns))}
 
     def stays_beside(self, turn_id: str | None) -> list[Entry]:
-        """Return what every prompt holds, oldest first: system messages and the whole turns of pinned ones.
+        """Return the messages of every prompt, oldest first: system messages, and all turns with a pinned message.
 
         Args:
-            turn_id: the turn being answered, which is left out.
+            turn_id: the turn that is being answered, which is left out.
         """
         stays = sorted(self._stays, key=lambda entry: entry.order)
         pinned = dict.fromkeys(entry.message.turn_id or "" for entry in stays if entry.message.role != "system")
@@ -220,10 +224,10 @@ class LiveSession:
         return stays
 
     def tail(self, tokens: int) -> tuple[list[Entry], bool]:
-        """Return the newest messages of the path, oldest first, and whether these are all.
+        """Return the newest messages of the path, oldest first, and whether these are all messages of the path.
 
         Args:
-            tokens: read at least this many tokens of messages, or all there are.
+            tokens: return messages of at least this many tokens, or all messages.
         """
         have = count = 0
         while have < tokens:
@@ -241,14 +245,14 @@ class LiveSession:
         span = self._cursor.pop()
         limit = min(PAGE, span.upto - span.start + 1)
         records = self.store.newest(self.key, Position(span.segment, span.upto), limit) if limit > 0 else []
-        # Where some have been forgotten, older ones come than the span has: these are on another span, or on none.
+        # If messages of the span were forgotten, the store returns older ones instead, which are not on this span.
         records = [record for record in records if record.position.depth >= span.start]
         if len(records) == limit and limit and records[-1].position.depth > span.start:
             self._cursor.append(span._replace(upto=records[-1].position.depth - 1))
         return self.entries(records[::-1])
 
     def last(self, count: int) -> list[Entry]:
-        """Return the newest messages of the path, oldest first, at most `count`."""
+        """Return the newest messages of the path, at most `count`, oldest first."""
         while len(self._tail) < count and self._cursor:
             self._tail[:0] = self._read_page()
         return self._tail[max(0, len(self._tail) - count) :]
@@ -256,7 +260,7 @@ class LiveSession:
     def records(self, session: int, positions: Sequence[Position]) -> list[Record]:
         """Return the messages at these positions, in any order.
 
-        Messages never change, so this session's that were read lately are kept, until something is forgotten.
+        Messages never change, so recently read messages of this session stay in memory until some are forgotten.
         """
         if session != self._key:
             return self.store.get(session, positions)
@@ -269,7 +273,7 @@ class LiveSession:
         return found
 
     def whole_turn(self, turn_id: str) -> Turn | None:
-        """Return one turn as far as it is on the path."""
+        """Return the messages of one turn that are on the path."""
         assert self.key is not None
         records = [record for record in self.store.find(self.key, InTurn(turn_id)) if self._covers(record)]
         entries = sorted(self.entries(records), key=lambda entry: entry.order)
@@ -277,6 +281,7 @@ class LiveSession:
 
 
 Changes = Callable[[str], Sequence[Change]]
+"""Returns the changes to make in the same transaction, given the name of the branch."""
 
 Result = TypeVar("Result")
 
@@ -286,21 +291,22 @@ def _no_changes(branch: str) -> Sequence[Change]:
 
 
 def if_unmoved(epoch: int, head: Position, changes: Changes = _no_changes) -> Changes:
-    """Return changes that are refused if the branch has left this head, or a message was forgotten, since."""
+    """Return changes that fail if the branch no longer ends at this head, or if messages were forgotten since."""
     return lambda name: [Expect(epoch, name, head), *changes(name)]
 
 
 class Writer:
-    """Writes for one object.
+    """Stores the messages of one memory object.
 
     Args:
-        live: where it stands.
-        counter: counts what is stored; a nameless counter's results are not kept.
-        clock: the time of a message that has none.
-        new_id: the id of a message that has none.
+        live: the session, and what is checked out.
+        counter: counts the tokens of stored messages. The counts of a counter without a name are not stored.
+        clock: returns the time for messages that have none.
+        new_id: returns the id for messages that have none.
 
     Attributes:
-        open_turn: the turn this object opened last: its next reply belongs there, whoever else writes.
+        open_turn: the turn that this object opened last. The next reply joins it, even if other objects opened turns
+            on the branch since.
     """
 
     def __init__(
@@ -313,7 +319,7 @@ class Writer:
         self.open_turn: str | None = None
 
     def add(self, messages: Sequence[Message], turn: str | None) -> list[Message]:
-        """Store messages and return them as stored; `turn` and errors are those of `InfiniteMemory.add`."""
+        """Store messages and return them as stored. `turn` and errors are those of `InfiniteMemory.add`."""
         if turn is not None and any(message.role == "user" for message in messages):
             raise ValueError(f"turn={turn!r}: only replies can join a turn; a user message opens its own")
         if not messages:
@@ -333,11 +339,11 @@ class Writer:
         except UnknownReferenceError:
             if self.open_turn is None:
                 raise
-            self.open_turn = None  # nothing of it is left on this branch: it has been forgotten since
+            self.open_turn = None  # the whole turn was forgotten
             return self.write(drafts).records
 
     def draft(self, message: Message) -> Draft:
-        """Return a message with an id, a time and its size."""
+        """Return a message with an id, a time and a token count."""
         changes: dict[str, Any] = {}
         if message.id is None:
             changes["id"] = self.new_id()
@@ -349,12 +355,12 @@ class Writer:
         return Draft(complete, self.counter.name, body_tokens(complete, self.counter))
 
     def write(self, drafts: Sequence[Draft], *, turn: str | None = None, changes: Changes = _no_changes) -> Appended:
-        """Store drafts where the object stands; on a detached head this opens a branch.
+        """Store drafts at the head. On a detached head, this opens a branch.
 
         Args:
-            drafts: what to store.
-            turn: as in `Store.append`.
-            changes: returns what to change in the same transaction, given the branch.
+            drafts: the messages to store.
+            turn: the turn that the first replies join, as in `Store.append`.
+            changes: returns the changes to make in the same transaction, given the name of the branch.
         """
         session = self.live.create()
         store = self.live.store
@@ -374,12 +380,12 @@ class Writer:
 
 
 class Checkout:
-    """Where one memory object stands in its session's tree, and what every tree verb needs there.
+    """What one memory object has checked out, and the operations that all methods on the tree share.
 
     Args:
-        live: the session, and the branch or position this object stands on.
-        writer: adds messages there.
-        lock: held by one verb at a time.
+        live: the session, and the branch or position that is checked out.
+        writer: stores messages there.
+        lock: held by one method at a time.
     """
 
     def __init__(self, live: LiveSession, writer: Writer, lock: AbstractContextManager[object]) -> None:
@@ -389,7 +395,7 @@ class Checkout:
         self.store = live.store
 
     def existing(self) -> int:
-        """Return the session's key, caught up with the store; UnknownReferenceError if nothing is stored."""
+        """Return the session's key after a `sync`; UnknownReferenceError if nothing is stored."""
         session = self.stored()
         self.live.sync()
         return session
@@ -401,10 +407,10 @@ class Checkout:
         return self.live.key
 
     def position_of(self, reference: str | None) -> Position:
-        """Return the position that a reference names; None: where this object stands.
+        """Return the position that a reference means. None: the position that is checked out.
 
         Raises:
-            UnknownReferenceError: there is no such position.
+            UnknownReferenceError: the reference means no position.
         """
         session = self.live.create()
         head = self.live.head if reference is None else resolve(self.store, session, reference)
@@ -419,9 +425,9 @@ class Checkout:
         self.writer.open_turn = None
 
     def stand_at(self, position: Position) -> None:
-        """Check out a branch that ends at this position; a detached head if there is none."""
+        """Check out the branch that ends at this position, or the position itself if there is none."""
         newest = [self.live.path.at(entry.order) for entry in self.live.last(1)]
-        # The newest message need not be at the head: the message at the head may have been forgotten.
+        # The newest message may be before the head, because the message at the head may have been forgotten.
         if position not in (self.live.path.head, *newest):
             session = self.live.key
             branches = self.store.branches(session) if session is not None else []
@@ -430,7 +436,7 @@ class Checkout:
             self.live.sync()
 
     def until_fresh(self, verb: Callable[[], Result]) -> Result:
-        """Repeat a verb until nobody has moved the branch, or forgotten a message, between its reads and its write."""
+        """Repeat a call until the branch did not change between its reads and its write."""
         with self.lock:
             while True:
                 try:
@@ -443,7 +449,7 @@ class Checkout:
         return list(read(self.store, self.stored(), spans))
 
     def newest_of(self, spans: Sequence[Span], limit: int) -> list[Record]:
-        """Return the newest messages of some spans, in order, at most `limit`."""
+        """Return the newest messages of some spans, at most `limit`, in order."""
         session, found = self.stored(), list[Record]()
         for span in reversed(spans):
             wanted = min(limit - len(found), span.upto - span.start + 1)
@@ -452,5 +458,5 @@ class Checkout:
         return found[::-1]
 
     def newest_shared(self, one: Path, other: Path) -> str | None:
-        """Return the id of the newest message that two paths share; None: they share none."""
+        """Return the id of the newest message that two paths share. None: they share none."""
         return next((record.message.id for record in self.newest_of(one.shared(other), 1)), None)

@@ -1,4 +1,4 @@
-"""Turns: a user message with everything that answers it, and tool groups, which stay whole; pure."""
+"""Turns (a user message with everything that answers it) and tool groups (a call with its results). Pure functions."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,7 +10,7 @@ from shared_core.records import Newest
 __all__ = ["Entry", "Turn", "assign_turns", "group_turns", "tool_groups"]
 
 
-_set = object.__setattr__  # a frozen value has no other way in
+_set = object.__setattr__  # the only way to set an attribute of a frozen value
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,10 +18,10 @@ class Entry:
     """A message with its size.
 
     Attributes:
-        message: with `id` and `turn_id`.
-        tokens: its size as sent without grounding, framing included.
+        message: the message, with `id` and `turn_id`.
+        tokens: the tokens it takes when it is sent, with framing and without grounding.
         turn_no: the number of its turn along the branch.
-        order: its place on the path, growing from the root.
+        order: its index on the path, counted from the root.
     """
 
     message: Message
@@ -32,16 +32,16 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A user message and everything that answers it, in order, however much was said between.
+    """A user message and everything that answers it, in order. Messages of other turns may lie in between.
 
     Attributes:
         turn_id: the id of the user message.
         turn_no: its number along the branch.
-        entries: what can be sent: tool groups stand together, broken ones are in `broken`.
-        broken: calls without all their results, results without their call.
-        tokens: the size of what can be sent.
-        asks: whether it begins with a user's message, as a prompt must.
-        answered: whether an assistant's words, not a tool call, end it.
+        entries: the messages that can be sent, with unbroken tool groups.
+        broken: calls without all their results, and results without their call.
+        tokens: the size of the messages that can be sent.
+        asks: whether it begins with a user message, as a prompt must.
+        answered: whether it ends with an assistant's text instead of a tool call.
     """
 
     turn_id: str
@@ -60,7 +60,10 @@ class Turn:
         _set(self, "answered", ends is not None and ends.role == "assistant" and not ends.tool_calls)
 
     def whole(self, *, pending: bool = False) -> "Turn":
-        """Return the turn with broken tool groups set apart; `pending` keeps a call at its end that still waits."""
+        """Return the turn with broken tool groups moved to `broken`.
+
+        `pending` keeps a tool call at the end of the turn, whose results may still come.
+        """
         if not any(entry.message.tool_calls or entry.message.role == "tool" for entry in self.entries):
             return self
         groups = list(tool_groups(self.entries))
@@ -73,9 +76,9 @@ class Turn:
 
 
 def group_turns(entries: Iterable[Entry]) -> list[Turn]:
-    """Return the turns of messages in path order, oldest first.
+    """Return the turns of messages that are in path order, oldest first.
 
-    Every turn that can be is begun by its user message. System messages are left out: they stand alone.
+    A turn begins with its user message, if that is among them. System messages are left out: they belong to no turn.
     """
     grouped: dict[str, list[Entry]] = {}
     for entry in entries:
@@ -86,7 +89,7 @@ def group_turns(entries: Iterable[Entry]) -> list[Turn]:
 
 
 def tool_groups(entries: Sequence[Entry]) -> Iterator[tuple[Entry, ...]]:
-    """Yield the units that are kept or dropped together: a tool call with its results, any other message alone."""
+    """Yield the groups that are kept or dropped as a whole: a tool call with its results, any other message alone."""
     groups: list[list[Entry]] = []
     caller: dict[str, list[Entry]] = {}
     for entry in entries:
@@ -109,11 +112,11 @@ def _complete(group: Sequence[Entry]) -> bool:
 
 
 def chronological(entries: Iterable[Entry]) -> list[Entry]:
-    """Return messages in the order of a prompt: by turn, then by time, with tool groups unbroken.
+    """Return messages in the order of a prompt: by turn, then by time, with unbroken tool groups.
 
-    A system message stands where it was said, but never inside a tool group.
+    A system message stays where it was said, but never inside a tool group.
     """
-    # Call ids need only be unique within a turn: some models number them anew in each.
+    # Call ids are only unique within a turn: some models start counting again in each.
     first_of: dict[tuple[int, str | None], int] = {}
     ordered = sorted(entries, key=lambda entry: (entry.turn_no, entry.order))
     keys: list[tuple[int, int, int]] = []
@@ -131,17 +134,17 @@ def assign_turns(
     named: Newest | None,
     known: Mapping[str, Newest] = MappingProxyType({}),
 ) -> list[Newest]:
-    """Return each message's turn: a user message opens one, a reply joins that of the message before it in the list.
+    """Return the turn of each message. A user message opens a turn; a reply joins the turn of the message before it.
 
     Args:
-        messages: in order, with ids.
-        newest: the newest turn of the branch, `Newest(None, -1)` before the first user message.
-        named: the turn that the first replies join, if it is not the newest.
-        known: id -> turn of those messages that stand on the branch already, as when a whole history is sent again.
+        messages: the messages, with ids, in order.
+        newest: the newest turn of the branch. `Newest(None, -1)`: there is no user message yet.
+        named: the turn that the first replies join. None: the newest.
+        known: id -> turn, for messages that are on the branch already, as when a whole history is sent again.
 
     Returns:
-        One `Newest` per message. System messages stand alone, in the time of the newest turn; so do replies before the
-        first user message. What stands alone does not change which turn the next reply joins.
+        One `Newest` per message. A system message gets a turn of its own with the number of the newest turn; so does a
+        reply before the first user message. Such messages do not change which turn the next reply joins.
     """
     turns: list[Newest] = []
     joined = named or newest

@@ -1,4 +1,4 @@
-"""The embedders that come with the package: static word vectors, MiniLM and other models, any function."""
+"""The embedders of the package: static word vectors, MiniLM and other models, and any function."""
 
 import os
 from collections.abc import Callable
@@ -28,18 +28,18 @@ __all__ = [
 
 
 def as_embedder(value: Embedder | str | Callable[..., object] | None) -> Embedder | None:
-    """Return the embedder that `value` stands for.
+    """Return the embedder that `value` means.
 
     Args:
-        value: an embedder; `"static"`; the name or folder of a sentence-transformers model, for which the same object
-            is returned every time; or None for the static embedder, where it is installed. `"all-MiniLM-L6-v2"` is
-            computed by onnxruntime where the extra `onnx` is installed, else by torch; the vectors are the same. Pass
-            `OnnxEmbedder()` or `SentenceTransformerEmbedder()` to have one of them. `"all-MiniLM-L6-v2-int8"` is
-            `OnnxEmbedder(quantize="int8")`.
+        value: an embedder, a name, or None. None and `"static"` mean the static embedder; for None, the result is None
+            if it is not installed. Any other name is the name or the folder of a sentence-transformers model, for which
+            the same object is returned every time. `"all-MiniLM-L6-v2"` is computed by onnxruntime if the extra `onnx`
+            is installed, else by torch; the vectors are the same. Pass `OnnxEmbedder()` or
+            `SentenceTransformerEmbedder()` to choose. `"all-MiniLM-L6-v2-int8"` is `OnnxEmbedder(quantize="int8")`.
 
     Raises:
-        MissingExtraError: the package it needs is not installed.
-        TypeError: it is something else, such as a bare function, which has no name to tell its vectors by.
+        MissingExtraError: the package that the embedder needs is not installed.
+        TypeError: `value` is something else, such as a function, which has no name that could identify its vectors.
     """
     if value is None:
         return StaticEmbedder() if static_available() else None
@@ -54,7 +54,7 @@ def as_embedder(value: Embedder | str | Callable[..., object] | None) -> Embedde
 
 
 def embedder_named(key: str) -> Embedder | None:
-    """Return the embedder with this `Fingerprint.key` if its vectors can be made here without being told more."""
+    """Return the embedder with this `Fingerprint.key`, if the key alone says how to make its vectors (else None)."""
     if key == STATIC.key and static_available():
         return StaticEmbedder()
     if key == MINILM.key and (onnx_available() or installed("sentence_transformers")):
@@ -68,17 +68,17 @@ def _by_name(model: str) -> Embedder:
     known = {f.name.lower(): f for f in (MINILM, MINILM_INT8)}
     fingerprint = known.get(model.lower()) or known.get(f"sentence-transformers/{model}".lower())
     if os.path.isdir(model) or fingerprint is None:
-        return _of_library(model)
+        return _library_embedder(model)
     if fingerprint == MINILM_INT8 or onnx_available():
-        return _on_onnx(fingerprint == MINILM_INT8)
-    return _of_library(model)
+        return _onnx_embedder(fingerprint == MINILM_INT8)
+    return _library_embedder(model)
 
 
 @lru_cache(maxsize=2)
-def _on_onnx(quantized: bool) -> OnnxEmbedder:
+def _onnx_embedder(quantized: bool) -> OnnxEmbedder:
     return OnnxEmbedder(quantize="int8" if quantized else None)
 
 
 @lru_cache(maxsize=4)
-def _of_library(model: str) -> SentenceTransformerEmbedder:
+def _library_embedder(model: str) -> SentenceTransformerEmbedder:
     return SentenceTransformerEmbedder(model)

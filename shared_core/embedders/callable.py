@@ -24,21 +24,22 @@ Rows = Sequence[Row] | npt.NDArray[Any]
 
 
 class CallableEmbedder(Embedder):
-    """Any function that returns vectors, such as the client of an embedding service.
+    """Embeds with any function that returns vectors, such as the client of an embedding service.
 
-    Vectors of any length are normalised. Whatever the functions raise becomes an `EmbedderError`.
+    The vectors are normalised. Whatever the functions raise becomes an `EmbedderError`.
 
     Args:
-        function: from a list of texts to as many vectors; never called with none.
-        name: model and revision, for example `"openai/text-embedding-3-small"`. It identifies the stored vectors, so
-            two functions with one name must agree.
-        dimension: numbers per vector; None: one short text is embedded to learn it.
-        query: from a question to its vector, where questions are embedded in another way.
-        adocuments: `function` to be awaited; without it, `function` is called in a thread.
-        aquery: `query` to be awaited.
-        max_chars: the characters of a text that the model reads; longer texts are split. None: all.
+        function: takes a list of texts, which is never empty, and returns as many vectors.
+        name: the model and its revision, for example `"openai/text-embedding-3-small"`. It identifies the stored
+            vectors: two functions of the same name must return the same vectors.
+        dimension: the numbers per vector. None: one short text is embedded to find out.
+        query: takes a question and returns its vector, if the model embeds questions differently from documents.
+        adocuments: `function` as a coroutine function. Without it, `function` is called in a thread.
+        aquery: `query` as a coroutine function.
+        max_chars: how many characters of a text the model reads. Longer texts are split. None: all.
         floor: `Fingerprint.floor`.
-        threshold: `Fingerprint.threshold`; for text-embedding-ada-002 0.8 is customary, tuned on one demonstration.
+        threshold: `Fingerprint.threshold`. For text-embedding-ada-002, 0.8 is customary; it was tuned on one
+            demonstration.
         weight: `Fingerprint.weight`.
     """
 
@@ -72,24 +73,24 @@ class CallableEmbedder(Embedder):
 
     @classmethod
     def of(cls, function: Callable[[list[str]], Any], name: str | None = None) -> "CallableEmbedder":
-        """Return the embedder of a function, sync or async, from a list of texts to as many vectors.
+        """Return an embedder for a function, sync or async, that takes a list of texts and returns as many vectors.
 
         Args:
-            function: in sync code, an async one runs in a loop of its own, in a thread.
-            name: identifies the vectors, a "#" in it as "-". By default the function's module and name, or the class
-                of an object that is called.
+            function: the function. Sync code runs an async one in an event loop of its own, in a thread.
+            name: identifies the vectors; a "#" in it becomes a "-". None: the module and name of the function, or the
+                class of a callable object.
 
         Raises:
-            ValueError: the function has no name of its own, such as a lambda, and there is no `name`.
+            ValueError: no `name` is given and the function has none of its own, as with a lambda.
         """
         known = without_marks(name or _name_of(function))
         if not (inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)):
             return cls(function, name=known)
-        return cls(lambda texts: _to_its_end(function(texts)), name=known, adocuments=function)
+        return cls(lambda texts: _run_coroutine(function(texts)), name=known, adocuments=function)
 
     @cached_property
     def fingerprint(self) -> Fingerprint:
-        """What identifies the vectors; calls the function once if the dimension was not given."""
+        """The identity of the vectors. The function is called once if the dimension was not given."""
         dimension = self._dimension
         if dimension is None:
             with failures(self._name):
@@ -99,13 +100,13 @@ class CallableEmbedder(Embedder):
         return Fingerprint(self._name, dimension, *self._scale)
 
     def embed_documents(self, texts: Sequence[str]) -> Vectors:
-        """Embed texts, as `Embedder.embed_documents`."""
+        """Embed texts, as in `Embedder.embed_documents`."""
         with failures(self._name):
             rows = self._function(list(texts)) if texts else np.zeros((0, self.fingerprint.dimension))
         return checked(rows, len(texts), self.fingerprint)
 
     def embed_query(self, text: str) -> Vectors:
-        """Embed a question, as `Embedder.embed_query`, by `query` if that was given."""
+        """Embed a question, as in `Embedder.embed_query`, with `query` if that was given."""
         if self._query is None:
             return super().embed_query(text)
         with failures(self._name):
@@ -114,13 +115,13 @@ class CallableEmbedder(Embedder):
         return row
 
     def split(self, text: str) -> list[str]:
-        """Return pieces of at most `max_chars` characters that overlap by an eighth or so, cut between words."""
+        """Return pieces of at most `max_chars` characters, cut between words, that overlap by about an eighth."""
         if self._max_chars is None:
             return [text]
         return cut(text, range(len(text)), range(1, len(text) + 1), self._max_chars)
 
     async def aembed_documents(self, texts: Sequence[str]) -> Vectors:
-        """Embed texts, awaiting `adocuments` if that was given."""
+        """Embed texts with `adocuments` if that was given, else in a thread."""
         if self._adocuments is None or not texts:
             return await super().aembed_documents(texts)
         with failures(self._name):
@@ -128,7 +129,7 @@ class CallableEmbedder(Embedder):
         return checked(rows, len(texts), await asyncio.to_thread(lambda: self.fingerprint))
 
     async def aembed_query(self, text: str) -> Vectors:
-        """Embed a question, awaiting `aquery` if that was given, or `adocuments` if questions are not special."""
+        """Embed a question with `aquery`, with `adocuments` if there is no `query`, or else in a thread."""
         if self._aquery is not None:
             with failures(self._name):
                 rows = [await self._aquery(text)]
@@ -141,7 +142,7 @@ class CallableEmbedder(Embedder):
 
 
 def without_marks(name: str) -> str:
-    """Return a name with every "#", which an embedder may not have in its own, as "-"."""
+    """Return a name with "-" for every "#", which the name of an embedder may not contain."""
     return name.replace("#", "-")
 
 
@@ -151,13 +152,13 @@ def _name_of(function: object) -> str:
         return type(function).__qualname__
     if own is None or "<lambda>" in own or inspect.ismethod(function):
         raise ValueError(
-            f"{function!r} has no name to tell its vectors by: use a function made by def, give a name, or wrap it: "
+            f"{function!r} has no name that could identify its vectors: use one made by def, give a name, or wrap it: "
             "CallableEmbedder(function, name='model and revision')"
         )
     return f"{getattr(function, '__module__', None)}.{own}"
 
 
-def _to_its_end(work: Coroutine[Any, Any, _T]) -> _T:
-    """Run a coroutine in a loop of its own, in a thread, since this one may have a loop that is running."""
+def _run_coroutine(work: Coroutine[Any, Any, _T]) -> _T:
+    """Run a coroutine in an event loop of its own, in a thread, because this thread may already run a loop."""
     with ThreadPoolExecutor(1, "embeddings") as pool:
         return pool.submit(asyncio.run, work).result()

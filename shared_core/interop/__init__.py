@@ -1,1 +1,1 @@
-"""What the adapters for LangChain and LlamaIndex share; no framework is imported here."""
+"""Parts that the adapters for LangChain and LlamaIndex share. No framework is imported here."""

@@ -1,4 +1,4 @@
-"""What both adapter packages share besides messages: arguments of the memory, a model as summarizer, an echo."""
+"""Parts that both adapter packages share: the memory's arguments, a model as summarizer, and answers of echo models."""
 
 import inspect
 import re
@@ -23,12 +23,12 @@ def memory_arguments() -> frozenset[str]:
 
 
 class ModelSummarizer(SummarizerModel):
-    """Summarizes with a language model; asynchronous code awaits the model.
+    """Summarizes with a language model. Asynchronous code awaits the model.
 
     Args:
-        complete: answers a prompt.
-        acomplete: does the same asynchronously.
-        prompt: what the model is told; `{previous}` and `{messages}` are filled in.
+        complete: takes a prompt and returns the model's answer.
+        acomplete: `complete` as a coroutine function.
+        prompt: the instruction for the model; `{previous}` and `{messages}` are replaced.
     """
 
     def __init__(
@@ -57,12 +57,12 @@ _KEYWORD = re.compile(r"\w{5,}")
 
 
 def words(text: str) -> list[str]:
-    """Return a text in the pieces in which a model would stream it."""
+    """Return a text in pieces, as a model would stream it."""
     return _CHUNK.findall(text)
 
 
 def recalled_lines(shown: Shown) -> str:
-    """Return an answer that lists the recalled messages which stand before the newest user message."""
+    """Return an answer that lists the recalled messages in front of the newest user message."""
     template = RecallTemplate()
     question = next((text for role, text in reversed(shown) if role == "user"), "")
     _, fence, rest = question.partition(template.header)
@@ -72,7 +72,7 @@ def recalled_lines(shown: Shown) -> str:
 
 
 def matching_line(shown: Shown) -> str:
-    """Return an answer that quotes the line which shares most words with the newest user message."""
+    """Return an answer that quotes the line that shares most words with the newest user message."""
     asked = next((index for index in reversed(range(len(shown))) if shown[index][0] == "user"), None)
     keywords = _keywords(shown[asked][1]) if asked is not None else set()
     lines = [line for index, (_, text) in enumerate(shown) if index != asked for line in _statements(text)]
@@ -87,6 +87,6 @@ def _keywords(text: str) -> set[str]:
 
 
 def _statements(text: str) -> list[str]:
-    """Return the lines of a message that can answer a question: not questions, and not earlier answers like these."""
+    """Return the lines of a message that can answer a question: no questions, and no answers of this function."""
     lines = [line.strip() for line in text.splitlines()]
     return [line for line in lines if line and not line.startswith(OPENING) and not line.endswith("?")]

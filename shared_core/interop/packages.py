@@ -1,4 +1,4 @@
-"""What an adapter package does when it is imported: check that its framework is installed, and load names late."""
+"""The import of an adapter package: it checks that its framework is installed, and loads names when they are used."""
 
 from collections.abc import Collection, Mapping, Sequence
 from importlib import import_module
@@ -14,7 +14,7 @@ def require_framework(module: str, *, distribution: str, extra: str) -> None:
     """Check that a framework is installed, without importing it.
 
     Raises:
-        MissingExtraError: it is not.
+        MissingExtraError: it is not installed.
     """
     try:
         found = find_spec(module) is not None

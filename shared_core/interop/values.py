@@ -1,4 +1,4 @@
-"""Values of message fields as plain JSON data, and back; only the types listed here are ever revived."""
+"""Values of message fields as plain JSON data, and back. Decoding creates only values of the types listed here."""
 
 import base64
 import math
@@ -33,7 +33,8 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
     "$path": Path,
     "$url": AnyUrl,
 }
-"""Mark -> what makes the value of its decoded data. Stored messages hold these marks: none may ever be removed."""
+"""Mark -> the function that makes a value from its decoded data. Stored messages contain these marks, so none may ever
+be removed."""
 
 
 class UnstorableError(ValueError):
@@ -141,7 +142,7 @@ def _scalar(value: Any, known: Mapping[str, Any]) -> Any:
         return known.get(plain, plain)
     if isinstance(value, datetime):
         return {"$time": value.isoformat()}
-    raise UnstorableError(f"{type(value).__name__} is no JSON value")
+    raise UnstorableError(f"{type(value).__name__} is not a JSON value")
 
 
 def _is_marked(value: Mapping[Any, Any]) -> bool:

@@ -1,4 +1,4 @@
-"""Write sessions to an export file, or a branch as Markdown: line by line, whole or not at all."""
+"""Write sessions to an export file, or a branch as Markdown. The file appears whole or not at all."""
 
 import base64
 import hashlib
@@ -24,16 +24,16 @@ from shared_core.sharing.format import FORMAT, VERSION, encode
 from shared_core.store import Store
 from shared_core.stores.sqlite.connection import is_database
 
-__all__ = ["Places", "Progress", "Source", "atomically", "markdown", "write_sessions"]
+__all__ = ["PositionWriter", "Progress", "Source", "atomically", "markdown", "write_sessions"]
 
 _TICKS = re.compile(r"`+")
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~&$-])")
 
 
 def markdown(title: str, messages: Iterable[Message]) -> Iterator[str]:
-    """Yield a document in parts: a heading for each message, with who and when (UTC), and its text in a fence.
+    """Yield a document in parts: for each message a heading with speaker and time (UTC), and its text in a fence.
 
-    A fence is longer than any run of backticks in what it holds, so that no text ends it.
+    A fence is longer than any run of backticks in the text, so that no text can end it.
     """
     yield f"# {_plain(title)}\n"
     for message in messages:
@@ -61,7 +61,7 @@ def _heading(message: Message) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return a text on one line, with what Markdown would take for more than text escaped."""
+    """Return a text on one line, with the characters that Markdown interprets escaped."""
     return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
 
 
@@ -72,22 +72,23 @@ def _fenced(kind: str, text: str) -> str:
     return f"\n{fence}{kind}\n{lines}{'' if lines.endswith(chr(10)) else chr(10)}{fence}\n"
 
 
-class _Run(NamedTuple):
-    """Places without a message, one after the other in a segment: the first one's depth and number, and how many."""
+class _EmptyRun(NamedTuple):
+    """Consecutive positions of a segment that hold no message: the first one's depth and number, and their count."""
 
     start: int
     number: int
     size: int
 
 
-class Places:
-    """Writes the places of one session.
+class PositionWriter:
+    """Writes the positions of one session as lines that refer to each other.
 
-    A message is named by its id. A merge, and a place whose message was forgotten or is not to be told, has a number.
+    A line refers to a message by its id. A merge has a number; so has a position whose message was forgotten or
+    redacted.
 
     Args:
-        store: where the session is.
-        session: its key.
+        store: the store that holds the session.
+        session: the session's key.
     """
 
     def __init__(self, store: Store, session: int) -> None:
@@ -96,51 +97,53 @@ class Places:
         self._segments: dict[int, Segment] = {}
         self._written: dict[int, int] = {}
         self._newest: dict[int, str | int | None] = {}
-        self._runs: dict[int, list[_Run]] = {}
+        self._runs: dict[int, list[_EmptyRun]] = {}
         self._numbers = 0
 
     def segment(self, segment: int) -> Segment:
-        """Return a segment whose parents are right; its tip may be old."""
+        """Return a segment. Its parents never change, but its tip may be outdated."""
         if segment not in self._segments:
             self._segments[segment] = self._store.segment(self._session, segment)
         return self._segments[segment]
 
-    def before(self, place: Position) -> Position | None:
-        """Return the place before one, by first parents; None: the root."""
-        segment = self.segment(place.segment)
-        return self.real(place._replace(depth=place.depth - 1) if place.depth > segment.start else segment.parent)
+    def before(self, position: Position) -> Position | None:
+        """Return the first parent of a position; None: the root."""
+        segment = self.segment(position.segment)
+        return self.normalized(
+            position._replace(depth=position.depth - 1) if position.depth > segment.start else segment.parent
+        )
 
-    def real(self, place: Position | None) -> Position | None:
-        """Return a place as the place it stands for: an empty segment ends where its parent does; None: the root."""
-        while place is not None:
-            segment = self.segment(place.segment)
-            if place.depth >= segment.start:
-                return place
-            place = segment.parent
+    def normalized(self, position: Position | None) -> Position | None:
+        """Return the same position outside of empty segments, which end where their parents end; None: the root."""
+        while position is not None:
+            segment = self.segment(position.segment)
+            if position.depth >= segment.start:
+                return position
+            position = segment.parent
         return None
 
-    def message(self, record: Record, fields: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """Yield the line of a message, after those of the places before it that have not been written yet."""
+    def message_lines(self, record: Record, fields: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """Yield the line of a message, after the lines of earlier positions that were not written yet."""
         segment, depth = record.position
         previous = self.before(record.position)
-        yield from self.upto(previous)
+        yield from self.lines_upto(previous)
         opens = segment not in self._written
-        parent = self._newest[segment] if not opens else self.name(previous)
+        parent = self._newest[segment] if not opens else self.ref(previous)
         fields["parents"] = [] if parent is None else [parent]
         if opens and self.segment(segment).parent is not None:
             fields["fork"] = True
         self._written[segment], self._newest[segment] = depth, record.message.id
         yield fields
 
-    def upto(self, place: Position | None) -> Iterator[dict[str, Any]]:
-        """Yield the lines of a place and of those before it, as far as they have not been written yet.
+    def lines_upto(self, position: Position | None) -> Iterator[dict[str, Any]]:
+        """Yield the lines of a position and of its ancestors that were not written yet.
 
-        What has no message here is written as gone: the messages of the session are written in order, so that a place
-        that is passed over has none.
+        They are merges and `gone` lines: the messages of a session are written in order of storing, so a position that
+        was passed over holds no message.
         """
-        waiting = [place]
+        waiting = [position]
         while waiting:
-            here = self.real(waiting[-1])
+            here = self.normalized(waiting[-1])
             if here is None or self._written.get(here.segment, -1) >= here.depth:
                 waiting.pop()
                 continue
@@ -155,9 +158,9 @@ class Places:
                 continue
             yield self._gone(here, segment)
 
-    def name(self, place: Position | None) -> str | int | None:
-        """Return how a place that has been written is named; None: the root."""
-        here = self.real(place)
+    def ref(self, position: Position | None) -> str | int | None:
+        """Return how lines refer to a position that was written; None: the root."""
+        here = self.normalized(position)
         if here is None:
             return None
         if self._written[here.segment] == here.depth:
@@ -169,13 +172,13 @@ class Places:
         (record,) = self._store.get(self._session, [here])
         return record.message.id
 
-    def _is_written(self, place: Position | None) -> bool:
-        here = self.real(place)
+    def _is_written(self, position: Position | None) -> bool:
+        here = self.normalized(position)
         return here is None or self._written.get(here.segment, -1) >= here.depth
 
     def _merge(self, segment: Segment) -> dict[str, Any]:
         assert segment.base is not None
-        parents = [self.name(segment.parent), self.name(segment.merged)]
+        parents = [self.ref(segment.parent), self.ref(segment.merged)]
         number = self._number(Position(segment.segment, segment.base), 1)
         line: dict[str, Any] = {"type": "merge", "place": number, "parents": parents}
         return line | ({"turn_shift": segment.turn_shift} if segment.turn_shift else {})
@@ -183,7 +186,7 @@ class Places:
     def _gone(self, upto: Position, segment: Segment) -> dict[str, Any]:
         opens = upto.segment not in self._written
         first = segment.start if opens else self._written[upto.segment] + 1
-        parent = self.name(segment.parent) if opens else self._newest[upto.segment]
+        parent = self.ref(segment.parent) if opens else self._newest[upto.segment]
         count = upto.depth - first + 1
         number = self._number(Position(upto.segment, first), count)
         line: dict[str, Any] = {"type": "gone", "place": number, "parents": [] if parent is None else [parent]}
@@ -193,7 +196,7 @@ class Places:
     def _number(self, first: Position, count: int) -> int:
         number = self._numbers
         self._numbers += count
-        self._runs.setdefault(first.segment, []).append(_Run(first.depth, number, count))
+        self._runs.setdefault(first.segment, []).append(_EmptyRun(first.depth, number, count))
         self._written[first.segment] = first.depth + count - 1
         self._newest[first.segment] = number + count - 1
         return number
@@ -206,11 +209,11 @@ PAGE = 500
 """Messages read at a time."""
 
 ATTEMPTS = 5
-"""How often an export begins anew because something was forgotten meanwhile."""
+"""How often an export starts over because messages were forgotten while it ran."""
 
 
 class Source(NamedTuple):
-    """A session to be written: its key, whose and which it is, and where the one who writes stands."""
+    """A session to export: its key, its user and id, and what the exporting memory has checked out."""
 
     session: int
     user_id: str | None
@@ -218,8 +221,8 @@ class Source(NamedTuple):
     head: Head = Head(MAIN)
 
 
-class _View(NamedTuple):
-    """A session at one moment: nothing of it is changed later but by forgetting, which raises the epoch."""
+class _SessionView(NamedTuple):
+    """A session at one moment. Only forgetting can change what it holds later, and that raises the epoch."""
 
     source: Source
     branches: list[Branch]
@@ -230,8 +233,8 @@ class _View(NamedTuple):
     epoch: int
 
 
-class _Part(io.FileIO):
-    """A file that is being written under another name; an error names the one it is to have."""
+class _PartFile(io.FileIO):
+    """A file that is written under a temporary name. Errors show its final name."""
 
     def __init__(self, handle: int, path: str) -> None:
         super().__init__(handle, "wb")
@@ -247,26 +250,26 @@ class _Part(io.FileIO):
 
 @contextmanager
 def atomically(path: str | os.PathLike[str], *, keep_mode: bool = True) -> Iterator[IO[bytes]]:
-    """Write a file that appears whole, with its bytes on the disk, when the block ends, or not at all.
+    """Write a file that appears when the block ends, whole and flushed to disk, or not at all.
 
-    It is readable by its owner only, as the store is. A database is never replaced.
+    Only its owner can read it, as with the store. A database is never replaced.
 
     Args:
-        path: the file; an existing file is replaced.
-        keep_mode: give it the permissions of the file that it replaces.
+        path: the file to write; an existing file is replaced.
+        keep_mode: keep the permissions of the file that is replaced.
 
     Raises:
-        StoreError: it cannot be written.
+        StoreError: the file cannot be written.
     """
     target = Path(path)
     if is_database(target):
-        raise StoreError(f"{os.fspath(path)!r} is a database, which an export would replace; give another name")
+        raise StoreError(f"{os.fspath(path)!r} is a database, which this would replace; choose another name")
     try:
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:50]}.", suffix=".part")
     except (OSError, ValueError) as error:
         raise StoreError(f"{os.fspath(path)!r} cannot be written: {error}; check the folder") from error
     try:
-        with io.BufferedWriter(_Part(handle, os.fspath(path))) as file:
+        with io.BufferedWriter(_PartFile(handle, os.fspath(path))) as file:
             yield file
             try:
                 file.flush()
@@ -291,11 +294,11 @@ def write_sessions(
     rules: Sequence[Redact] = (),
     progress: Progress | None = None,
 ) -> int:
-    """Write sessions to a file, which replaces an older one only when all is there; return the number of messages.
+    """Write sessions to a file, and return the number of messages. An older file is replaced only by a complete one.
 
     Raises:
-        StoreError: the file cannot be written, or messages are forgotten all the time.
-        ValueError: vectors are to be told of what is not; or a rule is wrong.
+        StoreError: the file cannot be written, or messages were forgotten during every attempt.
+        ValueError: `vectors` and `rules` are combined, or a rule changed what identifies a message.
     """
     if vectors and rules:
         raise ValueError("vectors=True: a text can be guessed from its vector; leave out vectors or redact")
@@ -303,16 +306,18 @@ def write_sessions(
         views = [_view(store, source) for source in sources]
         with suppress(_ForgottenError), atomically(path) as file:
             return _write(store, views, file, vectors=vectors, rules=rules, progress=progress)
-    raise StoreError(f"{os.fspath(path)!r} was not written: messages are being forgotten all the time; try again")
+    raise StoreError(
+        f"{os.fspath(path)!r} was not written: messages were forgotten during all {ATTEMPTS} attempts; try again"
+    )
 
 
 class _ForgottenError(Exception):
-    """Something was forgotten while it was written."""
+    """Messages were forgotten while they were written."""
 
 
-def _view(store: Store, source: Source) -> _View:
+def _view(store: Store, source: Source) -> _SessionView:
     session = source.session
-    while True:
+    while True:  # until nothing changed between the reads
         before = store.state(session)
         branches = store.branches(session)
         refs = sorted(
@@ -322,11 +327,13 @@ def _view(store: Store, source: Source) -> _View:
         stats = store.stats(session)
         after = store.state(session)
         if before == after:
-            return _View(source, branches, refs, stats["messages"], stats["segments"], after.last_seq, after.epoch)
+            return _SessionView(
+                source, branches, refs, stats["messages"], stats["segments"], after.last_seq, after.epoch
+            )
 
 
 def _write(
-    store: Store, views: Sequence[_View], file: IO[bytes], *, vectors: bool, rules: Sequence[Redact],
+    store: Store, views: Sequence[_SessionView], file: IO[bytes], *, vectors: bool, rules: Sequence[Redact],
     progress: Progress | None,
 ) -> int:  # fmt: skip
     total = sum(view.messages for view in views)
@@ -364,15 +371,15 @@ def _write(
 
 
 class _SessionWriter:
-    """The lines of one session."""
+    """Yields the lines of one session."""
 
-    def __init__(self, store: Store, view: _View, *, vectors: bool, rules: Sequence[Redact]) -> None:
+    def __init__(self, store: Store, view: _SessionView, *, vectors: bool, rules: Sequence[Redact]) -> None:
         self._store = store
         self._view = view
         self._session = view.source.session
         self._rules = rules
         self._spaces = store.spaces(self._session)[::-1] if vectors else []
-        self._places = Places(store, self._session)
+        self._writer = PositionWriter(store, self._session)
         self.passed = 0
 
     def lines(self) -> Iterator[dict[str, Any]]:
@@ -386,13 +393,13 @@ class _SessionWriter:
             after = ids[-1]
         yield from self._messages()
         for branch in self._view.branches:
-            yield from self._named({"type": "branch", "name": branch.name}, at=branch.head)
+            yield from self._ref_line({"type": "branch", "name": branch.name}, at=branch.head)
         for ref in self._view.refs:
-            yield from self._ref(ref)
+            yield from self._ref_lines(ref)
         if source.head.branch is not None:
             yield {"type": "head", "branch": source.head.branch}
         else:
-            yield from self._named({"type": "head"}, at=source.head.at)
+            yield from self._ref_line({"type": "head"}, at=source.head.at)
 
     def _messages(self) -> Iterator[dict[str, Any]]:
         covers: dict[Position, list[Stretch]] = {}
@@ -406,21 +413,21 @@ class _SessionWriter:
                 if record.seq > self._view.last_seq:
                     return
                 self.passed += 1
-                told = redacted(record.message, self._rules)
-                if told is not None:
-                    fields = _fields(told, record)
+                message = redacted(record.message, self._rules)
+                if message is not None:
+                    fields = _fields(message, record)
                     if record.position in covers:
                         yield from self._covers(covers[record.position], fields)
                     if record.position in vectors:
                         fields["vectors"] = vectors[record.position]
-                    yield from self._places.message(record, fields)
+                    yield from self._writer.message_lines(record, fields)
 
     def _covers(self, stretches: Sequence[Stretch], fields: dict[str, Any]) -> Iterator[dict[str, Any]]:
         covers = []
         for stretch in stretches:
             ends = [Position(stretch.segment, depth) for depth in (stretch.start, stretch.upto)]
-            yield from self._places.upto(ends[1])
-            covers.append([self._places.name(end) for end in ends])
+            yield from self._writer.lines_upto(ends[1])
+            covers.append([self._writer.ref(end) for end in ends])
         fields["covers"] = covers
 
     def _vectors(self, positions: Sequence[Position]) -> dict[Position, list[dict[str, str]]]:
@@ -431,29 +438,29 @@ class _SessionWriter:
                 found.setdefault(position, []).append(value)
         return found
 
-    def _named(self, line: dict[str, Any], **places: Position | None) -> Iterator[dict[str, Any]]:
-        """Yield a line that names places, after those of the places."""
-        for place in places.values():
-            yield from self._places.upto(place)
-        yield line | {key: self._places.name(place) for key, place in places.items()}
+    def _ref_line(self, line: dict[str, Any], **positions: Position | None) -> Iterator[dict[str, Any]]:
+        """Yield a line that refers to positions, after the lines of those positions."""
+        for position in positions.values():
+            yield from self._writer.lines_upto(position)
+        yield line | {key: self._writer.ref(position) for key, position in positions.items()}
 
-    def _ref(self, ref: Ref) -> Iterator[dict[str, Any]]:
+    def _ref_lines(self, ref: Ref) -> Iterator[dict[str, Any]]:
         about = {"note": ref.note} if ref.note else {}
         about["created_at"] = ref.created_at
         if ref.kind == "tag":
-            yield from self._named({"type": "tag", "name": ref.name, **about}, at=ref.position)
+            yield from self._ref_line({"type": "tag", "name": ref.name, **about}, at=ref.position)
             return
         line = {"type": ref.kind, "branch": ref.name, **about}
         if ref.kind == "move" and ref.position is None:
-            yield from self._named(line | {"deleted": True}, base=ref.base)
+            yield from self._ref_line(line | {"deleted": True}, base=ref.base)
             return
-        yield from self._named(line, base=ref.base, at=ref.position)
+        yield from self._ref_line(line, base=ref.base, at=ref.position)
 
 
 def _fields(message: Message, record: Record) -> dict[str, Any]:
-    """Return the line of a message, without its parents."""
+    """Return the line of a message, with an empty list of parents."""
     fields: dict[str, Any] = {"type": "message", "id": message.id, "parents": [], "role": message.role}
-    fields |= message.model_dump(exclude=_WRITTEN, exclude_defaults=True)
+    fields |= message.model_dump(exclude=_WRITTEN_APART, exclude_defaults=True)
     if message.created_at is not None:
         fields["created_at"] = message.created_at.isoformat()
     if message.turn_id != message.id:
@@ -464,4 +471,4 @@ def _fields(message: Message, record: Record) -> dict[str, Any]:
     return fields
 
 
-_WRITTEN = {"id", "role", "created_at", "turn_id"}
+_WRITTEN_APART = {"id", "role", "created_at", "turn_id"}

@@ -1,4 +1,4 @@
-"""Export and import as verbs of one memory, and as functions over whole stores."""
+"""Export and import: methods of one memory, and functions for whole stores."""
 
 import os
 from collections.abc import Callable, Iterable, Sequence
@@ -16,7 +16,7 @@ from shared_core.records import Draft
 from shared_core.redact import Redact, redacted
 from shared_core.session import Checkout
 from shared_core.sharing.export import Progress, Source, atomically, markdown, write_sessions
-from shared_core.sharing.importer import ImportResult, InsertionPoint, Target, bring, sessions_in
+from shared_core.sharing.importer import ImportResult, InsertionPoint, Target, import_into, sessions_in
 from shared_core.store import Store
 from shared_core.stores import open_store
 from shared_core.tokens import as_counter, body_tokens
@@ -29,7 +29,7 @@ SUFFIXES = {".md": "markdown", ".markdown": "markdown"}
 
 
 class FileVerbs:
-    """Exports and imports of one conversation."""
+    """The methods that export and import one conversation."""
 
     _checkout: Checkout
 
@@ -37,22 +37,26 @@ class FileVerbs:
         self, path: str | os.PathLike[str], *, format: FileFormat | None = None, vectors: bool = False,
         redact: Redact | Sequence[Redact] = (), progress: Progress | None = None,
     ) -> int:  # fmt: skip
-        """Write this conversation to a file, which appears whole or not at all; return how many messages it holds.
+        """Write this conversation to a file and return how many messages the file holds.
+
+        The file appears whole or not at all.
 
         Args:
-            path: the file; one that is there is replaced.
-            format: `"jsonl"`: all of it, as `docs/format.md` says, to be imported again. `"markdown"`: the branch stood
-                on, for people to read. None: by the path's suffix, `.md` is Markdown.
-            vectors: with the vectors that were made of it, so that nobody has to make them again.
-            redact: a rule, or several in order: callable(message) -> the message as it is to be told, with the same id,
-                or None. `drop_grounding`, `drop_tool_results` and `replace_names` are some. The payload, a
-                framework's own form of the message, may hold the text again: a rule of your own drops it, too.
+            path: the file to write; an existing file is replaced.
+            format: `"jsonl"` writes the whole conversation, with all branches, so that it can be imported again; see
+                `docs/format.md`. `"markdown"` writes the branch that is checked out, for people to read. None: Markdown
+                if the path ends with `.md` or `.markdown`, else JSONL.
+            vectors: also write the vectors of the messages, so that they need not be embedded again after an import.
+            redact: a rule, or several rules applied in order. A rule is a `callable(message)` that returns the message
+                as it is written, with the same id, or None to leave it out. `shared_core.redact` offers
+                `drop_grounding`, `drop_tool_results` and `replace_names`. A message's payload, the form a framework
+                gave it, may repeat the text: a rule of your own should drop it, too.
             progress: called with how many messages are done and how many there are.
 
         Raises:
             StoreError: the file cannot be written.
             UnknownReferenceError: nothing is stored yet.
-            ValueError: vectors and redact together: a text can be guessed from its vector.
+            ValueError: `vectors` and `redact` are combined; a text can be guessed from its vector.
         """
         if format is not None:
             one_of("format", format, get_args(FileFormat))
@@ -61,7 +65,9 @@ class FileVerbs:
         as_text = (format or SUFFIXES.get(Path(path).suffix.lower())) == "markdown"
         with self._checkout.lock:
             if live.key is None:
-                raise UnknownReferenceError(f"nothing is stored in {live.session_id!r} yet: nothing to export")
+                raise UnknownReferenceError(
+                    f"nothing is stored in session {live.session_id!r} yet: there is nothing to export"
+                )
             source = Source(live.key, live.user_id, live.session_id, live.head)
             if as_text:
                 live.sync()
@@ -74,27 +80,29 @@ class FileVerbs:
     def import_file(
         self, path: str | os.PathLike[str], *, session: str | None = None, progress: Progress | None = None
     ) -> ImportResult:
-        """Bring a conversation from a file into this one, all of it or nothing.
-
-        What is stored here already, under the same id, with the same content and after the same messages, is left as it
-        is, so that the same file again adds nothing and one that has grown what is new. A message under whose id
-        something else is stored gets another id; nothing is overwritten. A branch goes on to where the file has it if
-        nothing here is left by that, and is else called `imported/NAME`. What has been forgotten here stays forgotten.
+        """Import a conversation from a file into this one: all of it or nothing.
 
         The file may be one that `export` wrote, ChatGPT's `conversations.json` with its branches, LangChain's messages
-        as `messages_to_dict` writes them, LlamaIndex's `SimpleChatStore`, or messages in the OpenAI format, JSON or
-        JSONL. A list without branches is added where this memory stands. Into an empty conversation, this memory stands
-        afterwards where whoever wrote the file stood.
+        as `messages_to_dict` writes them, LlamaIndex's `SimpleChatStore`, or messages in the OpenAI format as JSON or
+        JSONL. A list without branches is added to what is checked out.
+
+        A message is known if it is stored under the same id, with the same content, after the same messages. Known
+        messages are left as they are: importing a file twice adds nothing the second time, and importing a file that
+        has grown adds what is new. Nothing is overwritten: a message whose id is stored with other content gets another
+        id. A branch moves forward to where the file has it, or, if it would lose messages that way, is imported as
+        `imported/NAME`. Messages that were forgotten here stay forgotten.
+
+        If this conversation was empty, the branch that was checked out at the export is checked out afterwards.
 
         Args:
             path: the file.
-            session: which one, if the file holds several.
+            session: the id of the session to import, if the file holds several.
             progress: called with how many messages are done and how many there are.
 
         Raises:
-            InputFileError: the file is not what it should be, or is damaged; nothing is changed.
-            UnknownReferenceError: it has no such session.
-            ValueError: it holds several; say which.
+            InputFileError: the file is invalid or damaged; nothing is changed.
+            UnknownReferenceError: the file does not hold this session.
+            ValueError: the file holds several sessions, and none was chosen.
         """
         checkout = self._checkout
         target = Target(checkout.live.user_id, checkout.live.session_id)
@@ -107,12 +115,12 @@ class FileVerbs:
 
         with checkout.lock:
             try:
-                imported = bring(
+                imported = import_into(
                     checkout.store,
                     path,
                     route,
                     checkout.writer.draft,
-                    spot=_insertion_point(checkout),
+                    insertion_point=_insertion_point(checkout),
                     progress=progress,
                 )
             except _SeveralError as error:
@@ -133,15 +141,15 @@ def _export_markdown(
 ) -> int:
     count = 0
     with atomically(path) as file:
-        told = (one for message in messages if (one := redacted(message, rules)) is not None)
-        for part in markdown(title, told):
+        kept = (one for message in messages if (one := redacted(message, rules)) is not None)
+        for part in markdown(title, kept):
             count += part.startswith("\n## ")
             file.write(part.encode("utf-8", "backslashreplace"))
     return count
 
 
 def _insertion_point(checkout: Checkout) -> InsertionPoint:
-    """Return where a list of messages goes: to the branch checked out, or from a detached head to a new one."""
+    """Return where a list of messages goes: the branch that is checked out, or a new one from a detached head."""
     branch, at = checkout.live.head
     if branch is not None:
         return InsertionPoint(branch)
@@ -149,25 +157,29 @@ def _insertion_point(checkout: Checkout) -> InsertionPoint:
 
 
 class _SeveralError(Exception):
-    """A file holds several sessions where one is asked for."""
+    """A file holds several sessions, and none was chosen.
+
+    A class of its own, because a `ValueError` raised inside the import would be reported as an error of the file.
+    """
 
 
 def export_sessions(
     store: str | Path | Store, path: str | os.PathLike[str], *, users: Sequence[str | None] | None = None,
     vectors: bool = False, redact: Redact | Sequence[Redact] = (), progress: Progress | None = None,
 ) -> int:  # fmt: skip
-    """Write all conversations of some users, or of a store, to one file; return how many messages it holds.
+    """Write all conversations of a store, or of some of its users, to one file; return how many messages it holds.
 
     Args:
-        store: a path (SQLite) or a `Store`.
-        path: the file; it appears whole or not at all, and replaces one that is there.
-        users: whose; None among them: those that belong to nobody. None: everybody's.
-        vectors: as in `InfiniteMemory.export`; so are `redact` and `progress`.
-        redact: what not to tell.
+        store: the path of an SQLite database, or a `Store`.
+        path: the file to write. It appears whole or not at all; an existing file is replaced.
+        users: the users whose conversations are written. A None among them stands for conversations without a user.
+            None: all conversations.
+        vectors: also write the vectors, as in `InfiniteMemory.export`.
+        redact: one or several rules, as in `InfiniteMemory.export`.
         progress: called with how many messages are done and how many there are.
 
     Raises:
-        StoreError: the store cannot be read or the file not be written.
+        StoreError: the store cannot be read, or the file cannot be written.
     """
     rules = [redact] if callable(redact) else list(redact)
     with _Opened(store) as opened:
@@ -180,18 +192,19 @@ def import_sessions(
     store: str | Path | Store, path: str | os.PathLike[str], *, user_id: str | None = None,
     token_counter: TokenCounter | Callable[[str], int] | str | None = None, progress: Progress | None = None,
 ) -> list[ImportResult]:  # fmt: skip
-    """Bring all conversations of a file into a store, all of them or nothing; what is known is left as it is.
+    """Import all conversations of a file into a store: all of them or nothing. Known messages are left as they are.
 
     Args:
-        store: a path (SQLite) or a `Store`.
-        path: as in `InfiniteMemory.import_file`; a list that has no name goes to the session `"default"`.
-        user_id: whose they become; None: whose the file says.
-        token_counter: counts what is stored, as in `InfiniteMemory`.
-        progress: called with how many messages are done and how many there are, of the conversation at hand where
-            another program wrote the file.
+        store: the path of an SQLite database, or a `Store`.
+        path: a file as for `InfiniteMemory.import_file`. A list without a name is imported into the session
+            `"default"`.
+        user_id: the user who gets the conversations. None: the users that the file names.
+        token_counter: counts the tokens of the stored messages, as in `InfiniteMemory`.
+        progress: called with how many messages are done and how many there are; in a file of another program, within
+            the current conversation.
 
     Raises:
-        InputFileError: the file is not what it should be; nothing is changed.
+        InputFileError: the file is invalid; nothing is changed.
         StoreError: the store cannot be written.
     """
     counter = as_counter(token_counter)
@@ -207,11 +220,11 @@ def import_sessions(
         return replace(plain, counter=counter.name, tokens=body_tokens(complete, counter))
 
     with _Opened(store) as opened:
-        return [one.result for one in bring(opened, path, route, draft, progress=progress)]
+        return [one.result for one in import_into(opened, path, route, draft, progress=progress)]
 
 
 class _Opened:
-    """A store for a while: one that was given stays open."""
+    """Opens a store for a block; a `Store` that was passed in stays open."""
 
     def __init__(self, store: str | Path | Store) -> None:
         self._given = isinstance(store, Store)

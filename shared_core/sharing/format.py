@@ -1,4 +1,4 @@
-"""The lines of an export file: the values they hold, and their form as JSON bytes; see `docs/format.md`."""
+"""The lines of an export file: the values they hold and their form as JSON bytes. See `docs/format.md`."""
 
 import json
 import math
@@ -17,47 +17,52 @@ __all__ = [
     "VERSION",
     "BranchLine",
     "EndLine",
+    "FileRef",
     "ForgottenLine",
     "GoneLine",
     "HeadLine",
     "Header",
     "Line",
+    "LineError",
     "MergeLine",
     "MessageLine",
     "MoveLine",
-    "Place",
     "SessionLine",
     "StashLine",
     "TagLine",
     "VectorValue",
-    "Wrong",
     "encode",
-    "is_mark",
+    "file_error",
+    "is_escaped_payload",
     "parse",
     "read_line",
-    "refused",
     "schema",
 ]
 
 MAX_LINE = 100 * 2**20
-"""Bytes a line may have, so that a file of one endless line does not fill the memory."""
+"""The largest line, in bytes. Without a limit, a file that is one endless line would fill the memory."""
 
 MAX_NESTING = 300
-"""Brackets within brackets that a line may have."""
+"""The deepest nesting of brackets in a line. It stays below the recursion limit of everything that walks a value."""
 
 
-class Wrong(ValueError):
-    """What is wrong with a part of a file, without saying where."""
+class LineError(ValueError):
+    """A part of a file is invalid. The message says why; the caller adds the file and the line."""
 
 
 def encode(line: Mapping[str, Any]) -> bytes:
-    """Return a line as UTF-8 with its line feed; what UTF-8 or JSON has no form for is escaped."""
+    """Return a line as UTF-8 with its line feed. Values that UTF-8 or JSON cannot express are escaped.
+
+    Raises:
+        ValueError: the line is longer than `MAX_LINE`.
+    """
     try:
-        if "payload" in line and is_mark(line["payload"]["data"]):
-            line = _finite(line)
+        # A payload that looks like an escaped one is escaped too, so that reading it returns what was written.
+        if "payload" in line and is_escaped_payload(line["payload"]["data"]):
+            line = _escaped(line)
         text = json.dumps(line, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     except ValueError:
-        text = json.dumps(_finite(line), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        text = json.dumps(_escaped(line), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     try:
         data = text.encode() + b"\n"
     except UnicodeEncodeError:  # a lone surrogate
@@ -67,27 +72,27 @@ def encode(line: Mapping[str, Any]) -> bytes:
     return data
 
 
-def _finite(line: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a message's line with NaN and infinity written as texts: scores in words, a payload whole."""
+def _escaped(line: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a message's line without NaN and infinity: scores become words, and the payload becomes one JSON text."""
     changed = dict(line)
     if "payload" in line:
         payload = line["payload"]
         changed["payload"] = {"format": payload["format"], "data": {"$json": json.dumps(payload["data"])}}
     if "grounding" in line:
         items = [
-            item | ({} if math.isfinite(item.get("score") or 0) else {"score": _word(item["score"])})
+            item | ({} if math.isfinite(item.get("score") or 0) else {"score": _score_word(item["score"])})
             for item in line["grounding"].get("items", ())
         ]
         changed["grounding"] = line["grounding"] | {"items": items}
     return changed
 
 
-def is_mark(data: Any) -> bool:
-    """Return whether data is what stands for a payload that JSON has no form for."""
+def is_escaped_payload(data: Any) -> bool:
+    """Return whether `data` has the form of an escaped payload."""
     return isinstance(data, dict) and data.keys() == {"$json"}
 
 
-def _word(score: float) -> str:
+def _score_word(score: float) -> str:
     return "NaN" if math.isnan(score) else "Infinity" if score > 0 else "-Infinity"
 
 
@@ -95,39 +100,40 @@ def parse(data: bytes) -> Any:
     """Return the value of a line of JSON.
 
     Raises:
-        Wrong: it is not JSON in UTF-8, or larger or deeper than a line may be.
+        LineError: the line is not JSON in UTF-8, is too long, or is nested too deeply.
     """
     if len(data) > MAX_LINE:
-        raise Wrong(f"is longer than {MAX_LINE:,} bytes; a line holds one message")
+        raise LineError(f"is longer than {MAX_LINE:,} bytes; a line holds one message")
     try:
         value = _decoder.decode(data.decode())
-    except Wrong:
+    except LineError:
         raise
     except UnicodeDecodeError as error:
-        raise Wrong(f"is not text in UTF-8 (byte {error.start})") from None
+        raise LineError(f"is not text in UTF-8 (byte {error.start})") from None
     except RecursionError:
-        raise Wrong("is nested too deeply") from None
+        raise LineError("is nested too deeply") from None
     except json.JSONDecodeError as error:
-        raise Wrong(f"is not JSON (column {error.colno}: {error.msg})") from None
+        raise LineError(f"is not JSON (column {error.colno}: {error.msg})") from None
     except ValueError as error:
-        raise Wrong(f"is not JSON ({error})") from None
+        raise LineError(f"is not JSON ({error})") from None
+    # Counting brackets is cheap and proves most lines shallow; only the others are walked.
     if data.count(b"[") + data.count(b"{") > MAX_NESTING and _nesting(value) > MAX_NESTING:
-        raise Wrong(f"is nested too deeply; {MAX_NESTING} levels are enough")
+        raise LineError(f"is nested too deeply; {MAX_NESTING} levels are enough")
     return value
 
 
-def _no_constant(name: str) -> NoReturn:
-    raise Wrong(f"has {name}, which is not JSON")
+def _reject_constant(name: str) -> NoReturn:
+    raise LineError(f"has {name}, which is not JSON")
 
 
 def _float(text: str) -> float:
     value = float(text)
     if math.isinf(value):
-        raise Wrong(f"has a number that is too large, {text[:20]}")
+        raise LineError(f"has a number that is too large, {text[:20]}")
     return value
 
 
-_decoder = json.JSONDecoder(parse_constant=_no_constant, parse_float=_float)
+_decoder = json.JSONDecoder(parse_constant=_reject_constant, parse_float=_float)
 
 
 def _nesting(value: Any) -> int:
@@ -139,31 +145,31 @@ def _nesting(value: Any) -> int:
     return depth
 
 
-def refused(name: str, number: int, wrong: Exception) -> InputFileError:
-    """Return the error for a line of a file."""
-    return InputFileError(f"{name!r}, line {number} {wrong}; nothing was stored: ask for a new copy of the file")
+def file_error(name: str, number: int, error: Exception) -> InputFileError:
+    """Return the error that names the file and the line."""
+    return InputFileError(f"{name!r}, line {number} {error}; nothing was stored: ask for a new copy of the file")
 
 
 FORMAT = "infinite-memory"
 VERSION = 1
 
 MAX_NUMBER = 2**31 - 1
-"""Places and turns are counted in 32 bits."""
+"""The store counts positions and turns in 32 bits."""
 
-Place = Annotated[StrictStr | Annotated[StrictInt, Field(ge=0, le=MAX_NUMBER)], Field(union_mode="left_to_right")]
-"""A message, by its id; or a merge or a place where nothing is any more, by its number in the session."""
+FileRef = Annotated[StrictStr | Annotated[StrictInt, Field(ge=0, le=MAX_NUMBER)], Field(union_mode="left_to_right")]
+"""How a line refers to a position: a message by its id, a merge or an empty position by its number in the session."""
 
 Count = Annotated[StrictInt, Field(ge=0)]
-Number = Annotated[StrictInt, Field(ge=-1, le=MAX_NUMBER)]
-Shift = Annotated[StrictInt, Field(ge=-MAX_NUMBER, le=MAX_NUMBER)]
+TurnNumber = Annotated[StrictInt, Field(ge=-1, le=MAX_NUMBER)]
+TurnShift = Annotated[StrictInt, Field(ge=-MAX_NUMBER, le=MAX_NUMBER)]
 
 
-class _Line(BaseModel):
+class _LineModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Header(_Line):
-    """The first line: what this is, and what follows."""
+class Header(_LineModel):
+    """The first line: the format, its version, and what follows."""
 
     format: Literal["infinite-memory"]
     version: Literal[1]
@@ -174,8 +180,8 @@ class Header(_Line):
     redacted: bool = False
 
 
-class SessionLine(_Line):
-    """Begins a session; what follows is its own, up to the next one."""
+class SessionLine(_LineModel):
+    """The beginning of a session. The lines up to the next `SessionLine` belong to it."""
 
     type: Literal["session"]
     session_id: StrictStr
@@ -183,15 +189,15 @@ class SessionLine(_Line):
     spaces: tuple[StrictStr, ...] = ()
 
 
-class ForgottenLine(_Line):
-    """Ids that were forgotten, so that they are not stored again."""
+class ForgottenLine(_LineModel):
+    """Ids of forgotten messages. They are not stored again."""
 
     type: Literal["forgotten"]
     ids: tuple[StrictStr, ...]
 
 
-class VectorValue(_Line):
-    """What a message's text was embedded as: half precision, little endian, in base64; one or more, end to end."""
+class VectorValue(_LineModel):
+    """The vectors of a message's text: half precision, little endian, in base64. Several are joined end to end."""
 
     space: StrictStr
     hash: StrictStr
@@ -199,19 +205,19 @@ class VectorValue(_Line):
 
 
 class MessageLine(Message):
-    """A message, and where it stands; without `turn_id` it is its own turn's, if it can open one."""
+    """A message and its position. Without `turn_id`, it opens a turn of its own if its role allows that."""
 
     type: Literal["message"]
     id: Annotated[StrictStr, Field(min_length=1)]
-    parents: Annotated[tuple[Place, ...], Field(max_length=1)]
+    parents: Annotated[tuple[FileRef, ...], Field(max_length=1)]
     fork: bool = False
-    turn_no: Number | None = None
+    turn_no: TurnNumber | None = None
     picked_from: StrictStr | None = None
-    covers: tuple[tuple[Place, Place], ...] = ()
+    covers: tuple[tuple[FileRef, FileRef], ...] = ()
     vectors: tuple[VectorValue, ...] = ()
 
     def message(self) -> Message:
-        """Return the message alone."""
+        """Return the message without the fields of the line."""
         fields = self.__dict__
         return _BLANK.model_copy(update={name: fields[name] for name in self.model_fields_set & _MESSAGE_FIELDS})
 
@@ -220,76 +226,82 @@ _BLANK = Message(role="user")
 _MESSAGE_FIELDS = frozenset(Message.model_fields)
 
 
-class MergeLine(_Line):
-    """A merge: the first parent is the branch that was merged into; null: before the first message."""
+class MergeLine(_LineModel):
+    """A merge. The first parent is the branch that was merged into; null is the position before the first message.
+
+    `place` is the number of the merge. The file format fixes the name of the key.
+    """
 
     type: Literal["merge"]
     place: Count
-    parents: tuple[Place | None, Place | None]
-    turn_shift: Shift = 0
+    parents: tuple[FileRef | None, FileRef | None]
+    turn_shift: TurnShift = 0
 
 
-class GoneLine(_Line):
-    """So many places, one after the other, where a message was that is not told."""
+class GoneLine(_LineModel):
+    """Consecutive positions whose messages are not in the file: they were forgotten or redacted.
+
+    `place` is the number of the first position. The file format fixes the name of the key.
+    """
 
     type: Literal["gone"]
     place: Count
-    parents: Annotated[tuple[Place, ...], Field(max_length=1)]
+    parents: Annotated[tuple[FileRef, ...], Field(max_length=1)]
     count: Annotated[StrictInt, Field(ge=1, le=2**24)] = 1
     fork: bool = False
 
 
-class BranchLine(_Line):
-    """Where a branch ends; null: before the first message."""
+class BranchLine(_LineModel):
+    """The end of a branch; null is the position before the first message."""
 
     type: Literal["branch"]
     name: StrictStr
-    at: Place | None
+    at: FileRef | None
 
 
-class TagLine(_Line):
-    """A name for a place."""
+class TagLine(_LineModel):
+    """A name for a position."""
 
     type: Literal["tag"]
     name: StrictStr
-    at: Place | None
+    at: FileRef | None
     note: StrictStr = ""
     created_at: StrictStr
 
 
-class StashLine(_Line):
-    """The end of a branch, put aside: what comes after `base`, up to `at`."""
+class StashLine(_LineModel):
+    """A stash: the end of a branch, from after `base` up to `at`."""
 
     type: Literal["stash"]
     branch: StrictStr
-    at: Place | None
-    base: Place | None
+    at: FileRef | None
+    base: FileRef | None
     note: StrictStr = ""
     created_at: StrictStr
 
 
-class MoveLine(_Line):
-    """A branch ended at `base` and was moved to `at`, or deleted."""
+class MoveLine(_LineModel):
+    """An entry of the reflog: a branch ended at `base` and was moved to `at`, or was deleted."""
 
     type: Literal["move"]
     branch: StrictStr
-    base: Place | None
-    at: Place | None = None
+    base: FileRef | None
+    at: FileRef | None = None
     deleted: bool = False
     note: StrictStr = ""
     created_at: StrictStr
 
 
-class HeadLine(_Line):
-    """Where the one who wrote the file stood: on a branch, or without a name at a place."""
+class HeadLine(_LineModel):
+    """What the exporting memory had checked out: a branch or, without a name, a position."""
 
     type: Literal["head"]
     branch: StrictStr | None = None
-    at: Place | None = None
+    at: FileRef | None = None
 
 
-class EndLine(_Line):
-    """The last line: how many lines and messages came before it, and the SHA-256 of all their bytes, in hex."""
+class EndLine(_LineModel):
+    """The last line: the number of lines and messages before it, and the SHA-256 of all their bytes in hex."""
 
     type: Literal["end"]
     lines: Count
@@ -306,13 +318,13 @@ _LINES: TypeAdapter[Line] = TypeAdapter(Annotated[Line, Field(discriminator="typ
 
 
 def read_line(value: Any) -> Line:
-    """Return the line that a value is.
+    """Return a JSON value as a line.
 
     Raises:
-        Wrong: it is none.
+        LineError: the value is not a valid line.
     """
     if not isinstance(value, dict):
-        raise Wrong('is not a line of this format; expected an object with "type"')
+        raise LineError('is not a line of this format; expected an object with "type"')
     try:
         if value.get("type") == "message":
             return MessageLine.model_validate(_with_plain_values(value))
@@ -320,22 +332,22 @@ def read_line(value: Any) -> Line:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         field = ".".join(str(part) for part in first["loc"][:6])
-        raise Wrong(" ".join(f"{field or 'this line'}: {first['msg']}".split())[:200]) from None
-    except Wrong:
+        raise LineError(" ".join(f"{field or 'this line'}: {first['msg']}".split())[:200]) from None
+    except LineError:
         raise
     except (ValueError, RecursionError) as error:
-        raise Wrong(f"is wrong: {error}") from None
+        raise LineError(f"is invalid: {error}") from None
 
 
 def _with_plain_values(value: dict[str, Any]) -> dict[str, Any]:
-    """Return a message's line with its time read, and its payload as it was before `encode`."""
+    """Return a message's line with a parsed time and with the payload as it was before `encode`."""
     when = value.get("created_at")
     if when is not None:
         if not isinstance(when, str):
-            raise Wrong("created_at: expected ISO 8601 text")
+            raise LineError("created_at: expected ISO 8601 text")
         value = value | {"created_at": datetime.fromisoformat(when)}
     payload = value.get("payload")
-    if isinstance(payload, dict) and is_mark(payload.get("data")):
+    if isinstance(payload, dict) and is_escaped_payload(payload.get("data")):
         value = value | {"payload": payload | {"data": json.loads(str(payload["data"]["$json"]))}}
     return value
 

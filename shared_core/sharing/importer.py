@@ -1,4 +1,4 @@
-"""Import a file, whatever wrote it, into sessions of a store: all of it or nothing."""
+"""Import a file of any known format into sessions of a store: all of it or nothing."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,18 +16,18 @@ from shared_core.sharing.format import (
     GoneLine,
     HeadLine,
     Line,
+    LineError,
     MergeLine,
     MessageLine,
     MoveLine,
     SessionLine,
     StashLine,
     TagLine,
-    Wrong,
-    refused,
+    file_error,
 )
 from shared_core.sharing.read import NumberedLine, is_ours, read_header, read_lines
 from shared_core.sharing.readers import Foreign, read_foreign
-from shared_core.sharing.session_merge import Adding, Counted, Naming, other_id
+from shared_core.sharing.session_merge import CountTokens, RefMerger, SessionMerger, other_id
 from shared_core.store import Store
 
 __all__ = [
@@ -35,11 +35,11 @@ __all__ = [
     "ImportResult",
     "Imported",
     "InsertionPoint",
-    "Listed",
+    "ListOutcome",
     "Route",
     "Target",
     "add_list",
-    "bring",
+    "import_into",
     "import_lines",
     "sessions_in",
 ]
@@ -47,20 +47,19 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class ImportResult:
-    """What became of one session of a file.
+    """The outcome of importing one session of a file.
 
     Attributes:
-        format: what the file was: `"infinite-memory"`, `"chatgpt"`, `"openai"`, `"langchain"` or `"llama-index"`.
-        session_id: where it went.
-        user_id: whose that is.
+        format: the file's format: `"infinite-memory"`, `"chatgpt"`, `"openai"`, `"langchain"` or `"llama-index"`.
+        session_id: the session that the messages were imported into.
+        user_id: the user of that session.
         new: how many messages were stored.
-        known: how many were stored already, with the same content in the same place.
+        known: how many were stored before, with the same content after the same messages.
         forgotten: how many were not stored because they had been forgotten here.
-        remapped: of the new and known ones, those that have another id here, because something else is stored under
-            theirs: id in the file -> id here.
-        branches: branch in the file -> branch here; another name where a branch of that name leads elsewhere.
-        head: the branch, or the message, where whoever wrote the file stood; None: not known.
-        created: whether nothing had been in the session.
+        remapped: id in the file -> id here, for the new and known messages whose own id is stored with other content.
+        branches: branch in the file -> branch here. The name differs if a branch of that name leads elsewhere.
+        head: the branch that was checked out where the file was written. None: not known.
+        created: whether the session was empty before.
     """
 
     format: str
@@ -85,27 +84,27 @@ BATCH = 500
 
 
 class Target(NamedTuple):
-    """Where a session goes."""
+    """The session to import into."""
 
     user_id: str | None
     session_id: str
 
 
 Destination = Callable[[SessionLine], Target | None]
-"""Says where a session of a file goes; None: nowhere."""
+"""Returns the session that a session of the file is imported into. None: it is skipped."""
 
 
 class Imported(NamedTuple):
-    """A session that was brought: what became of it, and where whoever wrote the file stood."""
+    """An imported session: the result, and what the exporting memory had checked out (None: not known)."""
 
     result: ImportResult
     head: Head | None
 
 
-class _Names(NamedTuple):
-    """The file, for errors, and the kind of file."""
+class _FileInfo(NamedTuple):
+    """The name of the file, for errors, its format, and the number of its messages."""
 
-    file: str
+    name: str
     format: str
     total: int
 
@@ -118,156 +117,161 @@ def import_lines(
     *,
     format: str,
     total: int,
-    counted: Counted,
+    count_tokens: CountTokens,
     progress: Progress | None = None,
 ) -> list[Imported]:
-    """Bring the sessions that some lines describe into a store, in one transaction.
+    """Import the sessions that some lines describe into a store, in one transaction.
 
     Args:
-        store: where they go.
+        store: the store to import into.
         path: the file, for errors.
-        lines: of one session after the other, each beginning with a `SessionLine`.
-        destination: says where each goes.
-        format: what the file is, for the results.
-        total: how many messages there are, for `progress`.
-        counted: counts a message.
-        progress: told how far it is.
+        lines: one session after the other, each beginning with a `SessionLine`.
+        destination: returns the session that each is imported into.
+        format: the file's format, for the results.
+        total: the number of messages in the file, for `progress`.
+        count_tokens: counts the tokens of a message.
+        progress: called with how many messages are done and how many there are.
 
     Raises:
-        InputFileError: the file is not what it should be; the store is as it was.
+        InputFileError: the file is invalid; the store is unchanged.
     """
     name = os.fspath(path)
     with store.transaction():
-        importer = _Importer(store, _Names(name, format, total), destination, counted, progress)
+        importer = _Importer(store, _FileInfo(name, format, total), destination, count_tokens, progress)
         for numbered in lines:
-            importer.take(numbered)
+            importer.add_line(numbered)
         importer.end_session()
     return importer.done
 
 
 class _Importer:
     def __init__(
-        self, store: Store, names: _Names, destination: Destination, counted: Counted, progress: Progress | None
+        self,
+        store: Store,
+        file: _FileInfo,
+        destination: Destination,
+        count_tokens: CountTokens,
+        progress: Progress | None,
     ) -> None:
         self._store = store
-        self._names = names
+        self._file = file
         self._destination = destination
-        self._counted = counted
+        self._count_tokens = count_tokens
         self._progress = progress
         self._passed = 0
         self._target: Target | None = None
         self._targets: set[Target] = set()
         self._session = -1
         self._spaces: Sequence[str] = ()
-        self._adding: Adding | None = None
-        self._naming: Naming | None = None
+        self._merger: SessionMerger | None = None
+        self._ref_merger: RefMerger | None = None
         self._batch: list[NumberedLine] = []
         self._number = 0
         self.done: list[Imported] = []
 
-    def take(self, numbered: NumberedLine) -> None:
-        """Take the next line."""
+    def add_line(self, numbered: NumberedLine) -> None:
+        """Process the next line."""
         if isinstance(numbered.line, SessionLine):
             self.end_session()
             self._number = numbered.number
             self._begin(numbered.line)
-        elif self._adding is not None:
+        elif self._merger is not None:
             self._batch.append(numbered)
             if len(self._batch) >= BATCH:
-                self._do_batch()
+                self._add_batch()
 
     def _begin(self, line: SessionLine) -> None:
         target = self._target = self._destination(line)
         if target is None:
             return
         if target in self._targets:
-            raise refused(self._names.file, self._number, Wrong(f"is a second session for {target.session_id!r}"))
+            raise file_error(self._file.name, self._number, LineError(f"is a second session for {target.session_id!r}"))
         self._targets.add(target)
         self._session = self._store.create_session(*target)
-        self._adding = Adding(self._store, self._session, self._counted)
-        self._naming = None
+        self._merger = SessionMerger(self._store, self._session, self._count_tokens)
+        self._ref_merger = None
         self._spaces = line.spaces
 
-    def _do_batch(self) -> None:
-        assert self._adding is not None
+    def _add_batch(self) -> None:
+        assert self._merger is not None
         batch, self._batch = self._batch, []
-        stored = self._adding.look_up([one.line for one in batch if isinstance(one.line, MessageLine)])
+        stored = self._merger.look_up([one.line for one in batch if isinstance(one.line, MessageLine)])
         for number, line in batch:
             self._number = number
-            with _Located(self):
+            with _LocatedErrors(self):
                 if isinstance(line, MessageLine):
-                    if self._naming is not None:
-                        raise Wrong("comes after the branches; messages come first")
-                    self._adding.message(line, stored.get(line.id))
+                    if self._ref_merger is not None:
+                        raise LineError("comes after the branches; messages come first")
+                    self._merger.message(line, stored.get(line.id))
                     self._passed += 1
                 else:
-                    self._structure(self._adding, line)
+                    self._structure(self._merger, line)
         if self._progress is not None:
-            self._progress(min(self._passed, self._names.total), self._names.total)
+            self._progress(min(self._passed, self._file.total), self._file.total)
 
-    def _structure(self, adding: Adding, line: Line) -> None:
+    def _structure(self, merger: SessionMerger, line: Line) -> None:
         match line:
             case ForgottenLine():
-                adding.forget(line)
+                merger.forget(line)
             case MergeLine():
-                adding.merge(line)
+                merger.merge(line)
             case GoneLine():
-                adding.gone(line)
+                merger.gone(line)
             case BranchLine():
-                self._named.branch(line)
+                self._refs.branch(line)
             case TagLine():
-                self._named.tag(line)
+                self._refs.tag(line)
             case StashLine():
-                self._named.stash(line)
+                self._refs.stash(line)
             case MoveLine():
-                self._named.move(line)
+                self._refs.move(line)
             case HeadLine():
-                self._named.stand(line)
+                self._refs.set_head(line)
             case _:
-                raise Wrong("does not belong here")
+                raise LineError("does not belong here")
 
     @property
-    def _named(self) -> Naming:
-        if self._naming is None:
-            assert self._adding is not None
-            self._adding.tree.flush()
-            note = f"import {os.path.basename(self._names.file)}"
-            self._naming = Naming(self._store, self._session, self._adding, note)
-        return self._naming
+    def _refs(self) -> RefMerger:
+        if self._ref_merger is None:
+            assert self._merger is not None
+            self._merger.tree.flush()
+            note = f"import {os.path.basename(self._file.name)}"
+            self._ref_merger = RefMerger(self._store, self._session, self._merger, note)
+        return self._ref_merger
 
     def end_session(self) -> None:
-        """Write what is left of a session, and note what became of it."""
-        if self._adding is None or self._target is None:
+        """Write the rest of a session and keep its result."""
+        if self._merger is None or self._target is None:
             return
-        self._do_batch()
-        adding, naming = self._adding, self._named
-        with _Located(self):
-            naming.finish()
+        self._add_batch()
+        merger, refs = self._merger, self._refs
+        with _LocatedErrors(self):
+            refs.finish()
             for space in self._spaces:
-                self._store.keep(self._session, VectorRows(space, []))  # the one written to last is the one in use
-        head = naming.head
+                self._store.keep(self._session, VectorRows(space, []))  # the one written last is in use
+        head = refs.head
         self.done.append(
             Imported(
                 ImportResult(
-                    format=self._names.format,
+                    format=self._file.format,
                     session_id=self._target.session_id,
                     user_id=self._target.user_id,
-                    new=adding.new,
-                    known=adding.known,
-                    forgotten=adding.forgotten,
-                    remapped=adding.renamed,
-                    branches=naming.branches,
+                    new=merger.new,
+                    known=merger.known,
+                    forgotten=merger.forgotten,
+                    remapped=merger.renamed,
+                    branches=refs.branches,
                     head=head.branch if head is not None else None,
-                    created=adding.tree.empty,
+                    created=merger.tree.empty,
                 ),
                 head,
             )
         )
-        self._adding = self._naming = None
+        self._merger = self._ref_merger = None
 
 
-class _Located:
-    """Says in an error which line of the file it is about; that a name is taken is an error of the file, too."""
+class _LocatedErrors:
+    """Adds the file and the line to an error. A name that is taken is an error of the file, too."""
 
     def __init__(self, importer: _Importer) -> None:
         self._importer = importer
@@ -277,14 +281,14 @@ class _Located:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, ValueError | UnknownReferenceError | RecursionError):
-            raise refused(self._importer._names.file, self._importer._number, error) from None
+            raise file_error(self._importer._file.name, self._importer._number, error) from None
         if isinstance(error, StoreError):
-            raise StoreError(f"{self._importer._names.file!r}, line {self._importer._number}: {error}") from error
+            raise StoreError(f"{self._importer._file.name!r}, line {self._importer._number}: {error}") from error
 
 
 @dataclass
-class Listed:
-    """What became of a list so far."""
+class ListOutcome:
+    """The outcome of importing a list, so far."""
 
     new: int = 0
     known: int = 0
@@ -295,21 +299,21 @@ class Listed:
 def add_list(
     store: Store, session: int, branch: str, messages: Sequence[Message], draft: Callable[[Message], Draft], *,
     at: Position | None = None, progress: Progress | None = None,
-) -> Listed:  # fmt: skip
+) -> ListOutcome:  # fmt: skip
     """Add messages to a branch, inside a transaction of the store.
 
-    One whose id is stored with other content gets another id, always the same for what it says after the same one.
+    A message whose id is stored with other content gets another id, made by `other_id`.
 
     Args:
-        store: where the session is.
-        session: its key.
-        branch: which branch.
-        messages: with ids, all different.
+        store: the store that holds the session.
+        session: the session's key.
+        branch: the name of the branch.
+        messages: messages with distinct ids.
         draft: returns a message ready to be stored.
-        at: where to open the branch, which is new then.
-        progress: told how many are done.
+        at: opens the branch, which must be new, at this position.
+        progress: called with how many messages are done and how many there are.
     """
-    listed = Listed()
+    listed = ListOutcome()
     for batch in _batches(messages):
         drafts = _with_free_ids(store, session, [draft(message) for message in batch], listed)
         appended = store.append(session, branch, drafts, at=at)
@@ -324,16 +328,16 @@ def add_list(
 
 def _batches(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
     start = 0
-    for place, message in enumerate(messages):
-        if message.role == "user" and place - start >= BATCH:
-            yield messages[start:place]
-            start = place
+    for index, message in enumerate(messages):
+        if message.role == "user" and index - start >= BATCH:  # so that no turn is split
+            yield messages[start:index]
+            start = index
     if start < len(messages):
         yield messages[start:]
 
 
-def _with_free_ids(store: Store, session: int, drafts: Sequence[Draft], listed: Listed) -> list[Draft]:
-    """Return drafts under ids that nothing else is stored under."""
+def _with_free_ids(store: Store, session: int, drafts: Sequence[Draft], listed: ListOutcome) -> list[Draft]:
+    """Return the drafts with another id wherever their own is stored with other content."""
     stored = {record.message.id: record.message for record in store.get(session, [_id(draft) for draft in drafts])}
     found: list[Draft] = []
     before: str | None = None
@@ -352,43 +356,46 @@ def _id(draft: Draft) -> str:
     return draft.message.id
 
 
-NAMED = 10
-"""Sessions that an error names."""
+MAX_NAMED = 10
+"""The number of sessions that an error lists."""
 
 
 class InsertionPoint(NamedTuple):
-    """Where a list of messages goes: a branch; with `at`, one that is opened there."""
+    """Where a list of messages goes: the end of a branch, or with `at`, a new branch that begins there."""
 
     branch: str = MAIN
     at: Position | None = None
 
 
 Route = Callable[[str | None, str, int], Target | None]
-"""Says where a session goes: its user and its id in the file (none: ""), and how many there are; None: nowhere."""
+"""Returns the session to import into, or None to skip it.
+
+The arguments are the user and the id in the file ("": none), and the number of sessions in the file.
+"""
 
 
-def bring(
+def import_into(
     store: Store, path: str | os.PathLike[str], route: Route, draft: Callable[[Message], Draft], *,
-    spot: InsertionPoint | None = None, progress: Progress | None = None,
+    insertion_point: InsertionPoint | None = None, progress: Progress | None = None,
 ) -> list[Imported]:  # fmt: skip
-    """Bring the sessions of a file into a store.
+    """Import the sessions of a file into a store.
 
     Args:
-        store: where they go.
-        path: a file of our own format, or of one that `read_foreign` knows.
-        route: says where each goes.
-        draft: returns a message ready to be stored, counted or not.
-        spot: where on its session a list goes, which has no branches of its own; None: the end of `main`.
-        progress: told how many messages are done and how many there are.
+        store: the store to import into.
+        path: a file in the package's own format, or in a format that `read_foreign` knows.
+        route: returns the session that each is imported into.
+        draft: returns a message ready to be stored, with or without a token count.
+        insertion_point: where a list, which has no branches, is added to its session. None: the end of `main`.
+        progress: called with how many messages are done and how many there are.
 
     Returns:
-        One for each session that went somewhere.
+        One result for each session that was not skipped.
 
     Raises:
-        InputFileError: the file is not what it should be; the store is as it was.
+        InputFileError: the file is invalid; the store is unchanged.
     """
 
-    def counted(message: Message) -> tuple[str, int] | None:
+    def count_tokens(message: Message) -> tuple[str, int] | None:
         done = draft(message)
         return None if done.counter is None or done.tokens is None else (done.counter, done.tokens)
 
@@ -396,19 +403,17 @@ def bring(
         header = read_header(path)
         return import_lines(
             store, path, read_lines(path), lambda line: route(line.user_id, line.session_id, header.sessions),
-            format="infinite-memory", total=header.messages, counted=counted, progress=progress,
+            format="infinite-memory", total=header.messages, count_tokens=count_tokens, progress=progress,
         )  # fmt: skip
-    foreign = read_foreign(path)
+    foreign, point = read_foreign(path), insertion_point or InsertionPoint()
     with store.transaction():
-        lists = [
-            _bring_list(store, foreign, key, route, draft, spot or InsertionPoint(), progress) for key in foreign.lists
-        ]
-        trees = [_bring_tree(store, foreign, key, route, counted, progress) for key in foreign.trees]
+        lists = [_import_list(store, foreign, key, route, draft, point, progress) for key in foreign.lists]
+        trees = [_import_tree(store, foreign, key, route, count_tokens, progress) for key in foreign.trees]
     return [one for one in [*lists, *(one for some in trees for one in some)] if one is not None]
 
 
-def _bring_list(
-    store: Store, foreign: Foreign, key: str, route: Route, draft: Callable[[Message], Draft], spot: InsertionPoint,
+def _import_list(
+    store: Store, foreign: Foreign, key: str, route: Route, draft: Callable[[Message], Draft], point: InsertionPoint,
     progress: Progress | None,
 ) -> Imported | None:  # fmt: skip
     target = route(None, key, len(foreign.sessions))
@@ -416,17 +421,17 @@ def _bring_list(
         return None
     session = store.create_session(*target)
     created = not store.state(session).last_seq
-    listed = add_list(store, session, spot.branch, foreign.lists[key], draft, at=spot.at, progress=progress)
+    listed = add_list(store, session, point.branch, foreign.lists[key], draft, at=point.at, progress=progress)
     result = ImportResult(
         foreign.format, target.session_id, target.user_id, listed.new, listed.known, listed.forgotten, listed.renamed,
-        head=spot.branch, created=created,
+        head=point.branch, created=created,
     )  # fmt: skip
-    return Imported(result, Head(spot.branch) if foreign.lists[key] else None)
+    return Imported(result, Head(point.branch) if foreign.lists[key] else None)
 
 
-def _bring_tree(
+def _import_tree(
     store: Store, foreign: Foreign, key: str, route: Route,
-    counted: Callable[[Message], tuple[str, int] | None], progress: Progress | None,
+    count_tokens: Callable[[Message], tuple[str, int] | None], progress: Progress | None,
 ) -> Sequence[Imported]:  # fmt: skip
     def destination(line: SessionLine) -> Target | None:
         return route(None, line.session_id, len(foreign.sessions))
@@ -434,18 +439,18 @@ def _bring_tree(
     lines = (NumberedLine(number, line) for number, line in enumerate(foreign.lines(key), 1))
     return import_lines(
         store, foreign.name, lines, destination, format=foreign.format, total=len(foreign.trees[key]["mapping"]),
-        counted=counted, progress=progress,
+        count_tokens=count_tokens, progress=progress,
     )  # fmt: skip
 
 
 def sessions_in(path: str | os.PathLike[str]) -> list[str]:
-    """Return the ids of the sessions of a file, for an error that has to name them; at most some."""
+    """Return the ids of the first `MAX_NAMED` sessions of a file, to be listed in an error."""
     if not is_ours(path):
-        return read_foreign(path).sessions[:NAMED]
+        return read_foreign(path).sessions[:MAX_NAMED]
     found = []
     for _, line in read_lines(path):
         if isinstance(line, SessionLine):
             found.append(line.session_id)
-        if len(found) == NAMED:
+        if len(found) == MAX_NAMED:
             break
     return found

@@ -1,4 +1,4 @@
-"""Read a file to share line by line, checking that all of it is there and as it was written."""
+"""Read an export file line by line, and verify that it is complete and unchanged."""
 
 import hashlib
 import json
@@ -15,32 +15,32 @@ from shared_core.sharing.format import (
     EndLine,
     Header,
     Line,
+    LineError,
     MessageLine,
     SessionLine,
-    Wrong,
+    file_error,
     parse,
     read_line,
-    refused,
 )
 from shared_core.stores.sqlite.connection import is_database
 
 __all__ = ["NumberedLine", "is_ours", "open_file", "read_header", "read_lines"]
 
 BOM = b"\xef\xbb\xbf"
-"""What some editors put before a text."""
+"""The byte order mark that some editors put at the beginning of a text."""
 
-COPY = "nothing was stored: ask for a new copy of the file"
+ADVICE = "nothing was stored: ask for a new copy of the file"
 
 
 class NumberedLine(NamedTuple):
-    """A line and where it is, from 1."""
+    """A line and its number in the file, from 1."""
 
     number: int
     line: Line
 
 
 def open_file(path: str | os.PathLike[str]) -> IO[bytes]:
-    """Open a file to read; InputFileError if that cannot be done."""
+    """Open a file for reading; InputFileError if that fails."""
     try:
         return open(path, "rb")
     except (OSError, ValueError) as error:
@@ -49,10 +49,10 @@ def open_file(path: str | os.PathLike[str]) -> IO[bytes]:
 
 
 def is_ours(path: str | os.PathLike[str]) -> bool:
-    """Return whether a file begins as one of this format does; what else is wrong with it is not looked at.
+    """Return whether a file begins like an export file. Only the beginning is read.
 
     Raises:
-        InputFileError: it cannot be read, or is a database.
+        InputFileError: the file cannot be read, or is a database.
     """
     if is_database(Path(path)):
         raise InputFileError(f"{os.fspath(path)!r} is a database, not a file to import; export from it first")
@@ -65,7 +65,7 @@ def is_ours(path: str | os.PathLike[str]) -> bool:
 
 
 def read_header(path: str | os.PathLike[str]) -> Header:
-    """Return the first line of a file; errors are those of `read_lines`."""
+    """Return the first line of an export file. Errors are those of `read_lines`."""
     with open_file(path) as file:
         return _header(os.fspath(path), file.readline(MAX_LINE + 2).removeprefix(BOM))
 
@@ -76,22 +76,24 @@ def _header(name: str, data: bytes) -> Header:
         version = value.get("version") if isinstance(value, dict) else None
         if isinstance(version, int) and version > VERSION:
             raise InputFileError(
-                f"{name!r} was written by a newer version of this package (format {version}, known here: {VERSION}); "
+                f"{name!r} was written by a newer version of this package (format {version}, not {VERSION}); "
                 "upgrade infinite-memory to import it"
             )
         line = read_line(value)
-    except Wrong as wrong:
-        raise refused(name, 1, wrong) from None
+    except LineError as error:
+        raise file_error(name, 1, error) from None
     if not isinstance(line, Header):
-        raise refused(name, 1, Wrong("is not the header of an infinite-memory file"))
+        raise file_error(name, 1, LineError("is not the header of an infinite-memory file"))
     return line
 
 
 def read_lines(path: str | os.PathLike[str]) -> Iterator[NumberedLine]:
-    """Yield the lines of a file between header and end; what was yielded counts only if the last one has been.
+    """Yield the lines between header and end. They may be used only after the last one has been yielded.
+
+    The checksum is in the last line, so a damaged file may show itself only there.
 
     Raises:
-        InputFileError: the file is not what it should be; the message says where, what is wrong and what to do.
+        InputFileError: the file is invalid. The error says in which line, why, and what to do.
     """
     name = os.fspath(path)
     with open_file(path) as file:
@@ -105,13 +107,13 @@ def read_lines(path: str | os.PathLike[str]) -> Iterator[NumberedLine]:
                 continue
             number += 1
             if end is not None:
-                raise refused(name, number, Wrong("comes after the end"))
+                raise file_error(name, number, LineError("comes after the end"))
             if not data.endswith(b"\n") and len(data) <= MAX_LINE and not _is_whole(data):
-                raise InputFileError(f"{name!r} breaks off in line {number}; {COPY}")
+                raise InputFileError(f"{name!r} breaks off in line {number}; {ADVICE}")
             try:
                 line = read_line(parse(data))
-            except Wrong as wrong:
-                raise refused(name, number, wrong) from None
+            except LineError as error:
+                raise file_error(name, number, error) from None
             if isinstance(line, EndLine):
                 end = line
                 continue
@@ -119,13 +121,13 @@ def read_lines(path: str | os.PathLike[str]) -> Iterator[NumberedLine]:
             messages += isinstance(line, MessageLine)
             sessions += isinstance(line, SessionLine)
             if isinstance(line, Header):
-                raise refused(name, number, Wrong("is a second header"))
+                raise file_error(name, number, LineError("is a second header"))
             if not sessions:
-                raise refused(name, number, Wrong("stands before the first session"))
+                raise file_error(name, number, LineError("comes before the first session"))
             yield NumberedLine(number, line)
     _check_end(name, end, number, messages, digest.hexdigest())
     if sessions != header.sessions:
-        raise InputFileError(f"{name!r} holds {sessions} sessions, but its header says {header.sessions}; {COPY}")
+        raise InputFileError(f"{name!r} holds {sessions} sessions, but its header says {header.sessions}; {ADVICE}")
 
 
 def _is_whole(data: bytes) -> bool:
@@ -138,10 +140,10 @@ def _is_whole(data: bytes) -> bool:
 
 def _check_end(name: str, end: EndLine | None, lines: int, messages: int, digest: str) -> None:
     if end is None:
-        raise InputFileError(f"{name!r} breaks off after line {lines}: its end is missing; {COPY}")
+        raise InputFileError(f"{name!r} breaks off after line {lines}: its end is missing; {ADVICE}")
     if end.lines != lines - 1:
-        raise InputFileError(f"{name!r} holds {lines - 1} lines before its end, which says {end.lines}; {COPY}")
+        raise InputFileError(f"{name!r} holds {lines - 1} lines before its end, which says {end.lines}; {ADVICE}")
     if end.messages != messages:
-        raise InputFileError(f"{name!r} holds {messages} messages, but its end says {end.messages}; {COPY}")
+        raise InputFileError(f"{name!r} holds {messages} messages, but its end says {end.messages}; {ADVICE}")
     if end.sha256 != digest:
-        raise InputFileError(f"{name!r} is not what was written (its checksum differs); {COPY}")
+        raise InputFileError(f"{name!r} was changed after it was written (its checksum differs); {ADVICE}")

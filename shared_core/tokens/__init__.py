@@ -1,4 +1,4 @@
-"""Token counters: what a text, a message or a tool schema costs; count once, remember."""
+"""Token counters, and the sizes of messages and tool schemas."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -27,7 +27,7 @@ TOOL_OVERHEAD = 12
 
 
 class CharacterCounter:
-    """A quarter of the number of characters, rounded down: for comparing with programs that count like this."""
+    """Counts a quarter of the characters, rounded down, for comparison with programs that count like this."""
 
     name: str | None = "characters/4"
 
@@ -40,8 +40,8 @@ class CallableCounter:
     """Counts with any function.
 
     Args:
-        function: takes a text, returns its number of tokens.
-        name: identifies the function for as long as the database lives; None: counts are not stored.
+        function: takes a text and returns its number of tokens.
+        name: identifies the function in the database. None: counts are not stored.
     """
 
     def __init__(self, function: Callable[[str], int], name: str | None = None) -> None:
@@ -49,7 +49,7 @@ class CallableCounter:
         self.name = name
 
     def __call__(self, text: str, /) -> int:
-        """Return what the function returns; `ValueError` if that is no count."""
+        """Return what the function returns; `ValueError` if that is not a count."""
         count = self._function(text)
         if not isinstance(count, int) or isinstance(count, bool) or count < 0:
             who = self.name or getattr(self._function, "__qualname__", None) or type(self._function).__name__
@@ -58,10 +58,11 @@ class CallableCounter:
 
 
 def as_counter(value: TokenCounter | Callable[[str], int] | str | None) -> TokenCounter:
-    """Return the counter meant: None is o200k_base; a str is `"characters/4"`, `"conservative"` or tiktoken's name.
+    """Return the token counter that `value` means.
 
-    A `TokenCounter` is used as it is, any other callable is wrapped and has no name. `counter.name` gives the counter
-    back. Anything else is a `TypeError`.
+    A `TokenCounter` is returned as it is, and any other callable is wrapped in a counter without a name. A str is
+    `"characters/4"`, `"conservative"`, the name of a tiktoken encoding or model, or the `name` of such a counter. None
+    is tiktoken's `o200k_base`. Anything else is a `TypeError`.
     """
     if isinstance(value, type) or not (value is None or isinstance(value, str) or callable(value)):
         raise TypeError(f"token_counter must be a TokenCounter, callable(str) -> int, str or None, not {value!r}")
@@ -77,12 +78,12 @@ def as_counter(value: TokenCounter | Callable[[str], int] | str | None) -> Token
 
 
 def message_tokens(message: Message, counter: TokenCounter, overhead: int) -> int:
-    """Return the size of a message as sent, in tokens: `overhead` for its framing plus `body_tokens`."""
+    """Return the tokens a message takes when it is sent: `overhead` for its framing, plus `body_tokens`."""
     return overhead + body_tokens(message, counter)
 
 
 def body_tokens(message: Message, counter: TokenCounter) -> int:
-    """Return the tokens of content, media, name, tool calls and the id replied to; grounding is not included."""
+    """Return the tokens of content, media, name, tool calls and tool call id. Grounding is not included."""
     total = message.media_tokens + counter(message.content)
     for call in message.tool_calls:
         total += counter(call.id) + counter(call.name) + counter(call.arguments)
@@ -96,7 +97,8 @@ def tools_tokens(tools: Sequence[Mapping[str, Any] | str], counter: TokenCounter
     """Return the tokens of tool schemas: each as compact JSON (a str as it is), plus `TOOL_OVERHEAD`.
 
     Raises:
-        TypeError: `tools` is one schema instead of a sequence, or a schema is no JSON-able mapping and no str.
+        TypeError: `tools` is one schema instead of a sequence, or a schema is neither a str nor a mapping that JSON can
+            express.
     """
     if isinstance(tools, str | Mapping):
         raise TypeError(f"tools must be a sequence of tool schemas, not one {type(tools).__name__}; put it in a list")

@@ -1,4 +1,4 @@
-"""A token counter without a table that never counts less than OpenAI's encodings do."""
+"""A token counter that needs no table and never counts fewer tokens than OpenAI's encodings."""
 
 import re
 from collections import Counter
@@ -7,20 +7,20 @@ from functools import cache
 __all__ = ["ConservativeCounter"]
 
 _LETTERS = "abcdefghiklmnoprstuvwy"
-"""Letters any two of which make a token, in cl100k_base and in o200k_base, but for the pairs in `_RARE_PAIRS`."""
+"""Letters of which any two make a token in cl100k_base and o200k_base, except for the pairs in `_RARE_PAIRS`."""
 
 _RARE_PAIRS = ("gk", "wv", "yf", "yv")
 
 _ATOM = re.compile(
-    # a word, its space included; after an apostrophe two letters may belong to a contraction, which is its own piece
+    # a word with its space; after an apostrophe, two letters may belong to a contraction, which is a piece of its own
     rf" [{_LETTERS}]+|(?<!')(?<!'[A-Za-z])[{_LETTERS}]{{3,}}"
     r"| (?=[!-/:-~])"  # a space goes with the character after it
-    r"|(?<![^\x00-\x7f])[0-9]{2,3}"  # digits go in threes, also after other scripts' digits
-    r"| {2,}(?= )"  # up to 79 spaces are one token; the last of a run goes with the word after it
+    r"|(?<![^\x00-\x7f])[0-9]{2,3}"  # up to three digits are one token, also after digits of other scripts
+    r"| {2,}(?= )"  # up to 79 spaces are one token; the last space of a run belongs to the word after it
 )
 
 _WIDE = re.compile(
-    # characters whose first two UTF-8 bytes are a token in both encodings: one token less than they have bytes
+    # characters whose first two UTF-8 bytes are one token in both encodings, so that they take a token less than bytes
     "[\xa0-\xb7\xb9-\xc4\xdf-\xf6\xf8-\xfd\u0410-\u0415\u041a-\u0424\u042f-\u044f\u0627-\u063a\u0641-\u064a"
     "\u0900-\u0aff\u0b80-\u0ebf\u1e80-\u1eff\u2000-\u20bf\u2500-\u267f\u2700-\u27bf\u3000-\u30ff"
     "\u4e00-\u507f\u5140-\u547f\u54c0-\u55bf\u56c0-\u577f\u57c0-\u597f\u5b40-\u5cbf\u5dc0-\u607f\u60c0-\u613f"
@@ -32,7 +32,7 @@ _WIDE = re.compile(
 )
 
 _WHOLE_WORD = re.compile(r"(?:(?<![^\n])| )[A-Za-z]+(?=(?:'(?:[sdmt]|ll|ve|re))?(?![A-Za-z'\x80-\U0010ffff]))")
-"""A word that both encodings look up as one piece: alone, after a space or a new line, contraction cut off."""
+"""A word that both encodings look up as one piece: after a space or a new line, and without a contraction."""
 
 _WORDS = """
     about access actions actually add additional after again against all almost already also always among amount an
@@ -61,15 +61,18 @@ _WORDS = """
     using value version very wait want was water way we weather week well were what when where which while who why
     width will with within without won words work working world would wow writing yeah year years yes you your
 """
-"""Words that are one token in both encodings, at the start of a line and after a space, also with a capital."""
+"""Words that are one token in both encodings, at the start of a line and after a space, capitalized or not."""
 
 
 class ConservativeCounter:
-    """Never counts less than cl100k_base and o200k_base do, with no table: twice as much on English, 2.5 on code.
+    """Counts an upper bound of the tokens of cl100k_base and o200k_base, without a table.
 
-    It is the number of UTF-8 bytes less the merges that must happen. A byte-level BPE ends when no two neighbouring
-    tokens of a piece join to a token. So where any two letters make a token, no two neighbours are single letters, and
-    n letters cost at most (2n + 1) / 3. That, and each range and word here, is checked against the tables by the tests.
+    It counts about twice as many tokens on English text, and 2.5 times as many on code.
+
+    The count is the number of UTF-8 bytes less the merges that are certain. A byte-level BPE ends when no two
+    neighbouring tokens of a piece can be merged. If any two letters make a token, no two neighbours are single letters
+    at the end, so n letters take at most (2n + 1) / 3 tokens. The tests check this, and each range and word here,
+    against the tables.
     """
 
     name: str | None = "conservative/1"
@@ -82,20 +85,20 @@ class ConservativeCounter:
 
 
 def _bound(text: str) -> int:
-    """Return the bound without knowledge of words."""
+    """Return the bound without the list of words."""
     total = len(text)
     if not text.isascii():
-        # tiktoken reads a lone surrogate as U+FFFD, which has three bytes as well
+        # tiktoken reads a lone surrogate as U+FFFD, which takes three bytes, too
         total = len(text.encode("utf-8", "surrogatepass")) - sum(map(len, _WIDE.findall(text)))
     total += sum(map(text.count, _RARE_PAIRS))
     return total - sum(count * _merges(atom) for atom, count in Counter(_ATOM.findall(text)).items())
 
 
 def _merges(atom: str) -> int:
-    """Return how many fewer tokens than characters an atom has at least."""
+    """Return by how many an atom's tokens are certainly fewer than its characters."""
     size = len(atom)
     if atom.isspace():
-        return size - 1 - size // 40 if size > 1 else 1  # two neighbours have over 79
+        return size - 1 - size // 40 if size > 1 else 1  # two neighbouring tokens hold over 79 spaces
     if atom.isdigit():
         return size - 1
     return (size + (atom[0] == " ")) // 3  # without a space, a token may straddle the first letter
@@ -103,6 +106,6 @@ def _merges(atom: str) -> int:
 
 @cache
 def _known_words() -> dict[str, int]:
-    """Return by how much `_bound` is above one token, for each word in each of its forms."""
+    """Return how far `_bound` is above one token, for each form of each word."""
     words = [form for word in _WORDS.split() for form in (word, word.capitalize())]
     return {form: _bound(form) - 1 for word in words for form in (word, f" {word}")}

@@ -1,4 +1,4 @@
-"""tiktoken's counters: the tables are found where they are, downloaded if they must be, and never waited for long."""
+"""tiktoken's counters. Their tables are found on this machine or downloaded, with a time limit."""
 
 import base64
 import hashlib
@@ -23,25 +23,25 @@ __all__ = ["TiktokenCounter", "TokenFallbackWarning"]
 _T = TypeVar("_T")
 
 DOWNLOAD_SECONDS = 30.0
-"""How long to wait for tiktoken to download a table; its own request has no timeout."""
+"""How long tiktoken may take to download a table. Its own request has no timeout."""
 
 BLOCK = 20_000
-"""Characters given to tiktoken at once; see `_blocks`."""
+"""The largest number of characters that are passed to tiktoken at once; see `_blocks`."""
 
 
 class TokenFallbackWarning(UserWarning):
-    """A tiktoken table cannot be had, so the conservative counter counts, and prompts come out smaller."""
+    """A tiktoken table is not available, so the conservative counter is used, and prompts come out smaller."""
 
 
 class TiktokenCounter:
-    """Counts exactly as OpenAI's models do; special tokens in the text count as text.
+    """Counts exactly as OpenAI's models do. Special tokens in the text count as text.
 
-    The table is read when the counter is made, once per process: from tiktoken's cache, from the copy that comes with
-    LlamaIndex, or else downloaded by tiktoken. If that fails, one `TokenFallbackWarning` is given, and the counter is
-    `ConservativeCounter` for the rest of the process, in name too.
+    The table is read when the first counter is created, once per process: from tiktoken's cache, from the copy that
+    LlamaIndex ships, or else downloaded by tiktoken. If all of that fails, a `TokenFallbackWarning` is given once, and
+    the counter counts as a `ConservativeCounter`, and has its name, for the rest of the process.
 
     Args:
-        name: a tiktoken encoding, or a model tiktoken knows; `ValueError` for anything else.
+        name: a tiktoken encoding, or a model that tiktoken knows. Anything else is a `ValueError`.
     """
 
     name: str | None
@@ -71,9 +71,9 @@ def _count_blocks(encoding: "Encoding", text: str) -> int:
 def _blocks(text: str) -> Iterator[str]:
     """Cut a text into blocks of at most `BLOCK` characters.
 
-    tiktoken panics (its regex overflows its stack) on a million characters of white space, and is slower than linear
-    on long runs of anything. A cut before a space that follows a word changes no count; without one, a hard cut
-    adds a token or two.
+    tiktoken panics on a million characters of white space, because its regex overflows the stack, and it is slower than
+    linear on long runs of anything. A cut before a space that follows a word does not change the count. Without such a
+    space, a hard cut adds a token or two.
     """
     start = 0
     while len(text) - start > BLOCK:
@@ -107,7 +107,7 @@ _loaded: "dict[str, Encoding | None]" = {}
 
 
 def _encoding(name: str) -> "Encoding | None":
-    """Return the encoding, the same object every time; None, with one warning per process, if it cannot be loaded."""
+    """Return the encoding, the same object every time. None, with one warning per process: it cannot be loaded."""
     with _lock:
         if name not in _loaded:
             _loaded[name] = None
@@ -134,7 +134,7 @@ def _load(name: str) -> "Encoding":
     spec = importlib.util.find_spec("tiktoken_ext.openai_public")
     assert spec is not None
     assert spec.loader is not None
-    # a private copy of tiktoken's definitions, so that giving it another reader changes nothing for anybody else
+    # A private copy of tiktoken's definitions: replacing its reader of tables changes nothing for other users.
     definitions = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(definitions)
     gpt2_reader = partial(_in_time, tiktoken.load.data_gym_to_mergeable_bpe_ranks)
@@ -145,7 +145,7 @@ def _load(name: str) -> "Encoding":
 
 
 def _read_table(url: str, expected_hash: str | None = None) -> dict[bytes, int]:
-    """Return a table from the first local folder that holds it unharmed, else as tiktoken does."""
+    """Return a table from the first local folder with an undamaged copy, else as tiktoken does."""
     from tiktoken.load import load_tiktoken_bpe
 
     for folder in _table_folders():
@@ -159,17 +159,17 @@ def _read_table(url: str, expected_hash: str | None = None) -> dict[bytes, int]:
 
 
 def _table_folders() -> Iterator[Path]:
-    """Yield where tiktoken caches (an empty setting: nowhere), then the folder in LlamaIndex, without importing it."""
+    """Yield tiktoken's cache folder (none if its setting is empty), then LlamaIndex's folder, without importing it."""
     default = os.environ.get("DATA_GYM_CACHE_DIR", os.path.join(tempfile.gettempdir(), "data-gym-cache"))
     if cache_folder := os.environ.get("TIKTOKEN_CACHE_DIR", default):
         yield Path(cache_folder)
     spec = importlib.util.find_spec("llama_index")
-    for place in (spec and spec.submodule_search_locations) or ():
-        yield Path(place, "core", "_static", "tiktoken_cache")
+    for folder in (spec and spec.submodule_search_locations) or ():
+        yield Path(folder, "core", "_static", "tiktoken_cache")
 
 
 def _in_time(function: Callable[..., _T], *arguments: Any, **named: Any) -> _T:
-    """Call in a thread and wait `DOWNLOAD_SECONDS`; a later end still fills tiktoken's cache for the next process."""
+    """Call in a thread and wait `DOWNLOAD_SECONDS`. A later end still fills tiktoken's cache for the next process."""
     future: Future[_T] = Future()
 
     def run() -> None:

@@ -75,7 +75,7 @@ def test_a_whole_store_is_one_file(call: Call) -> None:
     ("args", "expected"),
     [
         (("export", "x.jsonl", "--store", "none.db"), "no store at 'none.db'"),
-        (("export", "x.jsonl", "--session", "none"), "nothing is stored in 'none' yet"),
+        (("export", "x.jsonl", "--session", "none"), "nothing is stored in session 'none' yet"),
         (("export", "x.jsonl", "--branch", "none"), "no branch or message 'none'"),
         (("export", "no/x.jsonl"), "'no/x.jsonl' cannot be written"),
         (("export", "x.md", "--all"), "--all writes whole sessions"),

@@ -626,7 +626,9 @@ class TestOfFunction:
 
     @pytest.mark.parametrize("function", [lambda texts: hashed(texts), partial(hashed), Called().__call__])
     def test_without_one_it_needs_one(self, function: Any) -> None:
-        with pytest.raises(ValueError, match=r"no name to tell its vectors by.* CallableEmbedder\(function, name="):
+        with pytest.raises(
+            ValueError, match=r"no name that could identify its vectors.* CallableEmbedder\(function, name="
+        ):
             CallableEmbedder.of(function)
         assert CallableEmbedder.of(function, "org/model#2").fingerprint.key == "org/model-2/4"
 

@@ -255,38 +255,38 @@ def test_a_call_removed_by_hand_stays_removed_though_the_provider_form_has_it() 
     [
         (
             ToolMessage("r", tool_call_id="c", id="t", artifact=np.ones(2)),
-            "ToolMessage: stored without artifact (ndarray is no JSON value)",
+            "ToolMessage: stored without artifact (ndarray is not a JSON value)",
             ToolMessage("r", tool_call_id="c", id="t"),
         ),
         (
             ToolMessage("r", tool_call_id="c", id="t", artifact={"frame": np.ones(2), "rows": 2}, status="error"),
-            "ToolMessage: stored without artifact (ndarray is no JSON value)",
+            "ToolMessage: stored without artifact (ndarray is not a JSON value)",
             ToolMessage("r", tool_call_id="c", id="t", status="error"),
         ),
         (
             HumanMessage("q", id="a", additional_kwargs={"x": {1}, "y": 1}, response_metadata={"z": object()}),
-            "HumanMessage: stored without additional_kwargs['x'] (set is no JSON value), "
-            "response_metadata['z'] (object is no JSON value)",
+            "HumanMessage: stored without additional_kwargs['x'] (set is not a JSON value), "
+            "response_metadata['z'] (object is not a JSON value)",
             HumanMessage("q", id="a", additional_kwargs={"y": 1}),
         ),
         (
             HumanMessage([{"type": "x", "y": {1}}, {"type": "text", "text": "hi", "z": {1}}], id="a"),
-            "HumanMessage: stored without content[0] (set is no JSON value), content[1] (set is no JSON value)",
+            "HumanMessage: stored without content[0] (set is not a JSON value), content[1] (set is not a JSON value)",
             HumanMessage(["hi"], id="a"),
         ),
         (
             HumanMessage("q", id="a", additional_kwargs={"grounding": [Document("one", metadata={"x": {1}})]}),
-            "HumanMessage: stored without what else is in additional_kwargs['grounding'] (set is no JSON value)",
+            "HumanMessage: stored without what else is in additional_kwargs['grounding'] (set is not a JSON value)",
             HumanMessage("q", id="a", additional_kwargs={"grounding": ["one"]}),
         ),
         (
             AIMessage("", id="a", tool_calls=[{"name": "f", "args": {"x": {1}}, "id": "c"}]),
-            "AIMessage: stored without tool_calls (set is no JSON value)",
+            "AIMessage: stored without tool_calls (set is not a JSON value)",
             AIMessage("", id="a", tool_calls=[{"name": "f", "args": {"x": "{1}"}, "id": "c"}]),
         ),
         (
             AIMessage("", id="a", tool_calls=[{"name": "f", "args": {"x": {(1, 2): {3}}}, "id": "c"}]),
-            "AIMessage: stored without tool_calls (set is no JSON value)",
+            "AIMessage: stored without tool_calls (set is not a JSON value)",
             AIMessage(
                 "", id="a", invalid_tool_calls=[{"name": "f", "args": "{'x': {(1, 2): {3}}}", "id": "c", "error": None}]
             ),
@@ -551,7 +551,7 @@ def test_what_is_not_ours_under_our_key_is_only_kept(value: Any) -> None:
 
 def test_what_cannot_be_stored_under_our_key_is_left_out() -> None:
     kept = {"infinite_memory": {"payload": {"format": "other/1", "data": {1}}}}
-    with pytest.warns(UnstorableWarning, match="set is no JSON value"):
+    with pytest.warns(UnstorableWarning, match="set is not a JSON value"):
         assert to_message(HumanMessage("q", id="a", additional_kwargs=kept)) == Message.user("q", id="a")
 
 

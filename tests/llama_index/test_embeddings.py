@@ -184,7 +184,7 @@ def test_vectors_are_told_apart_by_class_and_model(value: Any, name: str) -> Non
 
 @pytest.mark.parametrize("value", [lambda texts: embed(texts), functools.partial(embed), Callable_().__call__])
 def test_a_function_without_a_name_needs_one(value: Any) -> None:
-    with pytest.raises(ValueError, match="has no name to tell its vectors by"):
+    with pytest.raises(ValueError, match="has no name that could identify its vectors"):
         as_embedder(value)
     assert made(value, name="mine").fingerprint.key == "mine/3"
 

@@ -277,7 +277,7 @@ def test_a_block_of_a_newer_version_is_left_out() -> None:
 
 def test_what_has_no_json_form_is_left_out_with_a_warning() -> None:
     message = ChatMessage(content="q", additional_kwargs={"raw": object(), "more": 1, "deep": {"x": object()}})
-    with pytest.warns(UnstorableWarning, match=r"without additional_kwargs\['raw'\] \(object is no JSON value\)"):
+    with pytest.warns(UnstorableWarning, match=r"without additional_kwargs\['raw'\] \(object is not a JSON value\)"):
         neutral = from_message(message)
     assert to_message(stored(neutral)).additional_kwargs == {"more": 1}
     closed = copy.deepcopy(WITH_A_STREAM)

@@ -106,13 +106,13 @@ def test_all_conversations_of_chatgpt_become_sessions(file: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        ({"q1": NODES["q1"] | {"parent": "none"}}, "node 'q1' has the parent 'none', which is not there"),
+        ({"q1": NODES["q1"] | {"parent": "none"}}, "node 'q1' has the parent 'none', which does not exist"),
         ({"q1": NODES["q1"] | {"parent": "b2"}}, "leads back to itself"),
         ({"q1": NODES["q1"] | {"parent": []}}, "has the parent []"),
         ({"q1": 1}, "expected an object of nodes"),
         ({"q1": {"message": {"author": {"role": "robot"}}, "parent": None}}, "no author with a known role"),
         ({"q1": {"message": [1], "parent": None}}, "no author with a known role"),
-        ({"q1": {"message": {"author": {"role": "user"}, "create_time": 1e300}, "parent": None}}, "is no time"),
+        ({"q1": {"message": {"author": {"role": "user"}, "create_time": 1e300}, "parent": None}}, "is not a time"),
         ({"": NODES["q1"]}, "node '': id: String should have at least 1 character"),
         ({"\ud800": NODES["q1"]}, "node '\\ud800': id: "),
     ],

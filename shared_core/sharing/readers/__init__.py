@@ -1,4 +1,4 @@
-"""Read what other programs write: told apart by what is in it, without their packages."""
+"""Read files of other programs. Their formats are recognized by content, without those programs' packages."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -7,7 +7,7 @@ from typing import Any
 
 from shared_core.errors import InputFileError
 from shared_core.messages import Message
-from shared_core.sharing.format import Line, Wrong
+from shared_core.sharing.format import Line, LineError
 from shared_core.sharing.readers.chatgpt import chatgpt_lines, conversations, session_id_of
 from shared_core.sharing.readers.frameworks import (
     is_langchain,
@@ -22,13 +22,13 @@ __all__ = ["Foreign", "read_foreign"]
 
 @dataclass(frozen=True, slots=True)
 class Foreign:
-    """What a file of another program holds.
+    """The content of another program's file.
 
     Attributes:
         name: the file.
-        format: which program's it is.
-        lists: session id -> messages, for those that are lists; "": the file does not name it.
-        trees: session id -> conversation, for those that have branches.
+        format: the name of its format.
+        lists: session id -> messages, for sessions that are lists. The id is "" if the file names none.
+        trees: session id -> conversation, for sessions that have branches.
     """
 
     name: str
@@ -38,29 +38,29 @@ class Foreign:
 
     @property
     def sessions(self) -> list[str]:
-        """The sessions, in order."""
+        """The session ids, in order."""
         return [*self.lists, *self.trees]
 
     def lines(self, session_id: str) -> Iterator[Line]:
-        """Yield the lines of a conversation that has branches."""
+        """Yield a conversation with branches as lines of an export file."""
         number = list(self.trees).index(session_id) + 1
         return chatgpt_lines(self.name, self.trees[session_id], number)
 
 
 def read_foreign(path: str | os.PathLike[str]) -> Foreign:
-    """Return what a file holds.
+    """Return the content of a file.
 
     Args:
         path: ChatGPT's `conversations.json`, LangChain's messages as `messages_to_dict` writes them, a file of
             LlamaIndex's `SimpleChatStore`, or messages in the OpenAI format, JSON or JSONL.
 
     Raises:
-        InputFileError: it is none of these.
+        InputFileError: the file has none of these forms.
     """
     name, text = os.fspath(path), text_of(path)
     try:
         whole = parse_text(text)
-    except Wrong:
+    except LineError:
         return Foreign(name, "openai", {"": messages_of(name, entries_of(name, text))}, {})
     if found := conversations(whole):
         trees = {session_id_of(one, number): one for number, one in enumerate(found, 1)}

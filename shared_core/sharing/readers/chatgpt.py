@@ -1,4 +1,4 @@
-"""ChatGPT's `conversations.json` as lines of a file to share: a tree of nodes becomes branches."""
+"""Convert ChatGPT's `conversations.json` to the lines of an export file: a tree of nodes becomes branches."""
 
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,33 +10,33 @@ from pydantic import ValidationError
 from shared_core.errors import InputFileError
 from shared_core.messages import Message, Payload, Role, ToolCall
 from shared_core.records import MAIN
-from shared_core.sharing.format import BranchLine, HeadLine, Line, MessageLine, SessionLine, Wrong
+from shared_core.sharing.format import BranchLine, HeadLine, Line, LineError, MessageLine, SessionLine
 from shared_core.sharing.readers.openai import short
 
 __all__ = ["CHATGPT_FORMAT", "chatgpt_lines", "conversations", "is_chatgpt", "session_id_of"]
 
 CHATGPT_FORMAT = "chatgpt/1"
-"""The payload format of what a node says and `Message` has no field for."""
+"""The payload format for data of a node that `Message` has no field for."""
 
 ROLES: Mapping[str, Role] = {"system": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
 
-_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class _Node(NamedTuple):
-    """A message of the tree and the nearest one above it."""
+    """A message of the tree, and the id of the nearest message above it."""
 
     message: Message
     parent: str | None
 
 
 def is_chatgpt(whole: Any) -> bool:
-    """Return whether a JSON value is such an export, or one conversation of it."""
+    """Return whether a JSON value is ChatGPT's export, or one conversation of it."""
     return bool(conversations(whole))
 
 
 def conversations(whole: Any) -> list[Mapping[str, Any]]:
-    """Return the conversations of an export; none, if it is none."""
+    """Return the conversations of an export; an empty list if the value is not one."""
     found = [whole] if isinstance(whole, dict) else whole
     if not isinstance(found, list) or not all(isinstance(one, dict) and "mapping" in one for one in found):
         return []
@@ -44,22 +44,22 @@ def conversations(whole: Any) -> list[Mapping[str, Any]]:
 
 
 def session_id_of(conversation: Mapping[str, Any], number: int) -> str:
-    """Return what a conversation is called."""
+    """Return the session id for a conversation."""
     named = conversation.get("conversation_id") or conversation.get("id")
     return named if isinstance(named, str) else f"conversation-{number}"
 
 
 def chatgpt_lines(name: str, conversation: Mapping[str, Any], number: int) -> Iterator[Line]:
-    """Yield the lines of one conversation: what was last seen is `main`, other versions are branches.
+    """Yield the lines of one conversation: the version last shown becomes `main`, the others become branches.
 
     Raises:
-        InputFileError: it is no tree of messages.
+        InputFileError: the conversation is not a tree of messages.
     """
     try:
         nodes = _nodes(conversation)
         ends = _ends(conversation, nodes)
-    except Wrong as wrong:
-        raise InputFileError(f"{name!r}, conversation {number}: {wrong}") from None
+    except LineError as error:
+        raise InputFileError(f"{name!r}, conversation {number}: {error}") from None
     yield SessionLine(type="session", session_id=session_id_of(conversation, number))
     for id_, node in nodes.items():
         fields = {field: getattr(node.message, field) for field in node.message.model_fields_set}
@@ -71,19 +71,19 @@ def chatgpt_lines(name: str, conversation: Mapping[str, Any], number: int) -> It
 
 
 def _nodes(conversation: Mapping[str, Any]) -> dict[str, _Node]:
-    """Return the messages, parents first, and else in order of time."""
+    """Return the messages by time, but each after its parent."""
     mapping = conversation["mapping"]
     if not isinstance(mapping, dict) or not all(isinstance(node, dict) for node in mapping.values()):
-        raise Wrong(f"mapping is {short(mapping)}; expected an object of nodes")
+        raise LineError(f"mapping is {short(mapping)}; expected an object of nodes")
     children: dict[str | None, list[str]] = {}
     for id_, node in mapping.items():
         parent = node.get("parent")
         if parent is not None and not (isinstance(parent, str) and parent in mapping):
-            raise Wrong(f"node {short(id_)} has the parent {short(parent)}, which is not there")
+            raise LineError(f"node {short(id_)} has the parent {short(parent)}, which does not exist")
         children.setdefault(parent, []).append(id_)
-    begun = _time(conversation.get("create_time"), _LONG_AGO)
-    times = {id_: _time(_said(node).get("create_time"), begun) for id_, node in mapping.items()}
-    order = {id_: place for place, id_ in enumerate(mapping)}
+    start = _time(conversation.get("create_time"), _EPOCH)
+    times = {id_: _time(_said(node).get("create_time"), start) for id_, node in mapping.items()}
+    order = {id_: index for index, id_ in enumerate(mapping)}  # decides between equal times
     waiting = [(times[id_], order[id_], id_) for id_ in children.get(None, ())]
     heapq.heapify(waiting)
     said: dict[str, str | None] = {}
@@ -103,12 +103,12 @@ def _nodes(conversation: Mapping[str, Any]) -> dict[str, _Node]:
             heapq.heappush(waiting, (times[child], order[child], child))
     if seen < len(mapping):
         lost = next(id_ for id_ in mapping if id_ not in said)
-        raise Wrong(f"node {short(lost)} leads back to itself; expected a tree")
+        raise LineError(f"node {short(lost)} leads back to itself; expected a tree")
     return found
 
 
 def _ends(conversation: Mapping[str, Any], nodes: Mapping[str, _Node]) -> dict[str, str | None]:
-    """Return where the branches end; `main` is what was last seen, the others are in order of time."""
+    """Return branch -> its last message: `main` for the version last shown, then the others by time."""
     inner = {node.parent for node in nodes.values()}
     leaves = [id_ for id_ in nodes if id_ not in inner]
     current, mapping = conversation.get("current_node"), conversation["mapping"]
@@ -130,17 +130,17 @@ def _time(value: Any, missing: datetime) -> datetime:
     try:
         return datetime.fromtimestamp(value, UTC)
     except (ValueError, OverflowError, OSError):
-        raise Wrong(f"create_time {short(value)} is no time; expected seconds since 1970") from None
+        raise LineError(f"create_time {short(value)} is not a time; expected seconds since 1970") from None
 
 
 def _message(id_: str, said: Any, when: datetime, found: Mapping[str, _Node], parent: str | None) -> Message | None:
-    """Return a node's message; None, if it says nothing."""
+    """Return a node's message; None if it is empty."""
     if said is None:
         return None
     author = said.get("author") if isinstance(said, dict) else None
     role = ROLES.get(str(author.get("role"))) if isinstance(author, dict) else None
     if role is None:
-        raise Wrong(f"node {short(id_)} has no author with a known role; expected one of {', '.join(ROLES)}")
+        raise LineError(f"node {short(id_)} has no author with a known role; expected one of {', '.join(ROLES)}")
     text, rest = _content(said.get("content"))
     recipient = said.get("recipient")
     calls: tuple[ToolCall, ...] = ()
@@ -158,11 +158,11 @@ def _message(id_: str, said: Any, when: datetime, found: Mapping[str, _Node], pa
         return Message(role=role, content=text, id=id_, created_at=when, **fields)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        raise Wrong(f"node {short(id_)}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        raise LineError(f"node {short(id_)}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
 
 
 def _call_above(found: Mapping[str, _Node], parent: str | None) -> str:
-    """Return the call that a tool answers: the newest one above it."""
+    """Return the id of the call that a tool message answers: the nearest call above it."""
     while parent is not None:
         node = found[parent]
         if node.message.tool_calls:
@@ -172,20 +172,20 @@ def _call_above(found: Mapping[str, _Node], parent: str | None) -> str:
 
 
 def _content(content: Any) -> tuple[str, Any]:
-    """Return the text of a node's content, and the content itself where it holds more than text."""
+    """Return the text of a node's content, and the content itself if it holds more than text (else None)."""
     if not isinstance(content, dict):
         return (content, None) if isinstance(content, str) else ("", content)
     parts = content.get("parts")
     if not isinstance(parts, list):
         text = content.get("text") or content.get("result") or content.get("content") or ""
-        return (text, None) if isinstance(text, str) and text else ("", content if _says(content) else None)
+        return (text, None) if isinstance(text, str) and text else ("", content if _has_data(content) else None)
     texts = [part for part in parts if isinstance(part, str) and part]
-    return "\n".join(texts), content if _others(parts) else None
+    return "\n".join(texts), content if _has_other_parts(parts) else None
 
 
-def _others(parts: Sequence[Any]) -> bool:
+def _has_other_parts(parts: Sequence[Any]) -> bool:
     return any(not isinstance(part, str) for part in parts)
 
 
-def _says(content: Mapping[str, Any]) -> bool:
+def _has_data(content: Mapping[str, Any]) -> bool:
     return any(value for key, value in content.items() if key not in ("content_type", "language"))

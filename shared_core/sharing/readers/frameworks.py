@@ -1,10 +1,10 @@
-"""LangChain's message dicts and LlamaIndex's `SimpleChatStore`, as entries of the OpenAI format."""
+"""Convert LangChain's message dicts and LlamaIndex's `SimpleChatStore` to the OpenAI format."""
 
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from shared_core.sharing.format import Wrong
+from shared_core.sharing.format import LineError
 from shared_core.sharing.readers.openai import short
 
 __all__ = ["is_langchain", "is_simple_chat_store", "langchain_entry", "llama_index_entry"]
@@ -12,12 +12,12 @@ __all__ = ["is_langchain", "is_simple_chat_store", "langchain_entry", "llama_ind
 LANGCHAIN_ROLES = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool", "function": "function"}
 CHAT_ROLES = {"assistant": "assistant", "ai": "assistant", "system": "system"}
 
-_UNSAID: Sequence[Any] = (None, "", [], {}, False)
+_EMPTY: Sequence[Any] = (None, "", [], {}, False)
 _LANGCHAIN_READ = {"content", "type", "id", "name", "tool_calls", "tool_call_id", "role", "additional_kwargs"}
 
 
 def is_langchain(whole: Any) -> bool:
-    """Return whether a JSON value is a list of such messages."""
+    """Return whether a JSON value is a list of LangChain's message dicts."""
     return (
         isinstance(whole, list)
         and bool(whole)
@@ -26,20 +26,20 @@ def is_langchain(whole: Any) -> bool:
 
 
 def langchain_entry(message: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a message in the OpenAI format; `Wrong` if it has no place there."""
+    """Return a message in the OpenAI format; `LineError` if that is impossible."""
     return _entry(str(message["type"]), message["data"])
 
 
 def _entry(kind: str, data: Any) -> dict[str, Any]:
     kind = kind.removesuffix("MessageChunk").lower()
     if not isinstance(data, dict):
-        raise Wrong(f"data is {short(data)}; expected an object with the message's fields")
+        raise LineError(f"data is {short(data)}; expected an object with the message's fields")
     role = CHAT_ROLES.get(str(data.get("role")).lower(), "user") if kind == "chat" else LANGCHAIN_ROLES.get(kind)
     if role is None:
-        raise Wrong(f"unknown type {short(kind)}; expected one of {', '.join([*LANGCHAIN_ROLES, 'chat'])}")
+        raise LineError(f"unknown type {short(kind)}; expected one of {', '.join([*LANGCHAIN_ROLES, 'chat'])}")
     more = data.get("additional_kwargs")
     calls = data.get("tool_calls") or []
-    rest = {key: value for key, value in data.items() if key not in _LANGCHAIN_READ and value not in _UNSAID}
+    rest = {key: value for key, value in data.items() if key not in _LANGCHAIN_READ and value not in _EMPTY}
     old = more.get("function_call") if isinstance(more, dict) and not calls else None
     return rest | {
         "role": role,
@@ -63,26 +63,28 @@ LLAMA_INDEX_ROLES = {"chatbot": "assistant", "model": "assistant"}
 
 
 def is_simple_chat_store(whole: Any) -> bool:
-    """Return whether a JSON value is such a store."""
+    """Return whether a JSON value is a `SimpleChatStore`."""
     return isinstance(whole, dict) and isinstance(whole.get("store"), dict) and "role" not in whole
 
 
 def llama_index_entry(message: Any) -> dict[str, Any]:
-    """Return a message in the OpenAI format; `Wrong` if it has no place there."""
+    """Return a message in the OpenAI format; `LineError` if that is impossible."""
     if not isinstance(message, dict):
-        raise Wrong(f'{short(message)} is not a message; expected an object with "role" and "blocks"')
+        raise LineError(f'{short(message)} is not a message; expected an object with "role" and "blocks"')
     more = message.get("additional_kwargs") or {}
     blocks = message.get("blocks")
     if not isinstance(more, dict) or not isinstance(blocks, list | None):
-        raise Wrong(f"{short(message)} is not a message of LlamaIndex")
+        raise LineError(f"{short(message)} is not a LlamaIndex message")
     calls = [_llama_index_call(block) for block in blocks or () if _kind(block) == "tool_call"]
     role, name = message.get("role"), more.get("name")
     answers = more.get("tool_call_id")
     return {
         "role": LLAMA_INDEX_ROLES.get(str(role), role),
-        "content": message.get("content") if blocks is None else [_part(block) for block in blocks if _said(block)],
+        "content": message.get("content")
+        if blocks is None
+        else [_part(block) for block in blocks if _is_content(block)],
         "name": name if isinstance(name, str) and name else None,
-        "tool_calls": calls or [_old(call) for call in more.get("tool_calls") or ()],
+        "tool_calls": calls or [_openai_call(call) for call in more.get("tool_calls") or ()],
         "tool_call_id": answers or (f"function:{name}" if role in ("tool", "function") else None),
         "additional_kwargs": {key: value for key, value in more.items() if key not in _LLAMA_INDEX_READ} or None,
     }
@@ -95,12 +97,12 @@ def _kind(block: Any) -> Any:
     return block.get("block_type") if isinstance(block, dict) else None
 
 
-def _said(block: Any) -> bool:
+def _is_content(block: Any) -> bool:
     return bool(_kind(block) != "tool_call")
 
 
 def _part(block: Any) -> Any:
-    """Return a block as a part of the content; of other kinds than text, all of it is kept."""
+    """Return a block as a part of the content. A block that is not text is kept as it is."""
     if _kind(block) == "text":
         return {"type": "text", "text": block.get("text")}
     return block | {"type": str(_kind(block))} if isinstance(block, dict) else block
@@ -112,6 +114,6 @@ def _llama_index_call(block: Mapping[str, Any]) -> dict[str, Any]:
     return {"id": block.get("tool_call_id") or f"function:{name}", "function": {"name": name, "arguments": arguments}}
 
 
-def _old(call: Any) -> Any:
-    """Return a call as older versions keep it: as the client of OpenAI had it."""
+def _openai_call(call: Any) -> Any:
+    """Return a call of an older version, which stored it as OpenAI's client returned it, with an id."""
     return call if not isinstance(call, dict) or call.get("id") else call | {"id": ""}

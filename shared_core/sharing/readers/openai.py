@@ -1,4 +1,4 @@
-"""Read message lists in the OpenAI format from a file; nothing is stored here."""
+"""Read message lists in the OpenAI format from a file."""
 
 import json
 import os
@@ -12,12 +12,12 @@ from pydantic import ValidationError
 
 from shared_core.errors import InputFileError
 from shared_core.messages import Message, Payload, Role, ToolCall, content_of
-from shared_core.sharing.format import Wrong
+from shared_core.sharing.format import LineError
 
 __all__ = ["OPENAI_FORMAT", "entries_of", "messages_of", "parse_text", "read_messages", "short", "text_of"]
 
 OPENAI_FORMAT = "openai/1"
-"""The payload format of what a file says about a message and `Message` has no field for."""
+"""The payload format for fields of the file that `Message` does not have."""
 
 ROLES: Mapping[str, Role] = {
     "system": "system",
@@ -30,7 +30,7 @@ ROLES: Mapping[str, Role] = {
 
 TEXT_PARTS = {"text", "input_text", "output_text"}
 
-READ = {
+READ_FIELDS = {
     "role",
     "content",
     "id",
@@ -41,26 +41,26 @@ READ = {
     "tool_call_id",
     "function_call",
     "grounding",
-    "turn_id",  # the store works it out anew
+    "turn_id",  # dropped: the store assigns turns itself
 }
-"""The fields of a message that are understood; all others go to the payload."""
+"""The fields of a message that are read. All others go to the payload."""
 
-WANTED = 'expected JSON, a list of messages or {"messages": [...]}, or one of these a line (JSONL)'
+EXPECTED = 'expected JSON, a list of messages or {"messages": [...]}, or one of these per line (JSONL)'
 
 
 def read_messages(path: str | os.PathLike[str]) -> list[Message]:
-    """Return the messages of a file, in order; several conversations in it follow each other.
+    """Return the messages of a file, in order. Several conversations in one file are joined.
 
-    A message keeps its `id`. One without gets an id made from the message before it, its role, its text and its tool
-    fields: reading the same file again, or after it has grown, gives the same ids. Parts of a message other than text
-    (images, audio, files) and unknown fields are kept in its payload; they are not counted as tokens.
+    A message keeps its `id`. A message without one gets a digest of the message before it, its role, its text and its
+    tool fields. The ids are therefore the same when the file is read again, even after messages were added at its end.
+    Images, audio, files and unknown fields are kept in the payload and are not counted as tokens.
 
     Args:
-        path: JSON, a list of messages or an object with `messages`; or JSONL, one message or one such conversation a
-            line.
+        path: a JSON file with a list of messages or an object with `messages`, or a JSONL file with one message or one
+            such conversation per line.
 
     Raises:
-        InputFileError: the file is not that. The message is one line: file, place, what is wrong, what is expected.
+        InputFileError: the file has another form. The error names the file, the line or message, and what is expected.
     """
     name = os.fspath(path)
     return messages_of(name, entries_of(name, text_of(path)))
@@ -69,63 +69,63 @@ def read_messages(path: str | os.PathLike[str]) -> list[Message]:
 def messages_of(
     name: str, entries: Iterable[tuple[str, Any]], convert: Callable[[Any], Any] = lambda entry: entry
 ) -> list[Message]:
-    """Return the messages of a file; errors as in `read_messages`.
+    """Return the messages of a file. Errors are those of `read_messages`.
 
     Args:
         name: the file, for errors.
-        entries: the messages as written, each after its place in the file.
-        convert: returns one as the OpenAI format has it; `Wrong` if it cannot.
+        entries: pairs of where a message is in the file and the message as written.
+        convert: returns a message in the OpenAI format; raises `LineError` if that is impossible.
     """
     messages: dict[str, Message] = {}
     previous = ""
-    for place, entry in entries:
+    for location, entry in entries:
         try:
             message = _message(convert(entry), previous)
-            previous = _known_once(message, messages)
-        except ValueError as wrong:  # also brackets that are nested too deeply to be compared
-            raise InputFileError(f"{name!r}, {place}: {wrong}") from None
+            previous = _add_once(message, messages)
+        except ValueError as error:  # also raised by comparing payloads that are nested too deeply
+            raise InputFileError(f"{name!r}, {location}: {error}") from None
     return list(messages.values())
 
 
-def _known_once(message: Message, messages: dict[str, Message]) -> str:
-    """Keep the message under its id, which is returned; an id may come again only with the same content."""
+def _add_once(message: Message, messages: dict[str, Message]) -> str:
+    """Add the message under its id and return the id. An id may be repeated only with the same content."""
     assert message.id is not None
     if content_of(messages.setdefault(message.id, message)) != content_of(message):
-        raise Wrong(f"id {message.id!r} was used before for another message; expected ids that are unique in the file")
+        raise LineError(f"id {message.id!r} belongs to another message, too; expected ids that are unique in the file")
     return message.id
 
 
 def text_of(path: str | os.PathLike[str]) -> str:
-    """Return the text of a file; InputFileError if it cannot be read or has none."""
+    """Return the text of a file; InputFileError if it cannot be read or is empty."""
     try:
         return _text(Path(path))
-    except Wrong as wrong:
-        raise InputFileError(f"{os.fspath(path)!r} {wrong}") from None
+    except LineError as error:
+        raise InputFileError(f"{os.fspath(path)!r} {error}") from None
 
 
 def _text(path: Path) -> str:
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise Wrong(f"is not text in UTF-8 (byte {error.start}); {WANTED}") from None
+        raise LineError(f"is not text in UTF-8 (byte {error.start}); {EXPECTED}") from None
     except OSError as error:
-        raise Wrong(f"cannot be read ({error.strerror or error}); expected a file to import") from None
+        raise LineError(f"cannot be read ({error.strerror or error}); expected a file to import") from None
     except ValueError as error:
-        raise Wrong(f"is not a file name ({error}); expected a file to import") from None
+        raise LineError(f"is not a file name ({error}); expected a file to import") from None
     if not text.strip():
-        raise Wrong(f"is empty; {WANTED}")
+        raise LineError(f"is empty; {EXPECTED}")
     return text
 
 
 def entries_of(name: str, text: str) -> Iterator[tuple[str, Any]]:
-    """Yield (place, message as written), of JSON or else of JSONL."""
+    """Yield (location, message as written) from a text that is JSON or JSONL."""
     try:
         whole = parse_text(text)
-    except Wrong as wrong:
+    except LineError as error:
         lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
         if len(lines) > 1 and _is_json(lines[0][1]):
             return _of_lines(name, lines)
-        raise InputFileError(f"{name!r}, {wrong}; {WANTED}") from None
+        raise InputFileError(f"{name!r}, {error}; {EXPECTED}") from None
     return _conversation("", whole)
 
 
@@ -133,24 +133,24 @@ def _of_lines(name: str, lines: Iterable[tuple[int, str]]) -> Iterator[tuple[str
     for number, line in lines:
         try:
             entry = parse_text(line)
-        except Wrong as wrong:
+        except LineError as error:
             raise InputFileError(
-                f"{name!r}, line {number} is not JSON ({wrong}); expected one message a line"
+                f"{name!r}, line {number} is not JSON ({error}); expected one message per line"
             ) from None
         yield from _conversation(f"line {number}", entry)
 
 
-def _conversation(place: str, entry: Any) -> Iterator[tuple[str, Any]]:
-    """Yield (place, message) for a message, a list of entries or an object that holds one."""
+def _conversation(location: str, entry: Any) -> Iterator[tuple[str, Any]]:
+    """Yield (location, message) for a message, a list of entries, or an object that holds such a list."""
     if isinstance(entry, dict) and "messages" in entry and "role" not in entry:
         entry = entry["messages"]
         if not isinstance(entry, list):
             entry = [entry]
     if not isinstance(entry, list):
-        yield place or "message 1", entry
+        yield location or "message 1", entry
         return
     for number, item in enumerate(entry, 1):
-        inner = f"{place}, message {number}" if place else f"message {number}"
+        inner = f"{location}, message {number}" if location else f"message {number}"
         if isinstance(item, dict) and "messages" in item and "role" not in item:
             yield from _conversation(inner, item)
         else:
@@ -158,35 +158,35 @@ def _conversation(place: str, entry: Any) -> Iterator[tuple[str, Any]]:
 
 
 def parse_text(text: str) -> Any:
-    """Return the value of a JSON text; `Wrong` if it is none."""
+    """Return the value of a JSON text; `LineError` if it is not JSON."""
     try:
-        return json.loads(text, parse_constant=_no_constant)
+        return json.loads(text, parse_constant=_reject_constant)
     except json.JSONDecodeError as error:
-        raise Wrong(f"line {error.lineno}, column {error.colno}: {error.msg}") from None
+        raise LineError(f"line {error.lineno}, column {error.colno}: {error.msg}") from None
     except RecursionError:
-        raise Wrong("the brackets are nested too deeply") from None
+        raise LineError("the brackets are nested too deeply") from None
     except ValueError as error:
-        raise Wrong(str(error)) from None
+        raise LineError(str(error)) from None
 
 
-def _no_constant(name: str) -> NoReturn:
-    raise Wrong(f"{name} is not JSON")
+def _reject_constant(name: str) -> NoReturn:
+    raise LineError(f"{name} is not JSON")
 
 
 def _is_json(line: str) -> bool:
     try:
         parse_text(line)
-    except Wrong:
+    except LineError:
         return False
     return True
 
 
 def _message(entry: Any, previous: str) -> Message:
     if not isinstance(entry, dict):
-        raise Wrong(f'{short(entry)} is not a message; expected an object with "role" and "content"')
+        raise LineError(f'{short(entry)} is not a message; expected an object with "role" and "content"')
     role = ROLES.get(str(entry.get("role")))
     if role is None:
-        raise Wrong(f"unknown role {short(entry.get('role'))}; expected one of {', '.join(ROLES)}")
+        raise LineError(f"unknown role {short(entry.get('role'))}; expected one of {', '.join(ROLES)}")
     content, parts = _content(entry.get("content"))
     calls = _tool_calls(entry)
     answers = _answers(entry, role)
@@ -206,18 +206,18 @@ def _message(entry: Any, previous: str) -> Message:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         field = ".".join(map(str, first["loc"]))
-        reason = f"{field} {short(first['input'])} is wrong: {first['msg']}"
-        raise Wrong(" ".join(reason.split())) from None
+        reason = f"{field} {short(first['input'])} is invalid: {first['msg']}"
+        raise LineError(" ".join(reason.split())) from None
 
 
 def _content(content: Any) -> tuple[str, list[Any]]:
-    """Return the text and, if they hold more than the text, the parts."""
+    """Return the text of a content, and its parts if they hold more than the text."""
     if content is None:
         return "", []
     if isinstance(content, str):
         return content, []
     if not isinstance(content, list):
-        raise Wrong(f"content is {short(content)}; expected text, null or a list of parts")
+        raise LineError(f"content is {short(content)}; expected text, null or a list of parts")
     texts = [part if isinstance(part, str) else _text_part(part) for part in content]
     plain = all(isinstance(part, str) or part.keys() == {"type", "text"} for part in content)
     return "\n".join(text for text in texts if text is not None), [] if plain else content
@@ -225,35 +225,37 @@ def _content(content: Any) -> tuple[str, list[Any]]:
 
 def _text_part(part: Any) -> str | None:
     if not isinstance(part, dict) or not isinstance(part.get("type"), str):
-        raise Wrong(f'content part {short(part)} is wrong; expected an object with "type"')
+        raise LineError(f'content part {short(part)} is invalid; expected an object with "type"')
     if part["type"] not in TEXT_PARTS:
         return None
     if not isinstance(part.get("text"), str):
-        raise Wrong(f'text part {short(part)} is wrong; expected "text" in it')
+        raise LineError(f'text part {short(part)} is invalid; expected a "text" field')
     return str(part["text"])
 
 
 def _tool_calls(entry: Mapping[str, Any]) -> tuple[ToolCall, ...]:
     calls = entry.get("tool_calls") or []
     if not isinstance(calls, list):
-        raise Wrong(f"tool_calls is {short(calls)}; expected a list")
-    old = entry.get("function_call")
+        raise LineError(f"tool_calls is {short(calls)}; expected a list")
     named = [_tool_call(call.get("id"), call) if isinstance(call, dict) else _tool_call(None, call) for call in calls]
-    return (*named, _tool_call(_old_id(old.get("name")), {"function": old})) if isinstance(old, dict) else tuple(named)
+    legacy = entry.get("function_call")
+    if isinstance(legacy, dict):
+        named.append(_tool_call(_function_call_id(legacy.get("name")), {"function": legacy}))
+    return tuple(named)
 
 
 def _tool_call(call_id: Any, call: Any) -> ToolCall:
     body = (call.get("function") or call.get("custom")) if isinstance(call, dict) else None
     if not isinstance(body, dict) or not isinstance(body.get("name"), str) or not isinstance(call_id, str):
-        raise Wrong(f'tool call {short(call)} is wrong; expected "id" and "function" with "name" and "arguments"')
+        raise LineError(f'tool call {short(call)} is invalid; expected "id" and "function" with "name" and "arguments"')
     arguments = body.get("arguments", body.get("input", ""))
     if not isinstance(arguments, str):
         arguments = json.dumps(arguments, ensure_ascii=False)
     return ToolCall(id=call_id, name=body["name"], arguments=arguments)
 
 
-def _old_id(name: Any) -> str:
-    """The id of a call in the format before tools, which links a call and its result by the function's name."""
+def _function_call_id(name: Any) -> str:
+    """Return the id for a `function_call`, which is linked to its result only by the function's name."""
     return f"function:{name}"
 
 
@@ -261,9 +263,9 @@ def _answers(entry: Mapping[str, Any], role: Role) -> Any:
     """Return the id of the call that a tool message answers."""
     answers = entry.get("tool_call_id")
     if answers is None and entry["role"] == "function":
-        answers = _old_id(entry.get("name"))
+        answers = _function_call_id(entry.get("name"))
     if answers is None and role == "tool":
-        raise Wrong('a tool message has no "tool_call_id"; expected the id of the call it answers')
+        raise LineError('a tool message has no "tool_call_id"; expected the id of the call it answers')
     return answers
 
 
@@ -278,11 +280,11 @@ def _time(entry: Mapping[str, Any]) -> datetime | None:
             return datetime.fromtimestamp(value, UTC)
     except (ValueError, OverflowError, OSError):
         pass
-    raise Wrong(f"the time {short(value)} is wrong; expected ISO 8601 text or seconds since 1970")
+    raise LineError(f"the time {short(value)} is invalid; expected ISO 8601 text or seconds since 1970")
 
 
 def _payload(entry: Mapping[str, Any], parts: Sequence[Any]) -> Payload | None:
-    data = {key: value for key, value in entry.items() if key not in READ and value is not None}
+    data = {key: value for key, value in entry.items() if key not in READ_FIELDS and value is not None}
     if parts:
         data["content"] = list(parts)
     return Payload(format=OPENAI_FORMAT, data=data) if data else None
@@ -294,6 +296,6 @@ def _chained(previous: str, role: Role, content: str, calls: Sequence[ToolCall],
 
 
 def short(value: Any) -> str:
-    """Return the value on one line, cut to what a message can show."""
+    """Return the `repr` of a value, shortened for an error message."""
     shown = repr(value)
     return shown if len(shown) <= 60 else shown[:57] + "..."
