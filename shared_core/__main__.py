@@ -4,8 +4,6 @@ import sys
 
 from shared_core.errors import MissingExtraError
 
-__all__ = ["main"]
-
 
 def main() -> int:
     """Run the command and return its exit code; without the `cli` extra, say how to install it."""

@@ -24,8 +24,6 @@ from shared_core.tree.copies import CherryPickResult, Stash
 from shared_core.tree.log import LogEntry
 from shared_core.tree.merge import How, MergeResult
 
-__all__ = ["AsyncInfiniteMemory"]
-
 Result = TypeVar("Result")
 
 PAGE = 500

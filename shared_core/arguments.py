@@ -3,8 +3,6 @@
 from collections.abc import Collection
 from typing import Any, TypeVar
 
-__all__ = ["in_range", "one_of", "text_value", "whole_number"]
-
 Value = TypeVar("Value")
 
 

@@ -12,8 +12,6 @@ from shared_core.records import After, InTurn, MadeFrom, Position, Record
 from shared_core.store import Store
 from shared_core.turns import Entry, tool_groups
 
-__all__ = ["ForgetResult", "forget", "groups_of_turn", "select"]
-
 PAGE = 2_000
 """Messages read at a time."""
 

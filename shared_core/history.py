@@ -11,8 +11,6 @@ from shared_core.paths import Path
 from shared_core.records import After, Position, Record
 from shared_core.session import LiveSession
 
-__all__ = ["Followed", "FollowedHistory", "Follower", "recognized_fields"]
-
 CHECKED = 64
 """How many known messages are compared with what is stored, if the history was not followed before."""
 

@@ -9,8 +9,6 @@ from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager
 from typing import Any
 
-__all__ = ["Background", "Work", "at_fork", "fork_safe_lock"]
-
 _guard = threading.RLock()
 _locks: "weakref.WeakSet[Any]" = weakref.WeakSet()
 _held: list[Any] = []

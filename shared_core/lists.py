@@ -18,8 +18,6 @@ from shared_core.records import Newest
 from shared_core.tokens import as_counter, message_tokens
 from shared_core.turns import Entry, Turn, assign_turns, group_turns, tool_groups
 
-__all__ = ["entries_of", "prune", "rank_texts", "sliding_window"]
-
 
 def sliding_window(
     messages: Sequence[Message], *, max_tokens: int, reserve_tokens: int = 0,

@@ -32,8 +32,8 @@ from shared_core.prompt.template import RecallTemplate
 from shared_core.prompt.window import Fill
 from shared_core.recall.embedding import EmbedText
 from shared_core.recall.ranking import ScoredMessage
-from shared_core.recall.scope import Filter, RecallUnit
-from shared_core.recall.search import RecallRules, RecallScope, RecallTools, Searcher
+from shared_core.recall.scope import Filter, RecallTools, RecallUnit
+from shared_core.recall.search import RecallRules, RecallScope, Searcher
 from shared_core.recall.signals import Ranking
 from shared_core.records import MAIN, Summary
 from shared_core.session import Checkout, LiveSession, Sizer, Writer
@@ -45,8 +45,6 @@ from shared_core.summaries.rolling import RollingSummary
 from shared_core.summaries.wording import SummaryTemplate
 from shared_core.tokens import as_counter, message_tokens
 from shared_core.tree.verbs import TreeVerbs
-
-__all__ = ["InfiniteMemory"]
 
 SNAPSHOT_ROWS = 1_000
 """The fewest new messages for which `close` saves a snapshot. Indexing fewer again is as fast as reading one."""

@@ -12,8 +12,6 @@ from shared_core.errors import AmbiguousReferenceError, UnknownReferenceError
 from shared_core.records import ROOT, IdPrefix, Position, Record, Segment, Stretch
 from shared_core.store import Store
 
-__all__ = ["EARLIER", "ROOT_PATH", "Head", "Path", "Span", "beginning", "read", "resolve", "unused_branch_name", "walk"]
-
 SHORTEST_PREFIX = 4
 """A message may be named by at least this many characters of its id, if no other id begins with them."""
 

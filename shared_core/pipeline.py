@@ -28,22 +28,6 @@ from shared_core.summaries.rolling import LEFT_OUT, PromptInputs, RollingSummary
 from shared_core.tokens import message_tokens, tools_tokens
 from shared_core.turns import Entry, Turn, group_turns
 
-__all__ = [
-    "Ask",
-    "AskSteps",
-    "IndexSteps",
-    "Plan",
-    "Progress",
-    "PromptBuilder",
-    "Reply",
-    "Request",
-    "SearchSteps",
-    "Steps",
-    "SummarySteps",
-    "drive",
-]
-
-
 LARGE_BATCH = 256
 """Texts embedded at a time by `index`, when no question waits."""
 

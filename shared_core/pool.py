@@ -13,8 +13,6 @@ from shared_core.memory import InfiniteMemory
 from shared_core.store import Store
 from shared_core.stores import open_store
 
-__all__ = ["SessionPool"]
-
 Key = tuple[str | None, str]
 
 

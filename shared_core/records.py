@@ -7,44 +7,6 @@ from typing import Any, Literal, NamedTuple
 
 from shared_core.messages import Message
 
-__all__ = [
-    "MAIN",
-    "ROOT",
-    "After",
-    "Appended",
-    "Branch",
-    "Change",
-    "Create",
-    "Criterion",
-    "Delete",
-    "Derived",
-    "Draft",
-    "Drop",
-    "Expect",
-    "IdPrefix",
-    "InTurn",
-    "MadeFrom",
-    "Merge",
-    "Move",
-    "Newest",
-    "Pinned",
-    "Position",
-    "Put",
-    "Record",
-    "Ref",
-    "RefKind",
-    "Rename",
-    "Restored",
-    "Segment",
-    "SessionKey",
-    "SessionState",
-    "Snapshot",
-    "Stretch",
-    "Summary",
-    "VectorRow",
-    "VectorRows",
-]
-
 MAIN = "main"
 """The name of the branch every session begins with."""
 

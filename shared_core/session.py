@@ -29,8 +29,6 @@ from shared_core.store import Store
 from shared_core.tokens import body_tokens
 from shared_core.turns import Entry, Turn, group_turns
 
-__all__ = ["Changes", "Checkout", "LiveSession", "Sizer", "Writer", "if_unmoved"]
-
 PAGE = 64
 """Messages read at a time, backwards from the head."""
 

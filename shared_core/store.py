@@ -24,8 +24,6 @@ from shared_core.records import (
     VectorRow,
 )
 
-__all__ = ["Store"]
-
 
 class Store(ABC):
     """Keeps sessions, and is the only part that does I/O. Safe to use from several threads and processes.

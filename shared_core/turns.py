@@ -7,9 +7,6 @@ from types import MappingProxyType
 from shared_core.messages import Message
 from shared_core.records import Newest
 
-__all__ = ["Entry", "Turn", "assign_turns", "group_turns", "tool_groups"]
-
-
 _set = object.__setattr__  # the only way to set an attribute of a frozen value
 
 

@@ -27,8 +27,6 @@ except ModuleNotFoundError as error:
         raise
     raise MissingExtraError('the command needs typer and rich: pip install "infinite-memory[cli]"') from error
 
-__all__ = ["app", "run"]
-
 
 class _Commands(TyperGroup):
     """The subcommands, including those of other packages."""

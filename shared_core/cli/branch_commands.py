@@ -12,8 +12,6 @@ from shared_core.records import MAIN, Branch
 from shared_core.tree.copies import CherryPickResult
 from shared_core.tree.merge import How, MergeResult
 
-__all__ = ["branch_commands"]
-
 branch_commands = typer.Typer()
 stash_commands = typer.Typer(help="Put the end of a branch aside and bring it back.", no_args_is_help=True)
 branch_commands.add_typer(stash_commands, name="stash")

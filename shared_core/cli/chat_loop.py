@@ -10,8 +10,6 @@ from shared_core.errors import InfiniteMemoryError
 from shared_core.memory import InfiniteMemory
 from shared_core.prompt.context import ContextReport
 
-__all__ = ["ChatLoop", "Reply"]
-
 Reply = Callable[[str], Iterator[str]]
 """Takes what the user says and yields the model's answer as it is written; stores both in the memory."""
 

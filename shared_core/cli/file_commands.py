@@ -15,12 +15,10 @@ from shared_core.cli.printing import count, import_summary, printable, progress,
 from shared_core.memory import InfiniteMemory
 from shared_core.redact import Redact, drop_grounding, drop_tool_results, replace_names
 from shared_core.sharing.files import export_sessions, import_sessions
+from shared_core.sharing.format import is_ours, read_header
 from shared_core.sharing.importer import ImportResult
-from shared_core.sharing.read import is_ours, read_header
 from shared_core.view import gather, write_page
 from shared_core.view.page_data import QUESTIONS
-
-__all__ = ["file_commands"]
 
 file_commands = typer.Typer()
 

@@ -23,8 +23,6 @@ from shared_core.cli.printing import (
 from shared_core.messages import Message, Role
 from shared_core.tree.log import LogEntry, draw
 
-__all__ = ["message_commands"]
-
 GRAPH_LIMIT = 200
 """How many of the newest messages `log --graph` draws without `--limit`."""
 

@@ -15,8 +15,6 @@ from shared_core.cli.printing import say, write_json
 from shared_core.errors import StoreError
 from shared_core.memory import InfiniteMemory
 
-__all__ = ["BranchName", "CommonOptions", "EmbedderName", "MaxTokens", "SessionOptions", "time_option", "with_options"]
-
 
 def _time(text: str) -> datetime:
     try:

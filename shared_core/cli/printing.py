@@ -16,24 +16,6 @@ from rich.text import Text
 from shared_core.messages import Message, Role
 from shared_core.sharing.readers.openai import OPENAI_FORMAT
 
-__all__ = [
-    "PREVIEW_LIMIT",
-    "PROGRESS_FROM",
-    "count",
-    "forget_preview",
-    "import_summary",
-    "message_line",
-    "message_record",
-    "message_text",
-    "openai_message",
-    "printable",
-    "progress",
-    "say",
-    "show_prompt",
-    "table",
-    "write_json",
-]
-
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """Characters that a terminal would obey instead of showing."""
 

@@ -15,8 +15,6 @@ from shared_core.embedders.checks import checked, cut, failures
 from shared_core.embedders.sentence_transformers import OTHER_WEIGHT
 from shared_core.errors import EmbedderError
 
-__all__ = ["CallableEmbedder", "without_marks"]
-
 _T = TypeVar("_T")
 
 Row = Sequence[float] | npt.NDArray[Any]

@@ -10,8 +10,6 @@ import numpy as np
 from shared_core.base import Fingerprint, Vectors
 from shared_core.errors import EmbedderError, MissingExtraError
 
-__all__ = ["checked", "cut", "encodable", "failures", "installed", "pieces", "require"]
-
 
 def checked(rows: object, count: int, fingerprint: Fingerprint) -> Vectors:
     """Return `rows` as float32 of unit length (zeros stay zeros); EmbedderError if they are not usable vectors."""

@@ -7,8 +7,6 @@ from shared_core.base import Fingerprint
 from shared_core.embedders.checks import installed
 from shared_core.errors import EmbedderError
 
-__all__ = ["MINILM", "MINILM_INT8", "MINILM_SHA256", "check_weights", "files", "packaged", "weights_hash"]
-
 MINILM = Fingerprint("sentence-transformers/all-MiniLM-L6-v2", 384, floor=0.25, threshold=0.40, weight=0.9)
 """Measured. The floor keeps 78 % of the evidence in LoCoMo, in 42 exchanges per question. The threshold decides the
 Paris and Sydney example (0.37 out, 0.52 in) as 0.8 does for text-embedding-ada-002. The weight is the best one on

@@ -19,8 +19,6 @@ from shared_core.embedders.checks import checked, encodable, failures, installed
 from shared_core.embedders.minilm import MINILM, MINILM_INT8, check_weights, files
 from shared_core.lifecycle import fork_safe_lock
 
-__all__ = ["Graph", "OnnxEmbedder", "encoder", "onnx_available"]
-
 Array = npt.NDArray[Any]
 
 PACKAGES = ("onnx", "onnxruntime", "tokenizers")

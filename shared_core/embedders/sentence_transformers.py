@@ -16,8 +16,6 @@ from shared_core.base import Embedder, Fingerprint, Vectors
 from shared_core.embedders.checks import checked, encodable, failures, pieces, require
 from shared_core.embedders.minilm import MINILM, MINILM_SHA256, check_weights, packaged, weights_hash
 
-__all__ = ["OTHER_WEIGHT", "SentenceTransformerEmbedder"]
-
 OTHER_WEIGHT = 0.7
 """The weight for models that were not measured: between those of the static embedder and of MiniLM."""
 

@@ -13,18 +13,6 @@ import numpy.typing as npt
 from shared_core.errors import StoreError
 from shared_core.store import Store
 
-__all__ = [
-    "Arrays",
-    "GrowingArray",
-    "StoredSnapshot",
-    "TurnNumbers",
-    "digest_of",
-    "distinct",
-    "pack",
-    "read_snapshot",
-    "unpack",
-]
-
 Scalar = TypeVar("Scalar", bound=np.generic)
 
 

@@ -12,8 +12,6 @@ import numpy.typing as npt
 from shared_core.index.arrays import GrowingArray
 from shared_core.index.path_rows import LinePrefix
 
-__all__ = ["MAX_FREQUENCY", "MAX_ROWS", "LexicalIndex", "LexicalScores", "Postings", "Vocabulary"]
-
 LINE_END = ord("\n")
 
 

@@ -8,8 +8,6 @@ import numpy.typing as npt
 
 from shared_core.index.arrays import GrowingArray
 
-__all__ = ["LinePrefix", "PathLine"]
-
 SITTING_GAP = 6 * 3600.0
 """Seconds without a message after which a new sitting begins."""
 

@@ -15,9 +15,6 @@ from shared_core.paths import Path, Span
 from shared_core.records import After, Position, Record, SessionState, Snapshot
 from shared_core.store import Store
 
-__all__ = ["ROLES", "SessionIndex"]
-
-
 ROLES = ("system", "user", "assistant", "tool")
 
 PAGE = 5_000

@@ -14,8 +14,6 @@ from shared_core.index.vectors import FaissVectorIndex
 from shared_core.records import Position, Snapshot, VectorRows
 from shared_core.store import Store
 
-__all__ = ["SessionVectors"]
-
 PART = 16_384
 """Vectors per part of a snapshot; a part may hold a few more, to complete its last row. Only the last part is written
 again when vectors are added, so that the time to save depends on what is new. A part of vectors of usual length is

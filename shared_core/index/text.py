@@ -7,16 +7,6 @@ import unicodedata
 from collections import Counter
 from functools import cache, lru_cache
 
-__all__ = [
-    "UNSPACED",
-    "is_standing_instruction",
-    "is_statement",
-    "near_duplicate_key",
-    "speaker_focus",
-    "statement_code",
-    "terms",
-]
-
 UNSPACED = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 """Thai, Lao, Burmese, Khmer, Japanese and Chinese, for the brackets of a regular expression."""
 

@@ -14,19 +14,6 @@ from shared_core.base import Vectors
 from shared_core.index.arrays import GrowingArray
 from shared_core.lifecycle import Background, Work
 
-__all__ = [
-    "BLOCK",
-    "SHORTLIST_FROM",
-    "ExactVectorIndex",
-    "FaissVectorIndex",
-    "HalfBlocks",
-    "ShortCodes",
-    "VectorIndex",
-    "dot",
-    "single_threaded_faiss",
-    "to_single_precision",
-]
-
 Half = npt.NDArray[np.float16]
 Ints = npt.NDArray[np.int32]
 Mask = npt.NDArray[np.bool_]

@@ -13,8 +13,6 @@ from shared_core.messages import Message
 from shared_core.prompt.template import RecallTemplate
 from shared_core.summaries.wording import SUMMARY_PROMPT, instruction
 
-__all__ = ["ModelSummarizer", "matching_line", "memory_arguments", "recalled_lines", "words"]
-
 
 @cache
 def memory_arguments() -> frozenset[str]:

@@ -8,24 +8,6 @@ from zlib import crc32
 
 from shared_core.messages import ToolCall
 
-__all__ = [
-    "AUDIO_TOKENS",
-    "FILE_TOKENS",
-    "IMAGE_TOKENS",
-    "LOW_IMAGE_TOKENS",
-    "VIDEO_TOKENS",
-    "arguments_object",
-    "arguments_text",
-    "compact_json",
-    "function_call_id",
-    "legacy_call",
-    "references",
-    "text_mark",
-    "text_slice",
-    "text_tokens",
-    "unpack_blocks",
-]
-
 Block = TypeVar("Block")
 
 LOW_IMAGE_TOKENS = 85

@@ -7,8 +7,6 @@ from typing import Any
 
 from shared_core.errors import MissingExtraError
 
-__all__ = ["public_name", "require_framework"]
-
 
 def require_framework(module: str, *, distribution: str, extra: str) -> None:
     """Check that a framework is installed, without importing it.

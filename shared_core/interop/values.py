@@ -10,8 +10,6 @@ from typing import Any
 
 from pydantic import AnyUrl
 
-__all__ = ["Encoder", "UnstorableError", "UnstorableWarning", "ValueCodec"]
-
 # A value that JSON cannot express becomes an object with one key that begins with "$".
 _MARK = "$"
 

@@ -25,8 +25,6 @@ from shared_core.prompt.window import ELSEWHERE, Candidate, Fill, Selection, Win
 from shared_core.tokens import message_tokens
 from shared_core.turns import Entry, Turn, chronological
 
-__all__ = ["Assembler", "Placement", "report_lines", "trimming_notes"]
-
 
 @dataclass
 class _Ledger:

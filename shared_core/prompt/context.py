@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 
 from shared_core.messages import Message, Role
 
-__all__ = ["Context", "ContextReport", "Kind", "Reason", "ReportLine"]
-
 BAR_WIDTH = 60
 """Characters of the budget bar."""
 

@@ -13,25 +13,6 @@ from shared_core.messages import Grounding, Message
 from shared_core.tokens import message_tokens
 from shared_core.turns import Entry, Turn, chronological, tool_groups
 
-__all__ = [
-    "BLANK_LINE",
-    "FittedGrounding",
-    "Frame",
-    "FramedSummary",
-    "Framer",
-    "GroundingOverflow",
-    "KeepGrounding",
-    "OnOverflow",
-    "SummaryPlacement",
-    "asked_with",
-    "fit_grounding",
-    "insert_summary",
-    "join",
-    "render_grounding",
-    "with_grounding",
-    "with_summary",
-]
-
 BLANK_LINE = "\n\n"
 """The separator between the parts of a rendered message."""
 

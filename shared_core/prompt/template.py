@@ -13,8 +13,6 @@ from shared_core.messages import Message
 from shared_core.prompt.frame import BLANK_LINE
 from shared_core.turns import Entry
 
-__all__ = ["RecallEstimate", "RecallTemplate", "defused"]
-
 _FIELDS = re.compile(r"(\{(?:speaker|text|time)\})")
 _TAG = re.compile(r"</?\s*([A-Za-z][\w-]*)")
 

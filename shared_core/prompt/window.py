@@ -7,8 +7,6 @@ from typing import Literal
 from shared_core.prompt.context import Reason
 from shared_core.turns import Entry, Turn
 
-__all__ = ["ELSEWHERE", "SKIP_LIMIT", "Candidate", "Fill", "Selection", "Window", "fit_window"]
-
 Fill = Literal["stop", "skip"]
 
 SKIP_LIMIT = 64

@@ -22,8 +22,6 @@ from shared_core.store import Store
 from shared_core.tokens import message_tokens
 from shared_core.turns import Entry, Turn
 
-__all__ = ["EXCERPT_MARK", "WHOLE", "excerpt", "read_candidates", "read_hits"]
-
 EXCERPT_MARK = "{text} (excerpt of message {id})"
 """How an excerpt is marked. The id lets the model ask for the whole message."""
 

@@ -19,19 +19,6 @@ from shared_core.messages import Message
 from shared_core.recall.scope import RecallUnit
 from shared_core.store import Store
 
-__all__ = [
-    "EmbedReply",
-    "EmbedRequest",
-    "EmbedText",
-    "EmbedderChoice",
-    "backfill",
-    "choose_embedder",
-    "message_text",
-    "name_of",
-    "turn_text",
-    "uses_other_embedder",
-]
-
 Rows = npt.NDArray[np.int64]
 
 

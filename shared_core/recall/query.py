@@ -11,8 +11,6 @@ import numpy.typing as npt
 
 from shared_core.index.text import STOP_WORDS, terms
 
-__all__ = ["DatePattern", "Query", "parse_query"]
-
 _ABOUT_TALK = """
 answer answered ask asked aspect attitude bring brought chat conversation describe detail different discuss discussion
 earlier explain information item list mention opinion order overview previously question reason recall regarding related

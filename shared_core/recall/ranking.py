@@ -13,8 +13,6 @@ from shared_core.recall.query import Query
 from shared_core.recall.scope import Scope
 from shared_core.recall.signals import Ranking, ScopeSearch, Signals
 
-__all__ = ["Opening", "Ranked", "RankedResults", "ScoredMessage", "Source", "lift_neighbours", "lift_threshold", "rank"]
-
 STRONG = 60
 """This many of the best messages lift their neighbours. In a shorter list nothing is lifted."""
 

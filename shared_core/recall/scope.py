@@ -15,8 +15,6 @@ from shared_core.messages import Role
 from shared_core.paths import Path
 from shared_core.records import Position
 
-__all__ = ["Filter", "RecallTools", "RecallUnit", "Scope", "eligible_mask", "speakers"]
-
 Mask = npt.NDArray[np.bool_]
 
 RecallUnit = Literal["message", "turn"]

@@ -36,8 +36,6 @@ from shared_core.recall.signals import Ranking
 from shared_core.records import MAIN, SessionState
 from shared_core.session import LiveSession
 
-__all__ = ["Found", "OpenIndexes", "RecallRules", "RecallScope", "RecallTools", "Searcher"]
-
 RecallScope = Literal["session", "user"]
 
 

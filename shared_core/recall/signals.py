@@ -15,8 +15,6 @@ from shared_core.index.session_index import ROLES
 from shared_core.recall.query import Query
 from shared_core.recall.scope import Scope
 
-__all__ = ["Ranking", "ScopeSearch", "Signals"]
-
 Ranking = Literal["hybrid", "dense", "lexical"]
 
 AROUND = {1: 0.4, 2: 0.2, -1: 0.2, -2: 0.1}

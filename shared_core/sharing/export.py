@@ -24,8 +24,6 @@ from shared_core.sharing.format import FORMAT, VERSION, encode
 from shared_core.store import Store
 from shared_core.stores.sqlite.connection import is_database
 
-__all__ = ["PositionWriter", "Progress", "Source", "atomically", "markdown", "write_sessions"]
-
 _TICKS = re.compile(r"`+")
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~&$-])")
 

@@ -21,8 +21,6 @@ from shared_core.store import Store
 from shared_core.stores import open_store
 from shared_core.tokens import as_counter, body_tokens
 
-__all__ = ["FileFormat", "FileVerbs", "export_sessions", "import_sessions"]
-
 FileFormat = Literal["jsonl", "markdown"]
 
 SUFFIXES = {".md": "markdown", ".markdown": "markdown"}

@@ -20,29 +20,18 @@ from shared_core.sharing.format import (
     MergeLine,
     MessageLine,
     MoveLine,
+    NumberedLine,
     SessionLine,
     StashLine,
     TagLine,
     file_error,
+    is_ours,
+    read_header,
+    read_lines,
 )
-from shared_core.sharing.read import NumberedLine, is_ours, read_header, read_lines
 from shared_core.sharing.readers import Foreign, read_foreign
 from shared_core.sharing.session_merge import CountTokens, RefMerger, SessionMerger, other_id
 from shared_core.store import Store
-
-__all__ = [
-    "Destination",
-    "ImportResult",
-    "Imported",
-    "InsertionPoint",
-    "ListOutcome",
-    "Route",
-    "Target",
-    "add_list",
-    "import_into",
-    "import_lines",
-    "sessions_in",
-]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,6 @@ from shared_core.records import MAIN, Newest, Position, Record, Restored, Segmen
 from shared_core.sharing.format import MAX_NUMBER, FileRef, LineError, VectorValue
 from shared_core.store import Store
 
-__all__ = ["PositionMap", "SessionTree"]
-
 PAGE = 500
 """Messages written at a time."""
 

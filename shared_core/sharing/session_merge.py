@@ -24,8 +24,6 @@ from shared_core.sharing.format import (
 from shared_core.sharing.position_map import PositionMap, SessionTree
 from shared_core.store import Store
 
-__all__ = ["CountTokens", "RefMerger", "SessionMerger", "other_id"]
-
 CountTokens = Callable[[Message], tuple[str, int] | None]
 """Returns the name of a token counter and its count of a message. None: not counted."""
 

@@ -20,8 +20,6 @@ from shared_core.records import (
     VectorRow,
 )
 
-__all__ = ["BranchEnd", "Rows", "SummaryReach"]
-
 
 class BranchEnd(NamedTuple):
     """The end of a branch, and what an append has to know.

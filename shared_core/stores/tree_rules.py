@@ -33,24 +33,6 @@ from shared_core.records import (
 from shared_core.stores.rows import BranchEnd, Rows, SummaryReach
 from shared_core.turns import assign_turns
 
-__all__ = [
-    "append",
-    "begin",
-    "change",
-    "check_name",
-    "check_position",
-    "covering",
-    "create_branch",
-    "end_of",
-    "insert_ref",
-    "named_turn",
-    "newest_of",
-    "newest_turn",
-    "on_path",
-    "restore",
-    "segment_at",
-]
-
 
 def segment_at(rows: Rows, session: int, segment: int) -> Segment:
     """Return a segment; UnknownReferenceError if there is none of this number."""

@@ -33,8 +33,6 @@ from shared_core.store import Store
 from shared_core.stores.rows import Rows
 from shared_core.stores.tree_rules import append, begin, change, check_position, covering, restore, segment_at
 
-__all__ = ["TreeStore"]
-
 _PAGE = 1000
 """Vectors read at a time."""
 

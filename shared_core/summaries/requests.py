@@ -16,18 +16,6 @@ from shared_core.session import LiveSession
 from shared_core.summaries.wording import SummaryTemplate, as_plain_text, without_middle
 from shared_core.tokens import message_tokens
 
-__all__ = [
-    "AnySummarizer",
-    "Backlog",
-    "SummaryFailure",
-    "SummaryInput",
-    "SummaryReply",
-    "SummaryRequest",
-    "SummaryRules",
-    "next_batch",
-    "read_backlog",
-]
-
 LINE_TOKENS = 4
 """The approximate tokens that a message takes in a summarizer's prompt beside its text: the speaker and line end."""
 

@@ -30,8 +30,6 @@ from shared_core.summaries.requests import (
 from shared_core.summaries.wording import normalized, occurs_in, shortened
 from shared_core.turns import Turn
 
-__all__ = ["LEFT_OUT", "PAUSE", "PromptInputs", "RenewalSteps", "RollingSummary", "SummarizedInputs", "SummarizerPause"]
-
 
 @dataclass(frozen=True, slots=True)
 class PromptInputs:

@@ -9,18 +9,6 @@ from shared_core.base import TokenCounter
 from shared_core.messages import Message, ToolCall
 from shared_core.prompt.template import defused
 
-__all__ = [
-    "SUMMARY_PROMPT",
-    "SummaryTemplate",
-    "as_plain_text",
-    "instruction",
-    "normalized",
-    "occurs_in",
-    "shortened",
-    "transcript",
-    "without_middle",
-]  # fmt: skip
-
 SUMMARY_PROMPT = (
     "You keep the summary of a long conversation up to date. Take the summary so far and what was said since, and "
     "write one new summary of both. Keep every name, title, number, date, decision, wish and open question, and drop "

@@ -4,8 +4,6 @@ import re
 from collections import Counter
 from functools import cache
 
-__all__ = ["ConservativeCounter"]
-
 _LETTERS = "abcdefghiklmnoprstuvwy"
 """Letters of which any two make a token in cl100k_base and o200k_base, except for the pairs in `_RARE_PAIRS`."""
 

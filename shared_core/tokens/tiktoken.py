@@ -18,8 +18,6 @@ from shared_core.tokens.conservative import ConservativeCounter
 if TYPE_CHECKING:
     from tiktoken import Encoding
 
-__all__ = ["TiktokenCounter", "TokenFallbackWarning"]
-
 _T = TypeVar("_T")
 
 DOWNLOAD_SECONDS = 30.0

@@ -13,11 +13,6 @@ from shared_core.records import MAIN, After, Branch, Create, Delete, Drop, Move,
 from shared_core.session import Checkout
 from shared_core.tree.log import Lineage, LogEntry
 
-__all__ = [
-    "Diff", "ReflogEntry", "branches", "check_out", "delete_branch", "delete_tag", "diff", "fork", "lineage", "log",
-    "message_at", "reflog", "rename", "reset", "tag", "tags",
-]  # fmt: skip
-
 
 @dataclass(frozen=True, slots=True)
 class ReflogEntry:

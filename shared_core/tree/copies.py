@@ -14,8 +14,6 @@ from shared_core.records import Change, Draft, Drop, InTurn, MadeFrom, Move, Pos
 from shared_core.session import Changes, Checkout, if_unmoved
 from shared_core.tree.branches import lineage
 
-__all__ = ["CherryPickResult", "Stash", "apply_stash", "cherry_pick", "drop_stash", "rebase", "stash", "stashes"]
-
 
 @dataclass(frozen=True, slots=True)
 class CherryPickResult:

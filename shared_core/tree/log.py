@@ -8,8 +8,6 @@ from shared_core.messages import Message
 from shared_core.records import Position, Record, Segment
 from shared_core.store import Store
 
-__all__ = ["Lineage", "LogEntry", "draw"]
-
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:

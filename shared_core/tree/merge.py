@@ -12,8 +12,6 @@ from shared_core.paths import Head, Path, Span
 from shared_core.records import Draft, Merge, Move, Position, Stretch
 from shared_core.session import Changes, Checkout, if_unmoved
 
-__all__ = ["Conflict", "How", "MergeResult", "conflicts", "digest", "merge", "report", "sources"]
-
 CLIP = 280
 """Characters of a message in a digest."""
 

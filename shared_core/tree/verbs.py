@@ -14,8 +14,6 @@ from shared_core.tree.copies import CherryPickResult, Stash
 from shared_core.tree.log import LogEntry
 from shared_core.tree.merge import How, MergeResult
 
-__all__ = ["TreeVerbs"]
-
 
 class TreeVerbs:
     """Branches, tags, merges, copies and stashes of one conversation; no verb changes a stored message.

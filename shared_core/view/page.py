@@ -14,8 +14,6 @@ from shared_core.store import Store
 from shared_core.stores.sqlite.connection import is_database
 from shared_core.view.page_data import QUESTIONS, Progress, gather
 
-__all__ = ["page", "write_page"]
-
 SCRIPTS = ("model.js", "tree.js", "message.js", "page.js")
 """The parts of the page's script, in order. They share one scope."""
 

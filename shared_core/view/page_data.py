@@ -23,8 +23,6 @@ from shared_core.stores import open_store
 from shared_core.tree.copies import Stash
 from shared_core.tree.log import Lineage, LogEntry
 
-__all__ = ["QUESTIONS", "Edge", "Layout", "gather", "lay_out"]
-
 NO_BRANCH = -1
 """The owner of a node that is on no branch."""
 

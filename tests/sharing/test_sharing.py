@@ -604,8 +604,7 @@ def test_a_file_that_was_changed_is_refused(memory: InfiniteMemory, file: Path) 
 
 def test_a_line_has_an_end(memory: InfiniteMemory, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     memory.export(file)
-    for module in ("format", "read"):
-        monkeypatch.setattr(f"shared_core.sharing.{module}.MAX_LINE", 300)
+    monkeypatch.setattr("shared_core.sharing.format.MAX_LINE", 300)
     memory.add(Message.user("x" * 300, id="long"))
     with pytest.raises(StoreError, match="'long' is larger than 300 bytes"):
         memory.export(file)

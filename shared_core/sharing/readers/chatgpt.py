@@ -13,8 +13,6 @@ from shared_core.records import MAIN
 from shared_core.sharing.format import BranchLine, HeadLine, Line, LineError, MessageLine, SessionLine
 from shared_core.sharing.readers.openai import short
 
-__all__ = ["CHATGPT_FORMAT", "chatgpt_lines", "conversations", "is_chatgpt", "session_id_of"]
-
 CHATGPT_FORMAT = "chatgpt/1"
 """The payload format for data of a node that `Message` has no field for."""
 

@@ -7,8 +7,6 @@ from typing import Any
 from shared_core.sharing.format import LineError
 from shared_core.sharing.readers.openai import short
 
-__all__ = ["is_langchain", "is_simple_chat_store", "langchain_entry", "llama_index_entry"]
-
 LANGCHAIN_ROLES = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool", "function": "function"}
 CHAT_ROLES = {"assistant": "assistant", "ai": "assistant", "system": "system"}
 

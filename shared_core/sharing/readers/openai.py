@@ -14,8 +14,6 @@ from shared_core.errors import InputFileError
 from shared_core.messages import Message, Payload, Role, ToolCall, content_of
 from shared_core.sharing.format import LineError
 
-__all__ = ["OPENAI_FORMAT", "entries_of", "messages_of", "parse_text", "read_messages", "short", "text_of"]
-
 OPENAI_FORMAT = "openai/1"
 """The payload format for fields of the file that `Message` does not have."""
 

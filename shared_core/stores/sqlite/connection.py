@@ -14,20 +14,6 @@ from shared_core.errors import StoreError
 from shared_core.lifecycle import at_fork
 from shared_core.stores.sqlite.schema import MIGRATIONS, Migration
 
-__all__ = [
-    "APPLICATION_ID",
-    "Database",
-    "is_database",
-    "migrate",
-    "plain",
-    "probe",
-    "refuse_foreign",
-    "savepoint",
-    "text",
-    "transaction",
-    "version_of",
-]
-
 APPLICATION_ID = 0x696D656D
 """The bytes "imem", at offset 68 of each of our files, which tell whose file it is."""
 

@@ -9,8 +9,6 @@ from shared_core.stores.rows import SummaryReach
 from shared_core.stores.sqlite.connection import plain, text
 from shared_core.stores.sqlite.tree_rows import TreeRows
 
-__all__ = ["DerivedRows"]
-
 _PART = 16 * 2**20
 """Bytes of a snapshot in one row; SQLite refuses values of a gigabyte, and copies a value whole."""
 

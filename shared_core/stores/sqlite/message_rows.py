@@ -16,8 +16,6 @@ from shared_core.records import After, Criterion, IdPrefix, InTurn, MadeFrom, Ne
 from shared_core.stores.sqlite.connection import plain, text
 from shared_core.stores.sqlite.tree_rows import TreeRows
 
-__all__ = ["COLUMNS", "MessageRows", "message_row", "record_of", "text_row"]
-
 COLUMNS = (
     "m.segment, m.depth, m.seq, m.id, m.turn_id, m.turn_no, m.role, m.created_at, m.counter, m.tokens, "
     "m.picked_from, t.name, t.content, t.extra"

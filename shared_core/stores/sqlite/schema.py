@@ -2,8 +2,6 @@
 
 from typing import NamedTuple
 
-__all__ = ["MIGRATIONS", "Migration"]
-
 
 class Migration(NamedTuple):
     """One step of the schema; it never changes once it has been released."""

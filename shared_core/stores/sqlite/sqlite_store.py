@@ -11,8 +11,6 @@ from shared_core.stores.sqlite.derived_rows import DerivedRows
 from shared_core.stores.sqlite.message_rows import MessageRows
 from shared_core.stores.tree_store import TreeStore
 
-__all__ = ["SQLiteStore"]
-
 _SYNCHRONOUS = {"full": "FULL", "process": "NORMAL"}
 
 

@@ -10,8 +10,6 @@ from shared_core.records import Branch, Position, Ref, RefKind, Segment, Session
 from shared_core.stores.rows import BranchEnd, Rows
 from shared_core.stores.sqlite.connection import plain, text, transaction
 
-__all__ = ["TreeRows"]
-
 _STATE = (
     "SELECT last_seq, epoch, (SELECT segment FROM branches WHERE session = ?1 AND name = ?2), "
     "(SELECT depth FROM heads WHERE session = ?1 AND name = ?2) FROM states WHERE session = ?1"
