@@ -14,14 +14,14 @@ class LogEntry:
     """A message or a merge, as a node of the tree.
 
     Attributes:
-        place: where it is.
-        message: what was said; None: a merge.
-        parents: the places before it, the first parent first; two for a merge.
-        branches: those that end here.
-        tags: those that stand here.
+        position: where it stands in the tree.
+        message: the message; None: the node is a merge.
+        parents: the positions before it, the first parent first; a merge has two.
+        branches: names of the branches that end here.
+        tags: names of the tags that point here.
     """
 
-    place: Position
+    position: Position
     message: Message | None
     parents: tuple[Position, ...]
     branches: tuple[str, ...] = ()
@@ -31,7 +31,7 @@ class LogEntry:
         """Return plain JSON data."""
         said = self.message.model_dump(mode="json", exclude_defaults=True) if self.message is not None else None
         return {
-            "place": list(self.place),
+            "place": list(self.position),
             "message": said,
             "parents": [list(parent) for parent in self.parents],
             "branches": list(self.branches),
@@ -40,7 +40,7 @@ class LogEntry:
 
 
 class Lineage:
-    """Looks up what stands at and before places of a session.
+    """Looks up the messages and merges at or before positions of a session.
 
     Args:
         store: where the session is.
@@ -53,10 +53,10 @@ class Lineage:
         self.session = session
         self.segment_of = segment_of
 
-    def message_at(self, place: Position | None) -> Record | None:
-        """Return the newest message at a place or before it on its line; before a merge, what was merged in."""
-        waiting = [place]
-        seen: set[Position] = set()  # branches that merged each other lead to one place in very many ways
+    def message_at(self, position: Position | None) -> Record | None:
+        """Return the newest message at a position or before it; before a merge, messages that it brought in count."""
+        waiting = [position]
+        seen: set[Position] = set()  # branches that merged each other lead to one position along very many ways
         while waiting:
             at = waiting.pop()
             if at is None or at in seen:
@@ -69,19 +69,19 @@ class Lineage:
             waiting += [segment.parent, segment.merged]
         return None
 
-    def _in_segment(self, place: Position) -> Record | None:
-        return next(iter(self.store.newest(self.session, place, 1)), None)
+    def _in_segment(self, position: Position) -> Record | None:
+        return next(iter(self.store.newest(self.session, position, 1)), None)
 
-    def node_at(self, place: Position | None) -> Position | None:
-        """Return the newest message or merge at a place or before it on its line."""
-        while place is not None:
-            found = self._in_segment(place)
+    def node_at(self, position: Position | None) -> Position | None:
+        """Return the position of the newest message or merge at a position or before it, along first parents."""
+        while position is not None:
+            found = self._in_segment(position)
             if found is not None:
                 return found.position
-            segment = self.segment_of(place.segment)
+            segment = self.segment_of(position.segment)
             if segment.base is not None:
                 return Position(segment.segment, segment.base)
-            place = segment.parent
+            position = segment.parent
         return None
 
     def log(
@@ -90,35 +90,35 @@ class Lineage:
         """Return messages, and the merges among them, as nodes, newest first.
 
         Args:
-            records: the newest of the session, in order of storing.
-            branches: where each ends.
-            tags: where each stands.
+            records: the newest messages of the session, in order of storing.
+            branches: the head of each branch.
+            tags: the position of each tag.
         """
         stored = {record.position: record for record in records}
         parents = dict(self._parents(records))
         ends = self._names(branches, stored), self._names(tags, stored)
         waiting = [*(one for line in parents.values() for one in line), *ends[0], *ends[1]]
         while waiting:
-            place = waiting.pop()
-            segment = self.segment_of(place.segment)
-            if place not in parents and place.depth == segment.base:
+            position = waiting.pop()
+            segment = self.segment_of(position.segment)
+            if position not in parents and position.depth == segment.base:
                 nodes = map(self.node_at, (segment.parent, segment.merged))
-                parents[place] = tuple(node for node in nodes if node is not None)
-                waiting += parents[place]
-        ranks: dict[Position, tuple[int, int]] = {place: (record.seq, 0) for place, record in stored.items()}
-        for place in _parents_first([place for place in parents if place not in stored], parents):
-            known = [ranks.get(parent, (0, 0)) for parent in parents[place]]
+                parents[position] = tuple(node for node in nodes if node is not None)
+                waiting += parents[position]
+        ranks: dict[Position, tuple[int, int]] = {position: (record.seq, 0) for position, record in stored.items()}
+        for position in _parents_first([position for position in parents if position not in stored], parents):
+            known = [ranks.get(parent, (0, 0)) for parent in parents[position]]
             seq, after = max(known, default=(0, 0))
-            ranks[place] = (seq, after + 1)
+            ranks[position] = (seq, after + 1)
         return [
             LogEntry(
-                place,
-                stored[place].message if place in stored else None,
-                parents[place],
-                tuple(ends[0].get(place, ())),
-                tuple(ends[1].get(place, ())),
+                position,
+                stored[position].message if position in stored else None,
+                parents[position],
+                tuple(ends[0].get(position, ())),
+                tuple(ends[1].get(position, ())),
             )
-            for place in sorted(ranks, key=lambda place: ranks[place], reverse=True)
+            for position in sorted(ranks, key=lambda position: ranks[position], reverse=True)
         ]
 
     def _parents(self, records: Iterable[Record]) -> Iterable[tuple[Position, tuple[Position, ...]]]:
@@ -129,24 +129,24 @@ class Lineage:
             newest[segment] = record.position
             yield record.position, (before,) if before is not None else ()
 
-    def _names(self, places: Mapping[str, Position], stored: Mapping[Position, Record]) -> dict[Position, list[str]]:
+    def _names(self, positions: Mapping[str, Position], stored: Mapping[Position, Record]) -> dict[Position, list[str]]:
         names: dict[Position, list[str]] = {}
-        for name, place in places.items():
-            node = place if place in stored else self.node_at(place)
+        for name, position in positions.items():
+            node = position if position in stored else self.node_at(position)
             if node is not None:
                 names.setdefault(node, []).append(name)
         return names
 
 
 def _parents_first(merges: Sequence[Position], parents: Mapping[Position, Sequence[Position]]) -> list[Position]:
-    """Return merges so that each comes after those that it merges."""
+    """Return merges in an order in which each comes after the merges among its parents."""
     done: dict[Position, None] = {}
     wanted = set(merges)
     waiting = list(merges)
     while waiting:
-        place = waiting[-1]
-        missing = [parent for parent in parents[place] if parent in wanted and parent not in done]
-        if missing and place not in done:
+        position = waiting[-1]
+        missing = [parent for parent in parents[position] if parent in wanted and parent not in done]
+        if missing and position not in done:
             waiting += missing
             continue
         done[waiting.pop()] = None
@@ -154,21 +154,21 @@ def _parents_first(merges: Sequence[Position], parents: Mapping[Position, Sequen
 
 
 def draw(entries: Sequence[LogEntry]) -> Iterator[tuple[str, LogEntry | None]]:
-    """Yield lines of a drawing, each with the entry that stands on it, if any: `*` a message, `o` a merge.
+    """Yield the lines of a drawing, each with its entry, if it has one: `*` is a message, `o` a merge.
 
     Args:
         entries: newest first, a parent after all its children, as `InfiniteMemory.log` returns them.
     """
     lanes: list[Position | None] = []
-    """What each column waits for, from left to right; None: it is free."""
+    """The position that each column waits for, from left to right; None: the column is free."""
     for entry in entries:
-        mine = [column for column, awaited in enumerate(lanes) if awaited == entry.place]
+        mine = [column for column, awaited in enumerate(lanes) if awaited == entry.position]
         column = mine[0] if mine else _free(lanes)
         for other in mine[1:]:
             yield _joined(lanes, column, other), None
             lanes[other] = None
         _trim(lanes, column)
-        lanes[column] = entry.place
+        lanes[column] = entry.position
         yield _row(lanes, column, "o" if entry.message is None else "*"), entry
         first, *others = entry.parents or (None,)
         lanes[column] = first
@@ -181,7 +181,7 @@ def draw(entries: Sequence[LogEntry]) -> Iterator[tuple[str, LogEntry | None]]:
 
 
 def _free(lanes: list[Position | None]) -> int:
-    """Return a free column, a new one if need be."""
+    """Return a free column; add one if there is none."""
     if None not in lanes:
         lanes.append(None)
     return lanes.index(None)
@@ -209,7 +209,7 @@ def _joined(lanes: Sequence[Position | None], column: int, other: int) -> str:
 
 
 def _parted(lanes: Sequence[Position | None], column: int, side: int, *, there: bool) -> str:
-    """Return the line on which a column begins beside the one it comes from, or is met, if it is there already."""
+    """Return the line on which a column branches off to another one, which may exist already."""
     marks = list(" ".join("|" if awaited is not None else " " for awaited in lanes))
     marks[2 * side] = "|" if there else " "
     if side > column:
@@ -222,7 +222,7 @@ def _parted(lanes: Sequence[Position | None], column: int, side: int, *, there: 
 
 
 def _bridge(marks: list[str], column: int, upto: int) -> None:
-    """Draw a line over free ground, to the right of a column."""
+    """Draw a horizontal line through free cells, to the right of a column."""
     for at in range(2 * column + 1, upto):
         if marks[at] == " ":
             marks[at] = "_"

@@ -21,19 +21,19 @@ LISTED = 20
 SENTENCE = re.compile(r"(?<=[.!?;])\s+|\n+")
 STATEMENT = re.compile(r"(?:the |our |my |your )?(.{2,60}?)(?: is| are| was| were| will be|:| =) +(.{1,120}?)[.!;]*")
 POINTING = {"it", "this", "that", "these", "those", "there", "here", "he", "she", "they", "you", "we", "i"}
-"""Words that mean something else in every sentence."""
+"""Words that refer to something else in every sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """What two branches say differently; nobody has decided between them.
+    """A contradiction between two branches, which nobody has decided yet.
 
     Attributes:
-        about: what it is about, in words.
-        ours: ids of the messages that say it on the branch stood on.
-        theirs: ids of those on the other branch.
-        ours_say: what they say.
-        theirs_say: what the others say.
+        about: the subject, in words.
+        ours: ids of the messages about it on the branch checked out.
+        theirs: ids of the messages about it on the other branch.
+        ours_say: the text of ours.
+        theirs_say: the text of theirs.
     """
 
     about: str
@@ -49,14 +49,14 @@ class Conflict:
 
 
 def digest(messages: Sequence[Message]) -> str:
-    """Return the newest messages that say something to somebody, a line each."""
+    """Return the newest messages of users and assistants, one per line."""
     said = [message for message in messages if message.role in ("user", "assistant") and message.content.strip()]
     lines = [f"{message.role}: {_clipped(message.content)}" for message in said[-LISTED:]]
     return "\n".join(["...", *lines] if len(said) > LISTED else lines)
 
 
 def report(ours: Sequence[Message], theirs: Sequence[Message], found: Sequence[Conflict], names: Sequence[str]) -> str:
-    """Return what each of two branches, named `names`, has added, and what they contradict."""
+    """Return what each of two branches added, and where they contradict each other; `names` are theirs."""
     parts = [
         f"Only on {name!r}:\n{digest(messages) or '(nothing)'}"
         for name, messages in zip(names, (ours, theirs), strict=True)
@@ -70,10 +70,10 @@ def report(ours: Sequence[Message], theirs: Sequence[Message], found: Sequence[C
 
 
 def conflicts(ours: Sequence[Message], theirs: Sequence[Message]) -> list[Conflict]:
-    """Return what two branches contradict in what they have added since they parted.
+    """Return the contradictions between the messages that two branches added since they parted.
 
-    Two answers to one question, and two values of one thing in sentences such as "the budget is 10k". The last word of
-    a branch on a thing counts. Deterministic, and blind to contradictions in other words.
+    These are two answers to one question, and two values of one thing in sentences such as "the budget is 10k". The
+    last word of a branch on a thing counts. The rules are deterministic and do not see contradictions in other words.
     """
     sides = _answers(ours), _answers(theirs)
     found = [
@@ -90,7 +90,7 @@ def conflicts(ours: Sequence[Message], theirs: Sequence[Message]) -> list[Confli
 
 
 _Said = tuple[str, tuple[str, ...], str]
-"""What it is about, the ids that say it, what they say."""
+"""The subject, the ids of the messages about it, and their text."""
 
 
 def _conflict(about: str, ours: _Said, theirs: _Said) -> Conflict:
@@ -98,7 +98,7 @@ def _conflict(about: str, ours: _Said, theirs: _Said) -> Conflict:
 
 
 def _answers(messages: Iterable[Message]) -> dict[str, _Said]:
-    """Return question -> (question, ids, answer); a question goes by its text, or by its turn if it is not given."""
+    """Return question -> (question, ids, answer). A question is known by its text, or by its turn if it is missing."""
     asked: dict[str, Message] = {}
     answered: dict[str, list[Message]] = {}
     for message in messages:
@@ -119,7 +119,7 @@ def _answers(messages: Iterable[Message]) -> dict[str, _Said]:
 
 
 def _statements(messages: Iterable[Message]) -> dict[str, _Said]:
-    """Return thing -> (thing, ids, value) for what is said of it last."""
+    """Return thing -> (thing, ids, value), by the last statement about it."""
     found: dict[str, _Said] = {}
     for message in messages:
         if message.role not in ("user", "assistant"):

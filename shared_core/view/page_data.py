@@ -255,14 +255,14 @@ def _session_data(
     branches = {branch.name: branch.head for branch in store.branches(session)}
     stashes = memory.stashes()
     entries, records = _tree(store, session, branches, {tag.name: tag.head for tag in memory.tags()})
-    rows = {entry.place: row for row, entry in enumerate(entries)}
+    rows = {entry.position: row for row, entry in enumerate(entries)}
     ids = {entry.message.id or "": row for row, entry in enumerate(entries) if entry.message is not None}
     ends = {name: row for row, entry in enumerate(entries) for name in entry.branches}
     parents = [[rows[parent] for parent in entry.parents if parent in rows] for entry in entries]
     layout = lay_out(parents, [ends.get(name) for name in branches])
     sums = _sums(store, session, rows)
     nodes = [
-        _node(entry, records.get(entry.place), memory)
+        _node(entry, records.get(entry.position), memory)
         | {"parents": parents[row], "lane": layout.lanes[row], "owner": layout.owners[row]}
         | ({"sums": sums[row]} if row in sums else {})
         for row, entry in enumerate(entries)
@@ -276,7 +276,7 @@ def _session_data(
         "lanes": layout.width,
         "edges": [[edge.parent, edge.child, edge.lane, edge.owner] for edge in layout.edges],
         "nodes": nodes,
-        "reports": _reports(memory, [entry.place for entry in entries], asked, ids, progress),
+        "reports": _reports(memory, [entry.position for entry in entries], asked, ids, progress),
     }
 
 

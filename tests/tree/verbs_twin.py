@@ -248,8 +248,8 @@ class Twin:
         log = memory.log(9_999)
         said = [entry.message.id for entry in log if entry.message is not None]
         assert said == [node.id for node in reversed(model.nodes) if node.alive]
-        order = {entry.place: number for number, entry in enumerate(log)}
-        assert all(order[entry.place] < order[parent] for entry in log for parent in entry.parents)
+        order = {entry.position: number for number, entry in enumerate(log)}
+        assert all(order[entry.position] < order[parent] for entry in log for parent in entry.parents)
 
     def look_at_recall(self, line: Sequence[str]) -> None:
         """Ask where little fits: what is brought back, or thought of, was said on this branch or merged in."""

@@ -41,7 +41,7 @@ def test_the_tree_is_that_of_the_log(store: Path) -> None:
     data = gather(store, questions=0, **SETTINGS)
     with InfiniteMemory(store, **SETTINGS) as memory:
         log = memory.log(1_000)[::-1]
-        rows = {entry.place: row for row, entry in enumerate(log)}
+        rows = {entry.position: row for row, entry in enumerate(log)}
         assert [node.get("id") for node in data["nodes"]] == [entry.message and entry.message.id for entry in log]
         assert [node["parents"] for node in data["nodes"]] == [[rows[at] for at in entry.parents] for entry in log]
         assert [node.get("branches", []) for node in data["nodes"]] == [list(entry.branches) for entry in log]
