@@ -337,7 +337,7 @@ class Writer:
         except UnknownReferenceError:
             if self.open_turn is None:
                 raise
-            self.open_turn = None  # the whole turn was forgotten
+            self.open_turn = None  # nothing of the turn is left on this branch
             return self.write(drafts).records
 
     def draft(self, message: Message) -> Draft:
