@@ -36,25 +36,24 @@ SAID = {
     ],
     "langchain_chain.py": [
         "607 messages are stored\n\n",
-        " of 800 tokens used\nEarlier it was said:\n2026-03-1",
+        " of 800 tokens used\nYou said: ",
         "my locker at the climbing hall is number 118 and the code is 4093.",
         "**kiwi, cashew and pistachio**",
         "\n\n611 messages are stored\n",
     ],
     "langchain_fastapi.py": [
-        "- user: The code of my locker is 4000.\n",
+        "You said: The code of my locker is 4000.\n",
         "\n50 of 50 were reminded of their own code, 0 of somebody else's\n",
     ],
     "langchain_rag.py": [
         "[human] Refunds take five working days.\n\nRefunds go back to the card that was used.\n\n"
         "How long do refunds take?\n",
-        "[human] How long do refunds take?\n"
-        "[ai] I was shown 2 messages, and nothing from before them matches.\n"
+        "[human] How long do refunds take?\n[ai] It says: Refunds take five working days.\n"
         "[human] Vouchers are valid for a year.\n\nDo vouchers expire?\n",
         "apart\nHow long do refunds take?\n"
         "['Refunds take five working days.', 'Refunds go back to the card that was used.']\n",
     ],
-    "migration/buffer_memory.py": ["- user: My locker code is 4471.\n", "\nstored: 204 messages\n"],
+    "migration/buffer_memory.py": ["\nYou said: My locker code is 4471.\nstored: 204 messages\n"],
     "migration/message_history.py": [
         "before: I do not know\nprune_messages and session_factory: 4471\nwith_infinite_memory: 4471\n"
     ],
@@ -150,11 +149,11 @@ def test_the_server_streams_and_keeps_what_was_sent_to_somebody_who_left(tmp_pat
         return stayed
 
     stayed = asyncio.run(talk())
-    answer = "I was shown 1 messages, and nothing from before them matches."
+    answer = "Noted. I was shown 1 message."
     assert stayed.chunks == re.findall(r"\S+\s*", answer)
     kept = [InfiniteChatMessageHistory(name, memory=path).messages for name in ("ann", "ben")]
     assert [message.text for message in kept[0]] == ["Hello.", answer]
-    assert kept[1][1].text == "I was shown "
+    assert kept[1][1].text == "Noted. I was "
     assert kept[1][1].additional_kwargs == {"incomplete": "stopped"}
     assert isinstance(kept[1][1], AIMessage)
 
@@ -163,14 +162,14 @@ def test_the_server_streams_and_keeps_what_was_sent_to_somebody_who_left(tmp_pat
 
 
 PAGE = [
-    "Earlier it was said:\n",
-    "I was shown 1 messages, and nothing from before them matches.\n",
-    "I was shown 4 messages, and nothing from before them matches.\nMy locker code is 4471.\n",
+    "You said: My locker code is 4471.\n",
+    "Noted. I was shown 1 message.\n",
+    "You said: My locker code is 4471.\nMy locker code is 4471.\n",
     "I was sent: 'Refunds take five working days.\\n\\nHow long is it?'\nI was sent: 'Thank you.'\nHow long is it?\n",
     "- user: My locker code is 4471.\n- assistant: Noted.\n",
     "['Be brief.', 'My locker code is 4471.', 'Noted.'] 24\n",
     "user\n<earlier_messages>\n",
-    "- assistant: I was shown 1 messages, and nothing from before them matches.\nemil: I was shown 1 messages",
+    "dora: You said: My locker code is 4471.\nemil: I was shown 1 message, and nothing matches.\n",
     "10 of 3596\n",
 ]
 
