@@ -16,7 +16,7 @@ from tests.support.documents import ROOT, Ran, blocks_of, run
 DOCS = ROOT / "docs"
 EXPECTED = {
     "index.md": [
-        "['You are a helpful travel agent.', 'We loved the Casa Azul by the river.', 'Noted.', 'Which hotel did we like",
+        "['You are a helpful travel agent.', 'We loved the Casa Azul by the river.', 'Noted.', 'Which hotel",
         "You said: We loved the Casa Azul by the river.\n",
         "You said: My locker code is 4471.\n",
     ],

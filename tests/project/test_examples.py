@@ -5,6 +5,8 @@ import inspect
 import json
 import re
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +100,7 @@ def test_every_example_is_run_and_listed() -> None:
     assert {name for name in files if "llama_index" not in name} == set(SAID)
     listed = re.findall(r"^\| \[`(.+?)`\]\((.+?)\) \|", (EXAMPLES / "README.md").read_text(encoding="utf-8"), re.M)
     assert [name for name, _ in listed] == [target for _, target in listed]
-    assert set(SAID) <= {name for name, _ in listed} <= files
+    assert {*SAID, NOTEBOOK.name} <= {name for name, _ in listed} <= files | {NOTEBOOK.name}
 
 
 # The server
@@ -156,6 +158,72 @@ def test_the_server_streams_and_keeps_what_was_sent_to_somebody_who_left(tmp_pat
     assert kept[1][1].text == "Noted. I was "
     assert kept[1][1].additional_kwargs == {"incomplete": "stopped"}
     assert isinstance(kept[1][1], AIMessage)
+
+
+# The notebook
+
+
+NOTEBOOK = EXAMPLES / "first_hour.ipynb"
+RUN_NOTEBOOK = """
+import sys
+import nbformat
+from nbclient import NotebookClient
+
+notebook = nbformat.read(sys.argv[1], as_version=4)
+NotebookClient(notebook, timeout=60, kernel_name="python3", resources={"metadata": {"path": sys.argv[2]}}).execute()
+nbformat.write(notebook, sys.argv[3])
+"""
+NO_NETWORK = """
+import sys
+
+def refuse(event, args):
+    if event == "socket.getaddrinfo" or (event == "socket.connect" and args[1][0] != "127.0.0.1"):
+        raise ConnectionError(f"no network here: {event} {args[-1]}")
+
+sys.addaudithook(refuse)
+"""
+SHOWN = [
+    "402",
+    "[user] <earlier_messages>\n",
+    "<table",
+    "['My locker code is 4471.']",
+    "'I hope you stayed dry.'",
+    "on main: []\non holiday: ['To Porto: it is warm, and not yet full.'",
+    "['Where do we go in June?',",
+    "[]\n",
+]
+
+
+def cells_of(path: Path) -> list[dict[str, Any]]:
+    return [cell for cell in json.loads(path.read_text(encoding="utf-8"))["cells"] if cell["cell_type"] == "code"]
+
+
+def test_the_notebook_is_committed_without_outputs() -> None:
+    assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in cells_of(NOTEBOOK))
+
+
+def test_the_notebook_runs_without_a_network(tmp_path: Path) -> None:
+    startup = tmp_path / "ipython" / "profile_default" / "startup"
+    startup.mkdir(parents=True)
+    (startup / "00.py").write_text(NO_NETWORK)
+    folder = tmp_path / "work"
+    folder.mkdir()
+    places = {f"JUPYTER_{kind}_DIR": str(tmp_path / kind) for kind in ("CONFIG", "DATA", "RUNTIME")}
+    done = subprocess.run(
+        [sys.executable, "-c", RUN_NOTEBOOK, str(NOTEBOOK), str(folder), str(tmp_path / "out.ipynb")],
+        env={"PYTHONPATH": str(ROOT), "HOME": str(tmp_path), "IPYTHONDIR": str(tmp_path / "ipython"), **places},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    outputs = [output for cell in cells_of(tmp_path / "out.ipynb") for output in cell["outputs"]]
+    shown = [
+        "".join(output.get("text") or output["data"].get("text/html") or output["data"]["text/plain"])
+        for output in outputs
+    ]
+    assert len(shown) == len(SHOWN)
+    for expected, text in zip(SHOWN, shown, strict=True):
+        assert expected in text
+    assert list(folder.iterdir()) == []
 
 
 # The page

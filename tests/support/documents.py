@@ -52,7 +52,7 @@ def blocks_of(document: str, folder: Path) -> list[Path]:
 
 
 def run(scripts: Sequence[Path], folder: Path, *, together: bool = False) -> list[Ran]:
-    """Run scripts one after the other, each in a new folder inside this one or all `together` in it; all must succeed."""
+    """Run scripts in turn, each in a new folder inside this one, or all `together` in it; all must succeed."""
     given = [(str(script), str(folder if together else folder / f"run {n}")) for n, script in enumerate(scripts)]
     done = subprocess.run(
         [sys.executable, "-X", "utf8", "-c", RUN, json.dumps(given)],
