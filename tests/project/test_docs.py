@@ -21,6 +21,7 @@ EXPECTED = {
         "You said: My locker code is 4471.\n",
     ],
     "python.md": [
+        "Be brief. It is 9 o'clock.\nBe brief. It is 10 o'clock.\nAnswer in verse.\n4 messages are stored\n",
         "4471",
         "From the handbook:\n\nRefunds take five working days.",
         "'Noted.', 'What is my locker code?'",

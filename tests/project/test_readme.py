@@ -32,7 +32,7 @@ def test_the_block_runs_and_prints_the_report(ran: tuple[list[Ran], Path]) -> No
 def test_runs_of_the_block_on_one_file_send_one_system_prompt(ran: tuple[list[Ran], Path]) -> None:
     _, path = ran
     with InfiniteMemory(path, session_id="alice", system="You are a helpful travel agent.") as memory:
-        assert len(list(memory.messages())) == 4 * RUNS
+        assert len(memory.messages()) == 4 * RUNS
         sent = memory.context("Which hotel did we like so much?").messages
     assert [message.content for message in sent if message.role == "system"] == ["You are a helpful travel agent."]
 
