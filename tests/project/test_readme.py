@@ -10,6 +10,8 @@ from tests.support.documents import ROOT, Ran, blocks_of, run
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 REPOSITORY = "https://github.com/infinite-memory/infinite-memory"
+HOMES = (f"{REPOSITORY}/blob/main/", "https://raw.githubusercontent.com/infinite-memory/infinite-memory/main/")
+SITE = "https://infinite-memory.github.io/infinite-memory/"
 RUNS = 5
 
 
@@ -43,14 +45,28 @@ def test_the_readme_is_short() -> None:
     assert "$ make test" in README
 
 
-def test_what_the_readme_points_to_is_there() -> None:
-    """Its links are absolute, because a package index shows it, too."""
-    targets = re.findall(r"\]\((.*?)\)", README)
-    homes = (f"{REPOSITORY}/blob/main/", "https://raw.githubusercontent.com/infinite-memory/infinite-memory/main/")
-    for target in targets:
-        home = next((home for home in homes if target.startswith(home)), None)
-        if home is None:
-            assert target == "https://infinite-memory.github.io/infinite-memory/"
-        else:
-            assert (ROOT / target.removeprefix(home)).is_file(), target
-    assert len(targets) > 15
+def targets(path: Path) -> list[str]:
+    """Return where the links and pictures of a document lead."""
+    return re.findall(r"\]\(([^)\s]+)\)", path.read_text(encoding="utf-8"))
+
+
+def is_there(target: str, folder: Path) -> bool:
+    """Return whether a target is a file of this repository, or outside of it."""
+    for home in HOMES:
+        if target.startswith(home):
+            return (ROOT / target.removeprefix(home)).is_file()
+    return "://" in target or (folder / target.partition("#")[0]).exists()
+
+
+def test_the_links_of_the_readme_are_absolute_because_a_package_index_shows_it_too() -> None:
+    assert len(targets(ROOT / "README.md")) > 15
+    assert all(target.startswith((*HOMES, SITE)) for target in targets(ROOT / "README.md"))
+
+
+@pytest.mark.parametrize(
+    "path",
+    [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")],
+    ids=lambda path: path.relative_to(ROOT).as_posix(),
+)
+def test_what_a_document_points_to_is_there(path: Path) -> None:
+    assert [target for target in targets(path) if not is_there(target, path.parent)] == []
