@@ -34,7 +34,7 @@ EXPECTED = {
     "operations.md": ["My locker code is 4471.\n"],
     "format.md": ["2 ['A. here: it hangs at a tab.', 'Then it never moves on.']\n"],
 }
-ELSEWHERE = {"tutorial.md", "langchain.md", "llama_index.md"}
+ELSEWHERE = {"tutorial.md", "server.md", "langchain.md", "llama_index.md"}
 """Pages whose blocks are run by other tests."""
 
 
@@ -63,20 +63,38 @@ def test_the_blocks_of_a_page_run(page: str, pages: dict[str, list[Ran]]) -> Non
         assert block.err == ""
 
 
-# The tutorial
+# The pages that are one story
+
+
+def story(page: str, folder: Path, first: str) -> list[Ran]:
+    """Run the programs of a page, one after the other in one folder, and compare what each prints with what it shows.
+
+    The first one is saved under the name that the page gives it.
+    """
+    programs = blocks_of(f"docs/{page}", folder)
+    programs[0] = programs[0].rename(folder / first)
+    text = (DOCS / page).read_text(encoding="utf-8")
+    ran = run(programs, folder, together=True)
+    blocks = re.findall(r"^```(python|text)\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
+    number = -1
+    for kind, block in blocks:
+        number += kind == "python"
+        if kind == "text":
+            assert ran[number].out.startswith(block)
+    assert all(program.err == "" for program in ran)
+    return ran
+
+
+def test_the_server_tells_each_user_their_own_code(tmp_path: Path) -> None:
+    ran = story("server.md", tmp_path, "server.py")
+    assert ran[1].out.count("\n") == 6
 
 
 def test_the_first_hour_goes_as_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its programs, one after the other on one file, print what it shows; then its commands succeed."""
+    """Its programs print what it shows, and then its commands succeed."""
     text = (DOCS / "tutorial.md").read_text(encoding="utf-8")
-    programs = blocks_of("docs/tutorial.md", tmp_path)
-    programs[0] = programs[0].rename(tmp_path / "chat.py")  # as the tutorial says
-    shown = re.findall(r"^```text\n(.*?)```", text, flags=re.DOTALL | re.MULTILINE)
-    ran = run(programs, tmp_path, together=True)
-    assert len(ran) == len(shown)
-    for program, output in zip(ran, shown, strict=True):
-        assert program.out.startswith(output)
-        assert program.err == ""
+    ran = story("tutorial.md", tmp_path, "chat.py")
+    assert len(ran) == text.count("```text\n") == 5
     assert "- user: My locker code is 4471.\n" in ran[2].out
     monkeypatch.chdir(tmp_path)
     commands = re.findall(r"^\$ infinite-memory (.+)$", text, flags=re.MULTILINE)
