@@ -1,4 +1,4 @@
-"""Draw the picture in docs/explain.md: `python docs/view.py` writes docs/view.png; needs Chromium and Pillow."""
+"""Draw the picture of the page in the README: `python docs/view.py` writes docs/view.png; needs Chromium and Pillow."""
 
 import shutil
 import subprocess
