@@ -188,7 +188,7 @@ SHOWN = [
     "<table",
     "['My locker code is 4471.']",
     "'I hope you stayed dry.'",
-    "on main: []\non holiday: ['To Porto: it is warm, and not yet full.'",
+    "on main: []\non holiday: ['To Porto: it is warm by then.'",
     "['Where do we go in June?',",
     "[]\n",
 ]
