@@ -126,7 +126,7 @@ function bandsExplained() {
     fair: "the words or the meaning match",
     weak: "neither matches; the message takes room that is left, or stands close to one that matches",
   };
-  const list = el("dl", "facts", ...data.bands.flatMap((name) => [el("dt", "", name), el("dd", "", meanings[name])]));
+  const list = el("dl", "meanings", ...data.bands.flatMap((name) => [el("dt", "", name), el("dd", "", meanings[name])]));
   const shows = el("button", "step", "Show the numbers");
   shows.type = "button";
   shows.setAttribute("aria-pressed", part.message.classList.contains("numbers"));

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence, Set
 from datetime import UTC, date, datetime, timedelta
 from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from shared_core.index.path_rows import SITTING_GAP
@@ -212,12 +213,12 @@ def best_answered(
 
     Returns:
         The row of the `question`, that of the `reply` (None: none) and `found`: the rows of what was recalled for it
-        and is in the best band of it, the closest first.
+        and is in the best band there is, the closest first; of equally close ones, the first of the report.
     """
     best: tuple[tuple[bool, float, int], dict[str, Any]] | None = None
     for row, report in reports.items():
         question = int(row)
-        found = sorted(_recalled(report, threshold))[:FOUND]
+        found = sorted(_recalled(report, threshold), key=itemgetter(0, 1))[:FOUND]
         if not found:
             continue
         asks = not QUESTION_MARKS.isdisjoint(nodes[question].get("text", ""))

@@ -234,6 +234,7 @@ function head() {
   const asked = nodes.filter((node) => node.role === "user").length;
   const facts = [plural(said, "message"), plural(data.branches.length, "branch", "branches"), plural(asked, "question"), days()];
   const session = el("span", "", "session ", isolated("b", "", whose));
+  session.title = whose;
   part.counts.replaceChildren(session, ...facts.filter(Boolean).map((fact) => el("span", "", fact)));
 }
 
