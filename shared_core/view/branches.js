@@ -61,11 +61,11 @@ function stopMark(row, cx, cy) {
   return mark;
 }
 
-/** The card of the branches: a name for each line, and beside the names the lines. */
+/** The card of the tree: a name for each line, and beside the names the lines. */
 function branchCard() {
   const { lines, joins, more } = data.overview.lines;
   const dotted = joins.some(([, , how]) => how === "summary") ? el("p", "quiet", "dotted: as a summary") : null;
-  const card = el("section", "card", el("div", "card-head", el("h2", "", "The branches"), dotted));
+  const card = el("section", "card", el("div", "card-head", el("h2", "", "The tree"), dotted));
   const names = lines.map((each) => {
     const chip = button(`chip branch ${colour(each.branch)}`, data.branches[each.branch].name, () => visit(each.end, each.branch));
     chip.dir = "auto";

@@ -52,9 +52,9 @@ function bestAnswered() {
     source.append(who, `${when} · ${plural(past, "message")} earlier`);
     return el("li", "", quote(row, question), el("p", "source", relevance(entry), source));
   });
-  card.append(isolated("p", "asked", oneLine(nodes[question].text, QUOTE)));
+  card.append(isolated("p", "asked", beginning(nodes[question].text.replace(/\s+/g, " "))));
   card.append(el("h3", "", "Found for it"), el("ul", "quotes", ...quotes));
-  if (reply !== null) card.append(el("h3", "", "The reply"), isolated("p", "reply", oneLine(nodes[reply].text, QUOTE)));
+  if (reply !== null) card.append(el("h3", "", "The reply"), isolated("p", "reply", beginning(nodes[reply].text)));
   card.append(el("h3", "", "Its prompt"), ...budgetBar(report));
   card.append(button("open", "See what else was in its prompt", () => visit(question)));
   return card;
@@ -67,10 +67,10 @@ function whyNone() {
   return recalled ? "No prompt on this page recalled a message that matches its question well." : "No prompt on this page needed an earlier message.";
 }
 
-/** The beginning of a text on one line. */
-function oneLine(text, length) {
-  const words = text.slice(0, 2 * length).replace(/\s+/g, " ").trim();
-  return words.length > length ? `${words.slice(0, length)}…` : words;
+/** The beginning of a text. */
+function beginning(text) {
+  const words = text.trim();
+  return words.length > QUOTE ? `${words.slice(0, QUOTE)}…` : words;
 }
 
 /** The chart of what was said when, for the eye alone: the list of sittings below it says it in words. */

@@ -120,7 +120,7 @@ def test_the_page_opens_on_an_overview(tab: Tab, talk: Written) -> None:
     assert tab.run("document.title") == "tell me of amber 0 \N{EN DASH} conversation"
     facts = ["session default", "83 messages", "2 branches", "41 questions", "4 May 2026 (UTC)"]
     assert texts(tab, "#counts > *") == facts
-    assert texts(tab, "#overview h2") == ["The branches", "What was said when", "Best answered question"]
+    assert texts(tab, "#overview h2") == ["The tree", "What was said when", "Best answered question"]
     assert texts(tab, ".names .chip") == ["main", "side"]
     assert texts(tab, ".names .quiet") == ["81 messages", "2 messages"]
     assert texts(tab, ".sitting > *") == ["4 May 12:00", "tell me of amber 0", "83 messages"]
