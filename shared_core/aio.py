@@ -15,7 +15,7 @@ from shared_core.messages import Message, Role
 from shared_core.pipeline import Progress, Reply, Request, Steps
 from shared_core.prompt.context import Context
 from shared_core.recall.ranking import ScoredMessage
-from shared_core.records import Branch, Summary
+from shared_core.records import Branch, SessionInfo, Summary
 from shared_core.redact import Redact
 from shared_core.sharing.files import FileFormat
 from shared_core.sharing.importer import ImportResult
@@ -135,6 +135,18 @@ class AsyncInfiniteMemory:
         """Return what the session holds; see `InfiniteMemory.stats`."""
         return await asyncio.to_thread(self._memory.stats)
 
+    async def sessions(self, limit: int | None = None) -> list[SessionInfo]:
+        """Return the sessions of the user; see `InfiniteMemory.sessions`."""
+        return await asyncio.to_thread(self._memory.sessions, limit)
+
+    async def rename_session(self, session_id: str) -> None:
+        """Give this conversation another name; see `InfiniteMemory.rename_session`."""
+        await asyncio.to_thread(self._memory.rename_session, session_id)
+
+    async def is_renamed(self) -> bool:
+        """Return whether another object has renamed this conversation; see `InfiniteMemory.is_renamed`."""
+        return await asyncio.to_thread(self._memory.is_renamed)
+
     async def branches(self) -> list[Branch]:
         """Return all branches; see `InfiniteMemory.branches`."""
         return await asyncio.to_thread(self._memory.branches)
@@ -246,10 +258,12 @@ class AsyncInfiniteMemory:
 
     async def forget(
         self, *, ids: Sequence[str] | None = None, before: datetime | None = None, session: bool = False,
-        dry_run: bool = False,
+        user: bool = False, dry_run: bool = False,
     ) -> ForgetResult:  # fmt: skip
         """Erase messages everywhere; see `InfiniteMemory.forget`."""
-        return await asyncio.to_thread(self._memory.forget, ids=ids, before=before, session=session, dry_run=dry_run)
+        return await asyncio.to_thread(
+            self._memory.forget, ids=ids, before=before, session=session, user=user, dry_run=dry_run
+        )
 
     async def scrub(self) -> ForgetResult:
         """Remove erased bytes from the files; see `InfiniteMemory.scrub`."""
