@@ -238,12 +238,12 @@ class AsyncInfiniteMemory:
         await asyncio.to_thread(self._memory.stash_drop, number)
 
     async def export(
-        self, path: str | os.PathLike[str], *, format: FileFormat | None = None, vectors: bool = False,
-        redact: Redact | Sequence[Redact] = (), progress: Progress | None = None,
+        self, path: str | os.PathLike[str], *, format: FileFormat | None = None, branch: str | None = None,
+        vectors: bool = False, redact: Redact | Sequence[Redact] = (), progress: Progress | None = None,
     ) -> int:  # fmt: skip
         """Write this conversation to a file; see `InfiniteMemory.export`. Rules and `progress` run in a thread."""
         return await asyncio.to_thread(
-            self._memory.export, path, format=format, vectors=vectors, redact=redact, progress=progress
+            self._memory.export, path, format=format, branch=branch, vectors=vectors, redact=redact, progress=progress
         )
 
     async def import_file(
