@@ -15,6 +15,7 @@ from shared_core.messages import Message, Role
 from shared_core.pipeline import Progress, Reply, Request, Steps
 from shared_core.prompt.context import Context
 from shared_core.recall.ranking import ScoredMessage
+from shared_core.recall.scope import RecallScope
 from shared_core.records import Branch, SessionInfo, Summary
 from shared_core.redact import Redact
 from shared_core.sharing.files import FileFormat
@@ -86,10 +87,11 @@ class AsyncInfiniteMemory:
 
     async def search(
         self, query: str, top_k: int = 10, *, since: datetime | None = None, until: datetime | None = None,
-        role: Role | None = None,
+        role: Role | None = None, scope: RecallScope | None = None,
     ) -> list[ScoredMessage]:  # fmt: skip
         """Return the messages that match best; see `InfiniteMemory.search`."""
-        return await self._drive(self._memory.search_steps(query, top_k, since=since, until=until, role=role))
+        steps = self._memory.search_steps(query, top_k, since=since, until=until, role=role, scope=scope)
+        return await self._drive(steps)
 
     async def index(self, progress: Progress | None = None) -> None:
         """Embed all messages that have no vector yet; see `InfiniteMemory.index`. `progress` is called from threads."""

@@ -32,8 +32,8 @@ from shared_core.prompt.template import RecallTemplate
 from shared_core.prompt.window import Fill
 from shared_core.recall.embedding import EmbedText
 from shared_core.recall.ranking import ScoredMessage
-from shared_core.recall.scope import Filter, RecallTools, RecallUnit
-from shared_core.recall.search import RecallRules, RecallScope, Searcher
+from shared_core.recall.scope import Filter, RecallScope, RecallTools, RecallUnit
+from shared_core.recall.search import RecallRules, Searcher
 from shared_core.recall.signals import Ranking
 from shared_core.records import MAIN, SessionInfo, Summary
 from shared_core.session import Checkout, LiveSession, Sizer, Writer
@@ -371,7 +371,7 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
 
     def search(
         self, query: str, top_k: int = 10, *, since: datetime | None = None, until: datetime | None = None,
-        role: Role | None = None,
+        role: Role | None = None, scope: RecallScope | None = None,
     ) -> list[ScoredMessage]:  # fmt: skip
         """Return the messages of this branch that match a query, best first, without those that match too little.
 
@@ -382,20 +382,26 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
             until: only messages said at or before this time.
             role: only messages of this role. None: user and assistant messages. Tool results and system messages are
                 found only if you name their role.
+            scope: what is searched, instead of the constructor's `scope`: `"session"` is this branch alone, `"user"`
+                also the main branches of the other sessions that `sessions` lists.
         """
-        return drive(self.search_steps(query, top_k, since=since, until=until, role=role))
+        return drive(self.search_steps(query, top_k, since=since, until=until, role=role, scope=scope))
 
     def search_steps(
-        self, query: str, top_k: int, *, since: datetime | None, until: datetime | None, role: Role | None
-    ) -> SearchSteps:
+        self, query: str, top_k: int, *, since: datetime | None, until: datetime | None, role: Role | None,
+        scope: RecallScope | None = None,
+    ) -> SearchSteps:  # fmt: skip
         """Return the steps of `search`; see `context_steps`."""
         whole_number("top_k", top_k, least=0)
+        if scope is not None:
+            one_of("scope", scope, get_args(RecallScope))
         if role is not None:
             one_of("role", role, get_args(Role))
         wanted = Filter(
             since=in_utc(since).timestamp() if since else float("-inf"),
             until=in_utc(until).timestamp() if until else float("inf"),
             role=role,
+            scope=scope,
         )
         return self._prompts.search_steps(query, top_k, wanted)
 

@@ -59,13 +59,16 @@ class FileVerbs:
         Raises:
             StoreError: the file cannot be written.
             UnknownReferenceError: nothing is stored yet, or there is no such branch.
-            ValueError: `vectors` and `redact` are combined; a text can be guessed from its vector.
+            ValueError: `vectors` is combined with `redact`, because a text can be guessed from its vector, or with
+                another format than JSONL; or a message has no form in OpenAI's format.
         """
         if format is not None:
             one_of("format", format, get_args(FileFormat))
         rules = [redact] if callable(redact) else list(redact)
         live = self._checkout.live
         chosen = format or SUFFIXES.get(Path(path).suffix.lower(), "jsonl")
+        if vectors and chosen != "jsonl":
+            raise ValueError(f"vectors=True: only JSONL holds vectors, not {chosen}; leave out vectors")
         with self._checkout.lock:
             if live.key is None:
                 raise UnknownReferenceError(
