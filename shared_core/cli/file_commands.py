@@ -4,6 +4,7 @@ import os
 import time
 import webbrowser
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -142,6 +143,8 @@ def view(
         "questions": _number(questions),
     }  # fmt: skip
     store = database or options.store
+    with replace(options, store=store).open():
+        pass  # exits if there is no such session
     with progress("building prompts", 1) as settings["progress"]:
         if out is None:
             write_json(gather(store, **settings))
