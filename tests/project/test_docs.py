@@ -22,6 +22,7 @@ EXPECTED = {
     ],
     "python.md": [
         "Be brief. It is 9 o'clock.\nBe brief. It is 10 o'clock.\nAnswer in verse.\n4 messages are stored\n",
+        "garden 2 When do I prune the roses?\nholiday 2 Where to in June?\n['When do I prune the roses?',",
         "4471",
         "From the handbook:\n\nRefunds take five working days.",
         "'Noted.', 'What is my locker code?'",
