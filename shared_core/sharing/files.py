@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, get_args
 
-from shared_core.arguments import one_of
+from shared_core.arguments import file_path, one_of
 from shared_core.base import TokenCounter
 from shared_core.errors import InputFileError, UnknownReferenceError
 from shared_core.messages import Message
@@ -56,6 +56,7 @@ class FileVerbs:
             UnknownReferenceError: nothing is stored yet.
             ValueError: `vectors` and `redact` are combined; a text can be guessed from its vector.
         """
+        file_path("path", path)
         if format is not None:
             one_of("format", format, get_args(FileFormat))
         rules = [redact] if callable(redact) else list(redact)
@@ -102,6 +103,7 @@ class FileVerbs:
             UnknownReferenceError: the file does not hold this session.
             ValueError: the file holds several sessions, and none was chosen.
         """
+        file_path("path", path)
         checkout = self._checkout
         target = Target(checkout.live.user_id, checkout.live.session_id)
 

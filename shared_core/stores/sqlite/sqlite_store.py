@@ -5,6 +5,7 @@ from pathlib import Path
 from sqlite3 import Connection
 from types import TracebackType
 
+from shared_core.arguments import one_of
 from shared_core.stores.rows import Rows
 from shared_core.stores.sqlite.connection import Database
 from shared_core.stores.sqlite.derived_rows import DerivedRows
@@ -63,9 +64,7 @@ class SQLiteStore(TreeStore):
     """
 
     def __init__(self, path: str | Path, *, durability: str = "full") -> None:
-        if durability not in _SYNCHRONOUS:
-            raise ValueError(f"durability={durability!r}: choose one of {sorted(_SYNCHRONOUS)}")
-        self._db = Database(path, synchronous=_SYNCHRONOUS[durability])
+        self._db = Database(path, synchronous=_SYNCHRONOUS[one_of("durability", durability, tuple(_SYNCHRONOUS))])
         self._reads = _Reading(self._db)
 
     def transaction(self) -> AbstractContextManager[None]:
