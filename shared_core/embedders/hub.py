@@ -6,6 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Any
 
 from shared_core.errors import EmbedderError
 
@@ -99,14 +100,16 @@ def _missing_from_hub(model: str, revision: str | None) -> str | None:
 def _asked(names: list[str], revision: str | None) -> str | None:
     """Ask the hub for a model under each of its names. Return None if it has one of them, else the reason."""
     from huggingface_hub import HfApi
-    from huggingface_hub.utils import RepositoryNotFoundError, RevisionNotFoundError
+    from huggingface_hub import utils as untyped
+
+    errors: Any = untyped
 
     for name in names:
         try:
             HfApi().model_info(name, revision=revision, timeout=SECONDS)
-        except RepositoryNotFoundError:
+        except errors.RepositoryNotFoundError:
             continue
-        except RevisionNotFoundError:
+        except errors.RevisionNotFoundError:
             return f"the model on the hub has no revision {revision!r}"
         return None
     return "neither on this machine nor on the Hugging Face hub"
