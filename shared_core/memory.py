@@ -166,6 +166,8 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
         prompt_budget(max_tokens, reserve_tokens)
         self.max_tokens, self.reserve_tokens = max_tokens, reserve_tokens
         session_names(session_id, user_id)
+        if system is not None and not isinstance(system, str):
+            function("system", system, "() -> str | None, or a text")
         function("clock", clock, "() -> datetime")
         function("new_id", new_id, "() -> str")
         self._system = system
@@ -349,7 +351,7 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
             DuplicateError: a conversation of the user has this name.
             UnknownReferenceError: nothing is stored yet.
         """
-        text_value("session_id", session_id)
+        session_names(session_id, None)
         with self._lock:
             self._checkout.live.rename(session_id)
 
