@@ -344,7 +344,7 @@ def _branch_view(store: Store, view: _SessionView, name: str) -> _SessionView:
         for ref in view.refs
         if (ref.kind == "tag" or ref.name == name) and is_there(ref.position) and is_there(ref.base)
     ]
-    messages = sum(1 for _ in read(store, view.source.session, path.spans))
+    messages = store.count(view.source.session, [span.stretch for span in path.spans])
     source = view.source._replace(head=Head(name))
     return view._replace(source=source, branches=[Branch(name, head)], refs=refs, messages=messages, path=path)
 
