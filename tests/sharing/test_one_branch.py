@@ -64,6 +64,8 @@ def test_nothing_of_other_branches_is_in_the_file(memory: InfiniteMemory, file: 
         {"type": "tag", "name": "shared", "created_at": lines[7]["created_at"], "at": "m1"},
         {"type": "head", "branch": "debug"},
     ]
+    assert session["spaces"] == memory.stats()["embedders"] != []
+    assert all("vectors" in line for line in lines[:6])
     assert memory.branch == "main", "it stays checked out"
 
 
@@ -153,6 +155,20 @@ def test_vectors_of_whole_turns_stay_at_home(memory: InfiniteMemory, file: Path)
         turns.export(file, vectors=True, branch="debug")
         assert [space for space in told(file)[1].get("spaces", ()) if "#" in space] == []
         assert "#" not in file.read_text()
+
+
+def test_a_space_without_vectors_on_the_branch_is_not_named(file: Path) -> None:
+    with InfiniteMemory(embedder=HashingEmbedder(8)) as memory:
+        memory.fork("side")
+        memory.checkout("main")
+        memory.add(history(2))
+        memory.index()
+        memory.checkout("side")
+        memory.add(Message.user("aside", id="aside"))
+        memory.export(file, branch="main", vectors=True)
+        assert told(file)[1]["spaces"] == memory.stats()["embedders"]
+        memory.export(file, branch="side", vectors=True)
+        assert "spaces" not in told(file)[1]
 
 
 def test_an_empty_branch_is_a_file_of_no_messages(file: Path) -> None:
