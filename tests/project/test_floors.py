@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[2] / PACKAGE
 
 FLOORS = [
     "errors",
+    "formats",
     "messages",
     "records",
     "base",
