@@ -11,7 +11,7 @@ from shared_core.base import Summarizer
 from shared_core.forget import ForgetResult
 from shared_core.history import FollowedHistory
 from shared_core.memory import InfiniteMemory
-from shared_core.messages import Message, Role
+from shared_core.messages import Message, MessageLike, Role
 from shared_core.pipeline import Progress, Reply, Request, Steps
 from shared_core.prompt.context import Context
 from shared_core.recall.ranking import ScoredMessage
@@ -62,16 +62,16 @@ class AsyncInfiniteMemory:
         """The user whom the conversation belongs to; None: no user."""
         return self._memory.user_id
 
-    async def add(self, messages: Message | Sequence[Message], *, turn: str | None = None) -> list[Message]:
+    async def add(self, messages: MessageLike | Sequence[MessageLike], *, turn: str | None = None) -> list[Message]:
         """Store messages; see `InfiniteMemory.add`."""
         return await asyncio.to_thread(self._memory.add, messages, turn=turn)
 
-    async def follow(self, messages: Sequence[Message], *, after: FollowedHistory | None = None) -> FollowedHistory:
+    async def follow(self, messages: Sequence[MessageLike], *, after: FollowedHistory | None = None) -> FollowedHistory:
         """Store what is new in a history, and check out its end; see `InfiniteMemory.follow`."""
         return await asyncio.to_thread(self._memory.follow, messages, after=after)
 
     async def context(
-        self, question: str | Message | None = None, *, tools: Sequence[Any] | None = None,
+        self, question: str | MessageLike | None = None, *, tools: Sequence[Any] | None = None,
         reserve_tokens: int | None = None, include_question: bool = True,
     ) -> Context:  # fmt: skip
         """Return the prompt for a question; see `InfiniteMemory.context`."""
@@ -80,7 +80,7 @@ class AsyncInfiniteMemory:
         )
         return await self._drive(steps)
 
-    async def count(self, message: Message) -> int:
+    async def count(self, message: MessageLike) -> int:
         """Return the tokens a message takes when it is sent; see `InfiniteMemory.count`."""
         return await asyncio.to_thread(self._memory.count, message)
 

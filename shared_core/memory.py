@@ -14,7 +14,7 @@ from shared_core.errors import UnknownReferenceError
 from shared_core.forget import ForgetResult, forget, select
 from shared_core.history import FollowedHistory, Follower
 from shared_core.lifecycle import fork_safe_lock
-from shared_core.messages import Message, Role, in_utc, message_list
+from shared_core.messages import Message, MessageLike, Role, in_utc, message_list, one_message
 from shared_core.paths import Head, read
 from shared_core.pipeline import Ask, AskSteps, IndexSteps, Progress, PromptBuilder, SearchSteps, SummarySteps, drive
 from shared_core.prompt.assembler import Assembler, Placement
@@ -178,7 +178,7 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
 
     # Storing
 
-    def add(self, messages: Message | Sequence[Message], *, turn: str | None = None) -> list[Message]:
+    def add(self, messages: MessageLike | Sequence[MessageLike], *, turn: str | None = None) -> list[Message]:
         """Store messages at the head of the branch, in one transaction. They are durable when the method returns.
 
         A user message opens a turn. A reply joins the turn of the message before it in the list, even if that message
@@ -186,7 +186,7 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
         and content, changes nothing, whichever branch it is on.
 
         Args:
-            messages: one message or several, oldest first.
+            messages: one message or several, oldest first. OpenAI's dicts are accepted, see `Message.from_openai`.
             turn: the id of the turn that the first replies join. None: the turn that this object opened last, or the
                 newest turn of the branch. Pass it if several threads share one object.
 
@@ -206,7 +206,7 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
                 self._save_snapshot()
             return stored
 
-    def follow(self, messages: Sequence[Message], *, after: FollowedHistory | None = None) -> FollowedHistory:
+    def follow(self, messages: Sequence[MessageLike], *, after: FollowedHistory | None = None) -> FollowedHistory:
         """Store what is new in a history that a client sends again with each request, and check out its end.
 
         A message is recognized by its id or, if it has none, by everything the history says up to it. If the history
@@ -291,7 +291,7 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
     # Recalling
 
     def context(
-        self, question: str | Message | None = None, *, tools: Sequence[Any] | None = None,
+        self, question: str | MessageLike | None = None, *, tools: Sequence[Any] | None = None,
         reserve_tokens: int | None = None, include_question: bool = True,
     ) -> Context:  # fmt: skip
         """Return the prompt for a question, with a report that explains it. No message is stored.
@@ -314,23 +314,25 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
         )
 
     def context_steps(
-        self, question: str | Message | None, *, tools: Sequence[Any] | None, reserve_tokens: int | None,
+        self, question: str | MessageLike | None, *, tools: Sequence[Any] | None, reserve_tokens: int | None,
         include_question: bool,
     ) -> AskSteps:  # fmt: skip
         """Return the steps of `context`. The caller answers their requests, synchronously or asynchronously."""
-        message = Message.user(question) if isinstance(question, str) else question
+        given = Message.user(question) if isinstance(question, str) else question
+        message = None if given is None else one_message(given)
         if message is not None and message.role != "user":
             raise ValueError(f"question: expected a user message, not one of role {message.role!r}")
-        blank = message is not None and not message.content.strip() and message.grounding is None
+        blank = message is not None and not (message.content.strip() or message.grounding or message.media_tokens)
         reserve = self.reserve_tokens if reserve_tokens is None else reserve_tokens
         whole_number("reserve_tokens", reserve, least=0)
         whole_number("max_tokens", self.max_tokens, least=1)  # callers may assign the attribute
         ask = Ask(None if blank else message, self.max_tokens, reserve, tuple(tools or ()), include_question)
         return self._prompts.steps(ask)
 
-    def count(self, message: Message) -> int:
+    def count(self, message: MessageLike) -> int:
         """Return the tokens a message takes when it is sent: text, name, tool calls, media, grounding and framing."""
-        sent = with_grounding(message, render_grounding(message.grounding))
+        given = one_message(message)
+        sent = with_grounding(given, render_grounding(given.grounding))
         return message_tokens(sent, self._checkout.writer.counter, self._checkout.live.sizer.overhead)
 
     def search(
