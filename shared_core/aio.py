@@ -19,6 +19,7 @@ from shared_core.records import Branch, Summary
 from shared_core.redact import Redact
 from shared_core.sharing.files import FileFormat
 from shared_core.sharing.importer import ImportResult
+from shared_core.system_prompt import SystemPrompt
 from shared_core.tree.branches import Diff, ReflogEntry
 from shared_core.tree.copies import CherryPickResult, Stash
 from shared_core.tree.log import LogEntry
@@ -62,6 +63,15 @@ class AsyncInfiniteMemory:
         """The user whom the conversation belongs to; None: no user."""
         return self._memory.user_id
 
+    @property
+    def system(self) -> SystemPrompt | None:
+        """The system prompt as a setting; see `InfiniteMemory`."""
+        return self._memory.system
+
+    @system.setter
+    def system(self, system: SystemPrompt | None) -> None:
+        self._memory.system = system
+
     async def add(self, messages: MessageLike | Sequence[MessageLike], *, turn: str | None = None) -> list[Message]:
         """Store messages; see `InfiniteMemory.add`."""
         return await asyncio.to_thread(self._memory.add, messages, turn=turn)
@@ -71,13 +81,14 @@ class AsyncInfiniteMemory:
         return await asyncio.to_thread(self._memory.follow, messages, after=after)
 
     async def context(
-        self, question: str | MessageLike | None = None, *, tools: Sequence[Any] | None = None,
-        reserve_tokens: int | None = None, include_question: bool = True,
+        self, question: str | MessageLike | None = None, *, system: SystemPrompt | None = None,
+        tools: Sequence[Any] | None = None, reserve_tokens: int | None = None, include_question: bool = True,
     ) -> Context:  # fmt: skip
         """Return the prompt for a question; see `InfiniteMemory.context`."""
-        steps = self._memory.context_steps(
-            question, tools=tools, reserve_tokens=reserve_tokens, include_question=include_question
-        )
+        steps = await asyncio.to_thread(  # the function that returns the system prompt may block
+            self._memory.context_steps, question, system=system, tools=tools, reserve_tokens=reserve_tokens,
+            include_question=include_question,
+        )  # fmt: skip
         return await self._drive(steps)
 
     async def count(self, message: MessageLike) -> int:
@@ -120,9 +131,9 @@ class AsyncInfiniteMemory:
         """Return one message; see `InfiniteMemory.get`."""
         return await asyncio.to_thread(self._memory.get, id)
 
-    async def messages(self) -> AsyncIterator[Message]:
+    async def messages(self, *, replaced: bool = False) -> AsyncIterator[Message]:
         """Iterate over the branch, oldest first; see `InfiniteMemory.messages`."""
-        messages = self._memory.messages()
+        messages = iter(await asyncio.to_thread(self._memory.messages, replaced=replaced))
         while page := await asyncio.to_thread(lambda: list(islice(messages, PAGE))):
             for message in page:
                 yield message

@@ -1,7 +1,7 @@
 """InfiniteMemory: stores everything said in a chat and builds, for each question, the best prompt that fits."""
 
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,8 +14,9 @@ from shared_core.errors import UnknownReferenceError
 from shared_core.forget import ForgetResult, forget, select
 from shared_core.history import FollowedHistory, Follower
 from shared_core.lifecycle import fork_safe_lock
+from shared_core.message_sequence import MessageSequence
 from shared_core.messages import Message, MessageLike, Role, in_utc, message_list, one_message
-from shared_core.paths import Head, read
+from shared_core.paths import Head
 from shared_core.pipeline import Ask, AskSteps, IndexSteps, Progress, PromptBuilder, SearchSteps, SummarySteps, drive
 from shared_core.prompt.assembler import Assembler, Placement
 from shared_core.prompt.context import Context
@@ -43,6 +44,7 @@ from shared_core.stores import open_store
 from shared_core.summaries.requests import AnySummarizer, SummaryRules
 from shared_core.summaries.rolling import RollingSummary
 from shared_core.summaries.wording import SummaryTemplate
+from shared_core.system_prompt import SystemPrompt, prompt_text
 from shared_core.tokens import as_counter, message_tokens
 from shared_core.tree.verbs import TreeVerbs
 
@@ -68,6 +70,8 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
         session_id: the name of the conversation.
         user_id: the user it belongs to. Sessions of the same name that belong to different users are separate. None:
             no user.
+        system: the system prompt, as a setting: a text, or a function that returns one for each question. It comes
+            first in every prompt, takes part of the budget, and is never stored. Assign `memory.system` to change it.
         scope: what recall searches: `"session"` is this conversation, on the branch that is checked out; `"user"` also
             searches the main branches of the user's other sessions and needs a `user_id`.
         max_tokens: the context limit of your model, in tokens: prompt and reply together.
@@ -130,17 +134,18 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
 
     def __init__(
         self, store: str | Path | Store | None = None, *, session_id: str = "default", user_id: str | None = None,
-        scope: RecallScope = "session", max_tokens: int = 4096, reserve_tokens: int = 500,
-        token_counter: TokenCounter | Callable[[str], int] | str | None = None, message_overhead: int = 4,
-        window_slack: float = 0.25, embedder: Embedder | str | None = None, ranking: Ranking = "hybrid",
-        recall_unit: RecallUnit = "message", embed_text: EmbedText | None = None, top_k: int | None = None,
-        recall_tokens: float | int = 0.8, min_score: float | None = None, min_lexical: float | None = None,
-        excerpt_tokens: int | None = 100, recall_tools: RecallTools = "replies", placement: Placement = "grounding",
-        recall_template: RecallTemplate | None = None, keep_grounding: KeepGrounding = "newest",
-        grounding_overflow: GroundingOverflow = "trim", on_overflow: OnOverflow = "raise", fill: Fill = "stop",
-        summarizer: AnySummarizer | None = None, summary_tokens: int = 500, summarizer_tokens: int = 4000,
-        summary_placement: SummaryPlacement = "system", summary_template: SummaryTemplate | None = None,
-        embed_budget_ms: float = 200, durability: Literal["full", "process"] = "full",
+        system: SystemPrompt | None = None, scope: RecallScope = "session", max_tokens: int = 4096,
+        reserve_tokens: int = 500, token_counter: TokenCounter | Callable[[str], int] | str | None = None,
+        message_overhead: int = 4, window_slack: float = 0.25, embedder: Embedder | str | None = None,
+        ranking: Ranking = "hybrid", recall_unit: RecallUnit = "message", embed_text: EmbedText | None = None,
+        top_k: int | None = None, recall_tokens: float | int = 0.8, min_score: float | None = None,
+        min_lexical: float | None = None, excerpt_tokens: int | None = 100, recall_tools: RecallTools = "replies",
+        placement: Placement = "grounding", recall_template: RecallTemplate | None = None,
+        keep_grounding: KeepGrounding = "newest", grounding_overflow: GroundingOverflow = "trim",
+        on_overflow: OnOverflow = "raise", fill: Fill = "stop", summarizer: AnySummarizer | None = None,
+        summary_tokens: int = 500, summarizer_tokens: int = 4000, summary_placement: SummaryPlacement = "system",
+        summary_template: SummaryTemplate | None = None, embed_budget_ms: float = 200,
+        durability: Literal["full", "process"] = "full",
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
     ) -> None:  # fmt: skip
@@ -149,6 +154,7 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
         text_value("session_id", session_id)
         if user_id is not None:
             text_value("user_id", user_id)
+        self._system = system
         if scope == "user" and user_id is None:
             raise ValueError('scope="user": pass the user_id whose sessions are to be searched')
         framer = Framer(as_counter(token_counter), message_overhead, keep_grounding, grounding_overflow, on_overflow)
@@ -185,6 +191,9 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
         is stored already. Replies at the beginning of the list join `turn`. Adding a message again, with the same id
         and content, changes nothing, whichever branch it is on.
 
+        System messages of one call are the system prompt from then on: they replace the one before, which stays stored
+        and is no longer sent. Adding the current one again changes nothing. A pinned system message is sent always.
+
         Args:
             messages: one message or several, oldest first. OpenAI's dicts are accepted, see `Message.from_openai`.
             turn: the id of the turn that the first replies join. None: the turn that this object opened last, or the
@@ -211,7 +220,8 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
 
         A message is recognized by its id or, if it has none, by everything the history says up to it. If the history
         went back to an earlier message, or an earlier message was edited, it continues on a branch of its own. Only the
-        end of the history is compared with what is stored.
+        end of the history is compared with what is stored. The system messages of the history are its system prompt,
+        whatever else it says: when they change, the new ones replace the old ones, and no branch is opened.
 
         Args:
             messages: the history, oldest first; with `after`, only the messages that follow it.
@@ -224,11 +234,11 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
         checkout = self._checkout
         with self._lock:
             checkout.live.sync()
-            followed = Follower(checkout.live).follow(given, after or FollowedHistory())
+            followed = Follower(checkout.live, checkout.writer.new_id).follow(given, after or FollowedHistory())
             if followed.at is not None:
                 checkout.stand_at(followed.at)
                 checkout.writer.open_turn = followed.turn
-            stored = checkout.writer.add(followed.new, None)
+            stored = checkout.writer.add(followed.new, None, followed.prompt_id)
             self._unsaved += len(stored)
             if self._unsaved >= SNAPSHOT_EVERY:
                 self._save_snapshot()
@@ -257,6 +267,15 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
         """The user whom the conversation belongs to; None: no user."""
         return self._checkout.live.user_id
 
+    @property
+    def system(self) -> SystemPrompt | None:
+        """The system prompt as a setting: a text, or a function that returns one for each question. Assign another."""
+        return self._system
+
+    @system.setter
+    def system(self, system: SystemPrompt | None) -> None:
+        self._system = system
+
     def get(self, id: str) -> Message:
         """Return the message with this id, on any branch; UnknownReferenceError if there is none."""
         session = self._checkout.live.key
@@ -265,16 +284,17 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
             raise UnknownReferenceError(f"no message {id!r} in this session")
         return records[0].message
 
-    def messages(self) -> Iterator[Message]:
-        """Iterate over the messages of the branch, oldest first. They are read in pages, as the iteration proceeds."""
+    def messages(self, *, replaced: bool = False) -> MessageSequence:
+        """Return the messages of the branch as it is now, oldest first, as a sequence that reads them in pages.
+
+        Args:
+            replaced: whether system messages are included that newer ones have replaced.
+        """
         live = self._checkout.live
         with self._lock:
             live.sync()
-            session, path = live.key, live.path
-        if session is None:
-            return
-        for record in read(self._store, session, path.spans):
-            yield record.message
+            hidden = {entry.message.id for entry in live.prompt()} if live.replaced and not replaced else None
+            return MessageSequence(self._store, live.key, live.path, prompt=hidden)
 
     def newest(self, limit: int) -> list[Message]:
         """Return the newest messages of the branch, at most `limit`, oldest first."""
@@ -291,14 +311,15 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
     # Recalling
 
     def context(
-        self, question: str | MessageLike | None = None, *, tools: Sequence[Any] | None = None,
-        reserve_tokens: int | None = None, include_question: bool = True,
+        self, question: str | MessageLike | None = None, *, system: SystemPrompt | None = None,
+        tools: Sequence[Any] | None = None, reserve_tokens: int | None = None, include_question: bool = True,
     ) -> Context:  # fmt: skip
         """Return the prompt for a question, with a report that explains it. No message is stored.
 
         Args:
             question: the question, if it is not stored yet. None or empty: the newest user message. If the newest user
                 message has the same text and no answer yet, the question is taken to be that message.
+            system: the system prompt for this question, instead of the constructor's `system`; `""` for none.
             tools: the tool schemas that you send with the prompt. They take part of the budget.
             reserve_tokens: the tokens kept free for the reply, instead of the constructor's `reserve_tokens`.
             include_question: whether the prompt contains the question. If False, room is kept for the question, and
@@ -309,13 +330,14 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
             MessageTooLargeError: the question does not fit.
             EmbedderMismatchError: another embedder made the session's vectors.
         """
-        return drive(
-            self.context_steps(question, tools=tools, reserve_tokens=reserve_tokens, include_question=include_question)
+        steps = self.context_steps(
+            question, system=system, tools=tools, reserve_tokens=reserve_tokens, include_question=include_question
         )
+        return drive(steps)
 
     def context_steps(
-        self, question: str | MessageLike | None, *, tools: Sequence[Any] | None, reserve_tokens: int | None,
-        include_question: bool,
+        self, question: str | MessageLike | None, *, system: SystemPrompt | None, tools: Sequence[Any] | None,
+        reserve_tokens: int | None, include_question: bool,
     ) -> AskSteps:  # fmt: skip
         """Return the steps of `context`. The caller answers their requests, synchronously or asynchronously."""
         given = Message.user(question) if isinstance(question, str) else question
@@ -326,7 +348,8 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
         reserve = self.reserve_tokens if reserve_tokens is None else reserve_tokens
         whole_number("reserve_tokens", reserve, least=0)
         whole_number("max_tokens", self.max_tokens, least=1)  # callers may assign the attribute
-        ask = Ask(None if blank else message, self.max_tokens, reserve, tuple(tools or ()), include_question)
+        prompt = prompt_text(self.system if system is None else system)
+        ask = Ask(None if blank else message, self.max_tokens, reserve, tuple(tools or ()), include_question, prompt)
         return self._prompts.steps(ask)
 
     def count(self, message: MessageLike) -> int:
@@ -410,7 +433,9 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
         """Return the steps of `summarize`; see `context_steps`."""
         if self._prompts.rolling.rules.summarizer is None:
             raise ValueError("summarize: this memory has no summarizer; pass summarizer= to InfiniteMemory")
-        return self._prompts.summary_steps(Ask(None, self.max_tokens, self.reserve_tokens))
+        return self._prompts.summary_steps(
+            Ask(None, self.max_tokens, self.reserve_tokens, system=prompt_text(self.system))
+        )
 
     # Forgetting
 
