@@ -91,7 +91,8 @@ def _rest(item: Mapping[str, Any], fields: MessageFields) -> dict[str, Any]:
         written = write_chat(fields | {"payload": {"format": OPENAI_FORMAT, "data": rest}})
     if item.get("content") is not None and item["content"] != written["content"]:
         rest["content"] = item["content"]
-    return own_copy(rest)
+    copied: dict[str, Any] = own_copy(rest)
+    return copied
 
 
 def _typed(value: Any, key: str) -> Any:

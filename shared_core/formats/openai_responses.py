@@ -89,6 +89,8 @@ def _begins(entry: Mapping[str, Any], group: Sequence[Mapping[str, Any]]) -> boo
 def read_group(group: Sequence[Mapping[str, Any]]) -> MessageFields:
     """Return the fields of the message that a group of `message_groups` makes.
 
+    The ids of items stay in the payload. A message gets an id of its own, since some servers number each answer alike.
+
     Raises:
         ValueError: there is an item or a part of an unknown type, a field has another form, or something is missing.
     """
@@ -144,8 +146,6 @@ def _said(group: Sequence[Mapping[str, Any]]) -> MessageFields:
     }
     if "call_id" in first:
         fields["tool_call_id"] = first["call_id"]
-    elif len(words) == 1 and first.get("id"):
-        fields["id"] = first["id"]
     return fields
 
 

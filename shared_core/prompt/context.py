@@ -260,7 +260,7 @@ class Context:
         """The size of the prompt in tokens, including tool schemas and framing."""
         return self.report.total_tokens
 
-    def to_openai(self) -> list[dict[str, Any]]:
+    def to_openai(self) -> list[Any]:
         """Return the prompt for OpenAI's chat completions: `create(model=..., messages=context.to_openai())`.
 
         Raises:
@@ -268,7 +268,7 @@ class Context:
         """
         return write_each([*map(fields_of, self.messages)], lambda fields: [write_chat(fields)])
 
-    def to_responses(self) -> list[dict[str, Any]]:
+    def to_responses(self) -> list[Any]:
         """Return the prompt for OpenAI's Responses API: `create(model=..., input=context.to_responses())`.
 
         Raises:

@@ -166,17 +166,18 @@ output_messages = _objects(
     ),
 )
 reasoning = _objects(type=st.just("reasoning"), id=names, summary=st.just([]))
+_function_ids, _custom_ids = names.map("f".__add__), names.map("c".__add__)
 call_items = st.one_of(
     st.fixed_dictionaries(
-        {"type": st.just("function_call"), "call_id": names, "name": names, "arguments": arguments},
+        {"type": st.just("function_call"), "call_id": _function_ids, "name": names, "arguments": arguments},
         optional={"id": names, "status": _status},
     ),
-    _objects(type=st.just("custom_tool_call"), call_id=names, name=names, input=texts),
+    _objects(type=st.just("custom_tool_call"), call_id=_custom_ids, name=names, input=texts),
 )
-output_items = _objects(
-    type=st.sampled_from(("function_call_output", "custom_tool_call_output")),
-    call_id=names,
-    output=st.one_of(texts, st.lists(_input_parts, min_size=1, max_size=2)),
+_outputs = st.one_of(texts, st.lists(_input_parts, min_size=1, max_size=2))
+output_items = st.one_of(
+    _objects(type=st.just("function_call_output"), call_id=_function_ids, output=_outputs),
+    _objects(type=st.just("custom_tool_call_output"), call_id=_custom_ids, output=_outputs),
 )
 _answers = st.builds(
     lambda thoughts, said, made: [*thoughts, *said, *made],
