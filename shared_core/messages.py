@@ -211,7 +211,7 @@ class Message(_Value):
         return cls(role="tool", content=content, tool_call_id=tool_call_id, **fields)
 
     @classmethod
-    def from_openai(cls, item: "Mapping[str, Any] | BaseModel") -> "Message":
+    def from_openai(cls, item: Mapping[str, Any] | BaseModel) -> "Message":
         """Return the message that a dict of OpenAI's means; `to_openai` gives an equal dict back.
 
         Images, sound, files and unknown fields are kept in the payload, and `media_tokens` is an estimate of what media
@@ -228,7 +228,8 @@ class Message(_Value):
     def to_openai(self) -> dict[str, Any]:
         """Return the message for a request to OpenAI's chat completions, with its grounding before its text.
 
-        Reasoning and searches of the Responses API have no field there and are left out.
+        Characters that the API refuses in a name, such as blanks, are written as `_`. Reasoning and searches of the
+        Responses API have no field there and are left out.
 
         Raises:
             ValueError: it holds media in the form of another API, which cannot be expressed.
@@ -326,11 +327,19 @@ def message_list(messages: Any) -> list[Message]:
 def _plain(given: Any) -> Mapping[str, Any]:
     """Return a dict of OpenAI's; an object of its SDK, which is a pydantic model, as such a dict."""
     if isinstance(given, BaseModel) and not isinstance(given, _Value):
-        # The SDK builds its objects without validation, so pydantic may warn of what the API returned.
-        return given.model_dump(mode="json", by_alias=True, exclude_none=True, warnings=False)
+        given = _dumped(given)
     if not isinstance(given, Mapping):
         raise _not_a_message(given)
-    return given
+    # People write `{"role": "assistant", "tool_calls": reply.tool_calls}`, which holds objects of the SDK.
+    return {key: _dumped(value) for key, value in given.items()}
+
+
+def _dumped(value: Any) -> Any:
+    """Return a value with the SDK's objects as dicts, also those in a list."""
+    if isinstance(value, BaseModel):
+        # The SDK builds its objects without validation, so pydantic may warn of what the API returned.
+        return value.model_dump(mode="json", by_alias=True, exclude_none=True, warnings=False)
+    return [_dumped(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
 def _not_a_message(given: Any) -> TypeError:

@@ -128,7 +128,8 @@ def message_record(message: Message) -> dict[str, Any]:
     when = message.created_at.isoformat() if message.created_at else None
     grounding = message.grounding.model_dump(exclude_defaults=True) if message.grounding else None
     stored = {"id": message.id, "created_at": when, "turn_id": message.turn_id, "grounding": grounding}
-    return _given(stored) | openai_message(message.replace(grounding=None))
+    exact = {"name": message.name}  # a request takes no blanks in it
+    return _given(stored) | openai_message(message.replace(grounding=None)) | _given(exact)
 
 
 def _given(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Messages of OpenAI's chat completions, as fields and back."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -31,6 +32,8 @@ OWN_FIELDS = ("id", "turn_id", "grounding", "pinned", "media_tokens")
 
 _TIMES = ("created_at", "timestamp")
 _NOTHING: tuple[Any, ...] = (None, [])
+_NOT_IN_NAMES = re.compile(r"[\s<|\\/>]")
+"""Characters that the API refuses in a name."""
 
 # Reading
 
@@ -84,7 +87,7 @@ def _spoken(item: Mapping[str, Any]) -> str:
 def _rest(item: Mapping[str, Any], fields: MessageFields) -> dict[str, Any]:
     """Return what `fields` alone would not give back."""
     written = write_chat(fields)
-    read = (*OWN_FIELDS, *_TIMES, "content")
+    read = (*OWN_FIELDS, *_TIMES, "name", "content")
     given = {key: value for key, value in item.items() if key not in read and value not in _NOTHING}
     rest = {key: value for key, value in given.items() if written.get(key) != _typed(value, key)}
     if rest:
@@ -169,8 +172,8 @@ def write_chat(fields: MessageFields) -> dict[str, Any]:
     calls, answered = _written_calls(fields, data), fields.get("tool_call_id")
     role = _written_role(fields, data)
     item: dict[str, Any] = {"role": role, "content": _written_content(fields, data)}
-    if fields.get("name") is not None:
-        item["name"] = fields["name"]
+    if fields.get("name"):
+        item["name"] = _NOT_IN_NAMES.sub("_", str(fields["name"]))
     item |= calls
     if answered is not None and not (role == "function" and answered == function_call_id(fields.get("name"))):
         item["tool_call_id"] = answered

@@ -136,6 +136,8 @@ def test_an_object_of_the_sdk_is_a_message() -> None:
         memory.add({"role": "user", "content": "q"})
         assert memory.add(reply)[0].tool_calls[0].name == "weather"
         assert memory.add([reply])[0].to_openai() == {"role": "assistant", "content": None, "tool_calls": [CALL]}
+    by_hand = {"role": "assistant", "content": None, "tool_calls": reply.tool_calls}
+    assert Message.from_openai(by_hand) == Message.from_openai(reply)
 
 
 WRONG: list[tuple[Any, str]] = [
@@ -167,6 +169,13 @@ def test_a_wrong_dict_is_named_with_its_index(item: dict[str, Any], reason: str)
     assert reason in str(alone.value)
     assert str(listed.value) == f"messages[1]: {alone.value}"
     assert list(memory.messages()) == []
+
+
+def test_a_name_is_written_as_the_api_takes_it() -> None:
+    assert Message.user("hi", name="Ben Ode <ben>").to_openai()["name"] == "Ben_Ode__ben_"
+    assert "name" not in Message.user("hi", name="").to_openai()
+    ben = Message.from_openai({"role": "user", "content": "hi", "name": "Ben Ode"})
+    assert (ben, ben.to_openai()["name"]) == (Message.user("hi", name="Ben Ode"), "Ben_Ode")
 
 
 def test_media_of_another_framework_are_named_not_dropped() -> None:
