@@ -331,15 +331,18 @@ def _plain(given: Any) -> Mapping[str, Any]:
     if not isinstance(given, Mapping):
         raise _not_a_message(given)
     # People write `{"role": "assistant", "tool_calls": reply.tool_calls}`, which holds objects of the SDK.
-    return {key: _dumped(value) for key, value in given.items()}
+    return {
+        key: [_dumped(one) for one in value] if isinstance(value, list | tuple) else _dumped(value)
+        for key, value in given.items()
+    }
 
 
 def _dumped(value: Any) -> Any:
-    """Return a value with the SDK's objects as dicts, also those in a list."""
-    if isinstance(value, BaseModel):
-        # The SDK builds its objects without validation, so pydantic may warn of what the API returned.
-        return value.model_dump(mode="json", by_alias=True, exclude_none=True, warnings=False)
-    return [_dumped(inner) for inner in value] if isinstance(value, list | tuple) else value
+    """Return an object of the SDK as a dict, and any other value as it is."""
+    if not isinstance(value, BaseModel):
+        return value
+    # The SDK builds its objects without validation, so pydantic may warn of what the API returned.
+    return value.model_dump(mode="json", by_alias=True, exclude_none=True, warnings=False)
 
 
 def _not_a_message(given: Any) -> TypeError:

@@ -173,18 +173,23 @@ def chat_part(part: Any) -> dict[str, Any]:
         return chat_text(part)
     kind = part.get("type")
     if kind in ("input_text", "output_text"):
-        return chat_text(part["text"])
+        return chat_text(part["text"]) | _cache_mark(part)
     if kind == "input_image":
         if not isinstance(part.get("image_url"), str):
             raise ValueError("an image that was uploaded (file_id) has no form in chat completions")
         detail = {"detail": part["detail"]} if part.get("detail") else {}
-        return {"type": "image_url", "image_url": {"url": part["image_url"], **detail}}
+        return {"type": "image_url", "image_url": {"url": part["image_url"], **detail}} | _cache_mark(part)
     if kind == "input_file":
         if part.get("file_url"):
             raise ValueError("a file that is given by its URL (file_url) has no form in chat completions")
         keys = ("file_data", "file_id", "filename")
-        return {"type": "file", "file": {key: part[key] for key in keys if part.get(key)}}
+        return {"type": "file", "file": {key: part[key] for key in keys if part.get(key)}} | _cache_mark(part)
     return dict(part)
+
+
+def _cache_mark(part: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the mark up to which both APIs cache a prompt, if the part has one."""
+    return {key: part[key] for key in ("prompt_cache_breakpoint",) if key in part}
 
 
 def responses_part(part: Mapping[str, Any]) -> dict[str, Any]:
@@ -192,10 +197,11 @@ def responses_part(part: Mapping[str, Any]) -> dict[str, Any]:
     check_parts([part], CHAT_PARTS)
     kind = part["type"]
     if kind in ("text", "refusal"):
-        return {"type": "input_text", "text": part_text(part)}
+        return {"type": "input_text", "text": part_text(part)} | _cache_mark(part)
     if kind == "image_url":
         image = part["image_url"]
-        return {"type": "input_image", "image_url": image["url"], "detail": image.get("detail", "auto")}
+        written = {"type": "input_image", "image_url": image["url"], "detail": image.get("detail", "auto")}
+        return written | _cache_mark(part)
     if kind == "file":
-        return {"type": "input_file", **part["file"]}
+        return {"type": "input_file", **part["file"]} | _cache_mark(part)
     raise ValueError(f"a part of the type {kind!r} has no form in the Responses API")

@@ -1,16 +1,19 @@
 """Chat-completions dicts become messages and come back as they were; what cannot be expressed is named."""
 
 import copy
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from openai.types.chat import ChatCompletionMessage
 
-from shared_core import Grounding, InfiniteMemory, Message, ToolCall
+from shared_core import Context, ContextReport, Grounding, InfiniteMemory, Message, ToolCall
 from shared_core.formats.media import AUDIO_TOKENS, FILE_TOKENS, IMAGE_TOKENS, LOW_IMAGE_TOKENS
 from shared_core.formats.parts import OPENAI_FORMAT
 from shared_core.messages import Payload
+from shared_core.sharing.readers.openai import read_messages
 from tests.formats.requests import PDF, PNG, chat_dicts, check_chat, messages
 
 LOOK = {"type": "text", "text": "What is this?"}
@@ -169,6 +172,26 @@ def test_a_wrong_dict_is_named_with_its_index(item: dict[str, Any], reason: str)
     assert reason in str(alone.value)
     assert str(listed.value) == f"messages[1]: {alone.value}"
     assert list(memory.messages()) == []
+
+
+def test_parts_that_were_imported_are_given_back_and_not_sent_elsewhere(tmp_path: Path) -> None:
+    parts = ["look", {"type": "video", "url": "https://example.org/a.mp4"}]
+    (tmp_path / "talk.json").write_text(json.dumps([{"role": "user", "content": parts, "id": "m1"}]))
+    (message,) = read_messages(tmp_path / "talk.json")
+    assert message.to_openai()["content"] == [{"type": "text", "text": "look"}, parts[1]]
+    context = Context((message,), ContextReport(0, 0, ()))
+    with pytest.raises(ValueError, match=r"^messages\[0\] \(id 'm1'\): .*the unknown type 'video'"):
+        context.to_responses()
+    with pytest.raises(ValueError, match=r"^messages\[0\] \(id 'm1'\): a part of the type 'video'"):
+        context.to_anthropic()
+
+
+def test_nesting_without_end_is_refused() -> None:
+    deep: list[Any] = []
+    for _ in range(5_000):
+        deep = [deep]
+    with pytest.raises(ValueError, match="nested too deeply"):
+        Message.from_openai({"role": "user", "content": "x", "more": deep})
 
 
 def test_a_name_is_written_as_the_api_takes_it() -> None:

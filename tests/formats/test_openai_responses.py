@@ -113,6 +113,31 @@ def test_text_before_the_parts_is_sent_with_them() -> None:
     assert tool.replace(content="cut").to_responses() == [RESULTS[0] | {"output": "cut"}]
 
 
+def test_what_was_changed_is_written_as_it_is_now() -> None:
+    (said,) = message_list([REASONING, SAID, CALLS[0]])
+    call = said.tool_calls[0].model_copy(update={"arguments": "[]"})
+    unnamed = {key: value for key, value in CALLS[0].items() if key != "id"}
+    words = {"type": "message", "role": "assistant", "content": "I look it up."}
+    assert said.replace(tool_calls=(call,)).to_responses() == [words, unnamed | {"arguments": "[]"}]
+    (twice,) = message_list([SAID, CALLS[0], SAID])
+    assert (twice.content, twice.to_responses()) == ("I look it up.\nI look it up.", [SAID, CALLS[0], SAID])
+    assert twice.replace(content="cut").to_responses() == [words | {"content": "cut"}, unnamed]
+    assert twice.to_openai()["content"] == twice.content
+
+
+def test_the_mark_of_a_cached_prompt_is_kept_in_both_apis() -> None:
+    mark = {"prompt_cache_breakpoint": {"mode": "explicit"}}
+    items = [
+        {"type": "input_text", "text": "a", **mark},
+        {"type": "input_image", "image_url": PNG, "detail": "low", **mark},
+        {"type": "input_file", "file_data": "data:,x", **mark},
+    ]
+    chat = Message.from_openai({"role": "user", "content": items}).to_openai()
+    check_chat([chat])
+    assert [part["prompt_cache_breakpoint"] for part in chat["content"]] == 3 * [mark["prompt_cache_breakpoint"]]
+    assert Message.from_openai(chat).to_responses() == [{"type": "message", "role": "user", "content": items}]
+
+
 def test_a_name_stands_before_the_text() -> None:
     assert Message.user("hi", name="Ann").to_responses()[0]["content"] == "Ann: hi"
 

@@ -9,7 +9,7 @@ from anthropic import Anthropic
 from openai import NotFoundError, OpenAI
 
 from shared_core import InfiniteMemory, Message, ToolCall
-from shared_core.testing.chat_server import ChatServer
+from shared_core.testing.chat_server import ChatServer, quote
 from tests.formats.requests import check_anthropic, check_chat, check_responses
 
 QUESTION = "Weather in Porto and Lisbon?"
@@ -105,3 +105,11 @@ def test_the_server_knows_three_paths(server: ChatServer, client: OpenAI) -> Non
         client.embeddings.create(model="m", input="x")
     assert client.responses.create(model="m", input="hello").output[0].type == "function_call"
     assert [request["input"] for request in server.requests] == ["hello"]
+
+
+def test_a_server_without_a_model_quotes_the_line_that_answers() -> None:
+    prompt = [Message.user("My locker code is 4471.\nIt rains."), Message.assistant("Noted.")]
+    assert quote([*prompt, Message.user("What is my locker code?")]).content == "It was said: My locker code is 4471."
+    assert quote([*prompt, Message.user("And the boat?")]).content == "Noted."
+    assert quote([*prompt, Message.user("My locker was moved.")]).content == "Noted."
+    assert quote([]).content == "Noted."
