@@ -224,7 +224,8 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
         whatever else it says: when they change, the new ones replace the old ones, and no branch is opened.
 
         Args:
-            messages: the history, oldest first; with `after`, only the messages that follow it.
+            messages: the history, oldest first; with `after`, only the messages that follow it. OpenAI's dicts are
+                accepted; items of the Responses API that the model said at once count as one message.
             after: what an earlier call returned, cut to the part that has not changed since: `history.upto(count)`.
 
         Returns:

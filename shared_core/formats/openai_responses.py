@@ -110,6 +110,8 @@ def _check(item: Mapping[str, Any]) -> None:
     if kind not in ITEMS:
         raise ValueError(f"unknown item type {short(kind)}; expected a message with a role, or {', '.join(ITEMS)}")
     if kind == "message":
+        if "stop_reason" in item:
+            raise ValueError("a reply of Anthropic's is not read; store Message.assistant(text, tool_calls=...)")
         if item.get("role") not in ITEM_ROLES:
             raise ValueError(f"unknown role {short(item.get('role'))}; expected one of {', '.join(ITEM_ROLES)}")
         if item.get("content") is None:
@@ -137,9 +139,9 @@ def _said(group: Sequence[Mapping[str, Any]]) -> MessageFields:
         kinds = ", ".join(dict.fromkeys(str(item["type"]) for item in group))
         raise ValueError(f"there is no message and no call after these items: {kinds}")
     content = items_content(group)
-    first = words[0] if words else {}
+    first = words[0] if words else {"role": "assistant"}
     fields: MessageFields = {
-        "role": ROLES[first["role"]] if "role" in first else "tool" if words else "assistant",
+        "role": ROLES[first["role"]] if "role" in first else "tool",
         "content": text_of(content),
         "tool_calls": calls,
         "media_tokens": media_tokens(content),
