@@ -130,7 +130,7 @@ def test_a_broken_tree_is_refused(file: Path, change: dict[str, Any], expected: 
 
 def test_what_is_nested_too_deeply_is_refused(file: Path) -> None:
     file.write_text(f'[{{"role": "user", "content": "a", "more": {"[" * 900}{"]" * 900}}}]')
-    with InfiniteMemory() as memory, pytest.raises(InputFileError, match="message 1: Maximum serialization depth"):
+    with InfiniteMemory() as memory, pytest.raises(InputFileError, match=r"message 1: .*nested too deeply"):
         memory.import_file(file)
 
 
