@@ -14,7 +14,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.text import Text
 
 from shared_core.messages import Message, Role
-from shared_core.sharing.readers.openai import OPENAI_FORMAT
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """Characters that a terminal would obey instead of showing."""
@@ -117,22 +116,20 @@ def forget_preview(messages: Sequence[Message], total: int) -> str:
 
 
 def openai_message(message: Message) -> dict[str, Any]:
-    """Return the message in the form of an OpenAI request."""
-    calls = [
-        {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-        for call in message.tool_calls
-    ]
-    optional = {"name": message.name, "tool_calls": calls or None, "tool_call_id": message.tool_call_id}
-    return {"role": message.role, "content": message.content} | _given(optional)
+    """Return the message in the form of an OpenAI request; only its text, if that form cannot hold its media."""
+    try:
+        return message.to_openai()
+    except ValueError:
+        return message.replace(payload=None).to_openai()
 
 
 def message_record(message: Message) -> dict[str, Any]:
     """Return the message with its ID, time, turn and grounding, in a form that `read_messages` reads."""
     when = message.created_at.isoformat() if message.created_at else None
     grounding = message.grounding.model_dump(exclude_defaults=True) if message.grounding else None
-    original = message.payload.data if message.payload and message.payload.format == OPENAI_FORMAT else {}
     stored = {"id": message.id, "created_at": when, "turn_id": message.turn_id, "grounding": grounding}
-    return _given(stored) | openai_message(message) | original
+    exact = {"name": message.name}  # a request takes no blanks in it
+    return _given(stored) | openai_message(message.replace(grounding=None)) | _given(exact)
 
 
 def _given(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from sqlite3 import Connection
 from types import TracebackType
 
+from shared_core.arguments import one_of
 from shared_core.records import SessionInfo, Stretch
 from shared_core.store import ALL
 from shared_core.stores.rows import Rows
@@ -67,9 +68,7 @@ class SQLiteStore(TreeStore):
     """
 
     def __init__(self, path: str | Path, *, durability: str = "full") -> None:
-        if durability not in _SYNCHRONOUS:
-            raise ValueError(f"durability={durability!r}: choose one of {sorted(_SYNCHRONOUS)}")
-        self._db = Database(path, synchronous=_SYNCHRONOUS[durability])
+        self._db = Database(path, synchronous=_SYNCHRONOUS[one_of("durability", durability, tuple(_SYNCHRONOUS))])
         self._reads = _Reading(self._db)
 
     def overview(self, *user_ids: str | None, limit: int = ALL) -> list[SessionInfo]:
