@@ -1,0 +1,293 @@
+"""Store the conversations of other programs: each one whole or not at all."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from shared_core.errors import AmbiguousReferenceError, InputFileError, UnknownReferenceError
+from shared_core.messages import Message, content_of
+from shared_core.paths import Head
+from shared_core.records import MAIN, Branch, Draft, Newest, Position, Record, Restored, Segment
+from shared_core.sharing.export import Progress
+from shared_core.sharing.format import NumberedLine
+from shared_core.sharing.importer import BATCH, Imported, ImportResult, Target, import_lines
+from shared_core.sharing.position_map import SessionTree
+from shared_core.sharing.readers import Conversation, Entry, Foreign
+from shared_core.sharing.session_merge import CountTokens, other_id
+from shared_core.store import Store
+
+MAX_NAMED = 10
+"""The number of conversations that an error lists."""
+
+
+class InsertionPoint(NamedTuple):
+    """Where a list of messages goes: the end of a branch, or with `at`, a new branch that begins there."""
+
+    branch: str = MAIN
+    at: Position | None = None
+
+
+# Choosing
+
+
+def named(entries: Sequence[Entry]) -> str:
+    """Return the ids of conversations with their titles, to be listed in an error."""
+    shown = [f"{one.id!r} ({one.title})" if one.title else repr(one.id) for one in entries[:MAX_NAMED]]
+    more = [f"… and {len(entries) - MAX_NAMED:,} more"] if len(entries) > MAX_NAMED else []
+    return ", ".join([*shown, *more])
+
+
+def chosen_entry(foreign: Foreign, wanted: str) -> Entry:
+    """Return the conversation with this id, or else the one with this title.
+
+    Raises:
+        UnknownReferenceError: there is none.
+        AmbiguousReferenceError: several have this title.
+    """
+    titled = [one for one in foreign.entries if one.title == wanted]
+    found = [one for one in foreign.entries if one.id == wanted] or titled
+    if len(found) > 1:
+        ids = [one.id for one in found[:MAX_NAMED]]
+        raise AmbiguousReferenceError(
+            f"{foreign.name!r} has {len(found)} conversations with the title {wanted!r}: choose one by its id, "
+            f"{', '.join(map(repr, ids))}",
+            candidates=ids,
+        )
+    if not found:
+        ids = [one.id for one in foreign.entries[:MAX_NAMED]]
+        raise UnknownReferenceError(
+            f"{foreign.name!r} has no session {wanted!r}; it has {named(foreign.entries)}", candidates=ids
+        )
+    return found[0]
+
+
+# Storing
+
+
+class Job(NamedTuple):
+    """What the imports of several conversations share.
+
+    Attributes:
+        store: the store to import into.
+        name: the file, for errors.
+        format: its format.
+        draft: returns a message ready to be stored, with or without a token count.
+        point: where a list, which has no branches, is added to its session.
+        advance: called with the number of messages of the conversation that are done. It may be called often.
+    """
+
+    store: Store
+    name: str
+    format: str
+    draft: Callable[[Message], Draft]
+    point: InsertionPoint = InsertionPoint()
+    advance: Callable[[int], None] = lambda done: None
+
+
+def import_conversation(job: Job, conversation: Conversation, target: Target) -> Imported:
+    """Store a conversation in a session, in one transaction.
+
+    Raises:
+        InputFileError: the conversation cannot be stored; the store is unchanged.
+    """
+    about: dict[str, Any] = {"title": conversation.title, "notes": conversation.notes}
+    if conversation.id and not conversation.nodes:  # a chat that was opened and left: it needs no session
+        return Imported(ImportResult(job.format, target.session_id, target.user_id, **about), None)
+    with job.store.transaction():
+        session = job.store.create_session(*target)
+        if not conversation.ends:
+            done = _add_messages(job, conversation, target, session)
+        elif _is_fresh(job.store, session):
+            done = _restore(job, conversation, target, session)
+        else:
+            done = _merge(job, conversation, target)
+    job.advance(len(conversation.nodes))
+    return done._replace(result=replace(done.result, **about))
+
+
+def _is_fresh(store: Store, session: int) -> bool:
+    return not store.state(session).last_seq and SessionTree(store, session).empty
+
+
+def _restore(job: Job, conversation: Conversation, target: Target, session: int) -> Imported:
+    """Fill an empty session. Nothing has to be looked up, so this takes a third of the time of a merge."""
+    forgotten = job.store.forgotten(session, None, 1)
+    if forgotten:
+        return _merge(job, conversation, target)
+    job.store.restore(session, restored(conversation, job.draft))
+    branches = {name: name for name in conversation.ends}
+    result = ImportResult(
+        job.format, target.session_id, target.user_id, len(conversation.nodes), branches=branches, head=MAIN,
+        created=True,
+    )  # fmt: skip
+    return Imported(result, Head(MAIN))
+
+
+def restored(conversation: Conversation, draft: Callable[[Message], Draft]) -> Restored:
+    """Return a conversation as the content of an empty session, just as a merge line by line would write it."""
+    segments = [Segment(0, None, -1)]
+    positions: dict[str | None, Position] = {None: Position(0, -1)}
+    turns: dict[str | None, Newest] = {None: Newest(None, -1)}
+    records = []
+    for number, (message, parent) in enumerate(conversation.nodes, 1):
+        assert message.id is not None
+        before, newest = positions[parent], turns[parent]
+        if before.depth != segments[before.segment].tip:  # another version follows there: this one is a branch
+            segments.append(Segment(len(segments), before, before.depth))
+            before = Position(len(segments) - 1, before.depth)
+        position = positions[message.id] = Position(before.segment, before.depth + 1)
+        segments[before.segment] = segments[before.segment]._replace(tip=position.depth)
+        turn = _turn(message, newest)
+        turns[message.id] = turn if message.role == "user" else newest
+        done = draft(message)
+        stored = done.message.replace(turn_id=turn.turn_id)
+        records.append(Record(stored, position, number, turn.turn_no, done.counter, done.tokens))
+    branches = tuple(Branch(name, positions[at]) for name, at in conversation.ends.items())
+    return Restored(tuple(segments), tuple(records), branches=branches)
+
+
+def _turn(message: Message, newest: Newest) -> Newest:
+    """Return the turn that a message opens or joins."""
+    if message.role == "user":
+        return Newest(message.id, newest.turn_no + 1)
+    if message.role == "system" or newest.turn_id is None:
+        return Newest(message.id, newest.turn_no)
+    return newest
+
+
+def _merge(job: Job, conversation: Conversation, target: Target) -> Imported:
+    """Add a conversation to a session that holds something. Known messages are left as they are."""
+    lines = (NumberedLine(number, line) for number, line in enumerate(conversation.lines(), 1))
+    (done,) = import_lines(
+        job.store, job.name, lines, lambda line: target, format=job.format, total=len(conversation.nodes),
+        count_tokens=counted(job.draft), progress=lambda done, total: job.advance(done),
+    )  # fmt: skip
+    return done
+
+
+def counted(draft: Callable[[Message], Draft]) -> CountTokens:
+    """Return a function that counts the tokens of a message as `draft` does."""
+
+    def count_tokens(message: Message) -> tuple[str, int] | None:
+        done = draft(message)
+        return None if done.counter is None or done.tokens is None else (done.counter, done.tokens)
+
+    return count_tokens
+
+
+def _add_messages(job: Job, conversation: Conversation, target: Target, session: int) -> Imported:
+    created = not job.store.state(session).last_seq
+    listed = add_list(job, session, conversation.messages)
+    result = ImportResult(
+        job.format, target.session_id, target.user_id, listed.new, listed.known, listed.forgotten, listed.renamed,
+        head=job.point.branch, created=created,
+    )  # fmt: skip
+    return Imported(result, Head(job.point.branch) if conversation.nodes else None)
+
+
+@dataclass
+class ListOutcome:
+    """The outcome of importing a list, so far."""
+
+    new: int = 0
+    known: int = 0
+    forgotten: int = 0
+    renamed: dict[str, str] = field(default_factory=dict)
+
+
+def add_list(job: Job, session: int, messages: Sequence[Message]) -> ListOutcome:
+    """Add messages with distinct ids to the job's branch, inside a transaction of the store.
+
+    A message whose id is stored with other content gets another id, made by `other_id`.
+    """
+    listed, at = ListOutcome(), job.point.at
+    for batch in _batches(messages):
+        drafts = _with_free_ids(job.store, session, [job.draft(message) for message in batch], listed)
+        appended = job.store.append(session, job.point.branch, drafts, at=at)
+        at = None
+        listed.new += len(appended.added)
+        listed.forgotten += len(appended.forgotten)
+        listed.known += len(batch) - len(appended.added) - len(appended.forgotten)
+        job.advance(listed.new + listed.known + listed.forgotten)
+    return listed
+
+
+def _batches(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
+    start = 0
+    for index, message in enumerate(messages):
+        if message.role == "user" and index - start >= BATCH:  # so that no turn is split
+            yield messages[start:index]
+            start = index
+    if start < len(messages):
+        yield messages[start:]
+
+
+def _with_free_ids(store: Store, session: int, drafts: Sequence[Draft], listed: ListOutcome) -> list[Draft]:
+    """Return the drafts with another id wherever their own is stored with other content."""
+    stored = {record.message.id: record.message for record in store.get(session, [_id(draft) for draft in drafts])}
+    found: list[Draft] = []
+    before: str | None = None
+    for one in drafts:
+        id_, message = _id(one), one.message
+        if id_ in stored and content_of(stored[id_]) != content_of(message):
+            listed.renamed[id_] = other_id(message, before)
+            one = Draft(message.replace(id=listed.renamed[id_]), one.counter, one.tokens)
+        before = _id(one)
+        found.append(one)
+    return found
+
+
+def _id(draft: Draft) -> str:
+    assert draft.message.id is not None
+    return draft.message.id
+
+
+# Many conversations
+
+
+def import_conversations(
+    job: Job, entries: Sequence[Entry], target: Callable[[str], Target], *,
+    skip_invalid: bool = False, progress: Progress | None = None,
+    on_session: Callable[[ImportResult], None] | None = None,
+) -> list[Imported]:  # fmt: skip
+    """Store conversations, each in a transaction of its own, after all of them have been read.
+
+    Args:
+        job: what the imports share.
+        entries: the conversations.
+        target: returns the session for the id of a conversation.
+        skip_invalid: leave out conversations that are invalid; their results have an `error`.
+        progress: called with how many messages are done and how many there are.
+        on_session: called with each result, once the session is stored.
+
+    Raises:
+        InputFileError: a conversation is invalid; nothing is stored.
+    """
+    read = [_read(one, job.format, target(one.id), skip_invalid) for one in entries]
+    total = sum(len(one.nodes) for one in read if isinstance(one, Conversation))
+    results: list[Imported] = []
+    before = 0
+    for entry, one in zip(entries, read, strict=True):
+        if isinstance(one, Conversation):
+            start = before
+
+            def advance(done: int, start: int = start) -> None:
+                if progress is not None:
+                    progress(start + done, total)
+
+            results.append(import_conversation(job._replace(advance=advance), one, target(entry.id)))
+            before += len(one.nodes)
+        else:
+            results.append(Imported(one, None))
+        if on_session is not None:
+            on_session(results[-1].result)
+    return results
+
+
+def _read(entry: Entry, format: str, target: Target, skip_invalid: bool) -> Conversation | ImportResult:
+    try:
+        return entry.read()
+    except InputFileError as error:
+        if not skip_invalid:
+            raise
+        return ImportResult(format, target.session_id, target.user_id, title=entry.title, error=str(error))
