@@ -21,6 +21,7 @@ from shared_core.sharing.foreign import (
     InsertionPoint,
     Job,
     chosen_entry,
+    collector_paused,
     counted,
     import_conversations,
     named,
@@ -266,16 +267,18 @@ def import_sessions(
     def target(id_: str, owner: str | None = None) -> Target:
         return Target(owner if user_id is None else user_id, id_ or "default")
 
-    foreign = None if format is None and is_ours(path) else read_foreign(path, format)
-    with _Opened(store) as opened:
-        if foreign is None:
+    if format is None and is_ours(path):
+        with _Opened(store) as opened:
             return _import_lines(opened, path, sessions, target, draft, progress, on_session)
+    with collector_paused():
+        foreign = read_foreign(path, format)  # first of all, so that an invalid file does not create a store
         entries = foreign.entries if sessions is None else [chosen_entry(foreign, one) for one in sessions]
-        job = Job(opened, foreign.name, foreign.format, draft)
-        imported = import_conversations(
-            job, entries, target, skip_invalid=skip_invalid, progress=progress, on_session=on_session
-        )
-        return [one.result for one in imported]
+        with _Opened(store) as opened:
+            job = Job(opened, foreign.name, foreign.format, draft)
+            imported = import_conversations(
+                job, entries, target, skip_invalid=skip_invalid, progress=progress, on_session=on_session
+            )
+    return [one.result for one in imported]
 
 
 def _import_lines(

@@ -1,6 +1,8 @@
 """Store the conversations of other programs: each one whole or not at all."""
 
+import gc
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -85,7 +87,7 @@ class Job(NamedTuple):
 
 
 def import_conversation(job: Job, conversation: Conversation, target: Target) -> Imported:
-    """Store a conversation in a session, in one transaction.
+    """Store a conversation in a session, inside a transaction of the store.
 
     Raises:
         InputFileError: the conversation cannot be stored; the store is unchanged.
@@ -93,14 +95,13 @@ def import_conversation(job: Job, conversation: Conversation, target: Target) ->
     about: dict[str, Any] = {"title": conversation.title, "notes": conversation.notes}
     if conversation.id and not conversation.nodes:  # a chat that was opened and left: it needs no session
         return Imported(ImportResult(job.format, target.session_id, target.user_id, **about), None)
-    with job.store.transaction():
-        session = job.store.create_session(*target)
-        if not conversation.ends:
-            done = _add_messages(job, conversation, target, session)
-        elif _is_fresh(job.store, session):
-            done = _restore(job, conversation, target, session)
-        else:
-            done = _merge(job, conversation, target)
+    session = job.store.create_session(*target)
+    if not conversation.ends:
+        done = _add_messages(job, conversation, target, session)
+    elif _is_fresh(job.store, session):
+        done = _restore(job, conversation, target, session)
+    else:
+        done = _merge(job, conversation, target)
     job.advance(len(conversation.nodes))
     return done._replace(result=replace(done.result, **about))
 
@@ -244,13 +245,31 @@ def _id(draft: Draft) -> str:
 
 # Many conversations
 
+TOGETHER = 1_000
+"""Messages that are stored in one transaction. With a transaction for each short chat, the disk would set the pace."""
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Pause the collector of reference cycles, if it runs.
+
+    What a file holds has no cycles, and looking for them in all of it, again and again, takes a third of an import.
+    """
+    running = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if running:
+            gc.enable()
+
 
 def import_conversations(
     job: Job, entries: Sequence[Entry], target: Callable[[str], Target], *,
     skip_invalid: bool = False, progress: Progress | None = None,
     on_session: Callable[[ImportResult], None] | None = None,
 ) -> list[Imported]:  # fmt: skip
-    """Store conversations, each in a transaction of its own, after all of them have been read.
+    """Store conversations, each whole or not at all, after all of them have been read.
 
     Args:
         job: what the imports share.
@@ -264,24 +283,46 @@ def import_conversations(
         InputFileError: a conversation is invalid; nothing is stored.
     """
     read = [_read(one, job.format, target(one.id), skip_invalid) for one in entries]
-    total = sum(len(one.nodes) for one in read if isinstance(one, Conversation))
+    total = sum(map(_size, read))
     results: list[Imported] = []
-    before = 0
-    for entry, one in zip(entries, read, strict=True):
-        if isinstance(one, Conversation):
-            start = before
-
-            def advance(done: int, start: int = start) -> None:
-                if progress is not None:
-                    progress(start + done, total)
-
-            results.append(import_conversation(job._replace(advance=advance), one, target(entry.id)))
-            before += len(one.nodes)
-        else:
-            results.append(Imported(one, None))
-        if on_session is not None:
-            on_session(results[-1].result)
+    done = 0
+    for group in _groups(read):
+        stored: list[Imported] = []
+        with job.store.transaction():
+            for one in group:
+                if isinstance(one, ImportResult):
+                    stored.append(Imported(one, None))
+                    continue
+                advance = _shifted(progress, done, total)
+                stored.append(import_conversation(job._replace(advance=advance), one, target(one.id)))
+                done += len(one.nodes)
+        results += stored
+        for imported in stored if on_session is not None else ():
+            on_session(imported.result)
     return results
+
+
+def _size(one: Conversation | ImportResult) -> int:
+    return len(one.nodes) if isinstance(one, Conversation) else 0
+
+
+def _groups(read: Sequence[Conversation | ImportResult]) -> Iterator[list[Conversation | ImportResult]]:
+    """Yield what is stored together: conversations with `TOGETHER` messages, or a longer one."""
+    group: list[Conversation | ImportResult] = []
+    size = 0
+    for one in read:
+        size += _size(one)
+        if group and size > TOGETHER:
+            yield group
+            group, size = [], _size(one)
+        group.append(one)
+    if group:
+        yield group
+
+
+def _shifted(progress: Progress | None, before: int, total: int) -> Callable[[int], None]:
+    """Return a function that reports the messages of one conversation that are done as those of all."""
+    return lambda done: None if progress is None else progress(before + done, total)
 
 
 def _read(entry: Entry, format: str, target: Target, skip_invalid: bool) -> Conversation | ImportResult:

@@ -57,16 +57,23 @@ def test_a_whole_store_is_one_file(call: Call) -> None:
         with InfiniteMemory("chat.db", session_id=session, user_id=user) as memory:
             memory.add(Message.user(f"{user} in {session}"))
     assert json.loads(call("export", "all.jsonl", "--all", "--json")[1])["messages"] == 9
-    code, out, _ = call("import", "all.jsonl", "--all", "--store", "new.db")
-    assert (code, out.splitlines()[0]) == (0, "all.jsonl -> new.db: 4 sessions")
+    code, out, _ = call("import", "all.jsonl", "--store", "new.db")
+    assert (code, out.splitlines()[0][:-7]) == (0, "all.jsonl -> new.db: 9 messages new in 4 sessions")
+    assert sorted(out.splitlines()[1:]) == [
+        "a: 1 message new", "b: 1 message new", "b: 1 message new", "default: 6 messages new",
+    ]  # fmt: skip
+    again = call("import", "all.jsonl", "--store", "new.db")[1].splitlines()
+    assert (again[0][:-7], again[1:]) == (
+        "all.jsonl -> new.db: 0 messages new in 0 sessions", ["nothing new in 4 sessions"],
+    )  # fmt: skip
     assert json.loads(call("export", "ann.jsonl", "--all", "--user", "ann", "--json")[1])["messages"] == 2
-    told = json.loads(call("import", "ann.jsonl", "--all", "--store", "other.db", "--json")[1])
+    told = json.loads(call("import", "ann.jsonl", "--store", "other.db", "--json")[1])
     assert [(one["user_id"], one["session_id"], one["new"]) for one in told["sessions"]] == [
         ("ann", "a", 1), ("ann", "b", 1),
     ]  # fmt: skip
-    code, _, err = call("import", "ann.jsonl", "--store", "third.db")
-    assert (code, "holds 2 sessions: pass session=, one of 'a', 'b'" in err) == (2, True)
-    assert call("import", "ann.jsonl", "--store", "third.db", "--from", "b")[0] == 0
+    code, _, err = call("import", "ann.jsonl", "--store", "third.db", "--session", "x")
+    assert (code, "holds 2 conversations: choose one with --chat" in err, "it has 'a', 'b'" in err) == (2, True, True)
+    assert call("import", "ann.jsonl", "--store", "third.db", "--session", "default", "--chat", "b")[0] == 0
     with InfiniteMemory("third.db") as memory:
         assert texts(memory.messages()) == ["ann in b"]
 
@@ -83,7 +90,8 @@ def test_a_whole_store_is_one_file(call: Call) -> None:
         (("export", "x.jsonl", "--rename", "Ann"), "--rename 'Ann': expected NAME=OTHER"),
         (("export", "x.jsonl", "--vectors", "--no-grounding"), "a text can be guessed from its vector"),
         (("import", "x.jsonl", "--store", "new.db"), "'x.jsonl' cannot be read"),
-        (("import", "x.jsonl", "--all", "--from", "a"), "leave out --from"),
+        (("import", "x.jsonl", "--session", "s", "--chat", "a", "--chat", "b"), "--session takes one conversation"),
+        (("import", "x.jsonl", "--format", "word"), "format"),
         (("import", ".", "--store", "new.db"), "cannot be read"),
     ],
 )

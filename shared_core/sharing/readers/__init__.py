@@ -215,7 +215,7 @@ def _chat_of_store(name: str, key: str, messages: Any) -> Entry:
     if not isinstance(messages, list):
         raise InputFileError(f"{name!r}: store[{key!r}] is not a list of messages; expected a SimpleChatStore")
     located = ((f"store[{key!r}], message {number}", one) for number, one in enumerate(messages, 1))
-    conversation = list_of(messages_of(name, located, llama_index_entry))
+    conversation = list_of(messages_of(name, located, llama_index_entry), id=key)
     return Entry(key, "", lambda: conversation)
 
 

@@ -198,10 +198,8 @@ def _messages(entry: Any, previous: str | None) -> list[Message]:
     given = entry.get("id")
     for number, piece in enumerate(pieces_of(role, entry.get("content"), str(given or previous)), 1):
         fields = piece.fields() | when
-        if given is None:
-            previous = _chained(previous, fields)
-        else:
-            previous = given if number == 1 else f"{given}#{number}"
+        own = given if number == 1 else f"{given}#{number}"
+        previous = _chained(previous, fields) if given is None else own
         data = ({"content": piece.kept} if piece.kept else {}) | (rest if number == 1 else {})
         found.append(message_of("message", id=previous, payload=payload_of(ANTHROPIC_FORMAT, data), **fields))
     return found

@@ -105,34 +105,29 @@ class _Reader:
         """Return a node's message; None if there is nothing to store."""
         if said is None:
             return None
-        author = said.get("author") if isinstance(said, dict) else None
-        role = ROLES.get(str(author.get("role"))) if isinstance(author, dict) else None
-        if role is None or not isinstance(author, dict):
-            raise LineError(f"node {short(id_)} has no author with a known role; expected one of {', '.join(ROLES)}")
+        role, name = _author(id_, said)
         content, metadata = said.get("content"), said.get("metadata")
         kind = content.get("content_type") if isinstance(content, dict) else None
         if kind in REASONING:
             self.builder.left_out["step of reasoning"] += 1
             return None
-        if kind == INSTRUCTIONS:
-            role = "system"
         text, rest = _content(content)
-        self._count_media(rest, metadata)
-        fields: dict[str, Any] = {}
+        if rest or (isinstance(metadata, dict) and metadata.get("attachments")):
+            self._count_media(rest, metadata)
+        fields: dict[str, Any] = {"name": name} if name else {}
         recipient = said.get("recipient")
         if role == "assistant" and isinstance(recipient, str) and recipient not in ("", "all"):
             fields["tool_calls"], text = (ToolCall(id=id_, name=recipient, arguments=text),), ""
             self._calls[id_] = id_
         elif role == "tool":
             fields["tool_call_id"] = self._calls[id_] = self._calls.get(parent or "", "")
+        elif kind == INSTRUCTIONS:
+            role = "system"
         if not (text or rest or "tool_calls" in fields):
             return None
-        data = ({"metadata": metadata} if metadata else {}) | ({"content": rest} if rest else {})
-        if data:
+        if data := ({"metadata": metadata} if metadata else {}) | ({"content": rest} if rest else {}):
             fields["payload"] = payload_of(CHATGPT_FORMAT, data)
-        if isinstance(name := author.get("name"), str) and name:
-            fields["name"] = name
-        return message_of(f"node {short(id_)}", role=role, content=text, id=id_, created_at=when, **fields)
+        return message_of("node", role=role, content=text, id=id_, created_at=when, **fields)
 
     def _count_media(self, rest: Any, metadata: Any) -> None:
         """Count the pictures, recordings and files of a message, whose bytes are not in the file."""
@@ -147,6 +142,16 @@ class _Reader:
             "attachment without text": max(0, len(files) - images) if isinstance(files, list) else 0,
         }
         self.builder.left_out.update({what: count for what, count in counts.items() if count})
+
+
+def _author(id_: str, said: Any) -> tuple[Role, str]:
+    """Return the role and the name of a node's author."""
+    author = said.get("author") if isinstance(said, dict) else None
+    role = ROLES.get(str(author.get("role"))) if isinstance(author, dict) else None
+    if role is None or not isinstance(author, dict):
+        raise LineError(f"node {short(id_)} has no author with a known role; expected one of {', '.join(ROLES)}")
+    name = author.get("name")
+    return role, name if isinstance(name, str) else ""
 
 
 def _children(mapping: Mapping[str, Any]) -> dict[str | None, list[str]]:

@@ -76,11 +76,11 @@ class Entry:
     read: Callable[[], Conversation]
 
 
-def list_of(messages: Sequence[Message], left_out: Mapping[str, int] | None = None) -> Conversation:
-    """Return a list of messages, which has no id and no branches."""
+def list_of(messages: Sequence[Message], *, id: str = "", left_out: Mapping[str, int] | None = None) -> Conversation:
+    """Return a list of messages, which has no branches."""
     parents = [None, *(message.id for message in messages)]
     nodes = [Node(message, parent) for message, parent in zip(messages, parents, strict=False)]
-    return Conversation("", "", nodes, left_out=left_out or {})
+    return Conversation(id, "", nodes, left_out=left_out or {})
 
 
 class Builder:
@@ -120,13 +120,14 @@ def ends_of(nodes: Mapping[str, Node], current: str | None) -> dict[str, str | N
     return {MAIN: main, **{f"version-{number}": leaf for number, leaf in enumerate(others, 1)}}
 
 
-def message_of(where: str, **fields: Any) -> Message:
-    """Return a message; `LineError` that begins with `where` if a field is invalid."""
+def message_of(what: str, **fields: Any) -> Message:
+    """Return a message; `LineError` that names `what` it is and its id if a field is invalid."""
     try:
         return Message(**fields)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        raise LineError(f"{where}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        raise LineError(f"{what} {short(fields['id'])}: {reason}") from None
 
 
 def payload_of(format: str, data: Any) -> Payload | None:
@@ -135,11 +136,14 @@ def payload_of(format: str, data: Any) -> Payload | None:
         return None
     level = [data]
     for _ in range(MAX_NESTING):
-        inner = (one.values() if isinstance(one, dict) else one for one in level)
-        level = [item for items in inner for item in items if isinstance(item, dict | list)]
+        inner = [one.values() if one.__class__ is dict else one for one in level]
+        level = [item for items in inner for item in items if item.__class__ in _CONTAINERS]
         if not level:
             return Payload(format=format, data=data)
     raise LineError(f"is nested too deeply; {MAX_NESTING} levels are enough")
+
+
+_CONTAINERS = {dict, list}  # JSON has no subclasses of them
 
 
 def time_of(value: Any, missing: datetime) -> datetime:

@@ -196,7 +196,7 @@ def read_gemini_api(name: str, whole: Any, entries: Iterable[tuple[str, Any]]) -
             messages += _turn(entry, messages[-1].id if messages else "", left_out)
         except (LineError, RecursionError) as error:
             raise InputFileError(f"{name!r}, {location}: {error}") from None
-    return list_of(messages, left_out)
+    return list_of(messages, left_out=left_out)
 
 
 def _turn(entry: Any, previous: str | None, left_out: Counter[str]) -> list[Message]:
