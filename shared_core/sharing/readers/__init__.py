@@ -229,7 +229,8 @@ def _openai_entry(entry: Any) -> Any:
         return entry
     if "content" not in entry and "tool_calls" not in entry and isinstance(entry.get("text"), str):
         raise LineError('has "text" instead of "content"; rename the field to "content"')
-    return entry | {"role": role_of(entry["role"])} if entry.get("role") in _OTHER_ROLES else entry
+    other = str(entry.get("role")).lower() in _OTHER_ROLES
+    return entry | {"role": role_of(entry["role"])} if other else entry
 
 
 _OTHER_ROLES = ROLES.keys() - {"system", "developer", "user", "assistant"}

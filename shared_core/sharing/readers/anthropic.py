@@ -176,18 +176,20 @@ def read_anthropic(name: str, whole: Any, entries: Iterable[tuple[str, Any]]) ->
     Raises:
         InputFileError: a message is invalid.
     """
-    messages: list[Message] = []
+    messages: dict[str, Message] = {}
     system = whole.get("system") if isinstance(whole, dict) else None
     located = [("system", {"role": "system", "content": system}), *entries] if system else entries
     for location, entry in located:
         try:
-            messages += _messages(entry, messages[-1].id if messages else "")
+            for message in _messages(entry, next(reversed(messages), "")):
+                if messages.setdefault(str(message.id), message) is not message:
+                    raise LineError(f"id {message.id!r} belongs to another message, too; expected unique ids")
         except (LineError, RecursionError) as error:
             raise InputFileError(f"{name!r}, {location}: {error}") from None
-    return list_of(messages)
+    return list_of(list(messages.values()))
 
 
-def _messages(entry: Any, previous: str | None) -> list[Message]:
+def _messages(entry: Any, previous: str) -> list[Message]:
     if not isinstance(entry, dict):
         raise LineError(f'{short(entry)} is not a message; expected an object with "role" and "content"')
     role = role_of(entry.get("role"))
@@ -205,7 +207,7 @@ def _messages(entry: Any, previous: str | None) -> list[Message]:
     return found
 
 
-def _chained(previous: str | None, fields: Mapping[str, Any]) -> str:
+def _chained(previous: str, fields: Mapping[str, Any]) -> str:
     calls = [[call.id, call.name, call.arguments] for call in fields.get("tool_calls", ())]
     said = json.dumps([previous, fields["role"], fields["content"], calls, fields.get("tool_call_id")])
     return "import-" + blake2b(said.encode(), digest_size=16).hexdigest()

@@ -107,7 +107,7 @@ class _Reader:
             return None
         role, name = _author(id_, said)
         content, metadata = said.get("content"), said.get("metadata")
-        kind = content.get("content_type") if isinstance(content, dict) else None
+        kind = str(content.get("content_type")) if isinstance(content, dict) else ""
         if kind in REASONING:
             self.builder.left_out["step of reasoning"] += 1
             return None
@@ -132,7 +132,8 @@ class _Reader:
     def _count_media(self, rest: Any, metadata: Any) -> None:
         """Count the pictures, recordings and files of a message, whose bytes are not in the file."""
         parts = rest.get("parts") if isinstance(rest, dict) else None
-        kinds = [str(part.get("content_type")) for part in parts or () if isinstance(part, dict)]
+        written = parts if isinstance(parts, list) else []
+        kinds = [str(part.get("content_type")) for part in written if isinstance(part, dict)]
         images = sum(kind.startswith("image") for kind in kinds)
         files = metadata.get("attachments") if isinstance(metadata, dict) else None
         counts = {

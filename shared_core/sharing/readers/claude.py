@@ -92,7 +92,7 @@ class _Reader:
     def _pieces(self, said: Mapping[str, Any]) -> list[Piece]:
         role, blocks = role_of(said.get("sender")), said.get("content")
         if isinstance(blocks, list):
-            blocks = [one for one in blocks if not (isinstance(one, dict) and one.get("type") in IGNORED)]
+            blocks = [one for one in blocks if not (isinstance(one, dict) and str(one.get("type")) in IGNORED)]
         pieces = pieces_of(role, blocks or said.get("text"), said["uuid"])
         if not any(map(_says_something, pieces)):
             pieces = pieces_of(role, said.get("text"), said["uuid"])
