@@ -227,8 +227,9 @@ def _openai_entry(entry: Any) -> Any:
     """Return a message with the role that OpenAI has for its speaker."""
     if not isinstance(entry, dict):
         return entry
-    if "content" not in entry and "tool_calls" not in entry and isinstance(entry.get("text"), str):
-        raise LineError('has "text" instead of "content"; rename the field to "content"')
+    instead = next((name for name in ("text", "parts") if entry.get(name)), None)
+    if instead is not None and not any(entry.get(name) for name in ("content", "tool_calls", "function_call")):
+        raise LineError(f'has "{instead}" instead of "content"; rename the field to "content"')
     other = str(entry.get("role")).lower() in _OTHER_ROLES
     return entry | {"role": role_of(entry["role"])} if other else entry
 
