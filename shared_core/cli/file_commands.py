@@ -88,7 +88,8 @@ def import_file(
             _index(options, one, embedder)
     _answer_sessions(options, file, results, started)
     if interrupted:
-        say(f"interrupted: {len(results):,} sessions are stored as a whole; run the command again for the others")
+        stored = f"{_sessions(len(results))} {'is' if len(results) == 1 else 'are'} stored as a whole"
+        say(f"interrupted: {stored}; run the command again for the others")
     if interrupted or any(one.error for one in results):
         raise typer.Exit(1)
 
@@ -229,7 +230,7 @@ def _imported(memory: InfiniteMemory, result: ImportResult) -> dict[str, Any]:
         "forgotten": result.forgotten,
         "remapped": len(result.remapped),
         "branches": dict(result.branches),
-        "notes": list(result.notes),
+        "left_out": list(result.left_out),
         "turns": stats["turns"],
         "first": times[0].isoformat() if times else None,
         "last": times[-1].isoformat() if times else None,

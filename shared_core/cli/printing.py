@@ -115,11 +115,10 @@ def import_summary(data: Mapping[str, Any]) -> str:
     counts += f", {data['remapped']:,} under new IDs" if data["remapped"] else ""
     span = f", from {data['first'][:10]} to {data['last'][:10]}" if data["first"] else ""
     how = f"embedder {data['embedder'] or 'none (ranked by words alone)'}, {data['seconds']:.1f} s"
+    turns = f"{data['turns']:,} turn{'' if data['turns'] == 1 else 's'}"
     session = f"session {data['session']}" + (f" ({data['title']})" if data["title"] else "")
-    notes = "".join(f"\n{note}" for note in data["notes"])
-    return printable(
-        f"{data['file']} -> {data['store']}: {counts}\n{session}: {data['turns']:,} turns{span}{notes}\n{how}"
-    )
+    left_out = f"\nleft out: {', '.join(data['left_out'])}" if data["left_out"] else ""
+    return printable(f"{data['file']} -> {data['store']}: {counts}\n{session}: {turns}{span}{left_out}\n{how}")
 
 
 def session_line(data: Mapping[str, Any]) -> str:
@@ -128,8 +127,8 @@ def session_line(data: Mapping[str, Any]) -> str:
     if data["error"]:
         return printable(f"skipped {data['session_id']}{title}: {data['error']}".replace("\n", " "))
     counts = f"{count(data['new'])} new" + (f", {data['known']:,} known" if data["known"] else "")
-    notes = "".join(f"; {note}" for note in data["notes"])
-    return printable(f"{data['session_id']}{title}: {counts}{notes}".replace("\n", " "))
+    left_out = f"; left out: {', '.join(data['left_out'])}" if data["left_out"] else ""
+    return printable(f"{data['session_id']}{title}: {counts}{left_out}".replace("\n", " "))
 
 
 def forget_preview(messages: Sequence[Message], total: int) -> str:

@@ -301,8 +301,9 @@ def _import_lines(
         if missing:
             ids = _sessions_in(path)
             raise UnknownReferenceError(f"{os.fspath(path)!r} has no session {min(missing)!r}", candidates=ids)
-    for one in imported if on_session is not None else ():
-        on_session(one.result)
+    if on_session is not None:
+        for one in imported:
+            on_session(one.result)
     return [one.result for one in imported]
 
 

@@ -58,7 +58,7 @@ def chosen_entry(foreign: Foreign, wanted: str) -> Entry:
     if not found:
         ids = [one.id for one in foreign.entries[:MAX_NAMED]]
         raise UnknownReferenceError(
-            f"{foreign.name!r} has no session {wanted!r}; it has {named(foreign.entries)}", candidates=ids
+            f"{foreign.name!r} has no conversation {wanted!r}; it has {named(foreign.entries)}", candidates=ids
         )
     return found[0]
 
@@ -92,7 +92,7 @@ def import_conversation(job: Job, conversation: Conversation, target: Target) ->
     Raises:
         InputFileError: the conversation cannot be stored; the store is unchanged.
     """
-    about: dict[str, Any] = {"title": conversation.title, "notes": conversation.notes}
+    about: dict[str, Any] = {"title": conversation.title, "left_out": conversation.left_out_words}
     if conversation.id and not conversation.nodes:  # a chat that was opened and left: it needs no session
         return Imported(ImportResult(job.format, target.session_id, target.user_id, **about), None)
     session = job.store.create_session(*target)
@@ -297,8 +297,9 @@ def import_conversations(
                 stored.append(import_conversation(job._replace(advance=advance), one, target(one.id)))
                 done += len(one.nodes)
         results += stored
-        for imported in stored if on_session is not None else ():
-            on_session(imported.result)
+        if on_session is not None:
+            for imported in stored:
+                on_session(imported.result)
     return results
 
 

@@ -45,7 +45,7 @@ class ImportResult:
         head: the branch that was checked out where the file was written. None: not known.
         created: whether the session was empty before.
         title: the title that the other program gave the conversation. "": none.
-        notes: what is not stored, in words, for example `"3 images left out"`.
+        left_out: what of the conversation is not stored, in words, for example `"3 images"`.
         error: why the conversation was skipped. None: it was not.
     """
 
@@ -60,13 +60,13 @@ class ImportResult:
     head: str | None = None
     created: bool = False
     title: str = ""
-    notes: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
     error: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON data."""
         fields = {name: getattr(self, name) for name in self.__slots__}
-        lists = {"remapped": dict(self.remapped), "branches": dict(self.branches), "notes": list(self.notes)}
+        lists = {"remapped": dict(self.remapped), "branches": dict(self.branches), "left_out": list(self.left_out)}
         return fields | lists
 
 

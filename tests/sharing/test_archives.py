@@ -127,6 +127,21 @@ def test_an_encrypted_archive_is_refused(path: Path) -> None:
         read_foreign(path)
 
 
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"\x1f\x8b\x08\x00", "is compressed with gzip; unpack it and import the JSON file inside"),
+        (b"<!DOCTYPE html><html>", "is a web page; choose JSON when you export"),
+        (b"PK\x03\x04", "is a damaged zip archive (File is not a zip file); download it again"),
+    ],
+)
+def test_another_kind_of_file_is_refused(path: Path, data: bytes, expected: str) -> None:
+    path.write_bytes(data)
+    with pytest.raises(InputFileError) as caught:
+        read_foreign(path)
+    assert str(caught.value).startswith(f"'{path}' {expected}")
+
+
 @given(data=st.data())
 def test_a_damaged_archive_is_imported_or_refused(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

@@ -21,6 +21,7 @@ from shared_core.sharing.foreign import Job
 from shared_core.sharing.importer import Target
 from shared_core.sharing.readers import FORMATS
 from shared_core.sharing.readers.chatgpt import read_chatgpt
+from shared_core.sharing.readers.conversation import Conversation
 from shared_core.sharing.readers.gemini import text_of_html
 from shared_core.store import Store
 from shared_core.stores import SQLiteStore
@@ -51,8 +52,9 @@ def said(store: Store, session: str, branch: str = "main") -> list[Message]:
 def test_chats_of_chatgpt(store: Store) -> None:
     first, second = import_sessions(store, DATA / "chatgpt.json")
     assert (first.format, first.session_id, first.title, first.new) == ("chatgpt", "c1", "Ferries", 4)
-    assert (second.session_id, second.title, second.new, second.notes) == ("c2", "Hello", 1, ())
-    assert first.notes == ("1 image left out", "1 attachment without text left out", "1 step of reasoning left out")
+    assert (second.session_id, second.title, second.new, second.left_out) == ("c2", "Hello", 1, ())
+    assert Conversation("", "", (), left_out={"step of it": 2}).left_out_words == ("2 steps of it",)
+    assert first.left_out == ("1 image", "1 attachment without text", "1 step of reasoning")
     about, question, answer = said(store, "c1")
     assert (about.role, about.content) == ("system", "Lives in Split.\n\nBe brief.")
     assert question.content == "Which ferry is this?"
@@ -66,7 +68,7 @@ def test_chats_of_claude(store: Store) -> None:
     chat, old, empty = import_sessions(store, DATA / "claude.json")
     assert (chat.format, chat.title, chat.new) == ("claude", "Ferries to Brac", 6)
     assert (old.new, old.title, empty.new, empty.title) == (2, "", 0, "Never begun")
-    assert chat.notes == ("1 attachment without text left out", "1 file left out")
+    assert chat.left_out == ("1 attachment without text", "1 file")
     assert chat.branches == {"main": "main", "version-1": "version-1"}
     assert [key.session_id for key in store.sessions()] == [chat.session_id, old.session_id]
     question, other, thanks = said(store, chat.session_id)
@@ -92,7 +94,7 @@ def test_activity_of_gemini(store: Store) -> None:
     morning, noon = import_sessions(store, DATA / "gemini.json")
     assert (morning.session_id, morning.title, morning.new) == ("gemini-20250601T080000Z", "Good morning", 1)
     assert (noon.session_id, noon.title, noon.new) == ("gemini-20250601T120000Z", "Which ferry is first?", 4)
-    assert (noon.format, noon.notes) == ("gemini", ("2 files left out",))
+    assert (noon.format, noon.left_out) == ("gemini", ("2 files",))
     question, answer, more, list_ = said(store, noon.session_id)
     assert texts([question, answer]) == ["Which ferry is first?", "The one at 07:45 & no other,\nif a < b."]
     assert texts([more, list_]) == ["And on Sunday?", "On Sunday:\n\n- 09:00\n- 17:30"]
@@ -159,7 +161,9 @@ def test_one_chat_is_chosen_by_its_id_or_title(store: Store, tmp_path: Path) -> 
             ValueError, match=r"holds 2 sessions: pass session=, one of 'c1' \(Ferries\), 'c2' \(Hello\)"
         ):
             memory.import_file(path)
-        with pytest.raises(UnknownReferenceError, match=r"no session 'x'; it has 'c1' \(Ferries\), 'c2'") as caught:
+        with pytest.raises(
+            UnknownReferenceError, match=r"no conversation 'x'; it has 'c1' \(Ferries\), 'c2'"
+        ) as caught:
             memory.import_file(path, session="x")
         assert caught.value.candidates == ("c1", "c2")
     alike = write(tmp_path, [SAMPLES["chatgpt"][0], SAMPLES["chatgpt"][1] | {"title": "Ferries"}])

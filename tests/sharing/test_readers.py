@@ -205,7 +205,7 @@ def test_a_list_is_imported_whole_or_not_at_all(file: Path) -> None:
             memory.import_file(write(file, many), progress=stop)
         assert memory.stats()["messages"] == 0
         memory.add(Message.user("goes on"))
-        with pytest.raises(UnknownReferenceError, match="has no session 'x'"):
+        with pytest.raises(UnknownReferenceError, match="has no conversation 'x'"):
             memory.import_file(file, session="x")
         assert memory.import_file(write(file, [])).new == 0
         assert len(list(memory.messages())) == 1

@@ -104,6 +104,10 @@ def read_foreign(path: str | os.PathLike[str], format: str | None = None) -> For
 
 
 def _parsed(name: str, text: str) -> _Document:
+    if text.lstrip().startswith("<"):
+        raise InputFileError(
+            f"{name!r} is a web page; choose JSON when you export, and import the JSON file or the zip"
+        )
     try:
         return _Document(name, text, parse_text(text))
     except LineError:

@@ -112,7 +112,7 @@ def _result(block: Mapping[str, Any], answers: Any) -> Piece:
     content = block.get("content")
     parts = content if isinstance(content, list) else [] if content is None else [content]
     other = [part for part in parts if not (isinstance(part, str) or _plain_text(part))]
-    kept = {"is_error": True} if block.get("is_error") is True else {}
+    kept: dict[str, Any] = {"is_error": True} if block.get("is_error") is True else {}
     kept |= {"type": block["type"], "content": other} if other else {}
     return Piece("tool", list(_texts(parts)), answers=answers, kept=[kept] if kept else [])
 
@@ -201,9 +201,10 @@ def _messages(entry: Any, previous: str) -> list[Message]:
     for number, piece in enumerate(pieces_of(role, entry.get("content"), str(given or previous)), 1):
         fields = piece.fields() | when
         own = given if number == 1 else f"{given}#{number}"
-        previous = _chained(previous, fields) if given is None else own
+        id_ = _chained(previous, fields) if given is None else own
         data = ({"content": piece.kept} if piece.kept else {}) | (rest if number == 1 else {})
-        found.append(message_of("message", id=previous, payload=payload_of(ANTHROPIC_FORMAT, data), **fields))
+        found.append(message_of("message", id=id_, payload=payload_of(ANTHROPIC_FORMAT, data), **fields))
+        previous = str(id_)
     return found
 
 

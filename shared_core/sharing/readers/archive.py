@@ -24,6 +24,9 @@ RATIO_FROM = 2**20
 SIGNATURES = (b"PK\x03\x04", b"PK\x05\x06")
 """How a zip archive begins: with its first file, or, if it is empty, with its end."""
 
+GZIP = b"\x1f\x8b"
+"""How a file begins that gzip has compressed, such as a `.tgz` of Google Takeout."""
+
 
 class Member(NamedTuple):
     """A JSON file of an archive. The name is used in messages only; it is never a path on disk."""
@@ -33,12 +36,15 @@ class Member(NamedTuple):
 
 
 def is_archive(path: str | os.PathLike[str]) -> bool:
-    """Return whether a file begins like a zip archive; InputFileError if it cannot be read."""
+    """Return whether a file begins like a zip archive; InputFileError if it cannot be read, or is another archive."""
     with open_file(path) as file:
         try:
-            return file.read(4) in SIGNATURES
+            start = file.read(4)
         except OSError as error:  # a folder can be opened on some systems
             raise InputFileError(f"{os.fspath(path)!r} cannot be read ({error}); expected a file to import") from None
+    if start.startswith(GZIP):
+        raise InputFileError(f"{os.fspath(path)!r} is compressed with gzip; unpack it and import the JSON file inside")
+    return start in SIGNATURES
 
 
 def json_members(path: str | os.PathLike[str]) -> Iterator[Member]:

@@ -46,9 +46,9 @@ class Conversation:
         return [node.message for node in self.nodes]
 
     @property
-    def notes(self) -> tuple[str, ...]:
+    def left_out_words(self) -> tuple[str, ...]:
         """What is not stored, in words."""
-        return tuple(f"{count:,} {what}{'' if count == 1 else 's'} left out" for what, count in self.left_out.items())
+        return tuple(_several(what, count) for what, count in self.left_out.items())
 
     def lines(self) -> Iterator[Line]:
         """Yield the conversation as lines of an export file."""
@@ -74,6 +74,12 @@ class Entry:
     id: str
     title: str
     read: Callable[[], Conversation]
+
+
+def _several(what: str, count: int) -> str:
+    """Return a number of things; the first word of what they are becomes a plural."""
+    noun, space, rest = what.partition(" ")
+    return f"{count:,} {noun}{'' if count == 1 else 's'}{space}{rest}"
 
 
 def list_of(messages: Sequence[Message], *, id: str = "", left_out: Mapping[str, int] | None = None) -> Conversation:
