@@ -12,6 +12,7 @@ from shared_core import InfiniteMemory, Message, import_sessions
 from shared_core.cli import file_commands
 from shared_core.cli.app import run
 from shared_core.sharing import foreign
+from tests.support.documents import ROOT
 from tests.support.histories import history, texts
 
 Call = Callable[..., tuple[int, str, str]]
@@ -95,6 +96,7 @@ def test_an_export_of_chats_is_many_sessions(call: Call) -> None:
         "c1 Ferries: 4 messages new; left out: 1 image, 1 attachment without text, 1 step of reasoning",
         "c2 Hello: 1 message new",
     ]
+    assert set(out.splitlines()[1:]) <= set((ROOT / "docs" / "import.md").read_text(encoding="utf-8").splitlines())
     assert call("import", "chats.zip", "--store", "new.db")[1].splitlines()[1:] == ["nothing new in 2 sessions"]
     out = call("import", "chats.zip", "--store", "new.db", "--chat", "Ferries", "--session", "mine")[1]
     assert out.splitlines()[:2] == [

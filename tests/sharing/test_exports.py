@@ -25,6 +25,7 @@ from shared_core.sharing.readers.conversation import Conversation
 from shared_core.sharing.readers.gemini import text_of_html
 from shared_core.store import Store
 from shared_core.stores import SQLiteStore
+from tests.support.documents import ROOT, blocks_of, run
 from tests.support.histories import texts
 
 DATA = Path(__file__).parent / "data"
@@ -302,6 +303,12 @@ def test_a_changed_file_is_imported_or_refused_with_a_named_error(
         assert held == {one.session_id: one.new for one in results if one.session_id in held}
         assert not any(one.new for one in results if one.session_id not in held)
         assert not any(one.new for one in import_sessions(store, file))
+
+
+def test_what_the_document_shows_runs(tmp_path: Path) -> None:
+    (ran,) = run(blocks_of("docs/import.md", tmp_path), tmp_path)
+    assert ran.out == "c1 Ferries 3\nWhich ferry goes to Brac?\n['main', 'version-1']\n"
+    assert all(f"| `{name}` |" in (ROOT / "docs" / "import.md").read_text(encoding="utf-8") for name in FORMATS)
 
 
 def test_every_format_has_a_name() -> None:
