@@ -126,25 +126,27 @@ def _restore(job: Job, conversation: Conversation, target: Target, session: int)
 
 def restored(conversation: Conversation, draft: Callable[[Message], Draft]) -> Restored:
     """Return a conversation as the content of an empty session, just as a merge line by line would write it."""
-    segments = [Segment(0, None, -1)]
+    parents: list[Position | None] = [None]  # of each segment
+    tips = [-1]
     positions: dict[str | None, Position] = {None: Position(0, -1)}
     turns: dict[str | None, Newest] = {None: Newest(None, -1)}
     records = []
     for number, (message, parent) in enumerate(conversation.nodes, 1):
-        assert message.id is not None
-        before, newest = positions[parent], turns[parent]
-        if before.depth != segments[before.segment].tip:  # another version follows there: this one is a branch
-            segments.append(Segment(len(segments), before, before.depth))
-            before = Position(len(segments) - 1, before.depth)
-        position = positions[message.id] = Position(before.segment, before.depth + 1)
-        segments[before.segment] = segments[before.segment]._replace(tip=position.depth)
+        (segment, depth), newest = positions[parent], turns[parent]
+        if depth != tips[segment]:  # another version follows there: this one is a branch
+            parents.append(Position(segment, depth))
+            tips.append(depth)
+            segment = len(tips) - 1
+        tips[segment] = depth + 1
         turn = _turn(message, newest)
+        position = positions[message.id] = Position(segment, depth + 1)
         turns[message.id] = turn if message.role == "user" else newest
         done = draft(message)
         stored = done.message.replace(turn_id=turn.turn_id)
         records.append(Record(stored, position, number, turn.turn_no, done.counter, done.tokens))
+    segments = tuple(map(Segment, range(len(tips)), parents, tips))
     branches = tuple(Branch(name, positions[at]) for name, at in conversation.ends.items())
-    return Restored(tuple(segments), tuple(records), branches=branches)
+    return Restored(segments, tuple(records), branches=branches)
 
 
 def _turn(message: Message, newest: Newest) -> Newest:

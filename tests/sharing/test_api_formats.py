@@ -84,6 +84,15 @@ def test_messages_of_anthropic_have_many_forms(file: Path) -> None:
     assert read(file, {"messages": [{"role": "user", "content": [{"type": "text", "text": "hi"}]}]})[0] == "openai"
 
 
+def test_every_request_has_its_system_prompt(file: Path) -> None:
+    requests = [{"system": f"s{n}", "messages": [{"role": "user", "content": f"{n}"}]} for n in range(2)]
+    for data in (requests, "\n".join(map(json.dumps, requests))):
+        _, messages = read(file, data)
+        assert [(one.role, one.content) for one in messages] == [
+            ("system", "s0"), ("user", "0"), ("system", "s1"), ("user", "1"),
+        ]  # fmt: skip
+
+
 def test_contents_of_the_gemini_api(file: Path) -> None:
     text = (DATA / "gemini_api.json").read_text()
     format, (system, question, call, result, answer) = read(file, text)

@@ -1,5 +1,6 @@
 """Read files of other programs. Their formats are recognized by content, without those programs' packages."""
 
+import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -109,9 +110,25 @@ def _parsed(name: str, text: str) -> _Document:
             f"{name!r} is a web page; choose JSON when you export, and import the JSON file or the zip"
         )
     try:
-        return _Document(name, text, parse_text(text))
+        whole = parse_text(text)
     except LineError:
-        return _Document(name, text, [entry for _, entry in entries_of(name, text)])
+        entries = [entry for _, entry in entries_of(name, text)]  # raises if it is not JSONL, either
+        if '"system"' in text and '"messages"' in text:
+            lines = [json.dumps(_with_system(parse_text(line))) for line in text.split("\n") if line.strip()]
+            text = "\n".join(lines)
+            entries = [entry for _, entry in entries_of(name, text)]
+        return _Document(name, text, entries)
+    if isinstance(whole, list) and any(_with_system(one) is not one for one in whole):
+        whole = [_with_system(one) for one in whole]
+        text = json.dumps(whole)
+    return _Document(name, text, whole)
+
+
+def _with_system(request: Any) -> Any:
+    """Return a request of the Anthropic API among others with its system prompt as a message."""
+    if not isinstance(request, dict) or not isinstance(request.get("messages"), list) or not request.get("system"):
+        return request
+    return request | {"messages": [{"role": "system", "content": request["system"]}, *request["messages"]]}
 
 
 def _format_of(document: _Document) -> str:
