@@ -64,7 +64,7 @@ class InfiniteChatMessageHistory(BaseChatMessageHistory):
     def messages(self) -> list[BaseMessage]:  # type: ignore[override]  # declared as an attribute
         """All messages of the branch, oldest first, in a new list."""
         with self._sessions.use(self.session_id, self.user_id) as memory:
-            return [from_message(message) for message in memory.messages()]
+            return [from_message(message) for message in memory.messages(replaced=True)]
 
     async def aget_messages(self) -> list[BaseMessage]:
         """Return `messages` without blocking the event loop."""
@@ -115,7 +115,7 @@ class InfiniteChatMessageHistory(BaseChatMessageHistory):
     def unanswered(self) -> list[BaseMessage]:
         """Return the user messages of the branch that have no reply, oldest first."""
         with self._sessions.use(self.session_id, self.user_id) as memory:
-            messages = list(memory.messages())
+            messages = list(memory.messages(replaced=True))
         replies = Counter(message.turn_id for message in messages if message.role != "user")
         return [
             from_message(message) for message in messages if message.role == "user" and not replies[message.turn_id]

@@ -185,7 +185,7 @@ class InfiniteChatMemoryBuffer(SerializableBuffer):
 
     def get_all(self) -> list[ChatMessage]:
         """Return copies of all messages of the branch, oldest first."""
-        return [self._conversation.whole(message) for message in self._conversation.memory.messages()]
+        return [self._conversation.whole(message) for message in self._conversation.memory.messages(replaced=True)]
 
     async def aget_all(self) -> list[ChatMessage]:
         """Do what `get_all` does without blocking the event loop."""

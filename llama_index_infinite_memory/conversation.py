@@ -123,7 +123,7 @@ class Conversation:
         """Make these messages the conversation; messages that differ from them stay on their branch."""
         given = list(messages)
         with self.lock:
-            stored = list(self.memory.messages())
+            stored = list(self.memory.messages(replaced=True))
             count = _common_start(stored, given, self.whole)
             if count < len(stored):
                 _fork_main_line(self.memory, self.store, stored[:count])
@@ -136,7 +136,7 @@ class Conversation:
             if not isinstance(at, int):
                 self.memory.fork(name, at)
                 return
-            first = list(islice(self.memory.messages(), at)) if at > 0 else []
+            first = list(islice(self.memory.messages(replaced=True), at)) if at > 0 else []
             if at < 0 or len(first) < at:
                 raise UnknownReferenceError(f"at={at}: this branch has fewer messages")
             _fork_after(self.memory, self.store, name, first)
@@ -210,7 +210,7 @@ class Conversation:
             if dumped and dumped[-1]["id"] in ids:
                 new = new[ids.index(dumped[-1]["id"]) + 1 :]
             else:
-                dumped, new = [], list(self.memory.messages())
+                dumped, new = [], list(self.memory.messages(replaced=True))
             dumped = [*dumped, *(message.model_dump(mode="json", exclude_defaults=True) for message in new)]
             self._dumped = (state, dumped)
             return list(dumped)
@@ -295,7 +295,7 @@ def _fork_after(memory: InfiniteMemory, store: Store, name: str, kept: Sequence[
         memory.fork(name, at=kept[-1].id)
         return
     key = store.session(memory.user_id, memory.session_id)
-    first = next(memory.messages(), None)
+    first = next(iter(memory.messages(replaced=True)), None)
     if key is None or first is None or first.id is None:
         memory.fork(name)
         return

@@ -15,10 +15,12 @@ from shared_core.messages import Message, Role
 from shared_core.pipeline import Progress, Reply, Request, Steps
 from shared_core.prompt.context import Context
 from shared_core.recall.ranking import ScoredMessage
-from shared_core.records import Branch, Summary
+from shared_core.recall.scope import RecallScope
+from shared_core.records import Branch, SessionInfo, Summary
 from shared_core.redact import Redact
 from shared_core.sharing.files import FileFormat
 from shared_core.sharing.importer import ImportResult
+from shared_core.system_prompt import SystemPrompt
 from shared_core.tree.branches import Diff, ReflogEntry
 from shared_core.tree.copies import CherryPickResult, Stash
 from shared_core.tree.log import LogEntry
@@ -62,6 +64,15 @@ class AsyncInfiniteMemory:
         """The user whom the conversation belongs to; None: no user."""
         return self._memory.user_id
 
+    @property
+    def system(self) -> SystemPrompt | None:
+        """The system prompt as a setting; see `InfiniteMemory`."""
+        return self._memory.system
+
+    @system.setter
+    def system(self, system: SystemPrompt | None) -> None:
+        self._memory.system = system
+
     async def add(self, messages: Message | Sequence[Message], *, turn: str | None = None) -> list[Message]:
         """Store messages; see `InfiniteMemory.add`."""
         return await asyncio.to_thread(self._memory.add, messages, turn=turn)
@@ -71,13 +82,14 @@ class AsyncInfiniteMemory:
         return await asyncio.to_thread(self._memory.follow, messages, after=after)
 
     async def context(
-        self, question: str | Message | None = None, *, tools: Sequence[Any] | None = None,
-        reserve_tokens: int | None = None, include_question: bool = True,
+        self, question: str | Message | None = None, *, system: SystemPrompt | None = None,
+        tools: Sequence[Any] | None = None, reserve_tokens: int | None = None, include_question: bool = True,
     ) -> Context:  # fmt: skip
         """Return the prompt for a question; see `InfiniteMemory.context`."""
-        steps = self._memory.context_steps(
-            question, tools=tools, reserve_tokens=reserve_tokens, include_question=include_question
-        )
+        steps = await asyncio.to_thread(  # the function that returns the system prompt may block
+            self._memory.context_steps, question, system=system, tools=tools, reserve_tokens=reserve_tokens,
+            include_question=include_question,
+        )  # fmt: skip
         return await self._drive(steps)
 
     async def count(self, message: Message) -> int:
@@ -86,10 +98,11 @@ class AsyncInfiniteMemory:
 
     async def search(
         self, query: str, top_k: int = 10, *, since: datetime | None = None, until: datetime | None = None,
-        role: Role | None = None,
+        role: Role | None = None, scope: RecallScope | None = None,
     ) -> list[ScoredMessage]:  # fmt: skip
         """Return the messages that match best; see `InfiniteMemory.search`."""
-        return await self._drive(self._memory.search_steps(query, top_k, since=since, until=until, role=role))
+        steps = self._memory.search_steps(query, top_k, since=since, until=until, role=role, scope=scope)
+        return await self._drive(steps)
 
     async def index(self, progress: Progress | None = None) -> None:
         """Embed all messages that have no vector yet; see `InfiniteMemory.index`. `progress` is called from threads."""
@@ -120,9 +133,9 @@ class AsyncInfiniteMemory:
         """Return one message; see `InfiniteMemory.get`."""
         return await asyncio.to_thread(self._memory.get, id)
 
-    async def messages(self) -> AsyncIterator[Message]:
+    async def messages(self, *, replaced: bool = False) -> AsyncIterator[Message]:
         """Iterate over the branch, oldest first; see `InfiniteMemory.messages`."""
-        messages = self._memory.messages()
+        messages = iter(await asyncio.to_thread(self._memory.messages, replaced=replaced))
         while page := await asyncio.to_thread(lambda: list(islice(messages, PAGE))):
             for message in page:
                 yield message
@@ -134,6 +147,18 @@ class AsyncInfiniteMemory:
     async def stats(self) -> dict[str, Any]:
         """Return what the session holds; see `InfiniteMemory.stats`."""
         return await asyncio.to_thread(self._memory.stats)
+
+    async def sessions(self, limit: int | None = None) -> list[SessionInfo]:
+        """Return the sessions of the user; see `InfiniteMemory.sessions`."""
+        return await asyncio.to_thread(self._memory.sessions, limit)
+
+    async def rename_session(self, session_id: str) -> None:
+        """Give this conversation another name; see `InfiniteMemory.rename_session`."""
+        await asyncio.to_thread(self._memory.rename_session, session_id)
+
+    async def is_renamed(self) -> bool:
+        """Return whether another object has renamed this conversation; see `InfiniteMemory.is_renamed`."""
+        return await asyncio.to_thread(self._memory.is_renamed)
 
     async def branches(self) -> list[Branch]:
         """Return all branches; see `InfiniteMemory.branches`."""
@@ -226,12 +251,12 @@ class AsyncInfiniteMemory:
         await asyncio.to_thread(self._memory.stash_drop, number)
 
     async def export(
-        self, path: str | os.PathLike[str], *, format: FileFormat | None = None, vectors: bool = False,
-        redact: Redact | Sequence[Redact] = (), progress: Progress | None = None,
+        self, path: str | os.PathLike[str], *, format: FileFormat | None = None, branch: str | None = None,
+        vectors: bool = False, redact: Redact | Sequence[Redact] = (), progress: Progress | None = None,
     ) -> int:  # fmt: skip
         """Write this conversation to a file; see `InfiniteMemory.export`. Rules and `progress` run in a thread."""
         return await asyncio.to_thread(
-            self._memory.export, path, format=format, vectors=vectors, redact=redact, progress=progress
+            self._memory.export, path, format=format, branch=branch, vectors=vectors, redact=redact, progress=progress
         )
 
     async def import_file(
@@ -249,10 +274,12 @@ class AsyncInfiniteMemory:
 
     async def forget(
         self, *, ids: Sequence[str] | None = None, before: datetime | None = None, session: bool = False,
-        dry_run: bool = False,
+        user: bool = False, dry_run: bool = False,
     ) -> ForgetResult:  # fmt: skip
         """Erase messages everywhere; see `InfiniteMemory.forget`."""
-        return await asyncio.to_thread(self._memory.forget, ids=ids, before=before, session=session, dry_run=dry_run)
+        return await asyncio.to_thread(
+            self._memory.forget, ids=ids, before=before, session=session, user=user, dry_run=dry_run
+        )
 
     async def scrub(self) -> ForgetResult:
         """Remove erased bytes from the files; see `InfiniteMemory.scrub`."""

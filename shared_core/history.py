@@ -2,14 +2,17 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 from shared_core.messages import Message
 from shared_core.paths import Path
 from shared_core.records import After, Position, Record
 from shared_core.session import LiveSession
+from shared_core.system_prompt import is_prompt, kept_of
+from shared_core.turns import Entry
 
 CHECKED = 64
 """How many known messages are compared with what is stored, if the history was not followed before."""
@@ -21,6 +24,16 @@ Most histories differ from the last one only at their end, so one small read is 
 """
 
 
+REPEATED = 3
+"""The fewest messages that tell a history that went back from one whose words happen to be the same."""
+
+NEXT_LOOK = 4
+"""How many messages are read to find the one that follows another: a system prompt may lie between them."""
+
+BRANCHES_SEARCHED = 16
+"""How many of the newest branches are searched for an answer that another branch holds."""
+
+
 @dataclass(frozen=True, slots=True)
 class FollowedHistory:
     """A client's history, as far as it was followed.
@@ -28,7 +41,7 @@ class FollowedHistory:
     Attributes:
         ids: for each message, the id it is stored under. None: it is not stored, because it was forgotten, or because
             the client inserted it before messages that were stored earlier.
-        chains: for each message, a digest of everything the history says up to it.
+        chains: for each message, a digest of everything that users, assistants and tools say up to it.
         branch: the branch at whose end the history was, if the caller sets it. The reply that ends the turn is then
             added to this branch, even if others have added messages to it since. Otherwise, it opens a branch.
     """
@@ -46,9 +59,16 @@ class FollowedHistory:
             raise ValueError(f"count={count!r}: this history has {len(self)} messages")
         return self if count == len(self) else FollowedHistory(self.ids[:count], self.chains[:count])
 
+    def split(self) -> tuple[list[str | None], list[str]]:
+        """Return the ids of what was said, and the ids of the system prompt, which does not change the digest."""
+        before = ("", *self.chains)[: len(self)]
+        pairs = list(zip(self.ids, self.chains, before, strict=True))
+        said = [id_ for id_, chain, previous in pairs if chain != previous]
+        return said, [id_ for id_, chain, previous in pairs if chain == previous and id_ is not None]
+
 
 class _Sent(NamedTuple):
-    """A message of the history, and a digest of everything the history says up to it."""
+    """A message of the history, and a digest of everything that is said up to it."""
 
     message: Message
     chain: str
@@ -63,12 +83,14 @@ class Followed:
         turn: the turn of that message, which the next replies join. None: they join none in particular.
         new: the messages to store after that position, in order, with ids.
         history: the whole history.
+        prompt_id: the `turn_id` of the system prompt that system messages among `new` join. None: they replace it.
     """
 
     at: Position | None
     turn: str | None
     new: tuple[Message, ...]
     history: FollowedHistory
+    prompt_id: str | None = None
 
 
 @dataclass
@@ -79,6 +101,7 @@ class _Match:
         at: the newest stored message of the history.
         fork: the position where the new messages begin, if that is not after `at`.
         diverged: whether a message differs from the one stored under its id, so that later ids prove nothing.
+        path: the path to the newest message of the history that its digest or id finds; None: there is none.
         new: the indexes of the messages that must be stored.
         ids: the id of each message, as in `FollowedHistory`.
     """
@@ -86,6 +109,7 @@ class _Match:
     at: Record | None = None
     fork: Position | None = None
     diverged: bool = False
+    path: Path | None = None
     new: list[int] = field(default_factory=list)
     ids: list[str | None] = field(default_factory=list)
 
@@ -95,40 +119,116 @@ class Follower:
 
     A message is recognized by its own id. If it has none, or if its id is stored with another text, its id is a digest
     of everything the history says up to it. The same message sent again is therefore found again, and an edited one is
-    another message.
+    another message. System messages are not part of what is said: all those in a history are its system prompt, which
+    is stored again when it changes.
 
     Args:
         live: the session.
+        new_id: returns an id for a changed system prompt.
     """
 
-    def __init__(self, live: LiveSession) -> None:
+    def __init__(self, live: LiveSession, new_id: Callable[[], str]) -> None:
         self.live = live
+        self.new_id = new_id
 
     def follow(self, messages: Sequence[Message], after: FollowedHistory) -> Followed:
         """Match a history. `messages` are those that follow `after`, the part that was followed before."""
         sent = list(_chained(messages, after.chains[-1] if after else ""))
-        if not after and self._repeats_a_question(sent):
+        known, _ = after.split()
+        if not after and self._repeats_a_question(_said(sent)):
             path, tail = self._active_path()
             # The digests of these messages are taken by the earlier ones, and digests of the whole conversation so far
             # would look like those of a client that sends all of it.
             sent = list(_chained(messages, f"after {path.head}"))
-            followed = self._continue(sent, path, tail)
+            followed = self._continue(_said(sent), path, tail)
         else:
-            followed = self._match(sent, self._newest_of(after.ids))
+            followed = self._match(_said(sent), self._newest_of(known))
+            if not after and self._may_be_an_end(_said(sent), followed):
+                path, tail = self._active_path()
+                old = [recognized_fields(record.message) for record in _without_prompts(tail)]
+                if _overlap(old, [recognized_fields(one.message) for one in _said(sent)]) >= REPEATED:
+                    followed = self._continue(_said(sent), path, tail)
             if after.branch is not None and followed.turn is not None and _ends_turn(followed.new):
                 followed = replace(followed, at=self._end_of(after.branch) or followed.at)
+        followed = self._with_prompt(sent, followed, after)
         chains = after.chains + tuple(one.chain for one in sent)
         return replace(followed, history=FollowedHistory(after.ids + followed.history.ids, chains))
+
+    # The system prompt
+
+    def _with_prompt(self, sent: Sequence[_Sent], followed: Followed, after: FollowedHistory) -> Followed:
+        """Add the system messages of a history to what its other messages were matched with."""
+        current = self._prompt_at(followed.at)
+        earlier = self._prompt_of(after, current)
+        own = [one.message for one in sent if is_prompt(one.message)]
+        if not own and not earlier:
+            return followed
+        kept = kept_of([entry.message for entry in current], [*earlier, *own])
+        # What was sent before is stored again if the prompt changes as a whole.
+        again = [message.replace(id=self.new_id()) for message in earlier] if kept < len(earlier) else []
+        ids = [entry.message.id for entry in current[len(earlier) : kept]]
+        fresh = self._with_new_ids(own[len(ids) :])
+        prompt = iter([*ids, *(message.id for message in fresh)])
+        said = iter(followed.history.ids)
+        woven = tuple(next(prompt) if is_prompt(one.message) else next(said) for one in sent)
+        new = {message.id: message for message in (*followed.new, *fresh)}
+        return replace(
+            followed,
+            new=(*again, *(new[id_] for id_ in woven if id_ in new)),
+            history=FollowedHistory(woven),
+            prompt_id=current[0].message.turn_id if kept else None,
+        )
+
+    def _prompt_at(self, position: Position | None) -> list[Entry]:
+        """Return the system prompt at a position, None for what is checked out."""
+        if position is None or self.live.ends_at(position):
+            return self.live.prompt()
+        return self.live.prompt_of(self.live.path_to(position))
+
+    def _prompt_of(self, after: FollowedHistory, current: Sequence[Entry]) -> list[Message]:
+        """Return the system messages of the part of a history that was followed before."""
+        _, ids = after.split()
+        known = {entry.message.id: entry.message for entry in current}
+        if ids and self.live.key is not None and not known.keys() >= set(ids):
+            known |= {record.message.id: record.message for record in self.live.store.get(self.live.key, ids)}
+        return [known[id_] for id_ in ids if id_ in known]
+
+    def _with_new_ids(self, prompt: Sequence[Message]) -> list[Message]:
+        """Return system messages with ids that are not taken."""
+        ids = [message.id for message in prompt if message.id is not None]
+        taken = {r.message.id for r in self.live.store.get(self.live.key, ids)} if ids and self.live.key else {None}
+        return [
+            message.replace(id=self.new_id()) if message.id is None or message.id in taken else message
+            for message in prompt
+        ]
+
+    # What is said
+
+    def _may_be_an_end(self, sent: Sequence[_Sent], followed: Followed) -> bool:
+        """Return whether what looks like a history that went back may be the end of one that goes on.
+
+        A client that keeps only the end of its history may begin it with words that began the conversation, or send
+        the same words as some time ago.
+        """
+        if not sent or sent[0].message.id is not None or followed.at is None:
+            return False
+        return len(followed.new) > 1 or (not self.live.ends_at(followed.at) and not self._stored(sent[:1]))
 
     def _match(self, sent: Sequence[_Sent], before: Record | None) -> Followed:
         known, newest = self._known(sent)
         start = max(0, newest + 1 - CHECKED)
         known |= self._stored(sent[start : newest + 1], without=known)
         match = _Match(before, ids=[one.message.id for one in sent[:start]])
+        if newest >= 0:
+            found = known.get(sent[newest].chain) or known[sent[newest].message.id or ""]
+            match.path = self.live.path_to(found.position)
         for index in range(start, len(sent)):
             self._step(match, sent[index], known, index, inside=index < newest)
         if match.at is None and match.fork is None:
             return self._continue(sent, *self._active_path())
+        return self._followed(match, sent)
+
+    def _followed(self, match: _Match, sent: Sequence[_Sent]) -> Followed:
         new = tuple(sent[index].message.replace(id=match.ids[index], turn_id=None) for index in match.new)
         turn = match.at.message.turn_id if match.at is not None and match.fork is None else None
         at = match.fork or (match.at.position if match.at is not None else None)
@@ -148,6 +248,8 @@ class Follower:
             and recognized_fields(own.message) == recognized_fields(one.message)
         ):
             record = own
+        if record is None and own is None and not match.new and not match.diverged:
+            record = self._added_after(match, one.message)
         if record is not None and self._continues(match.at, record):
             # Messages before a stored one that are not stored themselves were forgotten, or inserted by the client.
             for unknown in match.new:
@@ -164,6 +266,43 @@ class Follower:
             return
         match.new.append(index)
         match.ids.append(one.chain if own is not None or one.message.id is None else one.message.id)
+
+    def _added_after(self, match: _Match, message: Message) -> Record | None:
+        """Return the stored message that says the same right after those matched so far, as one that `add` stored.
+
+        A user message with an id of its own is another one: two callers may ask the same at the same time.
+        """
+        if match.at is None or (message.role == "user" and message.id is not None):
+            return None
+        says = recognized_fields(message)
+        for path in self._paths_through(match, match.at.position, branches=message.role != "user"):
+            record = self._next_said(path, match.at.position)
+            if record is not None and recognized_fields(record.message) == says:
+                return record
+        return None
+
+    def _paths_through(self, match: _Match, position: Position, *, branches: bool) -> Iterator[Path]:
+        """Yield paths that may go on after a position: first those that are in use, then those of other branches."""
+        if match.path is not None and match.path.head != position and match.path.covers(position):
+            yield match.path
+        for path in (self.live.path, self._newest_path()):
+            if path.covers(position):
+                yield path
+        if branches and self.live.key is not None:
+            newest = self.live.store.branches(self.live.key)[::-1][:BRANCHES_SEARCHED]
+            paths = (self.live.path_to(branch.head) for branch in newest)
+            yield from (path for path in paths if path.covers(position))
+
+    def _next_said(self, path: Path, position: Position) -> Record | None:
+        """Return the next message on a path that is not part of a system prompt."""
+        assert self.live.key is not None
+        first, last = path.index_of(position) + 1, path.spans[-1].last
+        for start in range(first, min(last + 1, first + CHECKED), NEXT_LOOK):
+            positions = [path.at(index) for index in range(start, min(last + 1, start + NEXT_LOOK))]
+            for record in self.live.records(self.live.key, positions):
+                if not is_prompt(record.message):
+                    return record
+        return None
 
     def _known(self, sent: Sequence[_Sent]) -> tuple[dict[str, Record], int]:
         """Return the stored messages near the end of the history by id, and the index of the newest (-1: none)."""
@@ -212,12 +351,16 @@ class Follower:
         What this object has checked out is preferred only if it holds that message: a client may be served by another
         object, or another process, each time.
         """
-        state = self.live.sync()
-        path = self.live.path
-        newest = self.live.store.find(self.live.key, After(state.last_seq - 1, 1)) if self.live.key is not None else []
-        if newest and not path.covers(newest[0].position):
-            path = self.live.path_to(newest[0].position)
+        path = self._newest_path()
         return path, self._records_from(path, path.head.depth + 1 - CHECKED)
+
+    def _newest_path(self) -> Path:
+        """Return the path of the message that was stored last."""
+        state = self.live.sync()
+        newest = self.live.store.find(self.live.key, After(state.last_seq - 1, 1)) if self.live.key is not None else []
+        if newest and not self.live.path.covers(newest[0].position):
+            return self.live.path_to(newest[0].position)
+        return self.live.path
 
     def _records_from(self, path: Path, depth: int) -> list[Record]:
         """Return the messages of a path from a depth on, at most `CHECKED`."""
@@ -228,18 +371,24 @@ class Follower:
     def _continue(self, sent: Sequence[_Sent], path: Path, tail: Sequence[Record]) -> Followed:
         """Match a history that continues a path, and may repeat messages of its end.
 
-        Such histories come from clients that send no ids and only what is new, or only the end of their history.
+        Such histories come from clients that send no ids and only what is new, or only the end of their history. If the
+        user went back, its beginning stands before the end of the path.
         """
-        old = [recognized_fields(record.message) for record in tail]
-        said = [recognized_fields(one.message) for one in sent]
-        most = min(len(old), len(said))
-        overlap = next((count for count in range(most, 0, -1) if old[-count:] == said[:count]), 0)
-        same = tail[len(tail) - overlap :]
-        new = tuple(one.message.replace(id=one.message.id or one.chain, turn_id=None) for one in sent[overlap:])
-        ids = (*(record.message.id for record in same), *(message.id for message in new))
-        stays = path is self.live.path and not same
-        turn = same[-1].message.turn_id if same else None
-        return Followed(None if stays else path.head, turn, new, FollowedHistory(ids))
+        tail = _without_prompts(tail)
+        old, said = [recognized_fields(r.message) for r in tail], [recognized_fields(one.message) for one in sent]
+        count = _overlap(old, said)
+        first, count = (len(tail) - count, count) if count else _longest_match(old, said)
+        if not count:
+            ids = tuple(one.message.id or one.chain for one in sent)
+            new = tuple(one.message.replace(id=id_, turn_id=None) for one, id_ in zip(sent, ids, strict=True))
+            return Followed(None if path is self.live.path else path.head, None, new, FollowedHistory(ids))
+        same = tail[first : first + count]
+        match = _Match(same[-1], ids=[record.message.id for record in same])
+        for index in range(count, len(sent)):
+            self._step(match, sent[index], {}, index, inside=False)
+        followed = self._followed(match, sent)
+        # The newest message may be before the head, because the message at the head may have been forgotten.
+        return replace(followed, at=path.head) if match.at is tail[-1] else followed
 
     def _repeats_a_question(self, sent: Sequence[_Sent]) -> bool:
         """Return whether a client that sends only new messages repeats an old question.
@@ -257,10 +406,32 @@ class Follower:
         if not path.covers(first.position):
             return False
         for record in self._records_from(path, first.position.depth + 1):
+            if is_prompt(record.message):
+                continue
             chain = _chain(chain, record.message)
             if record.message.role == "user":
                 return record.message.id != chain
         return False
+
+
+def _without_prompts(records: Sequence[Record]) -> list[Record]:
+    return [record for record in records if not is_prompt(record.message)]
+
+
+def _overlap(old: Sequence[Mapping[str, Any]], said: Sequence[Mapping[str, Any]]) -> int:
+    """Return how many messages at the end of `old` are the beginning of `said`."""
+    return next((count for count in range(min(len(old), len(said)), 0, -1) if old[-count:] == said[:count]), 0)
+
+
+def _longest_match(old: Sequence[Mapping[str, Any]], said: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
+    """Return where the longest beginning of `said` stands among `old`, the newest of equals, and its length, or 0."""
+    best = (len(old), 0)
+    for first in range(len(old) - 1, -1, -1):
+        pairs = zip(old[first:], said, strict=False)
+        count = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+        if count >= REPEATED and count > best[1]:
+            best = (first, count)
+    return best
 
 
 def _ends_turn(messages: Sequence[Message]) -> bool:
@@ -288,5 +459,9 @@ def _chain(chain: str, message: Message) -> str:
 
 def _chained(messages: Sequence[Message], chain: str) -> Iterator[_Sent]:
     for message in messages:
-        chain = _chain(chain, message)
+        chain = chain if is_prompt(message) else _chain(chain, message)
         yield _Sent(message, chain)
+
+
+def _said(sent: Sequence[_Sent]) -> list[_Sent]:
+    return [one for one in sent if not is_prompt(one.message)]

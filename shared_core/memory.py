@@ -1,7 +1,7 @@
 """InfiniteMemory: stores everything said in a chat and builds, for each question, the best prompt that fits."""
 
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,11 +11,12 @@ from shared_core.arguments import one_of, text_value, whole_number
 from shared_core.base import Embedder, TokenCounter
 from shared_core.embedders import as_embedder
 from shared_core.errors import UnknownReferenceError
-from shared_core.forget import ForgetResult, forget, select
+from shared_core.forget import ForgetResult, every_record, forget, forget_sessions, select
 from shared_core.history import FollowedHistory, Follower
 from shared_core.lifecycle import fork_safe_lock
+from shared_core.message_sequence import MessageSequence
 from shared_core.messages import Message, Role, in_utc, message_list
-from shared_core.paths import Head, read
+from shared_core.paths import Head
 from shared_core.pipeline import Ask, AskSteps, IndexSteps, Progress, PromptBuilder, SearchSteps, SummarySteps, drive
 from shared_core.prompt.assembler import Assembler, Placement
 from shared_core.prompt.context import Context
@@ -32,17 +33,18 @@ from shared_core.prompt.template import RecallTemplate
 from shared_core.prompt.window import Fill
 from shared_core.recall.embedding import EmbedText
 from shared_core.recall.ranking import ScoredMessage
-from shared_core.recall.scope import Filter, RecallTools, RecallUnit
-from shared_core.recall.search import RecallRules, RecallScope, Searcher
+from shared_core.recall.scope import Filter, RecallScope, RecallTools, RecallUnit
+from shared_core.recall.search import RecallRules, Searcher
 from shared_core.recall.signals import Ranking
-from shared_core.records import MAIN, Summary
+from shared_core.records import MAIN, SessionInfo, Summary
 from shared_core.session import Checkout, LiveSession, Sizer, Writer
 from shared_core.sharing.files import FileVerbs
-from shared_core.store import Store
+from shared_core.store import ALL, Store
 from shared_core.stores import open_store
 from shared_core.summaries.requests import AnySummarizer, SummaryRules
 from shared_core.summaries.rolling import RollingSummary
 from shared_core.summaries.wording import SummaryTemplate
+from shared_core.system_prompt import SystemPrompt, prompt_text
 from shared_core.tokens import as_counter, message_tokens
 from shared_core.tree.verbs import TreeVerbs
 
@@ -68,6 +70,8 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
         session_id: the name of the conversation.
         user_id: the user it belongs to. Sessions of the same name that belong to different users are separate. None:
             no user.
+        system: the system prompt, as a setting: a text, or a function that returns one for each question. It comes
+            first in every prompt, takes part of the budget, and is never stored. Assign `memory.system` to change it.
         scope: what recall searches: `"session"` is this conversation, on the branch that is checked out; `"user"` also
             searches the main branches of the user's other sessions and needs a `user_id`.
         max_tokens: the context limit of your model, in tokens: prompt and reply together.
@@ -130,17 +134,18 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
 
     def __init__(
         self, store: str | Path | Store | None = None, *, session_id: str = "default", user_id: str | None = None,
-        scope: RecallScope = "session", max_tokens: int = 4096, reserve_tokens: int = 500,
-        token_counter: TokenCounter | Callable[[str], int] | str | None = None, message_overhead: int = 4,
-        window_slack: float = 0.25, embedder: Embedder | str | None = None, ranking: Ranking = "hybrid",
-        recall_unit: RecallUnit = "message", embed_text: EmbedText | None = None, top_k: int | None = None,
-        recall_tokens: float | int = 0.8, min_score: float | None = None, min_lexical: float | None = None,
-        excerpt_tokens: int | None = 100, recall_tools: RecallTools = "replies", placement: Placement = "grounding",
-        recall_template: RecallTemplate | None = None, keep_grounding: KeepGrounding = "newest",
-        grounding_overflow: GroundingOverflow = "trim", on_overflow: OnOverflow = "raise", fill: Fill = "stop",
-        summarizer: AnySummarizer | None = None, summary_tokens: int = 500, summarizer_tokens: int = 4000,
-        summary_placement: SummaryPlacement = "system", summary_template: SummaryTemplate | None = None,
-        embed_budget_ms: float = 200, durability: Literal["full", "process"] = "full",
+        system: SystemPrompt | None = None, scope: RecallScope = "session", max_tokens: int = 4096,
+        reserve_tokens: int = 500, token_counter: TokenCounter | Callable[[str], int] | str | None = None,
+        message_overhead: int = 4, window_slack: float = 0.25, embedder: Embedder | str | None = None,
+        ranking: Ranking = "hybrid", recall_unit: RecallUnit = "message", embed_text: EmbedText | None = None,
+        top_k: int | None = None, recall_tokens: float | int = 0.8, min_score: float | None = None,
+        min_lexical: float | None = None, excerpt_tokens: int | None = 100, recall_tools: RecallTools = "replies",
+        placement: Placement = "grounding", recall_template: RecallTemplate | None = None,
+        keep_grounding: KeepGrounding = "newest", grounding_overflow: GroundingOverflow = "trim",
+        on_overflow: OnOverflow = "raise", fill: Fill = "stop", summarizer: AnySummarizer | None = None,
+        summary_tokens: int = 500, summarizer_tokens: int = 4000, summary_placement: SummaryPlacement = "system",
+        summary_template: SummaryTemplate | None = None, embed_budget_ms: float = 200,
+        durability: Literal["full", "process"] = "full",
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
     ) -> None:  # fmt: skip
@@ -149,6 +154,7 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
         text_value("session_id", session_id)
         if user_id is not None:
             text_value("user_id", user_id)
+        self._system = system
         if scope == "user" and user_id is None:
             raise ValueError('scope="user": pass the user_id whose sessions are to be searched')
         framer = Framer(as_counter(token_counter), message_overhead, keep_grounding, grounding_overflow, on_overflow)
@@ -185,6 +191,9 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
         is stored already. Replies at the beginning of the list join `turn`. Adding a message again, with the same id
         and content, changes nothing, whichever branch it is on.
 
+        System messages of one call are the system prompt from then on: they replace the one before, which stays stored
+        and is no longer sent. Adding the current one again changes nothing. A pinned system message is sent always.
+
         Args:
             messages: one message or several, oldest first.
             turn: the id of the turn that the first replies join. None: the turn that this object opened last, or the
@@ -211,7 +220,8 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
 
         A message is recognized by its id or, if it has none, by everything the history says up to it. If the history
         went back to an earlier message, or an earlier message was edited, it continues on a branch of its own. Only the
-        end of the history is compared with what is stored.
+        end of the history is compared with what is stored. The system messages of the history are its system prompt,
+        whatever else it says: when they change, the new ones replace the old ones, and no branch is opened.
 
         Args:
             messages: the history, oldest first; with `after`, only the messages that follow it.
@@ -224,11 +234,11 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
         checkout = self._checkout
         with self._lock:
             checkout.live.sync()
-            followed = Follower(checkout.live).follow(given, after or FollowedHistory())
+            followed = Follower(checkout.live, checkout.writer.new_id).follow(given, after or FollowedHistory())
             if followed.at is not None:
                 checkout.stand_at(followed.at)
                 checkout.writer.open_turn = followed.turn
-            stored = checkout.writer.add(followed.new, None)
+            stored = checkout.writer.add(followed.new, None, followed.prompt_id)
             self._unsaved += len(stored)
             if self._unsaved >= SNAPSHOT_EVERY:
                 self._save_snapshot()
@@ -257,6 +267,15 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
         """The user whom the conversation belongs to; None: no user."""
         return self._checkout.live.user_id
 
+    @property
+    def system(self) -> SystemPrompt | None:
+        """The system prompt as a setting: a text, or a function that returns one for each question. Assign another."""
+        return self._system
+
+    @system.setter
+    def system(self, system: SystemPrompt | None) -> None:
+        self._system = system
+
     def get(self, id: str) -> Message:
         """Return the message with this id, on any branch; UnknownReferenceError if there is none."""
         session = self._checkout.live.key
@@ -265,16 +284,17 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
             raise UnknownReferenceError(f"no message {id!r} in this session")
         return records[0].message
 
-    def messages(self) -> Iterator[Message]:
-        """Iterate over the messages of the branch, oldest first. They are read in pages, as the iteration proceeds."""
+    def messages(self, *, replaced: bool = False) -> MessageSequence:
+        """Return the messages of the branch as it is now, oldest first, as a sequence that reads them in pages.
+
+        Args:
+            replaced: whether system messages are included that newer ones have replaced.
+        """
         live = self._checkout.live
         with self._lock:
             live.sync()
-            session, path = live.key, live.path
-        if session is None:
-            return
-        for record in read(self._store, session, path.spans):
-            yield record.message
+            hidden = {entry.message.id for entry in live.prompt()} if live.replaced and not replaced else None
+            return MessageSequence(self._store, live.key, live.path, prompt=hidden)
 
     def newest(self, limit: int) -> list[Message]:
         """Return the newest messages of the branch, at most `limit`, oldest first."""
@@ -288,17 +308,54 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
         session = key if key is not None else NO_SESSION
         return {"branch": self.branch, **self._store.stats(session), "embedders": self._store.spaces(session)}
 
+    # The sessions of the user
+
+    def sessions(self, limit: int | None = None) -> list[SessionInfo]:
+        """Return the sessions of this memory's user that hold messages, the one added to last first.
+
+        Sessions of other users are never among them. If this memory has no user, these are the sessions without a user.
+
+        Args:
+            limit: the largest number of sessions. None: all.
+        """
+        most = ALL if limit is None else whole_number("limit", limit, least=0)
+        return self._store.overview(self.user_id, limit=most)
+
+    def rename_session(self, session_id: str) -> None:
+        """Give this conversation another name. It keeps everything, and `session_id` is the new name.
+
+        Other objects that have used it before, also in other processes, go on with the same conversation, and their
+        `session_id` remains the old name. An object that is created with the old name begins a new conversation.
+
+        Args:
+            session_id: the new name. If a conversation of the user had this name and all of it was forgotten, it gets
+                the old name.
+
+        Raises:
+            DuplicateError: a conversation of the user has this name.
+            UnknownReferenceError: nothing is stored yet.
+        """
+        text_value("session_id", session_id)
+        with self._lock:
+            self._checkout.live.rename(session_id)
+
+    def is_renamed(self) -> bool:
+        """Return whether another object has renamed this conversation: then `session_id` is not its name any more."""
+        with self._lock:
+            return self._checkout.live.is_renamed()
+
     # Recalling
 
     def context(
-        self, question: str | Message | None = None, *, tools: Sequence[Any] | None = None,
-        reserve_tokens: int | None = None, include_question: bool = True,
+        self, question: str | Message | None = None, *, system: SystemPrompt | None = None,
+        tools: Sequence[Any] | None = None, reserve_tokens: int | None = None, include_question: bool = True,
     ) -> Context:  # fmt: skip
         """Return the prompt for a question, with a report that explains it. No message is stored.
 
         Args:
             question: the question, if it is not stored yet. None or empty: the newest user message. If the newest user
                 message has the same text and no answer yet, the question is taken to be that message.
+            system: the system prompt for this question, instead of the constructor's `system`; `""` for none.
             tools: the tool schemas that you send with the prompt. They take part of the budget.
             reserve_tokens: the tokens kept free for the reply, instead of the constructor's `reserve_tokens`.
             include_question: whether the prompt contains the question. If False, room is kept for the question, and
@@ -309,13 +366,14 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
             MessageTooLargeError: the question does not fit.
             EmbedderMismatchError: another embedder made the session's vectors.
         """
-        return drive(
-            self.context_steps(question, tools=tools, reserve_tokens=reserve_tokens, include_question=include_question)
+        steps = self.context_steps(
+            question, system=system, tools=tools, reserve_tokens=reserve_tokens, include_question=include_question
         )
+        return drive(steps)
 
     def context_steps(
-        self, question: str | Message | None, *, tools: Sequence[Any] | None, reserve_tokens: int | None,
-        include_question: bool,
+        self, question: str | Message | None, *, system: SystemPrompt | None, tools: Sequence[Any] | None,
+        reserve_tokens: int | None, include_question: bool,
     ) -> AskSteps:  # fmt: skip
         """Return the steps of `context`. The caller answers their requests, synchronously or asynchronously."""
         message = Message.user(question) if isinstance(question, str) else question
@@ -325,7 +383,8 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
         reserve = self.reserve_tokens if reserve_tokens is None else reserve_tokens
         whole_number("reserve_tokens", reserve, least=0)
         whole_number("max_tokens", self.max_tokens, least=1)  # callers may assign the attribute
-        ask = Ask(None if blank else message, self.max_tokens, reserve, tuple(tools or ()), include_question)
+        prompt = prompt_text(self.system if system is None else system)
+        ask = Ask(None if blank else message, self.max_tokens, reserve, tuple(tools or ()), include_question, prompt)
         return self._prompts.steps(ask)
 
     def count(self, message: Message) -> int:
@@ -335,7 +394,7 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
 
     def search(
         self, query: str, top_k: int = 10, *, since: datetime | None = None, until: datetime | None = None,
-        role: Role | None = None,
+        role: Role | None = None, scope: RecallScope | None = None,
     ) -> list[ScoredMessage]:  # fmt: skip
         """Return the messages of this branch that match a query, best first, without those that match too little.
 
@@ -346,20 +405,26 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
             until: only messages said at or before this time.
             role: only messages of this role. None: user and assistant messages. Tool results and system messages are
                 found only if you name their role.
+            scope: what is searched, instead of the constructor's `scope`: `"session"` is this branch alone, `"user"`
+                also the main branches of the other sessions that `sessions` lists.
         """
-        return drive(self.search_steps(query, top_k, since=since, until=until, role=role))
+        return drive(self.search_steps(query, top_k, since=since, until=until, role=role, scope=scope))
 
     def search_steps(
-        self, query: str, top_k: int, *, since: datetime | None, until: datetime | None, role: Role | None
-    ) -> SearchSteps:
+        self, query: str, top_k: int, *, since: datetime | None, until: datetime | None, role: Role | None,
+        scope: RecallScope | None = None,
+    ) -> SearchSteps:  # fmt: skip
         """Return the steps of `search`; see `context_steps`."""
         whole_number("top_k", top_k, least=0)
+        if scope is not None:
+            one_of("scope", scope, get_args(RecallScope))
         if role is not None:
             one_of("role", role, get_args(Role))
         wanted = Filter(
             since=in_utc(since).timestamp() if since else float("-inf"),
             until=in_utc(until).timestamp() if until else float("inf"),
             role=role,
+            scope=scope,
         )
         return self._prompts.search_steps(query, top_k, wanted)
 
@@ -408,32 +473,39 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
         """Return the steps of `summarize`; see `context_steps`."""
         if self._prompts.rolling.rules.summarizer is None:
             raise ValueError("summarize: this memory has no summarizer; pass summarizer= to InfiniteMemory")
-        return self._prompts.summary_steps(Ask(None, self.max_tokens, self.reserve_tokens))
+        return self._prompts.summary_steps(
+            Ask(None, self.max_tokens, self.reserve_tokens, system=prompt_text(self.system))
+        )
 
     # Forgetting
 
     def forget(
         self, *, ids: Sequence[str] | None = None, before: datetime | None = None, session: bool = False,
-        dry_run: bool = False,
+        user: bool = False, dry_run: bool = False,
     ) -> ForgetResult:  # fmt: skip
         """Erase messages everywhere: from all branches, from vectors, indexes and snapshots, and from the files' bytes.
 
         A tool call and its results are erased together, and so are all copies and summaries made from an erased
         message. The ids are remembered, and messages with these ids are not stored again. Pass exactly one of `ids`,
-        `before` and `session`.
+        `before`, `session` and `user`.
 
         Args:
             ids: erase the messages with these ids.
             before: erase messages said before this time, except system messages. A time without a zone is taken as UTC.
             session: erase the whole session.
+            user: erase all sessions of this memory's user. Each is erased as a whole; if the process is killed in
+                between, call it again. The names of the user and of the sessions remain in the store.
             dry_run: erase nothing and return what would be erased.
 
         Raises:
             UnknownReferenceError: an id is not stored.
-            ValueError: not exactly one of `ids`, `before` and `session` was passed.
+            ValueError: not exactly one of `ids`, `before`, `session` and `user` was passed, or this memory has no user
+                whose sessions could be erased.
         """
-        if (ids is not None) + (before is not None) + session != 1:
-            raise ValueError("forget: pass exactly one of ids=, before= and session=True")
+        if (ids is not None) + (before is not None) + session + user != 1:
+            raise ValueError("forget: pass exactly one of ids=, before=, session=True and user=True")
+        if user:
+            return self._forget_user(dry_run=dry_run)
         with self._lock:
             key = self._checkout.live.key
             if key is None and ids:
@@ -447,6 +519,21 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
             result = forget(self._store, key, records, everything=session)
             if session:
                 self._checkout.stand(Head(MAIN))
+            return result
+
+    def _forget_user(self, *, dry_run: bool) -> ForgetResult:
+        if self.user_id is None:
+            raise ValueError(
+                "forget(user=True): this memory has no user: pass user_id= to InfiniteMemory, "
+                "or erase this session with session=True"
+            )
+        with self._lock:
+            sessions = [key for key, _, _ in self._store.sessions(self.user_id)]
+            if dry_run:
+                records = (record for key in sessions for record in every_record(self._store, key))
+                return ForgetResult(tuple(record.message.id or "" for record in records), dry_run=True)
+            result = forget_sessions(self._store, sessions)
+            self._checkout.stand(Head(MAIN))
             return result
 
     def scrub(self) -> ForgetResult:

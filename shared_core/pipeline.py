@@ -25,6 +25,7 @@ from shared_core.records import Position, SessionState, Summary
 from shared_core.session import LiveSession
 from shared_core.summaries.requests import SummaryReply, SummaryRequest
 from shared_core.summaries.rolling import LEFT_OUT, PromptInputs, RollingSummary, SummarizedInputs
+from shared_core.system_prompt import FRONT, is_prompt
 from shared_core.tokens import message_tokens, tools_tokens
 from shared_core.turns import Entry, Turn, group_turns
 
@@ -33,6 +34,9 @@ LARGE_BATCH = 256
 
 REPEATS = 8
 """How often the same text may be among the best. A question asked every day must not crowd out its answer."""
+
+BEFORE_ALL = -1
+"""The index on the path of what comes before its first message."""
 
 READ_AHEAD = 1.125
 """The tokens of newest messages that are read, per token of the budget."""
@@ -71,6 +75,7 @@ class Ask:
         reserve: the tokens kept free for the reply.
         tools: the tool schemas that are sent with the prompt.
         shown: whether the prompt contains the question, and what answers it so far.
+        system: the system prompt that is a setting; empty: there is none.
     """
 
     question: Message | None
@@ -78,6 +83,7 @@ class Ask:
     reserve: int
     tools: Sequence[Any] = ()
     shown: bool = True
+    system: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +228,7 @@ class PromptBuilder:
         framer = self.assembler.framer
         current, stored = self._current(ask, turns)
         tools = tools_tokens(ask.tools, framer.counter)
-        stays = self.live.stays_beside(current.turn_id if current is not None else None)
+        stays = self._stays(ask, current)
         pinned = {entry.message.turn_id for entry in stays}
         past = [turn for turn in reversed(turns) if turn is not stored and turn.turn_id not in pinned]
         older = tuple(turn.whole() for turn in past if turn.asks)
@@ -236,6 +242,16 @@ class PromptBuilder:
         if fits or self.rolling.rules.summarizer is None:
             return plan
         return replace(plan, summaries=self.rolling.versions(plan.path, plan.end))
+
+    def _stays(self, ask: Ask, current: Turn | None) -> list[Entry]:
+        """Return the messages of every prompt: first the system prompt that is a setting, then what is stored."""
+        stays = self.live.stays_beside(current.turn_id if current is not None else None)
+        if not ask.system:
+            return stays
+        message, framer = Message.system(ask.system), self.assembler.framer
+        tokens = message_tokens(message, framer.counter, framer.overhead)
+        stored = [entry for entry in stays if not (is_prompt(entry.message) and entry.message.content == ask.system)]
+        return [Entry(message, tokens, FRONT, BEFORE_ALL), *stored]
 
     def _current(self, ask: Ask, turns: Sequence[Turn]) -> tuple[Turn | None, Turn | None]:
         """Return the turn that is being answered, and the stored turn it is (None: the question is not stored)."""
@@ -269,7 +285,7 @@ class PromptBuilder:
             best = found.ranked.at(np.flatnonzero(~found.ranked.weak)[:top_k])
             with self._lock:
                 if self.live.sync().epoch == state.epoch:  # otherwise, messages were forgotten in the meantime
-                    return read_hits(self.live.store, found, best)
+                    return read_hits(self.live, found, best)
 
     def index_steps(self, progress: Progress | None) -> IndexSteps:
         """Yield requests for vectors until every message has one, and save snapshots.

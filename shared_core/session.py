@@ -26,6 +26,7 @@ from shared_core.records import (
     SessionState,
 )
 from shared_core.store import Store
+from shared_core.system_prompt import in_front, is_prompt, kept_of, newest_prompt, said_together
 from shared_core.tokens import body_tokens
 from shared_core.turns import Entry, Turn, group_turns
 
@@ -101,6 +102,7 @@ class LiveSession:
         self._tail: list[Entry] = []
         self._cursor: list[Span] = []
         self._stays: list[Entry] = []
+        self.replaced = 0
         self._recent: dict[Position, Record] = {}
         self._openers: dict[str, Position | None] = {}
 
@@ -110,6 +112,17 @@ class LiveSession:
         if self._key is None:
             self._key = self.store.session(self.user_id, self.session_id)
         return self._key
+
+    def is_renamed(self) -> bool:
+        """Return whether the session in use has another name by now, which another object gave it."""
+        return self._key is not None and self.store.session(self.user_id, self.session_id) != self._key
+
+    def rename(self, session_id: str) -> None:
+        """Give the session another name; see `Store.rename_session`."""
+        if self.key is None:
+            raise UnknownReferenceError(f"nothing is stored in session {self.session_id!r} yet: it cannot be renamed")
+        self.store.rename_session(self.key, session_id)
+        self.session_id = session_id
 
     @property
     def epoch(self) -> int:
@@ -164,7 +177,38 @@ class LiveSession:
         self.path = self.path_to(head)
         self._tail = []
         self._cursor = list(self.path.spans)
-        self._stays = self.entries([record for record in self.store.find(self.key, Pinned()) if self._covers(record)])
+        self.replaced = 0
+        self._keep_staying([record for record in self.store.find(self.key, Pinned()) if self._covers(record)])
+
+    def _keep_staying(self, records: Sequence[Record]) -> None:
+        """Note messages of every prompt that are new on the path. A system prompt replaces those before it."""
+        stays = sorted([*self._stays, *self.entries(records)], key=lambda entry: entry.order)
+        current = self._newest_prompt([entry for entry in stays if is_prompt(entry.message)], self.path)
+        ids = {entry.message.id for entry in current}
+        self._stays = [entry for entry in stays if not is_prompt(entry.message) or entry.message.id in ids]
+        self.replaced += len(stays) - len(self._stays)
+
+    def _newest_prompt(self, prompts: Sequence[Entry], path: Path) -> list[Entry]:
+        """Return the current system prompt of a path: the newest of its own, else the newest of what was merged in."""
+        if path.plain or len(prompts) < 2:
+            return newest_prompt(prompts)
+        own = walk(path.head, lambda segment: self.segment(segment)._replace(merged=None))
+        return newest_prompt([entry for entry in prompts if own.covers(path.at(entry.order))] or prompts)
+
+    def prompt(self) -> list[Entry]:
+        """Return the system prompt of the path; empty if there is none."""
+        return [entry for entry in self._stays if is_prompt(entry.message)]
+
+    def prompt_of(self, path: Path) -> list[Entry]:
+        """Return the system prompt of another path of this session."""
+        assert self.key is not None
+        records = [record for record in self.store.find(self.key, Pinned()) if path.covers(record.position)]
+        prompts = [entry for entry in self.entries(records, path) if is_prompt(entry.message)]
+        return self._newest_prompt(sorted(prompts, key=lambda entry: entry.order), path)
+
+    def is_replaced(self, message: Message) -> bool:
+        """Return whether a message of the path belongs to a system prompt that a newer one has replaced."""
+        return is_prompt(message) and all(message.id != entry.message.id for entry in self.prompt())
 
     def _covers(self, record: Record) -> bool:
         return self.path.covers(record.position)
@@ -175,9 +219,10 @@ class LiveSession:
         new = self.store.newest(self.key, head, head.depth - self.path.head.depth)[::-1]
         new = [record for record in new if record.position.depth > self.path.head.depth]
         self.path = Path((*self.path.spans[:-1], self.path.spans[-1]._replace(upto=head.depth)))
-        entries = self.entries(new)
-        self._tail += entries
-        self._stays += [entry for entry in entries if entry.message.stays]
+        self._tail += self.entries(new)
+        staying = [record for record in new if record.message.stays]
+        if staying:
+            self._keep_staying(staying)
         if len(self._tail) > 2 * TAIL_KEPT:
             self._tail = self._tail[-TAIL_KEPT:]
             oldest = self._tail[0].order
@@ -208,14 +253,14 @@ class LiveSession:
             self._openers |= {r.message.id or "": r.position for r in self.store.get(self.key, sorted(turns))}
 
     def stays_beside(self, turn_id: str | None) -> list[Entry]:
-        """Return the messages of every prompt, oldest first: system messages, and all turns with a pinned message.
+        """Return the messages of every prompt: the system prompt, and what is pinned, with its whole turn.
 
         Args:
             turn_id: the turn that is being answered, which is left out.
         """
-        stays = sorted(self._stays, key=lambda entry: entry.order)
-        pinned = dict.fromkeys(entry.message.turn_id or "" for entry in stays if entry.message.role != "system")
-        stays = [entry for entry in stays if entry.message.role == "system"]
+        pinned = dict.fromkeys(entry.message.turn_id or "" for entry in self._stays if entry.message.role != "system")
+        system = [entry for entry in self._stays if entry.message.role == "system" and entry.message.pinned]
+        stays = [*in_front(self.prompt()), *system]
         for pinned_turn in pinned:
             turn = self.whole_turn(pinned_turn) if turn_id is None or pinned_turn != turn_id else None
             stays += turn.whole().entries if turn else ()
@@ -254,6 +299,21 @@ class LiveSession:
         while len(self._tail) < count and self._cursor:
             self._tail[:0] = self._read_page()
         return self._tail[max(0, len(self._tail) - count) :]
+
+    def ends_at(self, position: Position) -> bool:
+        """Return whether nothing is said on the path after a position of it: at most a system prompt follows."""
+        if position == self.path.head:
+            return True
+        count, newest = 1, self.last(1)
+        while len(newest) == count:
+            # The newest message may be before the head, because the message at the head may have been forgotten.
+            if self.path.at(newest[0].order) == position:
+                return True
+            if not is_prompt(newest[0].message):
+                return False
+            count += 1
+            newest = self.last(count)
+        return False
 
     def records(self, session: int, positions: Sequence[Position]) -> list[Record]:
         """Return the messages at these positions, in any order.
@@ -316,20 +376,46 @@ class Writer:
         self.new_id = new_id
         self.open_turn: str | None = None
 
-    def add(self, messages: Sequence[Message], turn: str | None) -> list[Message]:
-        """Store messages and return them as stored. `turn` and errors are those of `InfiniteMemory.add`."""
+    def add(self, messages: Sequence[Message], turn: str | None, prompt_id: str | None = None) -> list[Message]:
+        """Store messages and return them as stored. `turn` and errors are those of `InfiniteMemory.add`.
+
+        System messages replace the system prompt, or join the one whose `turn_id` is `prompt_id`.
+        """
         if turn is not None and any(message.role == "user" for message in messages):
             raise ValueError(f"turn={turn!r}: only replies can join a turn; a user message opens its own")
         if not messages:
             return []
         if turn is not None and self.live.key is None:
             raise UnknownReferenceError(f"there is no turn {turn!r} on this branch; nothing is stored yet")
-        drafts = [self.draft(message) for message in messages]
-        records = self.write(drafts, turn=turn).records if turn is not None else self._append_to_open_turn(drafts)
+        known = self._known_prompt(messages)
+        new = said_together(
+            [self.completed(message) for index, message in enumerate(messages) if index not in known],
+            next((entry.message.turn_id for entry in known.values()), prompt_id),
+        )
+        drafts = [self.draft(message) for message in new]
+        records: Sequence[Record] = ()
+        if drafts:
+            records = self.write(drafts, turn=turn).records if turn is not None else self._append_to_open_turn(drafts)
         for record in records:
             if record.message.role == "user":
                 self.open_turn = record.message.turn_id
-        return [record.message for record in records]
+        stored = [record.message for record in records]
+        for index, entry in known.items():
+            stored.insert(index, entry.message)
+        return stored
+
+    def _known_prompt(self, messages: Sequence[Message]) -> dict[int, Entry]:
+        """Return which of some messages say what the current system prompt says already: index -> what is stored.
+
+        A message with an id of its own is another one.
+        """
+        wanted = [index for index, message in enumerate(messages) if is_prompt(message)]
+        if not wanted or any(messages[index].id is not None for index in wanted):
+            return {}
+        self.live.sync()
+        prompt = self.live.prompt()
+        kept = kept_of([entry.message for entry in prompt], [messages[index] for index in wanted])
+        return dict(zip(wanted, prompt[:kept], strict=False))
 
     def _append_to_open_turn(self, drafts: Sequence[Draft]) -> Sequence[Record]:
         try:
@@ -340,14 +426,18 @@ class Writer:
             self.open_turn = None  # nothing of the turn is left on this branch
             return self.write(drafts).records
 
-    def draft(self, message: Message) -> Draft:
-        """Return a message with an id, a time and a token count."""
+    def completed(self, message: Message) -> Message:
+        """Return a message with an id and a time."""
         changes: dict[str, Any] = {}
         if message.id is None:
             changes["id"] = self.new_id()
         if message.created_at is None:
             changes["created_at"] = in_utc(self.clock())
-        complete = message.replace(**changes) if changes else message
+        return message.replace(**changes) if changes else message
+
+    def draft(self, message: Message) -> Draft:
+        """Return a message with an id, a time and a token count."""
+        complete = self.completed(message)
         if self.counter.name is None:
             return Draft(complete)
         return Draft(complete, self.counter.name, body_tokens(complete, self.counter))
@@ -424,14 +514,13 @@ class Checkout:
 
     def stand_at(self, position: Position) -> None:
         """Check out the branch that ends at this position, or the position itself if there is none."""
-        newest = [self.live.path.at(entry.order) for entry in self.live.last(1)]
-        # The newest message may be before the head, because the message at the head may have been forgotten.
-        if position not in (self.live.path.head, *newest):
-            session = self.live.key
-            branches = self.store.branches(session) if session is not None else []
-            names = [branch.name for branch in branches if branch.head == position]
-            self.stand(Head(names[-1]) if names else Head(None, position))
-            self.live.sync()
+        if self.live.ends_at(position):
+            return
+        session = self.live.key
+        branches = self.store.branches(session) if session is not None else []
+        names = [branch.name for branch in branches if branch.head == position]
+        self.stand(Head(names[-1]) if names else Head(None, position))
+        self.live.sync()
 
     def until_fresh(self, verb: Callable[[], Result]) -> Result:
         """Repeat a call until the branch did not change between its reads and its write."""

@@ -140,8 +140,9 @@ def assign_turns(
         known: id -> turn, for messages that are on the branch already, as when a whole history is sent again.
 
     Returns:
-        One `Newest` per message. A system message gets a turn of its own with the number of the newest turn; so does a
-        reply before the first user message. Such messages do not change which turn the next reply joins.
+        One `Newest` per message. A system message gets a turn of its own, or the one it names (see `system_prompt`),
+        with the number of the newest turn. A reply before the first user message gets a turn of its own, too. Such
+        messages do not change which turn the next reply joins.
     """
     turns: list[Newest] = []
     joined = named or newest
@@ -150,10 +151,11 @@ def assign_turns(
         turn = known.get(message.id)
         if turn is None and message.role == "user":
             turn = newest = Newest(message.id, newest.turn_no + 1)
+        elif turn is None and message.role == "system":
+            turn = Newest(message.turn_id or message.id, newest.turn_no)
         elif turn is None:
-            alone = message.role == "system" or joined.turn_id is None
-            turn = Newest(message.id, newest.turn_no) if alone else joined
-        if message.role == "user" or turn.turn_id != message.id:
+            turn = Newest(message.id, newest.turn_no) if joined.turn_id is None else joined
+        if message.role == "user" or (message.role != "system" and turn.turn_id != message.id):
             joined = turn
         turns.append(turn)
     return turns

@@ -60,7 +60,8 @@ def test_empty_input_gives_a_valid_prompt(store: CountingStore, placement: Any) 
             assert {message.role for message in memory.context(question).messages} <= {"system"}
         assert ids(memory.context("hi").messages) == [*ids(memory.messages()), None]
         assert memory.search("") == memory.search(" ?!") == memory.search("the") == []
-    assert ids(memory.messages()) == ["rule", "empty"]
+    assert ids(memory.messages()) == ["empty"]
+    assert ids(memory.messages(replaced=True)) == ["rule", "empty"]
     memory.add([Message.user("", id="u"), Message.assistant("", id="a"), *history(60)])
     assert memory.context("?!").messages[-1].content == "?!"
 

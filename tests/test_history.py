@@ -197,7 +197,7 @@ def test_a_made_id_is_the_digest_of_all_that_was_said_up_to_it(store: SQLiteStor
         Message.tool("found", tool_call_id='c"1'),
         Message.tool("", tool_call_id=""),
         ai("<there>", id="m5", pinned=True),
-        Message.system("{}").replace(content="lone \ud800"),
+        user("").replace(content="lone \ud800"),
     ]
     expected, digest = [], ""
     for message in said:

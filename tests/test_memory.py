@@ -491,6 +491,7 @@ DEFAULTS: dict[str, Any] = {
     "store": None,
     "session_id": "default",
     "user_id": None,
+    "system": None,
     "scope": "session",
     "max_tokens": 4096,
     "reserve_tokens": 500,
@@ -579,7 +580,7 @@ def test_an_argument_out_of_range_is_named_and_leaves_nothing(tmp_path: Path, na
 
 def test_every_argument_with_a_range_is_tried() -> None:
     free = {"store", "session_id", "user_id", "token_counter", "embedder", "embed_text", "recall_template"}
-    free |= {"summarizer", "summary_template"}
+    free |= {"summarizer", "summary_template", "system"}
     assert {name for name, _ in OUT_OF_RANGE} == set(DEFAULTS) - free
 
 

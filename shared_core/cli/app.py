@@ -22,6 +22,7 @@ try:
     from shared_core.cli.message_commands import message_commands
     from shared_core.cli.options import CommonOptions, with_options
     from shared_core.cli.printing import say
+    from shared_core.cli.session_commands import session_commands
 except ModuleNotFoundError as error:
     if error.name not in {"typer", "rich"}:
         raise
@@ -52,15 +53,15 @@ def common_options(options: CommonOptions) -> None:
     """Accept the common options before the subcommand; `with_options` passes them on to it."""
 
 
-for commands in (file_commands, message_commands, branch_commands):
+for commands in (file_commands, message_commands, session_commands, branch_commands):
     app.add_typer(commands)
 
 
 def run(args: Sequence[str] | None = None) -> int:
     """Run the command with these arguments, by default those of the process, and return the exit code.
 
-    The exit code is 0 if the command succeeds, 1 if it is interrupted or not confirmed, and 2 if an argument, a file
-    or the store is invalid; one line on stderr then says why.
+    The exit code is 0 if the command succeeds, 1 if it is interrupted or not confirmed or the store holds no session of
+    that name, and 2 if an argument, a file or the store is invalid; one line on stderr then says why.
     """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

@@ -4,7 +4,7 @@ import os
 import time
 import webbrowser
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,7 +15,7 @@ from shared_core.cli.options import CommonOptions, EmbedderName, MaxTokens, with
 from shared_core.cli.printing import count, import_summary, printable, progress, say, session_line, write_json
 from shared_core.memory import InfiniteMemory
 from shared_core.redact import Redact, drop_grounding, drop_tool_results, replace_names
-from shared_core.sharing.files import SeveralSessionsError, export_sessions, import_sessions
+from shared_core.sharing.files import SUFFIXES, FileFormat, SeveralSessionsError, export_sessions, import_sessions
 from shared_core.sharing.format import is_ours
 from shared_core.sharing.importer import ImportResult
 from shared_core.sharing.readers import FORMATS
@@ -84,7 +84,7 @@ def import_file(
         _answer_session(options, file, results[0], embedder, started)
         return
     if embedder is not None:
-        for one in results:
+        for one in (one for one in results if one.new):
             _index(options, one, embedder)
     _answer_sessions(options, file, results, started)
     if interrupted:
@@ -147,7 +147,15 @@ def export_file(
         bool, typer.Option("--all", help="Export all sessions: those of --user, or the whole store.")
     ] = False,
     branch: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The branch that is checked out in the file.")
+        str | None,
+        typer.Option(metavar="NAME", help="Export this branch alone, with nothing that was said only on others."),
+    ] = None,
+    format: Annotated[
+        FileFormat | None,
+        typer.Option(
+            help="The form of the file: jsonl holds all branches, markdown and openai (a list of chat messages) hold "
+            "one. By default jsonl, or markdown for .md."
+        ),
     ] = None,
     vectors: Annotated[bool, typer.Option("--vectors", help="Include the vectors of the messages.")] = False,
     no_grounding: Annotated[bool, typer.Option("--no-grounding", help="Leave out retrieved passages.")] = False,
@@ -159,24 +167,24 @@ def export_file(
 ) -> None:
     """Write a conversation to a file that can be shared.
 
-    The file appears complete or not at all; docs/format.md describes it.
+    The file appears complete or not at all; docs/format.md describes it. import reads jsonl and openai.
+
+    Example: infinite-memory export debug.jsonl --branch debug
     """
     redact: list[Redact] = [drop_grounding] if no_grounding else []
     redact += [drop_tool_results] if no_tools else []
     redact += [replace_names(_names(rename))] if rename else []
     settings: dict[str, Any] = {"vectors": vectors, "redact": redact}
-    with options.open() as memory:
-        if everything:
-            if branch is not None or Path(file).suffix.lower() in (".md", ".markdown"):
-                raise typer.BadParameter("--all writes whole sessions: leave out --branch and .md")
-            users = None if options.user is None else [options.user]
-            with progress("writing", 0) as advance:
-                written = export_sessions(options.store, file, users=users, progress=advance, **settings)
-        else:
-            if branch is not None:
-                memory.checkout(branch)
-            with progress("writing", memory.stats()["messages"]) as advance:
-                written = memory.export(file, progress=advance, **settings)
+    if everything:
+        if branch is not None or format not in (None, "jsonl") or Path(file).suffix.lower() in SUFFIXES:
+            raise typer.BadParameter("--all writes whole sessions as jsonl: leave out --branch, --format and .md")
+        options.require_store()
+        users = None if options.user is None else [options.user]
+        with progress("writing", 0) as advance:
+            written = export_sessions(options.store, file, users=users, progress=advance, **settings)
+    else:
+        with options.open() as memory, progress("writing", memory.stats()["messages"]) as advance:
+            written = memory.export(file, format=format, branch=branch, progress=advance, **settings)
     data = {"file": file, "store": options.store, "messages": written, "bytes": os.path.getsize(file)}
     text = f"{options.store} -> {file}: {count(written)}, {data['bytes']:,} bytes"
     options.answer(data, [printable(text)])
@@ -210,6 +218,8 @@ def view(
         "questions": _number(questions),
     }  # fmt: skip
     store = database or options.store
+    with replace(options, store=store).open():
+        pass  # exits if there is no such session
     with progress("building prompts", 1) as settings["progress"]:
         if out is None:
             write_json(gather(store, **settings))

@@ -20,6 +20,7 @@ from shared_core.cli.printing import (
     table,
     write_json,
 )
+from shared_core.cli.session_commands import forget_sessions, search_sessions
 from shared_core.messages import Message, Role
 from shared_core.tree.log import LogEntry, draw
 
@@ -69,8 +70,17 @@ def search(
     since: Annotated[datetime | None, time_option("List only messages from this time on.")] = None,
     until: Annotated[datetime | None, time_option("List only messages up to this time.")] = None,
     role: Annotated[Role | None, typer.Option(help="List only messages with this role.")] = None,
+    all_sessions: Annotated[
+        bool, typer.Option("--all-sessions", help="Search all conversations of the user, in each its main branch.")
+    ] = False,
 ) -> None:
-    """List the messages that match a query, best first."""
+    """List the messages that match a query, best first.
+
+    Example: infinite-memory search "locker code" --all-sessions
+    """
+    if all_sessions:
+        search_sessions(options, query, top_k, since=since, until=until, role=role)
+        return
     with options.open() as memory:
         found = memory.search(query, top_k, since=since, until=until, role=role)
     data = [{"score": hit.score, "source": hit.source, **message_record(hit.message)} for hit in found]
@@ -125,15 +135,23 @@ def forget(
     ] = None,
     before: Annotated[datetime | None, time_option("Forget all messages before this time.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Forget the whole conversation.")] = False,
+    all_sessions: Annotated[
+        bool, typer.Option("--all-sessions", help="Forget all conversations of the user; needs --user.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show which messages would be forgotten.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
     """Erase messages for good.
 
     The command lists the messages and asks for confirmation first.
+
+    Example: infinite-memory forget --id 3f9c --dry-run
     """
-    if sum((bool(ids), before is not None, everything)) != 1:
-        raise typer.BadParameter("choose what to forget: use exactly one of --id, --before and --all")
+    if sum((bool(ids), before is not None, everything, all_sessions)) != 1:
+        raise typer.BadParameter("choose what to forget: use exactly one of --id, --before, --all and --all-sessions")
+    if all_sessions:
+        forget_sessions(options, dry_run=dry_run, confirm=None if yes else _confirm)
+        return
     which: dict[str, Any] = {"ids": ids or None, "before": before, "session": everything}
     with options.open() as memory:
         result = memory.forget(**which, dry_run=True)

@@ -1,7 +1,7 @@
 """Copies of messages: cherry-pick, rebase and stash. The originals stay where they are."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import chain
 from typing import Any
@@ -12,6 +12,7 @@ from shared_core.messages import Message
 from shared_core.paths import Head, Path, Span, resolve
 from shared_core.records import Change, Draft, Drop, InTurn, MadeFrom, Move, Position, Put, Record, Ref
 from shared_core.session import Changes, Checkout, if_unmoved
+from shared_core.system_prompt import said_together
 from shared_core.tree.branches import lineage
 
 
@@ -167,7 +168,9 @@ class _Copier:
         for turn_id, members in turns.items():
             whole_turn = self._store.find(self._session, InTurn(turn_id))
             opener = self._opener(whole_turn, turn_id)
-            copies = [self._draft_of(record) for record in members]
+            drafts = [self._draft_of(record) for record in members]
+            joined = said_together([draft.message for draft in drafts])
+            copies = [replace(draft, message=message) for draft, message in zip(drafts, joined, strict=True)]
             if members[0].message.role in ("user", "system"):
                 blocks[turn_id] = copies
             elif opener is not None:

@@ -9,6 +9,7 @@ import pytest
 from shared_core import InfiniteMemory, Message
 from shared_core.errors import InputFileError
 from shared_core.messages import ToolCall
+from shared_core.sharing.readers import read_foreign
 from tests.support.histories import texts
 
 DATA = Path(__file__).parent / "data"
@@ -86,9 +87,10 @@ def test_messages_of_anthropic_have_many_forms(file: Path) -> None:
 
 def test_every_request_has_its_system_prompt(file: Path) -> None:
     requests = [{"system": f"s{n}", "messages": [{"role": "user", "content": f"{n}"}]} for n in range(2)]
-    for data in (requests, "\n".join(map(json.dumps, requests))):
-        _, messages = read(file, data)
-        assert [(one.role, one.content) for one in messages] == [
+    for data in (json.dumps(requests), "\n".join(map(json.dumps, requests))):
+        file.write_text(data)
+        (entry,) = read_foreign(file).entries
+        assert [(one.role, one.content) for one in entry.read().messages] == [
             ("system", "s0"), ("user", "0"), ("system", "s1"), ("user", "1"),
         ]  # fmt: skip
 

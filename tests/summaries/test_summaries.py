@@ -319,12 +319,20 @@ def test_without_a_system_message_it_has_one_of_its_own() -> None:
     assert "M summary" in str(context.report)
 
 
-def test_a_system_message_in_the_middle_of_the_talk_is_left_as_it_is() -> None:
+def test_a_pinned_system_message_in_the_middle_of_the_talk_is_left_as_it_is() -> None:
     memory = new(Recorder())
-    memory.add([*turn(0), Message.system("Be brief.", id="s")])
+    memory.add([*turn(0), Message.system("Be brief.", id="s", pinned=True)])
     context = talk(memory, *range(1, 30))
     assert place_of(context)[0].startswith("<sum>")
     assert {message.id: message.content for message in context.messages}["s"] == "Be brief."
+
+
+def test_a_system_prompt_of_the_middle_of_the_talk_comes_first_and_holds_the_summary() -> None:
+    memory = new(Recorder())
+    memory.add([*turn(0), Message.system("Be brief.", id="s")])
+    context = talk(memory, *range(1, 30))
+    assert place_of(context)[0] == "s"
+    assert context.messages[0].content.startswith("Be brief.\n\n<sum>")
 
 
 def test_it_can_stand_with_the_question_before_what_is_recalled_and_retrieved() -> None:

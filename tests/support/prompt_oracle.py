@@ -83,7 +83,8 @@ class Told:
         keys, opened = {}, -1
         for message in self.messages:
             opened += message.role == "user"
-            keys[message.id] = (opened, place[message.id], place[message.id])
+            front = message.role == "system" and not message.pinned
+            keys[message.id] = (-1 if front else opened, place[message.id], place[message.id])
         for turn, members in self.turns.items():
             for unit in units(members):
                 keys |= {m.id: (self.number[turn], place[unit[0].id], place[m.id]) for m in unit}

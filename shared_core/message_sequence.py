@@ -1,0 +1,97 @@
+"""MessageSequence: the messages of a branch as a read-only sequence that reads them from the store in pages."""
+
+from collections.abc import Collection, Iterator, Sequence
+from itertools import islice
+from typing import overload
+
+from shared_core.messages import Message
+from shared_core.paths import PAGE, Path, Span, read
+from shared_core.records import Position
+from shared_core.store import Store
+from shared_core.system_prompt import is_prompt
+
+
+class MessageSequence(Sequence[Message]):
+    """The messages of a branch, oldest first, as the branch was when the sequence was made.
+
+    It holds no messages: each use reads what it needs. The newest messages, slices at the end and the truth value cost
+    a small read; `len`, and indexes from the beginning of a long branch, go through it.
+
+    Args:
+        store: where the messages are stored.
+        session: the session's key; None: nothing is stored.
+        path: the path of the branch.
+        prompt: the ids of the current system prompt, so that those it replaced are left out. None: nothing is left out.
+    """
+
+    def __init__(self, store: Store, session: int | None, path: Path, *, prompt: Collection[str | None] | None) -> None:
+        self._store = store
+        self._session = session
+        self._path = path
+        self._prompt = prompt
+
+    def __iter__(self) -> Iterator[Message]:
+        if self._session is None:
+            return
+        for record in read(self._store, self._session, self._path.spans):
+            if self._shows(record.message):
+                yield record.message
+
+    def __reversed__(self) -> Iterator[Message]:
+        for span in reversed(self._path.spans):
+            yield from self._backwards(span)
+
+    def _backwards(self, span: Span) -> Iterator[Message]:
+        upto, size = span.upto, 1
+        while self._session is not None and upto >= span.start:
+            records = self._store.newest(self._session, Position(span.segment, upto), size)
+            yield from (r.message for r in records if r.position.depth >= span.start and self._shows(r.message))
+            if len(records) < size:
+                return
+            upto, size = records[-1].position.depth - 1, min(2 * size, PAGE)
+
+    def _shows(self, message: Message) -> bool:
+        return self._prompt is None or not is_prompt(message) or message.id in self._prompt
+
+    def __bool__(self) -> bool:
+        return next(reversed(self), None) is not None
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    @overload
+    def __getitem__(self, index: int) -> Message: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Message]: ...
+
+    def __getitem__(self, index: int | slice) -> Message | list[Message]:
+        """Return one message, or those of a slice as a list; IndexError if there are not so many."""
+        if isinstance(index, slice):
+            return self._slice(index)
+        found = islice(self, index, None) if index >= 0 else islice(reversed(self), -index - 1, None)
+        message = next(found, None)
+        if message is None:
+            raise IndexError(f"index {index}: the branch has fewer messages")
+        return message
+
+    def _slice(self, wanted: slice) -> list[Message]:
+        start, stop, step = wanted.start, wanted.stop, wanted.step
+        if step in (None, 1) and (start is None or start >= 0) and (stop is None or stop >= 0):
+            return list(islice(self, start, stop))
+        if step in (None, 1) and start is not None and start < 0 and (stop is None or stop < 0):
+            newest = list(islice(reversed(self), -start))[::-1]
+            return newest if stop is None else newest[: max(0, len(newest) + stop)]
+        return list(self)[wanted]
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, MessageSequence | list | tuple):
+            return list(self) == list(other)
+        return NotImplemented
+
+    def __hash__(self) -> int:
+        raise TypeError("messages() returns a view of a branch, which is not hashable; use tuple(memory.messages())")
+
+    def __repr__(self) -> str:
+        name = self._path.head
+        return f"<messages up to position {name.segment}:{name.depth}>"

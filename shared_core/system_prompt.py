@@ -1,0 +1,78 @@
+"""The system prompt of a conversation: which of its system messages are current. Pure functions.
+
+System messages that are stored together, and those that join them later, share a `turn_id`: the id of the first of
+them. Only those with the newest such id on a path are sent; they replace all earlier ones. A pinned system message
+belongs to no prompt: it is always sent, where it was said.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from shared_core.messages import Message
+from shared_core.turns import Entry
+
+FRONT = -1
+"""The turn number of the system prompt: it comes before the first turn."""
+
+
+def is_prompt(message: Message) -> bool:
+    """Return whether a message belongs to a system prompt that a later one replaces."""
+    return message.role == "system" and not message.pinned
+
+
+def said(message: Message) -> tuple[str | None, str]:
+    """Return what a message of a system prompt says: its speaker's name and its text."""
+    return message.name, message.content
+
+
+def newest_prompt(entries: Sequence[Entry]) -> list[Entry]:
+    """Return the messages of the newest system prompt among messages in path order; empty if there is none."""
+    prompts = [entry for entry in entries if is_prompt(entry.message)]
+    return [entry for entry in prompts if entry.message.turn_id == prompts[-1].message.turn_id]
+
+
+def in_front(prompt: Sequence[Entry]) -> list[Entry]:
+    """Return a system prompt with its messages where they are sent: in front, but those that joined it later stay."""
+    return [replace(entry, turn_no=FRONT) if entry.turn_no == prompt[0].turn_no else entry for entry in prompt]
+
+
+def kept_of(current: Sequence[Message], wanted: Sequence[Message]) -> int:
+    """Return how many messages of the current prompt stay when another one is wanted; 0: it is replaced as a whole.
+
+    A prompt that only grows keeps its messages.
+    """
+    same = [said(message) for message in wanted[: len(current)]] == [said(message) for message in current]
+    return len(current) if same else 0
+
+
+def said_together(messages: Sequence[Message], prompt_id: str | None = None) -> list[Message]:
+    """Return messages with ids, with all system prompts among them joined into one.
+
+    Args:
+        messages: the messages, with ids.
+        prompt_id: the `turn_id` of the prompt that they join. None: they are a prompt of their own.
+    """
+    joined: list[Message] = []
+    for message in messages:
+        if is_prompt(message):
+            prompt_id = prompt_id or message.id
+            message = message.replace(turn_id=prompt_id)
+        joined.append(message)
+    return joined
+
+
+SystemPrompt = str | Callable[[], str | None]
+"""A system prompt as a setting: its text, or a function that returns it for each question."""
+
+
+def prompt_text(system: SystemPrompt | None) -> str:
+    """Return the text of a system prompt; empty if there is none.
+
+    Raises:
+        TypeError: it is neither a text nor a function that returns one.
+    """
+    text = system() if callable(system) else system
+    if text is not None and not isinstance(text, str):
+        what = "its function returned" if callable(system) else "not"
+        raise TypeError(f"system: pass a text or a function that returns one; {what} {text!r:.80}")
+    return text if text is not None and text.strip() else ""

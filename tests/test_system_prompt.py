@@ -1,0 +1,232 @@
+"""System prompts are settings: the current one is sent first, what it replaced stays stored and is sent no more."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shared_core import AsyncInfiniteMemory, BudgetError, InfiniteMemory, Message, SessionPool, SQLiteStore
+from shared_core.testing import HashingEmbedder
+from tests.stores.dict_store import DictStore
+
+ai, user, system = Message.assistant, Message.user, Message.system
+
+
+@pytest.fixture
+def store() -> Iterator[SQLiteStore]:
+    with closing(SQLiteStore(":memory:")) as store:
+        yield store
+
+
+def new(store: Any, **settings: Any) -> InfiniteMemory:
+    return InfiniteMemory(store, embedder=HashingEmbedder(), **settings)
+
+
+def exchange(number: int) -> list[Message]:
+    return [user(f"question {number}"), ai(f"answer {number}")]
+
+
+def prompts(memory: InfiniteMemory, **asked: Any) -> list[str]:
+    """The system messages that are sent. They come first."""
+    sent = memory.context("and now?", **asked).messages
+    found = [message.content for message in sent if message.role == "system"]
+    assert [message.role for message in sent[: len(found)]] == ["system"] * len(found)
+    return found
+
+
+# As a setting
+
+
+def test_a_setting_comes_first_is_charged_and_never_stored(store: SQLiteStore) -> None:
+    memory = new(store, system="Be kind.")
+    memory.add([*exchange(1), system("Stored.")])
+    assert prompts(memory) == ["Be kind.", "Stored."]
+    context, bare = memory.context("and now?"), memory.context("and now?", system="")
+    assert context.tokens - bare.tokens == memory.count(system("Be kind."))
+    assert context.report.lines[0].text == "Be kind."
+    assert [message.content for message in memory.messages()] == ["question 1", "answer 1", "Stored."]
+
+
+def test_a_setting_may_change_between_questions(store: SQLiteStore) -> None:
+    times = iter(["one", "two"])
+    memory = new(store, system=lambda: next(times))
+    assert [prompts(memory), prompts(memory, system="three"), prompts(memory)] == [["one"], ["three"], ["two"]]
+    memory.system = "four"
+    assert prompts(memory) == ["four"]
+    for nothing in (None, "", " ", lambda: None):
+        memory.system = nothing
+        assert prompts(memory) == []
+
+
+def test_a_setting_that_is_stored_too_is_sent_once(store: SQLiteStore) -> None:
+    memory = new(store, system="Be kind.")
+    memory.add([system("Be kind."), *exchange(1)])
+    assert prompts(memory) == ["Be kind."]
+
+
+def test_a_setting_that_is_no_text_or_does_not_fit_is_an_error(store: SQLiteStore) -> None:
+    memory = new(store, max_tokens=60, reserve_tokens=10)
+    with pytest.raises(TypeError, match="system: pass a text or a function that returns one; not 5"):
+        memory.context("hi", system=5)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="its function returned 5"):
+        memory.context("hi", system=lambda: 5)  # type: ignore[arg-type]
+    with pytest.raises(BudgetError):
+        memory.context("hi", system="far too much " * 100)
+
+
+def test_the_pool_and_the_asynchronous_memory_take_it(store: SQLiteStore) -> None:
+    import asyncio
+
+    with SessionPool(store, embedder=HashingEmbedder(), system="Be kind.") as pool, pool.use("a") as memory:
+        assert prompts(memory) == ["Be kind."]
+
+    async def ask() -> list[str]:
+        memory = AsyncInfiniteMemory(new(store, system="Be kind."))
+        first = await memory.context("hi")
+        memory.system = lambda: "Be brief."
+        second = await memory.context("hi")
+        third = await memory.context("hi", system="Be quick.")
+        return [context.messages[0].content for context in (first, second, third)]
+
+    assert asyncio.run(ask()) == ["Be kind.", "Be brief.", "Be quick."]
+
+
+def test_a_summary_is_appended_to_the_setting(store: SQLiteStore) -> None:
+    memory = new(store, system="Be kind.", max_tokens=300, reserve_tokens=50, summarizer=lambda old, said: "sum")
+    for number in range(40):
+        memory.add(exchange(number))
+    sent = prompts(memory)
+    assert len(sent) == 1
+    assert sent[0].startswith("Be kind.\n\n")
+    assert "sum" in sent[0]
+
+
+# Stored with add
+
+
+def test_the_same_program_run_five_times_sends_one_prompt(tmp_path: Path) -> None:
+    for _ in range(5):
+        with new(tmp_path / "chat.db") as memory:
+            memory.add(system("You are a travel agent."))
+            memory.add(exchange(1))
+            assert prompts(memory) == ["You are a travel agent."]
+    with new(tmp_path / "chat.db") as memory:
+        assert len(memory.messages()) == 11
+
+
+def test_another_prompt_replaces_the_one_before_which_stays_stored(store: SQLiteStore) -> None:
+    memory = new(store)
+    memory.add([system("A"), system("A, politely"), *exchange(1)])
+    assert prompts(memory) == ["A", "A, politely"]
+    memory.add(system("B"))
+    memory.add(exchange(2))
+    for one in (memory, new(store)):
+        assert prompts(one) == ["B"]
+        said = [message.content for message in one.messages()]
+        assert said == ["question 1", "answer 1", "B", "question 2", "answer 2"]
+        assert [m.content for m in one.messages(replaced=True)][:2] == ["A", "A, politely"]
+        assert one.search("politely", role="system")[0].message.content == "A, politely"
+
+
+def test_the_current_prompt_added_again_is_the_stored_one(store: SQLiteStore) -> None:
+    memory = new(store)
+    first, second, *_ = memory.add([system("A"), system("B"), *exchange(1)])
+    again = memory.add([system("A"), system("B"), user("hi")])
+    assert again[:2] == [first, second]
+    assert memory.add(system("A"))[0].id != first.id
+    assert prompts(memory) == ["A"]
+    assert memory.add([system("A"), system("C")])[0].content == "A"
+    assert prompts(memory) == ["A", "C"]
+
+
+def test_a_pinned_system_message_is_always_sent(store: SQLiteStore) -> None:
+    memory = new(store)
+    memory.add([system("A"), *exchange(1), system("The user is called Ada.", pinned=True), *exchange(2)])
+    memory.add(system("B"))
+    sent = [message.content for message in memory.context("and now?").messages]
+    assert sent[:4] == ["B", "question 1", "answer 1", "The user is called Ada."]
+
+
+def test_the_record_of_many_prompts_costs_nothing_in_memory(store: SQLiteStore) -> None:
+    memory = new(store)
+    for number in range(50):
+        memory.add([system(f"It is {number}."), *exchange(number)])
+    for one in (memory, new(store)):
+        assert prompts(one) == ["It is 49."]
+        assert len(one._checkout.live._stays) == 1
+
+
+# On branches
+
+
+@pytest.mark.parametrize("kind", [SQLiteStore, DictStore])
+def test_each_branch_has_its_own(kind: Any) -> None:
+    with closing(kind(":memory:") if kind is SQLiteStore else kind()) as store:
+        memory = new(store)
+        memory.add([system("A"), *exchange(1)])
+        memory.fork("side")
+        memory.add([system("B"), *exchange(2)])
+        assert prompts(memory) == ["B"]
+        memory.checkout("main")
+        assert prompts(memory) == ["A"]
+        memory.add(exchange(3))
+        memory.merge("side", "full")
+        memory.add(exchange(4))
+        assert prompts(memory) == ["A"], "what a merge brings in does not replace the branch's own prompt"
+        assert prompts(new(store)) == ["A"]
+        memory.add(system("C"))
+        assert prompts(memory) == ["C"]
+
+
+def test_copies_stay_one_prompt(store: SQLiteStore) -> None:
+    memory = new(store)
+    memory.add(exchange(1))
+    memory.fork("side")
+    memory.add([system("A"), system("B"), *exchange(2)])
+    memory.checkout("main")
+    memory.add([system("C"), *exchange(3)])
+    memory.checkout("side")
+    memory.rebase("main")
+    assert prompts(memory) == ["A", "B"]
+
+
+# Sent again with a history
+
+
+def test_a_history_is_followed_whatever_its_prompt_says(store: SQLiteStore) -> None:
+    memory = new(store)
+    talk = [user("q1"), ai("a1"), user("q2")]
+    followed = [
+        memory.follow([system(text, id=text and "rule"), *talk[: 1 + number]]).ids[1:]
+        for number, text in enumerate(["A", "B", "A"])
+    ]
+    assert followed[2][:2] == followed[1]
+    assert prompts(memory) == ["A"]
+    assert [m.content for m in memory.messages(replaced=True) if m.role == "system"] == ["A", "B", "A"]
+    memory.follow(talk)
+    assert prompts(memory) == ["A"], "a client that sends no prompt keeps the one there is"
+
+
+def test_notes_between_the_words_belong_to_the_prompt_and_stay_where_they_are(store: SQLiteStore) -> None:
+    memory = new(store)
+    history = [system("A"), user("q1"), ai("a1"), system("note"), user("q2")]
+    for end in (1, 2, 3, 5):
+        found = memory.follow(history[:end])
+    assert [memory.get(id_ or "").content for id_ in found.ids] == [message.content for message in history]
+    assert [m.content for m in memory.context().messages] == ["A", "q1", "a1", "note", "q2"]
+    assert memory.stats()["messages"] == 5
+    memory.follow([system("B"), *history[1:]])
+    assert [m.content for m in memory.context().messages] == ["B", "note", "q1", "a1", "q2"]
+    assert [branch.name for branch in memory.branches()] == ["main"]
+
+
+def test_a_prompt_that_changes_in_a_list_that_is_cut_is_stored_again(store: SQLiteStore) -> None:
+    memory = new(store)
+    first = memory.follow([system("A"), user("q1"), ai("a1")])
+    second = memory.follow([system("note"), user("q2")], after=first)
+    assert len(second) == 5
+    third = memory.follow([system("other"), user("q3")], after=second.upto(3))
+    assert [m.content for m in memory.context().messages] == ["A", "q1", "a1", "other", "q3"]
+    assert [memory.get(id_ or "").content for id_ in third.ids] == ["A", "q1", "a1", "other", "q3"]
