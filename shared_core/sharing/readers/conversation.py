@@ -129,7 +129,7 @@ def ends_of(nodes: Mapping[str, Node], current: str | None) -> dict[str, str | N
 def message_of(what: str, **fields: Any) -> Message:
     """Return a message; `LineError` that names `what` it is and its id if a field is invalid."""
     try:
-        return Message(**fields)
+        return Message.model_validate(fields)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
