@@ -1,11 +1,12 @@
 """The default store: one SQLite file, or a database in memory."""
 
+from collections.abc import Collection
 from contextlib import AbstractContextManager
 from pathlib import Path
 from sqlite3 import Connection
 from types import TracebackType
 
-from shared_core.records import SessionInfo
+from shared_core.records import SessionInfo, Stretch
 from shared_core.store import ALL
 from shared_core.stores.rows import Rows
 from shared_core.stores.sqlite.connection import Database
@@ -75,6 +76,11 @@ class SQLiteStore(TreeStore):
         """See `Store`."""
         with self._reads as rows, rows.one_moment():
             return overview(rows.connection, user_ids, limit)
+
+    def count(self, session: int, stretches: Collection[Stretch]) -> int:
+        """See `Store`."""
+        with self._reads as rows, rows.one_moment():
+            return sum(rows.count(session, stretch) for stretch in stretches)
 
     def transaction(self) -> AbstractContextManager[None]:
         """See `Store`."""
