@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from shared_core.messages import Message, Payload, Role
 from shared_core.records import MAIN
 from shared_core.sharing.format import MAX_NESTING, BranchLine, HeadLine, Line, LineError, MessageLine, SessionLine
+from shared_core.sharing.readers.openai import short as short
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -165,12 +166,6 @@ def time_of(value: Any, missing: datetime) -> datetime:
     except (ValueError, OverflowError, OSError):
         pass
     raise LineError(f"{short(value)} is not a time; expected ISO 8601 text or seconds since 1970")
-
-
-def short(value: Any) -> str:
-    """Return the `repr` of a value, shortened for an error message."""
-    shown = repr(value)
-    return shown if len(shown) <= 60 else shown[:57] + "..."
 
 
 ROLES: Mapping[str, Role] = {
