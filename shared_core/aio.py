@@ -284,10 +284,13 @@ class AsyncInfiniteMemory:
         )
 
     async def import_file(
-        self, path: str | os.PathLike[str], *, session: str | None = None, progress: Progress | None = None
-    ) -> ImportResult:
+        self, path: str | os.PathLike[str], *, session: str | None = None, format: str | None = None,
+        progress: Progress | None = None,
+    ) -> ImportResult:  # fmt: skip
         """Import a conversation from a file into this one; see `InfiniteMemory.import_file`."""
-        return await asyncio.to_thread(self._memory.import_file, path, session=session, progress=progress)
+        return await asyncio.to_thread(
+            self._memory.import_file, path, session=session, format=format, progress=progress
+        )
 
     async def close_turn(self) -> None:
         """Let the next reply join the newest turn; see `InfiniteMemory.close_turn`."""

@@ -40,16 +40,27 @@ def write_json(data: Any) -> None:
 
 
 @contextmanager
-def progress(title: str, total: int) -> Iterator[Callable[[int, int], None]]:
-    """Provide a callable(done, total) that draws a progress bar on stderr, for a terminal or a long file."""
+def progress(title: str, total: int = 0) -> Iterator[Callable[[int, int], None]]:
+    """Provide a callable(done, total) that draws a progress bar on stderr, for a terminal or a long file.
+
+    `total` is 0 if only the first call tells it.
+    """
     console = Console(stderr=True)
-    if not console.is_terminal and total <= PROGRESS_FROM:
-        yield lambda done, of: None
-        return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=console, transient=console.is_terminal) as bar:
-        task = bar.add_task(title, total=total)
-        yield lambda done, of: bar.update(task, completed=done, total=of)
+    bar = Progress(*columns, console=console, transient=console.is_terminal)
+    task = bar.add_task(title, total=total)
+
+    def advance(done: int, of: int) -> None:
+        if console.is_terminal or of > PROGRESS_FROM:
+            bar.start()
+        bar.update(task, completed=done, total=of)
+
+    advance(0, total)
+    try:
+        yield advance
+    finally:
+        if bar.live.is_started:  # a bar that was never shown would end with an empty line
+            bar.stop()
 
 
 def show_prompt(messages: Iterable[Message]) -> None:
@@ -103,7 +114,20 @@ def import_summary(data: Mapping[str, Any]) -> str:
     counts += f", {data['remapped']:,} under new IDs" if data["remapped"] else ""
     span = f", from {data['first'][:10]} to {data['last'][:10]}" if data["first"] else ""
     how = f"embedder {data['embedder'] or 'none (ranked by words alone)'}, {data['seconds']:.1f} s"
-    return printable(f"{data['file']} -> {data['store']}: {counts}\n{data['turns']:,} turns{span}\n{how}")
+    turns = f"{data['turns']:,} turn{'' if data['turns'] == 1 else 's'}"
+    session = f"session {data['session']}" + (f" ({data['title']})" if data["title"] else "")
+    left_out = f"\nleft out: {', '.join(data['left_out'])}" if data["left_out"] else ""
+    return printable(f"{data['file']} -> {data['store']}: {counts}\n{session}: {turns}{span}{left_out}\n{how}")
+
+
+def session_line(data: Mapping[str, Any]) -> str:
+    """Return what was imported into one session of several."""
+    title = f" {data['title']}" if data["title"] else ""
+    if data["error"]:
+        return printable(f"skipped {data['session_id']}{title}: {data['error']}".replace("\n", " "))
+    counts = f"{count(data['new'])} new" + (f", {data['known']:,} known" if data["known"] else "")
+    left_out = f"; left out: {', '.join(data['left_out'])}" if data["left_out"] else ""
+    return printable(f"{data['session_id']}{title}: {counts}{left_out}".replace("\n", " "))
 
 
 def forget_preview(messages: Sequence[Message], total: int) -> str:
