@@ -12,6 +12,7 @@ from shared_core.messages import Message
 from shared_core.recall.query import Query
 from shared_core.recall.scope import Scope
 from shared_core.recall.signals import Ranking, ScopeSearch, Signals
+from shared_core.reprs import short_repr
 
 STRONG = 60
 """This many of the best messages lift their neighbours. In a shorter list nothing is lifted."""
@@ -163,6 +164,9 @@ class ScoredMessage:
     lexical: float
     dense: float | None
     session_id: str
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
 
 class Ranked(NamedTuple):
