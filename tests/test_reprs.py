@@ -24,9 +24,9 @@ def test_a_repr_names_what_is_not_the_default() -> None:
 
 def test_a_message_is_shown_by_its_beginning() -> None:
     hit = ScoredMessage(MANY[3], 1.5, "both", 0.5, None, session_id="s")
-    assert repr(hit) == (
-        f"ScoredMessage(message=<user m3: {LONG[:59] + '…'!r}>, score=1.5, source='both', lexical=0.5, dense=None, session_id='s')"
-    )
+    said = repr(f"{LONG[:59]}…")
+    scores = "score=1.5, source='both', lexical=0.5, dense=None, session_id='s'"
+    assert repr(hit) == f"ScoredMessage(message=<user m3: {said}>, {scores})"
 
 
 def test_the_results_of_a_long_conversation_are_short(tmp_path: Path) -> None:
