@@ -125,8 +125,8 @@ MUTANTS: dict[int, tuple[Mutant, ...]] = {
         Mutant(
             "what is in the window may be recalled",
             "prompt/assembler.py",
-            "kept, cut = _turn_ids(window.kept), _turn_ids(window.stable_cut)",
-            "kept, cut = _turn_ids(window.kept[:1]), _turn_ids(window.stable_cut)",
+            "        kept = _turn_ids(window.kept)",
+            "        kept = _turn_ids(window.kept[:1])",
         ),
         Mutant(
             "what stands in the summary is recalled as well",

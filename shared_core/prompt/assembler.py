@@ -276,15 +276,14 @@ class Assembler:
 
     def _outside(self, candidates: Sequence[Candidate], window: Window) -> list[Candidate]:
         """Return the candidates, marking exactly those that are in this window, and not those in an earlier one."""
-        kept, cut = _turn_ids(window.kept), _turn_ids(window.stable_cut)
+        kept = _turn_ids(window.kept)
         result: list[Candidate] = []
         for candidate in candidates:
             inside = _inside(candidate, kept)
             if inside and candidate.reason in (None, Reason.RECALLED):
                 candidate = candidate.because(Reason.IN_WINDOW)
-            elif candidate.reason is Reason.IN_WINDOW and not inside:  # otherwise a larger turn took the room
-                started_later = candidate.entries[0].message.turn_id in cut
-                candidate = candidate.because(Reason.STABLE_START if started_later else Reason.DISPLACED)
+            elif candidate.reason is Reason.IN_WINDOW and not inside:
+                candidate = candidate.because(Reason.DISPLACED)
             result.append(candidate)
         return result
 
@@ -333,15 +332,10 @@ class Assembler:
             room: the tokens that recalled messages may take.
             used: the tokens that they take.
         """
-        kept, by_share = _turn_ids(window.kept), room == self._share(frame)
+        by_share = room == self._share(frame)
         days = {day for candidate in _recalled(fates) for day in _days(candidate)}
 
-        def reason(candidate: Candidate) -> Reason | None:
-            unchosen = candidate.reason in (Reason.RECALL_SHARE_USED, Reason.TOP_K)
-            if not unchosen or _inside(candidate, kept):
-                return Reason.IN_WINDOW if unchosen else candidate.reason
-            if candidate.reason is Reason.TOP_K:
-                return Reason.TOP_K
+        def reason(candidate: Candidate) -> Reason:
             if self._wording + self._cost(candidate, frozenset()) > room:
                 return Reason.TOO_LARGE_FOR_SHARE if by_share else Reason.TOO_LARGE_FOR_BUDGET
             wanted = (used or self._wording) + self._cost(candidate, days)
@@ -349,10 +343,18 @@ class Assembler:
                 return Reason.RECALL_SHARE_USED if by_share else Reason.BUDGET_USED
             return Reason.WINDOW_TOOK_ROOM if wanted + window.tokens > frame.rest else Reason.FITS_IN_HINDSIGHT
 
-        explained = ((candidate, reason(candidate)) for candidate in fates)
-        return [
-            candidate if why in (None, candidate.reason) else candidate.because(why) for candidate, why in explained
-        ]
+        kept, cut = _turn_ids(window.kept), _turn_ids(window.stable_cut)
+        explained: list[Candidate] = []
+        for candidate in fates:
+            if candidate.reason in (Reason.RECALL_SHARE_USED, Reason.TOP_K, Reason.DISPLACED):
+                if _inside(candidate, kept):
+                    candidate = candidate.because(Reason.IN_WINDOW)
+                elif candidate.reason is Reason.DISPLACED and _inside(candidate, cut):
+                    candidate = candidate.because(Reason.STABLE_START)
+                elif candidate.reason is Reason.RECALL_SHARE_USED:
+                    candidate = candidate.because(reason(candidate))
+            explained.append(candidate)
+        return explained
 
     def _counted(self, frame: Frame, fates: list[Candidate], *, shown: bool) -> "_Chosen":
         """Render the recalled messages and count exactly what they add to the prompt."""

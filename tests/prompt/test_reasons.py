@@ -368,6 +368,8 @@ def test_a_line_that_is_left_out_for_its_size_exceeds_what_was_left(
             assert holds[line.reason](*sizes), line
         if line.kind is Kind.RECALLED:
             assert line.reason is not Reason.IN_WINDOW or line.id in window
-            assert line.id not in window or not (line.included or line.reason in {*holds, Reason.TOP_K})
+            assert line.id not in window or not (
+                line.included or line.reason in {*holds, Reason.TOP_K, Reason.DISPLACED}
+            )
             assert line.reason is not Reason.RECALLED or {"locker", "code"} & set(line.text.split())
             assert line.reason is not Reason.NEIGHBOUR or not {"locker", "code"} & set(line.text.split())
