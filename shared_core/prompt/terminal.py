@@ -111,13 +111,19 @@ def passage(text: str, words: frozenset[str], width: int, most: int) -> list[str
     if len(lines) <= most:
         return lines
     tokens = text.split()
+
+    def from_token(start: int) -> list[str]:
+        return wrapped(" ".join([ELLIPSIS, *tokens[start:]]), width) if start else lines
+
     start = _densest(tokens, words, most * width)
-    if start:
-        lines = wrapped(" ".join([ELLIPSIS, *tokens[start:]]), width)
-    if len(lines) <= most:
-        return lines
-    last = wrapped(lines[most - 1], width - 2)[0]
-    return [*lines[: most - 1], f"{last} {ELLIPSIS}"]
+    # Near the end of the text there may be room for more of what comes before.
+    while start and len(from_token(start - 1)) <= most:
+        start -= 1
+    shown = from_token(start)
+    if len(shown) <= most:
+        return shown
+    last = wrapped(shown[most - 1], width - 2)[0]
+    return [*shown[: most - 1], f"{last} {ELLIPSIS}"]
 
 
 def _densest(tokens: Sequence[str], words: frozenset[str], room: int) -> int:

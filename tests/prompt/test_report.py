@@ -138,6 +138,8 @@ def test_the_part_of_a_long_text_that_answers_is_shown() -> None:
     assert shown.startswith("…")
     assert shown.endswith(" …")
     assert passage("short", words_of(QUESTION.text), 40, 2) == ["short"]
+    end = passage("so on " * 40 + "the code", words_of(QUESTION.text), 40, 2)
+    assert end == ["… on so on so on so on so on so on so on", "so on so on so on so on so on the code"]
 
 
 @pytest.mark.parametrize("width", [0, 19, 80.0, "80"])
