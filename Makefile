@@ -1,4 +1,4 @@
-# make demo    a virtual environment with the core, the example conversation imported, three questions asked
+# make demo    a virtual environment with the core; the example conversation, three questions to it, a branch and its merge
 # make test    all extras and tools, then the whole suite with branch coverage
 # make check   ruff, formatting, mypy
 # make soak    the long versions: 2,000 examples a property, 200 kills
@@ -16,7 +16,7 @@ QUESTION_3 = What noisy present did my sister post to us?
 
 BIN = $(VENV)/bin
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
-ASK = $(BIN)/infinite-memory ask --store $(DEMO_STORE)
+COMMAND = $(BIN)/infinite-memory
 # Two processes, each file in one of them, so that a model is loaded once for all tests that share it.
 TOGETHER = --numprocesses=2 --dist=loadfile
 PACKAGES = $(wildcard shared_core langchain_infinite_memory llama_index_infinite_memory)
@@ -29,13 +29,26 @@ export PIP_NO_INPUT = 1
 .PHONY: demo test check soak compat docs clean
 .NOTPARALLEL:
 
+demo: export INFINITE_MEMORY_STORE = $(DEMO_STORE)
 demo: $(VENV)/core.stamp
-	rm -rf $(dir $(DEMO_STORE))
-	mkdir -p $(dir $(DEMO_STORE))
-	$(BIN)/infinite-memory import $(CONVERSATION) --store $(DEMO_STORE)
-	$(ASK) "$(QUESTION_1)"
-	$(ASK) "$(QUESTION_2)"
-	$(ASK) "$(QUESTION_3)"
+	@rm -rf $(dir $(DEMO_STORE))
+	@mkdir -p $(dir $(DEMO_STORE))
+	$(COMMAND) import $(CONVERSATION)
+	@echo
+	$(COMMAND) ask "$(QUESTION_1)"
+	@echo
+	$(COMMAND) ask "$(QUESTION_2)"
+	@echo
+	$(COMMAND) ask "$(QUESTION_3)"
+	@echo
+	$(COMMAND) fork azores
+	$(COMMAND) add --branch azores "And if we went to the Azores next spring?"
+	$(COMMAND) add --branch azores --role assistant "Then with stops: flights from Basel go through Lisbon."
+	$(COMMAND) add --branch main "I have to take the climbing shoes back on Friday."
+	$(COMMAND) add --branch main --role assistant "Noted: climbing shoes, Friday."
+	@echo
+	$(COMMAND) merge azores --branch main
+	$(COMMAND) log --graph --limit 6
 
 test: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest $(TOGETHER) $(addprefix --cov=,$(PACKAGES)) --cov-report=term

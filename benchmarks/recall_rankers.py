@@ -17,7 +17,7 @@ from recall_talks import Talk
 
 from shared_core import InfiniteMemory
 from shared_core.base import Embedder, Fingerprint, TokenCounter, Vectors
-from shared_core.prompt.context import Kind
+from shared_core.prompt.reasons import Kind
 
 __all__ = ["BM25", "Dense", "Fused", "Ours", "Ranker", "Remembering", "Window", "exchanges", "peers"]
 

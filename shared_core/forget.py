@@ -9,6 +9,7 @@ from typing import Any
 from shared_core.errors import UnknownReferenceError
 from shared_core.paths import walk
 from shared_core.records import After, InTurn, MadeFrom, Position, Record
+from shared_core.reprs import short_repr
 from shared_core.store import Store
 from shared_core.turns import Entry, tool_groups
 
@@ -31,6 +32,9 @@ class ForgetResult:
     dry_run: bool = False
     scrubbed: bool = True
     reason: str | None = None
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON data."""

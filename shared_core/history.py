@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from shared_core.messages import Message
 from shared_core.paths import Path
 from shared_core.records import After, Position, Record
+from shared_core.reprs import short_repr
 from shared_core.session import LiveSession
 from shared_core.system_prompt import is_prompt, kept_of
 from shared_core.turns import Entry
@@ -49,6 +50,9 @@ class FollowedHistory:
     ids: tuple[str | None, ...] = ()
     chains: tuple[str, ...] = ()
     branch: str | None = None
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
     def __len__(self) -> int:
         return len(self.ids)

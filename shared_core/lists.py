@@ -51,11 +51,10 @@ def sliding_window(
         ValueError: an argument is out of range.
     """
     prompt_budget(max_tokens, reserve_tokens)
-    messages = message_list(messages)
+    listed = message_list(messages)
     one_of("unit", unit, ("turn", "message"))
     framer = Framer(as_counter(token_counter), message_overhead, keep_grounding, grounding_overflow, on_overflow)
     assembler = Assembler(framer, slack=window_slack, fill=fill)
-    listed = message_list(messages)
     entries = entries_of(listed, framer.counter, message_overhead)
     turns = group_turns(entries)
     newest = next((turn for turn in reversed(turns) if turn.asks), None)

@@ -12,7 +12,8 @@ import_file                           ImportResult
 
 from shared_core.forget import ForgetResult
 from shared_core.history import FollowedHistory
-from shared_core.prompt.context import Context, ContextReport, Kind, Reason, ReportLine
+from shared_core.prompt.context import Context, ContextReport, ReportLine
+from shared_core.prompt.reasons import Kind, Reason
 from shared_core.recall.ranking import ScoredMessage
 from shared_core.records import Branch, SessionInfo, Summary
 from shared_core.sharing.importer import ImportResult

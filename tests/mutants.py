@@ -125,8 +125,8 @@ MUTANTS: dict[int, tuple[Mutant, ...]] = {
         Mutant(
             "what is in the window may be recalled",
             "prompt/assembler.py",
-            "kept, result = {turn.turn_id for turn in window.kept}, []",
-            "kept, result = {turn.turn_id for turn in window.kept[:1]}, []",
+            "        kept = _turn_ids(window.kept)",
+            "        kept = _turn_ids(window.kept[:1])",
         ),
         Mutant(
             "what stands in the summary is recalled as well",

@@ -142,7 +142,7 @@ def test_a_message_larger_than_the_budget_is_kept_and_named(store: CountingStore
     assert ids(memory.messages())[-1] == "large"
     context = memory.context("and now?")
     assert texts(context.messages) == ["and now?"]
-    assert [line.reason for line in context.report.lines if line.id == "large"] == [Reason.OVER_BUDGET]
+    assert [line.reason for line in context.report.lines if line.id == "large"] == [Reason.TOO_LARGE_FOR_WINDOW]
     keeping = InfiniteMemory(store, **SMALL, ranking="lexical", on_overflow="keep")
     kept = keeping.context()
     assert ids(kept.messages) == ["large"]
@@ -230,7 +230,7 @@ def test_without_vectors_the_prompt_is_built_by_words(store: CountingStore, case
     assert report.embedder is None
     (note,) = report.degraded
     assert "by words alone" in note
-    assert note in str(report)
+    assert f"! {note}" in report.render(width=400).splitlines()
     if documents is not good:
         window = {line.id for line in report.lines if line.kind is Kind.WINDOW and line.included}
         assert report.pending >= 60 - len(window), "what could not be embedded waits"

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from shared_core.errors import BudgetError, MessageTooLargeError
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
-from shared_core.prompt.context import Context, Kind
+from shared_core.prompt.context import Context
+from shared_core.prompt.reasons import Kind
 from shared_core.stores import SQLiteStore
 from tests.support.prompt_cases import Case, as_stored, case_of, prepare, recalled_in, sent_in, summary_in, told_by
 from tests.support.prompt_oracle import (

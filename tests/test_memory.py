@@ -639,9 +639,9 @@ def test_the_report_adds_up_and_gives_a_reason_for_everything(store: CountingSto
     assert {message.id for message in context.messages if message.id} <= {line.id for line in report.included}
     assert len({(line.id, line.kind) for line in report.lines}) == len(report.lines)
     assert json.loads(json.dumps(report.to_dict())) == json.loads(report.to_json()) == report.to_dict()
-    drawn = str(report)
-    assert all(reason in drawn for reason in {line.reason.value for line in report.lines})
-    assert f"{report.total_tokens:,} of {report.budget:,} tokens" in drawn
+    drawn = report.full(width=200)
+    assert all(f"\n{reason}  " in drawn and reason.why in drawn for reason in {line.reason for line in report.lines})
+    assert all(f"{report.total_tokens:,} of {report.budget:,} tokens" in text for text in (drawn, str(report)))
     assert report.embedder == "hashing/64"
     shown = report._repr_html_()
     assert "&lt;script&gt;" in shown
@@ -690,7 +690,7 @@ def test_a_recorded_embedder_that_is_not_at_hand_is_named(store: CountingStore) 
     assert context.report.embedder is None
     (note,) = context.report.degraded
     assert "'hashing/64'" in note
-    assert note in str(context.report)
+    assert f"! {note}" in context.report.render(width=400).splitlines()
 
 
 def test_another_embedder_is_refused_until_the_session_is_indexed_anew(store: CountingStore) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import typer
 
-from shared_core.cli.printing import count, message_line, printable
+from shared_core.cli.printing import count, message_line, printable, show_report
 from shared_core.errors import InfiniteMemoryError
 from shared_core.memory import InfiniteMemory
 from shared_core.prompt.context import ContextReport
@@ -14,7 +14,7 @@ Reply = Callable[[str], Iterator[str]]
 """Takes what the user says and yields the model's answer as it is written; stores both in the memory."""
 
 HELP = """\
-/report         explain the last prompt
+/report         explain the last prompt; with --full, every message
 /search WORDS   list the messages that match
 /forget ID ...  erase messages for good
 /help           show this list
@@ -62,7 +62,10 @@ class ChatLoop:
         return True
 
     def _show_report(self, rest: str) -> None:
-        typer.echo(str(self.report) if self.report is not None else "nothing has been asked yet")
+        if self.report is None:
+            typer.echo("nothing has been asked yet")
+        else:
+            show_report(self.report, full=rest == "--full", more="/report --full")
 
     def _search(self, words: str) -> None:
         found = self._memory.search(words) if words else []

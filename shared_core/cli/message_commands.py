@@ -17,6 +17,7 @@ from shared_core.cli.printing import (
     openai_message,
     printable,
     show_prompt,
+    show_report,
     table,
     write_json,
 )
@@ -45,10 +46,14 @@ def ask(
     ranking: Annotated[
         Literal["hybrid", "dense", "lexical"], typer.Option(help="The ranking that selects messages to recall.")
     ] = "hybrid",
+    full: Annotated[bool, typer.Option("--full", help="Say for every message why it is in the prompt or not.")] = False,
+    prompt: Annotated[
+        bool, typer.Option("--prompt", help="Print the prompt. With --full, the report follows.")
+    ] = False,
 ) -> None:
-    """Show and explain the prompt for a question.
+    """Explain the prompt for a question.
 
-    A report says for each message why it is in the prompt or why it is left out. Nothing is stored.
+    A report shows how the token budget is used and which messages are recalled. Nothing is stored.
     """
     limits = {"max_tokens": max_tokens, "top_k": top_k}
     with options.open(embedder=embedder, placement=placement, ranking=ranking, **limits) as memory:
@@ -57,8 +62,10 @@ def ask(
         messages = [openai_message(message) for message in context.messages]
         write_json({"messages": messages, "report": context.report.to_dict()})
         return
-    show_prompt(context.messages)
-    typer.echo(str(context.report))
+    if prompt:
+        show_prompt(context.messages, found=[line.text for line in context.report.found])
+    if full or not prompt:
+        show_report(context.report, full=full, more="--full")
 
 
 @message_commands.command()

@@ -14,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.text import Text
 
 from shared_core.messages import Message, Role
+from shared_core.prompt.context import ContextReport
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """Characters that a terminal would obey instead of showing."""
@@ -25,6 +26,8 @@ PROGRESS_FROM = 2_000
 """A longer file shows its progress even if stderr is not a terminal, so that a log shows that work goes on."""
 
 COLOURS: Mapping[Role, str] = {"system": "magenta", "user": "cyan", "assistant": "green", "tool": "yellow"}
+
+FOUND_STYLE = "bold green"
 
 # Output
 
@@ -63,13 +66,19 @@ def progress(title: str, total: int = 0) -> Iterator[Callable[[int, int], None]]
             bar.stop()
 
 
-def show_prompt(messages: Iterable[Message]) -> None:
-    """Print messages, each in a box if stdout is a terminal."""
+def show_report(report: ContextReport, *, full: bool, more: str) -> None:
+    """Print a report in short, or in full; `more` names what shows it in full."""
+    typer.echo(report.full(colour=None) if full else report.render(more=more))
+
+
+def show_prompt(messages: Iterable[Message], found: Sequence[str] = ()) -> None:
+    """Print messages, each in a box if stdout is a terminal. There, the texts that were found are marked."""
     console = Console(highlight=False, markup=False)
     for message in messages:
         title = message.role if message.name is None else f"{message.role} ({printable(message.name)})"
         if console.is_terminal:
             text, style = Text(message_text(message)), COLOURS[message.role]
+            text.highlight_words([printable(said) for said in found if said], FOUND_STYLE)
             console.print(Panel(text, title=Text(title), title_align="left", border_style=style))
         else:
             console.file.write(f"[{title}]\n{message_text(message)}\n\n")

@@ -1,6 +1,6 @@
 """Fill the room that a frame leaves, and write the prompt and its report; pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cached_property
@@ -10,7 +10,7 @@ from typing import Literal, get_args
 
 from shared_core.arguments import in_range, instance, one_of, whole_number
 from shared_core.messages import Message, Role
-from shared_core.prompt.context import Context, ContextReport, Kind, Reason, ReportLine
+from shared_core.prompt.context import Context, ContextReport, ReportLine
 from shared_core.prompt.frame import (
     Frame,
     Framer,
@@ -20,6 +20,7 @@ from shared_core.prompt.frame import (
     with_grounding,
     with_summary,
 )
+from shared_core.prompt.reasons import Kind, Reason
 from shared_core.prompt.template import RecallEstimate, RecallTemplate
 from shared_core.prompt.window import ELSEWHERE, Candidate, Fill, Selection, Window, fit_window
 from shared_core.tokens import message_tokens
@@ -41,7 +42,8 @@ class _Ledger:
         self.left -= tokens if included else 0
         id_, role, text = (message.id, message.role, message.content) if message else (None, None, "")
         score, lexical, dense = (scores.score, scores.lexical, scores.dense) if scores else (None, None, None)
-        line = ReportLine(id_, role, kind, included, reason, tokens, self.left, text, score, lexical, dense)
+        at = message.created_at if message else None
+        line = ReportLine(id_, role, kind, included, reason, tokens, self.left, text, score, lexical, dense, at)
         self.lines.append(line)
 
     def put_all(self, entries: Iterable[Entry], kind: Kind, reason: Reason, *, included: bool = True) -> None:
@@ -54,23 +56,34 @@ def report_lines(frame: Frame, selection: Selection, orphans: Sequence[Entry]) -
     ledger = _Ledger(frame.budget)
     if frame.tools:
         ledger.put(None, Kind.TOOLS, Reason.TOOL_SCHEMAS, frame.tools)
-    ledger.put_all(frame.stays, Kind.SYSTEM, Reason.STAYS)
+    ledger.put_all(frame.stays, Kind.SYSTEM, Reason.ALWAYS_SENT)
     if frame.question is not None:
         ledger.put(frame.question, Kind.QUESTION, Reason.QUESTION, frame.bare)
         if frame.question.message.grounding is not None:
-            reason = Reason.GROUNDING_TRIMMED if frame.grounding.trimmed else Reason.GROUNDING
             text = Message(role="user", id=frame.question.message.id, content=frame.grounding.text)
-            ledger.put(text, Kind.GROUNDING, reason, frame.grounding_tokens, included=bool(frame.grounding.text))
+            included = bool(frame.grounding.text)
+            ledger.put(text, Kind.GROUNDING, _why_grounding(frame), frame.grounding_tokens, included=included)
     if frame.summary is not None:
         role: Role = "user" if frame.summary.beside else "system"
-        said = Message(role=role, content=f"{frame.summary.messages} messages: {frame.summary.said}")
+        count = f"{frame.summary.messages:,} message{'' if frame.summary.messages == 1 else 's'}"
+        said = Message(role=role, content=f"{count}: {frame.summary.said}")
         ledger.put(said, Kind.SUMMARY, Reason.SUMMARY, frame.summary.tokens)
     ledger.put_all(frame.groups, Kind.QUESTION, Reason.CURRENT_TURN)
     ledger.put_all(frame.left_out, Kind.QUESTION, Reason.OLDER_GROUP, included=False)
     _put_window(ledger, selection.window)
     ledger.put_all(orphans, Kind.WINDOW, Reason.NO_QUESTION, included=False)
-    _put_recall(ledger, selection)
+    _put_recall(ledger, selection, summed=frame.summary is not None)
     return ledger.lines
+
+
+def _why_grounding(frame: Frame) -> Reason:
+    """Return why the question's grounding is in the prompt, or why it is not."""
+    assert frame.question is not None
+    if frame.grounding.text:
+        return Reason.GROUNDING_TRIMMED if frame.grounding.trimmed else Reason.GROUNDING
+    if frame.grounding.trimmed:
+        return Reason.GROUNDING_TOO_LARGE
+    return Reason.GROUNDING_OFF if render_grounding(frame.question.message.grounding) else Reason.GROUNDING_EMPTY
 
 
 def _put_window(ledger: _Ledger, window: Window) -> None:
@@ -80,15 +93,17 @@ def _put_window(ledger: _Ledger, window: Window) -> None:
     for turn in window.stable_cut:
         ledger.put_all(reversed(turn.entries), Kind.WINDOW, Reason.STABLE_START, included=False)
     for turn in window.too_large:
-        ledger.put_all(reversed(turn.entries), Kind.WINDOW, Reason.OVER_BUDGET, included=False)
+        ledger.put_all(reversed(turn.entries), Kind.WINDOW, window.why_without(turn), included=False)
 
 
-def _put_recall(ledger: _Ledger, selection: Selection) -> None:
+def _put_recall(ledger: _Ledger, selection: Selection, *, summed: bool) -> None:
     wording = selection.recall_tokens
     for candidate in selection.candidates:
         included = candidate.reason is Reason.RECALLED
         for entry in candidate.entries:
-            reason = Reason.EXCERPT if included and candidate.cut else candidate.reason or Reason.IN_WINDOW
+            reason = candidate.why_recalled(entry) if included else candidate.reason or Reason.IN_WINDOW
+            if reason is Reason.IN_SUMMARY and not summed:
+                reason = Reason.SUMMARY_LEFT_OUT
             ledger.put(entry, Kind.RECALLED, reason, entry.tokens, included=included, scores=candidate)
             wording -= entry.tokens if included else 0
     # The text takes more than its messages: header, footer, days and speakers.
@@ -151,7 +166,11 @@ class Assembler:
         if not isinstance(self.recall_tokens, float):
             return min(self.recall_tokens, frame.rest)
         left = frame.rest - (turns[0].tokens if turns else 0)
-        return min(int(self.recall_tokens * frame.open), left if left >= NEWEST_LEAVES * frame.rest else frame.rest)
+        return min(self._share(frame), left if left >= NEWEST_LEAVES * frame.rest else frame.rest)
+
+    def _share(self, frame: Frame) -> int:
+        """Return how many tokens of recalled messages `recall_tokens` allows."""
+        return int(self.recall_tokens * frame.open) if isinstance(self.recall_tokens, float) else self.recall_tokens
 
     def window(self, frame: Frame, turns: Sequence[Turn], *, recall: int = 0) -> Window:
         """Return the window that fits beside `recall` tokens of recalled messages; `turns` are newest first."""
@@ -234,7 +253,8 @@ class Assembler:
             window = self._fit(frame, dressed, chosen.tokens)
             outside = self._outside(chosen.fates, window)
             if outside == chosen.fates:
-                return Selection(window, tuple(outside), chosen.tokens, chosen.text)
+                fates = self._explained(frame, window, outside, room=room, used=chosen.tokens)
+                return Selection(window, tuple(fates), chosen.tokens, chosen.text)
             # A message that entered the window need not be recalled, which frees room for the window.
             chosen = self._counted(frame, outside, shown=shown)
 
@@ -256,22 +276,21 @@ class Assembler:
 
     def _outside(self, candidates: Sequence[Candidate], window: Window) -> list[Candidate]:
         """Return the candidates, marking exactly those that are in this window, and not those in an earlier one."""
-        kept, result = {turn.turn_id for turn in window.kept}, []
+        kept = _turn_ids(window.kept)
+        result: list[Candidate] = []
         for candidate in candidates:
-            inside = not _elsewhere(candidate) and candidate.entries[0].message.turn_id in kept
+            inside = _inside(candidate, kept)
             if inside and candidate.reason in (None, Reason.RECALLED):
                 candidate = candidate.because(Reason.IN_WINDOW)
-            elif candidate.reason is Reason.IN_WINDOW and not inside:  # a larger turn took the room (`fill="skip"`)
-                candidate = candidate.because(Reason.OVER_BUDGET)
+            elif candidate.reason is Reason.IN_WINDOW and not inside:
+                candidate = candidate.because(Reason.DISPLACED)
             result.append(candidate)
         return result
 
     def _pick(self, candidates: Sequence[Candidate], room: int) -> tuple[list[Candidate], int]:
         """Fill the room greedily, best first, skipping what does not fit. Also return the estimated size."""
         fates: list[Candidate] = []
-        plain, estimate = self.placement == "messages", self._estimate
-        used, count = 0 if plain else estimate.wording, 0
-        # The line with the date is written once for all messages of a day.
+        used, count = self._wording, 0
         days: set[date | None] = set()
         for candidate in candidates:
             if candidate.reason is not None:
@@ -280,15 +299,62 @@ class Assembler:
             if count == self.top_k:
                 fates.append(candidate.because(Reason.TOP_K))
                 continue
-            new = {entry.message.created_at and entry.message.created_at.date() for entry in candidate.entries} - days
-            cost = candidate.tokens if plain else estimate.lines(candidate.entries) + estimate.day * len(new)
+            cost = self._cost(candidate, days)
             if used + cost > room:
-                fates.append(candidate.because(Reason.OVER_BUDGET))
+                fates.append(candidate.because(Reason.RECALL_SHARE_USED))
                 continue
             fates.append(candidate.because(Reason.RECALLED))
             used, count = used + cost, count + 1
-            days |= new
+            days |= _days(candidate)
         return fates, used
+
+    @cached_property
+    def _wording(self) -> int:
+        """The estimated tokens around the recalled messages."""
+        return 0 if self.placement == "messages" else self._estimate.wording
+
+    def _cost(self, candidate: Candidate, days: Set[date | None]) -> int:
+        """Return the estimated tokens that a candidate adds to recalled messages of these days."""
+        if self.placement == "messages":
+            return candidate.tokens
+        # The line with the date is written once for all messages of a day.
+        return self._estimate.lines(candidate.entries) + self._estimate.day * len(_days(candidate) - days)
+
+    def _explained(
+        self, frame: Frame, window: Window, fates: Sequence[Candidate], *, room: int, used: int
+    ) -> list[Candidate]:
+        """Return the candidates, with the exact reason for each that was not chosen.
+
+        Args:
+            frame: the part of the prompt that must be sent.
+            window: the window beside the recalled messages.
+            fates: the candidates; those that did not fit are marked with `Reason.RECALL_SHARE_USED`.
+            room: the tokens that recalled messages may take.
+            used: the tokens that they take.
+        """
+        by_share = room == self._share(frame)
+        days = {day for candidate in _recalled(fates) for day in _days(candidate)}
+
+        def reason(candidate: Candidate) -> Reason:
+            if self._wording + self._cost(candidate, frozenset()) > room:
+                return Reason.TOO_LARGE_FOR_SHARE if by_share else Reason.TOO_LARGE_FOR_BUDGET
+            wanted = (used or self._wording) + self._cost(candidate, days)
+            if wanted > room:
+                return Reason.RECALL_SHARE_USED if by_share else Reason.BUDGET_USED
+            return Reason.WINDOW_TOOK_ROOM if wanted + window.tokens > frame.rest else Reason.FITS_IN_HINDSIGHT
+
+        kept, cut = _turn_ids(window.kept), _turn_ids(window.stable_cut)
+        explained: list[Candidate] = []
+        for candidate in fates:
+            if candidate.reason in (Reason.RECALL_SHARE_USED, Reason.TOP_K, Reason.DISPLACED):
+                if _inside(candidate, kept):
+                    candidate = candidate.because(Reason.IN_WINDOW)
+                elif candidate.reason is Reason.DISPLACED and _inside(candidate, cut):
+                    candidate = candidate.because(Reason.STABLE_START)
+                elif candidate.reason is Reason.RECALL_SHARE_USED:
+                    candidate = candidate.because(reason(candidate))
+            explained.append(candidate)
+        return explained
 
     def _counted(self, frame: Frame, fates: list[Candidate], *, shown: bool) -> "_Chosen":
         """Render the recalled messages and count exactly what they add to the prompt."""
@@ -373,6 +439,19 @@ def _left(frame: Frame, selection: Selection) -> int:
 def _elsewhere(candidate: Candidate) -> bool:
     """Return whether a candidate is from another session, which the window never contains."""
     return candidate.entries[0].turn_no == ELSEWHERE
+
+
+def _turn_ids(turns: Iterable[Turn]) -> set[str]:
+    return {turn.turn_id for turn in turns}
+
+
+def _inside(candidate: Candidate, kept: Set[str]) -> bool:
+    """Return whether a candidate belongs to one of these turns of the window."""
+    return not _elsewhere(candidate) and candidate.entries[0].message.turn_id in kept
+
+
+def _days(candidate: Candidate) -> set[date | None]:
+    return {entry.message.created_at and entry.message.created_at.date() for entry in candidate.entries}
 
 
 def _recalled(candidates: Sequence[Candidate]) -> list[Candidate]:

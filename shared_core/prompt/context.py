@@ -2,70 +2,61 @@
 
 import html
 import json
-from collections.abc import Mapping
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
+from datetime import datetime
+from shutil import get_terminal_size
 from typing import Any, NamedTuple
 
+from shared_core.arguments import whole_number
 from shared_core.formats.anthropic import write_anthropic
 from shared_core.formats.fields import write_each
 from shared_core.formats.openai_chat import custom_calls, write_chat
 from shared_core.formats.openai_responses import write_items
 from shared_core.messages import Message, Role, fields_of
+from shared_core.prompt.reasons import Kind, Reason
+from shared_core.prompt.terminal import Span, flowed, on_one_line, painted, passage, words_of, wrapped
 
 BAR_WIDTH = 60
-"""Characters of the budget bar."""
+"""Columns of the budget bar, where there is room for it."""
 
 PREVIEW = 48
-"""Characters of a message shown in the report."""
+"""Characters of a message in a table of a notebook, and in JSON."""
 
-COLUMNS: tuple[str, ...] = ("", "role", "tokens", "left", "score", "words", "cosine", "why", "text")
-"""The headers of the report's table."""
+BEST = 5
+"""Recalled messages that the short report shows."""
+
+BEST_LINES = 2
+"""Lines of text that it shows of each."""
+
+LONGEST = 4_000
+"""Characters of a message that are searched for the part to show."""
+
+FOUND = 0.75
+"""A recalled message counts as found if its score is at least this share of the best one's.
+
+Scores are standard scores: that of an average candidate is 0.
+"""
+
+NARROWEST = 20
+"""Columns of the narrowest terminal that a report is drawn for."""
+
+COLUMNS: tuple[str, ...] = ("", "role", "tokens", "left", "score", "words", "cosine", "reason")
+"""The headers of the report's table, before the text."""
+
+DISPENSABLE = ("cosine", "words", "left", "score", "tokens", "role")
+"""Columns that a narrow terminal does without, the first one first."""
+
+TEXT_WIDTH = 24
+"""Columns of text that are worth another column's place."""
 
 
-class Kind(StrEnum):
-    """The part of the prompt that tokens belong to."""
-
-    SYSTEM = "system"
-    TOOLS = "tools"
-    QUESTION = "question"
-    GROUNDING = "grounding"
-    SUMMARY = "summary"
-    RECALLED = "recalled"
-    WINDOW = "window"
-
-    @property
-    def letter(self) -> str:
-        """Its letter in the budget bar. The summary is M, since S is the system messages."""
-        return "M" if self is Kind.SUMMARY else self.value[0].upper()
-
-
-class Reason(StrEnum):
-    """Why a message is in the prompt or not."""
-
-    STAYS = "system or pinned: always sent"
-    QUESTION = "the question"
-    CURRENT_TURN = "answers the question"
-    GROUNDING = "retrieved for the question"
-    GROUNDING_TRIMMED = "retrieved for the question, trimmed to fit"
-    TOOL_SCHEMAS = "tool schemas"
-    NEWEST = "among the newest turns"
-    RECALLED = "recalled: matches the question"
-    EXCERPT = "recalled in part: matches the question"
-    OVER_BUDGET = "does not fit"
-    STABLE_START = "left out to keep the window's start"
-    OLDER_GROUP = "older tool group of this turn: does not fit"
-    BROKEN_GROUP = "tool call without its results, or results without their call"
-    NO_QUESTION = "a turn without a user message cannot be sent by itself"
-    IN_WINDOW = "matches, but is in the window already"
-    DUPLICATE = "says the same as a newer message"
-    SAME_TURN = "its turn is recalled already"
-    REPEATS_QUESTION = "is the question, asked before"
-    WEAK = "matches too little"
-    TOP_K = "beyond top_k"
-    WORDING = "wording around what is recalled"
-    SUMMARY = "sums up older messages"
-    IN_SUMMARY = "matches, but stands in the summary word for word"
+_Line = list[Span]
+_Part = Callable[[int], Iterator[_Line]]
+"""Takes the width, and yields lines."""
 
 
 class ReportLine(NamedTuple):
@@ -83,6 +74,7 @@ class ReportLine(NamedTuple):
         score: the recall score (higher is better; comparable within one report only).
         lexical: the share of the question's informative words that it matches, about 0 to 1.
         dense: the cosine of its best piece with the question.
+        at: when it was said; None if that is not known.
     """
 
     id: str | None
@@ -96,6 +88,12 @@ class ReportLine(NamedTuple):
     score: float | None = None
     lexical: float | None = None
     dense: float | None = None
+    at: datetime | None = None
+
+    @property
+    def why(self) -> str:
+        """The reason as a sentence."""
+        return self.reason.why
 
     @property
     def preview(self) -> str:
@@ -105,12 +103,16 @@ class ReportLine(NamedTuple):
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON data, with the preview instead of the text."""
         values = {name: getattr(self, name) for name in self._fields if name != "text"}
-        return values | {"kind": self.kind.value, "reason": self.reason.value, "preview": self.preview}
+        codes = {"kind": self.kind.value, "reason": self.reason.value, "why": self.why}
+        return values | codes | {"preview": self.preview, "at": self.at.isoformat() if self.at is not None else None}
 
 
 @dataclass(frozen=True, slots=True)
 class ContextReport:
-    """Why each message is in the prompt or not. `str()` draws it, a notebook shows it, `to_dict()` returns JSON data.
+    """Why each message is in the prompt or not.
+
+    `str()` shows the budget and the best of what is recalled, `full()` shows every decision, a notebook shows both, and
+    `to_dict()` returns JSON data.
 
     Attributes:
         budget: tokens that may be sent: the model's limit minus the reserve.
@@ -169,77 +171,205 @@ class ContextReport:
         return json.dumps(self.to_dict(), ensure_ascii=False)
 
     def __str__(self) -> str:
-        return "\n".join([self._bar(), self._totals(), *self._notes(), "", *self._table()])
+        return self.render(colour=False)
 
-    def _shares(self) -> list[tuple[Kind, int, int]]:
+    def __repr__(self) -> str:
+        return f"<ContextReport: {_counted(len(self.lines), 'line')}, {self._tokens()}>"
+
+    def full(self, *, width: int | None = None, colour: bool | None = False) -> str:
+        """Return the report with a line for every decision; see `render` for the arguments."""
+        return self._drawn([self._table, self._legend], width, colour)
+
+    def render(self, *, width: int | None = None, colour: bool | None = None, more: str = "report.full()") -> str:
+        """Return the report in short: the budget, notes, and the best of what is recalled.
+
+        Args:
+            width: columns that no line exceeds; by default those of the terminal, or 80 without one.
+            colour: whether to use the terminal's colours; None: if the output is a terminal and `NO_COLOR` is not set.
+            more: what shows every decision.
+        """
+        return self._drawn([self._best, lambda width: self._rest(width, more)], width, colour)
+
+    def _drawn(self, parts: Sequence[_Part], width: int | None, colour: bool | None) -> str:
+        if width is None:
+            width = max(NARROWEST, get_terminal_size().columns)
+        whole_number("width", width, least=NARROWEST)
+        painting = on_a_terminal() if colour is None else colour
+        lines = [line for part in [self._budget, self._notes, *parts] for line in part(width)]
+        return "\n".join(painted(line, width, colour=painting) for line in lines)
+
+    def _tokens(self) -> str:
+        return f"{self.total_tokens:,} of {self.budget:,} tokens"
+
+    def _shares(self, width: int = BAR_WIDTH) -> list[tuple[Kind, int, int]]:
         """Return the kind, tokens and columns in the bar of every part that is not empty."""
         # Every part gets at least one column, however small, so that none is invisible.
         scale = max(self.budget, self.total_tokens, 1)
-        return [
-            (kind, tokens, max(1, round(BAR_WIDTH * tokens / scale))) for kind, tokens in self.totals.items() if tokens
-        ]
+        return [(kind, tokens, max(1, round(width * tokens / scale))) for kind, tokens in self.totals.items() if tokens]
 
-    def _bar(self) -> str:
-        letters = "".join(kind.letter * columns for kind, _, columns in self._shares())[:BAR_WIDTH]
-        percent = 100 * self.total_tokens / max(self.budget, 1)
-        return f"[{letters:·<{BAR_WIDTH}}] {self.total_tokens:,} of {self.budget:,} tokens ({percent:.0f} %)"
+    def _budget(self, width: int) -> Iterator[_Line]:
+        """Yield the bar and the totals."""
+        used = f" {self._tokens()} ({100 * self.total_tokens / max(self.budget, 1):.0f} %)"
+        beside = width - len(used) - 2 >= BAR_WIDTH // 4
+        left = bar = min(BAR_WIDTH, width - 2 - (len(used) if beside else 0))
+        spans: _Line = [("[", "")]
+        for kind, _, cells in self._shares(bar):
+            spans.append((kind.letter * min(cells, left), kind.value))
+            left -= min(cells, left)
+        spans.append(("·" * left + "]", ""))
+        yield from [[*spans, (used, "bold")]] if beside else [spans, [(used.strip(), "bold")]]
+        yield from ([(line, "")] for line in flowed(self._totals(), width))
 
-    def _totals(self) -> str:
+    def _totals(self) -> list[str]:
         parts = [f"{kind.letter} {kind.value} {tokens:,}" for kind, tokens, _ in self._shares()]
-        return "  ".join([*parts, f"· free {max(0, self.budget - self.total_tokens):,}", f"(reply {self.reserve:,})"])
+        return [*parts, f"· free {max(0, self.budget - self.total_tokens):,}", f"(reply {self.reserve:,})"]
 
-    def _notes(self) -> list[str]:
-        notes = [f"! {text}" for text in self.degraded]
+    def _notes(self, width: int) -> Iterator[_Line]:
+        for note in self._warnings():
+            yield from ([(line, "warning")] for line in wrapped(f"! {on_one_line(note)}", width))
+
+    def _warnings(self) -> list[str]:
+        notes = list(self.degraded)
         if self.pending:
-            notes.append(f"! {self.pending:,} older messages have no vector yet and were ranked by their words")
+            one = self.pending == 1
+            had, were, their = ("has", "was", "its") if one else ("have", "were", "their")
+            older = _counted(self.pending, "older message")
+            notes.append(f"{older} {had} no vector yet and {were} ranked by {their} words")
         if self.over_budget:
-            notes.append("! the prompt is larger than the budget")
+            notes.append("the prompt is larger than the budget")
         return notes
 
-    def _table(self) -> list[str]:
-        rows = [COLUMNS, *(_cells(line) for line in self.lines)]
-        widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS) - 1)]
-        return [_row(row, widths) for row in rows]
+    @property
+    def best(self) -> tuple[ReportLine, ...]:
+        """The lines of the recalled messages, best first."""
+        recalled = [line for line in self.included if line.kind is Kind.RECALLED and line.score is not None]
+        return tuple(sorted(recalled, key=lambda line: -(line.score or 0.0)))
+
+    @property
+    def found(self) -> tuple[ReportLine, ...]:
+        """The lines of the recalled messages that match the question about as well as the best one, best first."""
+        matches = [line for line in self.best if line.reason in (Reason.RECALLED, Reason.EXCERPT)]
+        least = (matches[0].score or 0.0) if matches else 0.0
+        least *= FOUND if least > 0 else 1
+        return tuple(line for line in matches if line.score is not None and line.score >= least)
+
+    def _best(self, width: int) -> Iterator[_Line]:
+        best, found = self.best[:BEST], self.found
+        if not best:
+            return
+        yield []
+        yield [("Recalled, best first; > marks the best matches:", "bold")]
+        questions = [line.text[:LONGEST] for line in self.lines if line.reason is Reason.QUESTION]
+        words = words_of(" ".join(questions))
+        roles = max(len(line.role or "") for line in best)
+        days = 2 if any(line.at for line in best) else 0
+        for line in best:
+            day = f"{line.at:%Y-%m-%d}" if line.at else ""
+            head = f"{line.score:6.2f}{'':{days}}{day:<{days * 5}}  {line.role or '':<{roles}}  "
+            yield from _beside(head, line, words, width, found=line in found)
+
+    def _rest(self, width: int, more: str) -> Iterator[_Line]:
+        """Yield how much the short report leaves out."""
+        recalled = sum(line.kind is Kind.RECALLED and line.id is not None for line in self.included)
+        out = Counter(line.reason for line in self.lines if not line.included)
+        counts = [f"{recalled - BEST:,} more"] if recalled > BEST else []
+        yield []
+        if out:
+            reasons = ", ".join(f"{reason.value.replace('_', ' ')} {count:,}" for reason, count in out.most_common())
+            counts.append(f"{sum(out.values()):,} left out ({reasons})")
+        parts = [*(f"… {', '.join(counts)};".split() if counts else []), f"every line: {more}"]
+        yield from ([(line, "dim")] for line in flowed(parts, width, between=" "))
+
+    def _table(self, width: int) -> Iterator[_Line]:
+        rows = [_cells(line) for line in self.lines]
+        columns = zip(COLUMNS, *rows, strict=True)
+        widths = {name: max(map(len, column)) for name, column in zip(COLUMNS, columns, strict=True)}
+        for name in DISPENSABLE:
+            if sum(widths.values()) + 2 * len(widths) + TEXT_WIDTH <= width:
+                break
+            del widths[name]
+        found = self.found
+        yield []
+        yield [(_row(COLUMNS, widths) + "text", "bold")]
+        for row, line in zip(rows, self.lines, strict=True):
+            style = "found" if line in found else "" if line.included else "dim"
+            yield [(_row(row, widths) + on_one_line(line.text[:width]), style)]
+
+    def _legend(self, width: int) -> Iterator[_Line]:
+        """Yield the reasons that occur, with their sentences."""
+        yield []
+        counts = Counter(line.reason for line in self.lines)
+        indent = max(map(len, counts), default=0) + 2
+        beside = indent <= width // 2
+        for reason, count in counts.items():
+            why = wrapped(f"{reason.why} ({_counted(count, 'line')})", width - (indent if beside else 2))
+            if not beside:
+                yield [(reason.value, "")]
+            for number, line in enumerate(why):
+                yield [(f"{reason.value if not number and beside else '':<{indent if beside else 2}}{line}", "")]
 
     def _repr_html_(self) -> str:
         colours = ("#64748b", "#a78bfa", "#f59e0b", "#10b981", "#ec4899", "#3b82f6", "#94a3b8")
         palette = dict(zip(Kind, colours, strict=True))
         bar = "".join(
             f'<span title="{kind.value}: {tokens}" style="display:inline-block;height:1em;'
-            f'width:{columns / BAR_WIDTH * 100:.1f}%;background:{palette[kind]}"></span>'
-            for kind, tokens, columns in self._shares()
+            f'width:{cells / BAR_WIDTH * 100:.1f}%;background:{palette[kind]}"></span>'
+            for kind, tokens, cells in self._shares()
         )
-        head = "".join(f"<th>{cell}</th>" for cell in COLUMNS)
-        rows = [_cells(line) for line in self.lines]
-        body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self._notes())
+        notes = "".join(f"<p>! {html.escape(note)}</p>" for note in self._warnings())
+        best = "".join(f"<li>{html.escape(on_one_line(line.text[:LONGEST]))}</li>" for line in self.best[:BEST])
         return (
-            f'<div style="width:100%;background:#e5e7eb">{bar}</div><p>{html.escape(self._totals())}</p>'
-            f"{notes}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+            f'<div style="width:100%;background:#e5e7eb">{bar}</div>'
+            f"<p>{html.escape(self._tokens())}: {html.escape('  '.join(self._totals()))}</p>{notes}"
+            f"{f'<p>Recalled, best first:</p><ol>{best}</ol>' if best else ''}"
+            f"<details><summary>{_counted(len(self.lines), 'line')}</summary>{self._html_table()}</details>"
         )
+
+    def _html_table(self) -> str:
+        head = "".join(f"<th>{cell}</th>" for cell in (*COLUMNS, "why", "text"))
+        rows = [(*_cells(line), line.why, line.preview) for line in self.lines]
+        body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def on_a_terminal() -> bool:
+    """Return whether the output is a terminal that may be coloured."""
+    shown = sys.stdout is not None and sys.stdout.isatty()
+    return shown and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def _beside(head: str, line: ReportLine, words: frozenset[str], width: int, *, found: bool) -> Iterator[_Line]:
+    """Yield a recalled message: its numbers, and the part of its text that answers the question beside them."""
+    mark, style = (">", "found") if found else (" ", "")
+    indent = len(head) + 1
+    if width - indent < TEXT_WIDTH:
+        yield [((mark + head).rstrip(), style)]
+        indent, mark, head = 2, "", "  "
+    shown = passage(on_one_line(line.text[:LONGEST]), words, width - indent, BEST_LINES)
+    for number, text in enumerate(shown or [""]):
+        yield [(mark + head if not number else " " * indent, style), (text, style)]
 
 
 def _cells(line: ReportLine) -> tuple[str, ...]:
     numbers = ["" if value is None else f"{value:.2f}" for value in (line.score, line.lexical, line.dense)]
     mark = "+" if line.included else "-"
-    return mark, line.role or "", f"{line.tokens:,}", f"{line.left:,}", *numbers, line.reason.value, line.preview
+    return mark, line.role or "", f"{line.tokens:,}", f"{line.left:,}", *numbers, line.reason.value
 
 
-def _row(cells: tuple[str, ...], widths: list[int]) -> str:
-    numeric = range(2, 7)
-    padded = [
-        cell.rjust(width) if column in numeric else cell.ljust(width)
-        for column, (cell, width) in enumerate(zip(cells[:-1], widths, strict=True))
-    ]
-    return "  ".join([*padded, cells[-1]]).rstrip()
+def _row(cells: Sequence[str], widths: Mapping[str, int]) -> str:
+    shown = [(name, cell) for name, cell in zip(COLUMNS, cells, strict=True) if name in widths]
+    left = ("", "role", "reason")
+    return "".join(f"{cell:<{widths[name]}}  " if name in left else f"{cell:>{widths[name]}}  " for name, cell in shown)
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def preview(text: str) -> str:
     """Return the beginning of a text on one line, without control characters."""
     # Cut first, as a message may have megabytes. Four times the length survives most white space.
-    line = " ".join(text[: 4 * PREVIEW].split())[: PREVIEW + 1]
-    if not line.isprintable():
-        line = "".join(char if char.isprintable() else " " for char in line)
+    line = on_one_line(text[: 4 * PREVIEW])[: PREVIEW + 1]
     return line if len(line) <= PREVIEW else line[: PREVIEW - 1] + "…"
 
 
@@ -259,6 +389,9 @@ class Context:
     def tokens(self) -> int:
         """The size of the prompt in tokens, including tool schemas and framing."""
         return self.report.total_tokens
+
+    def __repr__(self) -> str:
+        return f"<Context: {_counted(len(self.messages), 'message')}, {self.report._tokens()}>"
 
     def to_openai(self) -> list[Any]:
         """Return the prompt for OpenAI's chat completions: `create(model=..., messages=context.to_openai())`.

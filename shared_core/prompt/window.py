@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from shared_core.prompt.context import Reason
+from shared_core.prompt.reasons import Reason
 from shared_core.turns import Entry, Turn
 
 Fill = Literal["stop", "skip"]
@@ -24,6 +24,7 @@ class Window:
         kept: the turns in the window, newest first.
         stable_cut: turns that would fit but were left out to keep the start stable, newest first.
         too_large: turns that did not fit, newest first.
+        budget: the tokens that it may take.
         tokens: the size of the turns kept.
         reaches_all: whether no turn was left out.
     """
@@ -31,12 +32,18 @@ class Window:
     kept: tuple[Turn, ...] = ()
     stable_cut: tuple[Turn, ...] = ()
     too_large: tuple[Turn, ...] = ()
+    budget: int = 0
     tokens: int = field(init=False)
     reaches_all: bool = field(init=False)
 
     def __post_init__(self) -> None:
         _set(self, "tokens", sum(turn.tokens for turn in self.kept))
         _set(self, "reaches_all", not self.stable_cut and not self.too_large)
+
+    def why_without(self, turn: Turn) -> Reason:
+        """Return why a turn of `too_large` is left out: once the start is cut, it might fit but would leave a gap."""
+        fits = self.tokens + turn.tokens <= self.budget
+        return Reason.OLDER_THAN_WINDOW if fits else Reason.TOO_LARGE_FOR_WINDOW
 
 
 def fit_window(turns: Iterable[Turn], budget: int, *, slack: float = 0.0, fill: Fill = "stop") -> Window:
@@ -66,9 +73,9 @@ def fit_window(turns: Iterable[Turn], budget: int, *, slack: float = 0.0, fill: 
             break
     # A window that holds everything starts at the first turn anyway, and one with gaps has no stable start.
     if not too_large or fill == "skip":
-        return Window(tuple(kept), (), tuple(too_large))
+        return Window(tuple(kept), (), tuple(too_large), budget)
     count = _stable_count(kept, (1 - slack) * used)
-    return Window(tuple(kept[:count]), tuple(kept[count:]), tuple(too_large))
+    return Window(tuple(kept[:count]), tuple(kept[count:]), tuple(too_large), budget)
 
 
 def _stable_count(kept: list[Turn], least: float) -> int:
@@ -102,7 +109,8 @@ class Candidate:
         lexical: the share of the question's informative words it matches.
         dense: the cosine with the question, None without a vector.
         reason: the decision on it; None if it may still be chosen.
-        cut: whether it contains excerpts of long messages.
+        match: the id of the message that matches the question; None: all are neighbours of matches.
+        cut: ids of the messages of which it holds an excerpt.
     """
 
     entries: tuple[Entry, ...]
@@ -110,7 +118,8 @@ class Candidate:
     lexical: float | None = None
     dense: float | None = None
     reason: Reason | None = None
-    cut: bool = False
+    match: str | None = None
+    cut: tuple[str | None, ...] = ()
 
     @property
     def tokens(self) -> int:
@@ -120,7 +129,14 @@ class Candidate:
     def because(self, reason: Reason) -> "Candidate":
         """Return the candidate with a decision."""
         # `replace` takes four times as long, and this is called a hundred times per prompt.
-        return Candidate(self.entries, self.score, self.lexical, self.dense, reason, self.cut)
+        return Candidate(self.entries, self.score, self.lexical, self.dense, reason, self.match, self.cut)
+
+    def why_recalled(self, entry: Entry) -> Reason:
+        """Return why one of its messages is recalled."""
+        matches, cut = entry.message.id == self.match, entry.message.id in self.cut
+        if matches:
+            return Reason.EXCERPT if cut else Reason.RECALLED
+        return Reason.NEIGHBOUR_EXCERPT if cut else Reason.NEIGHBOUR
 
 
 @dataclass(frozen=True, slots=True)

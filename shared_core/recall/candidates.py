@@ -12,7 +12,7 @@ from shared_core.index.arrays import distinct
 from shared_core.index.text import is_statement, statement_code
 from shared_core.paths import Path
 from shared_core.prompt.assembler import Placement
-from shared_core.prompt.context import Reason
+from shared_core.prompt.reasons import Reason
 from shared_core.prompt.window import ELSEWHERE, Candidate
 from shared_core.recall.ranking import Ranked, ScoredMessage, Source
 from shared_core.recall.search import Found, RecallRules
@@ -221,7 +221,9 @@ class _Reader:
         turns: set[tuple[int, str]] = set()
         for ranked, members in indices:
             keys = [(ranked.scope, index) for index in members if (ranked.scope, index) in records]
-            candidate = self._candidate(ranked, [self._entry(records[key], orders.get(key)) for key in keys])
+            match = records.get((ranked.scope, ranked.line_index)) if ranked.own else None
+            entries = [self._entry(records[key], orders.get(key)) for key in keys]
+            candidate = self._candidate(ranked, entries, match.message.id if match is not None else None)
             if candidate is None:
                 continue
             key = (ranked.scope, candidate.entries[0].message.turn_id or "")
@@ -280,7 +282,7 @@ class _Reader:
             return self.own[record.message.id]
         return replace(self.live.sizer.entry(record, order), turn_no=ELSEWHERE)
 
-    def _candidate(self, ranked: Ranked, entries: Sequence[Entry]) -> Candidate | None:
+    def _candidate(self, ranked: Ranked, entries: Sequence[Entry], match: str | None) -> Candidate | None:
         if not entries:
             return None
         reason = Reason.WEAK if ranked.weak else None
@@ -289,11 +291,11 @@ class _Reader:
             turn = Turn(entries[0].message.turn_id or "", entries[0].turn_no, kept).whole()
             kept = tuple(entry for entry in turn.entries if self._returns(entry))
             if not kept:
-                reason = reason or Reason.BROKEN_GROUP
+                reason = reason or (Reason.NO_TEXT if turn.entries else Reason.BROKEN_GROUP)
             elif self.whole_turns and kept[0].message.role != "user":
                 reason = reason or Reason.NO_QUESTION
         return Candidate(
-            tuple(map(_without_grounding, kept or entries)), ranked.score, ranked.lexical, ranked.dense, reason
+            tuple(map(_without_grounding, kept or entries)), ranked.score, ranked.lexical, ranked.dense, reason, match
         )
 
     def cut(self, candidate: Candidate) -> Candidate:
@@ -301,7 +303,8 @@ class _Reader:
         if candidate.reason is not None or self.rules.excerpt_tokens is None:
             return candidate
         entries = tuple(map(self._cut, candidate.entries))
-        return candidate if entries == candidate.entries else replace(candidate, entries=entries, cut=True)
+        cut = [after.message.id for before, after in zip(candidate.entries, entries, strict=True) if after != before]
+        return replace(candidate, entries=entries, cut=tuple(cut)) if cut else candidate
 
     def _cut(self, entry: Entry) -> Entry:
         message, sizer, size = entry.message, self.live.sizer, self.rules.excerpt_tokens

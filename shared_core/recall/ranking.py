@@ -12,6 +12,7 @@ from shared_core.messages import Message
 from shared_core.recall.query import Query
 from shared_core.recall.scope import Scope
 from shared_core.recall.signals import Ranking, ScopeSearch, Signals
+from shared_core.reprs import short_repr
 
 STRONG = 60
 """This many of the best messages lift their neighbours. In a shorter list nothing is lifted."""
@@ -164,11 +165,15 @@ class ScoredMessage:
     dense: float | None
     session_id: str
 
+    def __repr__(self) -> str:
+        return short_repr(self)
+
 
 class Ranked(NamedTuple):
-    """A message found, by its scope and its index on that scope's line; `weak` if it matches too little to be recalled.
+    """A message found, by its scope and its index on that scope's line.
 
-    For a turn, the index is that of the message whose words match best.
+    It is `weak` if it matches too little to be recalled, and `own` if its own words or meaning match: others are found
+    through their neighbours. For a turn, the index is that of the message whose words match best.
     """
 
     scope: int
@@ -177,6 +182,7 @@ class Ranked(NamedTuple):
     lexical: float
     dense: float | None
     weak: bool
+    own: bool = True
 
 
 class RankedResults(Sequence[Ranked]):
@@ -186,14 +192,16 @@ class RankedResults(Sequence[Ranked]):
         signals: the signals of the messages, in any order.
         score: the score of each; of equal scores, the newer message comes first.
         weak: which match too little.
+        own: which match by their own words or meaning.
     """
 
-    def __init__(self, signals: Signals, score: Floats, weak: Mask) -> None:
+    def __init__(self, signals: Signals, score: Floats, weak: Mask, own: Mask) -> None:
         # `lexsort` sorts by its last key first.
         order = np.lexsort((-signals.indices, -score))
         self.scopes = signals.scopes[order]
         self.indices = signals.indices[order]
         self.weak = weak[order]
+        self._own = own[order]
         self._scores = (score[order], signals.lexical[order], signals.dense[order])
 
     def __len__(self) -> int:
@@ -210,10 +218,11 @@ class RankedResults(Sequence[Ranked]):
 
     def at(self, which: Indices) -> list[Ranked]:
         """Return the results at some ranks, counted from 0."""
-        columns = (column[which].tolist() for column in (self.scopes, self.indices, *self._scores, self.weak))
+        every = (self.scopes, self.indices, *self._scores, self.weak, self._own)
+        columns = (column[which].tolist() for column in every)
         return [
-            Ranked(scope, line_index, score, lexical, None if dense != dense else dense, weak)
-            for scope, line_index, score, lexical, dense, weak in zip(*columns, strict=True)
+            Ranked(scope, line_index, score, lexical, None if dense != dense else dense, weak, own)
+            for scope, line_index, score, lexical, dense, weak, own in zip(*columns, strict=True)
         ]
 
 
@@ -247,12 +256,12 @@ def rank(
     """
     searches = [ScopeSearch(number, query, scope, vector, ranking) for number, scope in enumerate(scopes)]
     if not searches:
-        return RankedResults(Signals.none(), np.empty(0, np.float32), np.empty(0, np.bool_))
+        return RankedResults(Signals.none(), np.empty(0, np.float32), np.empty(0, np.bool_), np.empty(0, np.bool_))
     parts = [search.nearest(pool, POOL) for search in searches]
     found = Signals.joined([part for part, _ in parts])
     weak = _weak(found, ranking, floor, min_lexical, opening or Opening(floor, min_lexical))
     if ranking == "dense":
-        return RankedResults(found, np.nan_to_num(found.dense, nan=-1.0), weak)
+        return RankedResults(found, np.nan_to_num(found.dense, nan=-1.0), weak, ~weak)
     weight = 0.0 if ranking == "lexical" else weight
     # A larger pool must not change the order, so scores are normalised over the `POOL` best of each list only.
     among = np.concatenate([mask for _, mask in parts])
@@ -263,14 +272,16 @@ def rank(
     lift, others, by = lift_neighbours(searches, found, score, weak, threshold=lift_threshold(score[among]), most=pool)
     # Neighbours change nothing, so the first order stands and need not be merged.
     if not lift.any() and np.array_equal(score, alone):
-        return RankedResults(found, score, weak)
+        return RankedResults(found, score, weak, _passes(found, ranking, floor, min_lexical, alone=True))
     best = np.lexsort((-found.indices, -alone))
     first = best[~weak[best]][:FIRST]
     total = np.concatenate(
         [score + lift, _fused_scores(others, others.dense + others.around, weight, usual_words, usual_near) + by]
     )
     weak_now = np.concatenate([weak & (strict | (lift == 0)), np.full(len(by), strict)])
-    return RankedResults(Signals.joined([found, others]), _first_then_rest(first, alone[first], total), weak_now)
+    every = Signals.joined([found, others])
+    own = _passes(every, ranking, floor, min_lexical, alone=True)
+    return RankedResults(every, _first_then_rest(first, alone[first], total), weak_now, own)
 
 
 def _fused_scores(signals: Signals, dense: Floats, weight: float, usual_words: Floats, usual_dense: Floats) -> Floats:
@@ -307,10 +318,22 @@ def _weak(found: Signals, ranking: Ranking, floor: float, min_lexical: float, op
     if ranking == "dense":
         # Strictly above: if no message is better than exactly the floor, nothing is recalled.
         return (cosine < floor) | (not np.any(cosine > opening.dense))
-    share = np.maximum(found.lexical, PRESENT * found.present)
-    passes: Mask = share >= min_lexical
-    opened = bool(np.any(share >= opening.lexical))
+    opened = bool(np.any(_share(found) >= opening.lexical))
     if ranking == "hybrid":
-        passes |= cosine >= floor
         opened |= bool(np.any(cosine >= opening.dense))
-    return ~passes | (not opened)
+    return ~_passes(found, ranking, floor, min_lexical) | (not opened)
+
+
+def _share(found: Signals) -> Floats:
+    share: Floats = np.maximum(found.lexical, PRESENT * found.present)
+    return share
+
+
+def _passes(found: Signals, ranking: Ranking, floor: float, min_lexical: float, *, alone: bool = False) -> Mask:
+    """Return which messages match enough. `alone`: a message without a word of the question has only borrowed words."""
+    passes: Mask = _share(found) >= min_lexical
+    if alone:
+        passes &= found.present > 0
+    if ranking == "hybrid":
+        passes |= np.nan_to_num(found.dense, nan=-1.0) >= floor
+    return passes

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from shared_core.errors import StoreError, UnknownReferenceError
 from shared_core.paths import Head
 from shared_core.records import VectorRows
+from shared_core.reprs import short_repr
 from shared_core.sharing.export import Progress
 from shared_core.sharing.format import (
     BranchLine,
@@ -62,6 +63,9 @@ class ImportResult:
     title: str = ""
     left_out: tuple[str, ...] = ()
     error: str | None = None
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON data."""

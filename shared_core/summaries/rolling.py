@@ -12,8 +12,8 @@ from shared_core.errors import StoreError
 from shared_core.messages import in_utc
 from shared_core.paths import Path, Span, beginning
 from shared_core.prompt.assembler import Assembler
-from shared_core.prompt.context import Reason
 from shared_core.prompt.frame import Frame, FramedSummary, with_summary
+from shared_core.prompt.reasons import Reason
 from shared_core.prompt.window import Candidate, Selection
 from shared_core.records import Position, Summary
 from shared_core.session import LiveSession

@@ -11,6 +11,7 @@ from shared_core.errors import DuplicateError, UnknownReferenceError
 from shared_core.messages import Message
 from shared_core.paths import EARLIER, Head, read, resolve
 from shared_core.records import MAIN, After, Branch, Create, Delete, Drop, Move, Put, Rename
+from shared_core.reprs import short_repr
 from shared_core.session import Checkout
 from shared_core.tree.log import Lineage, LogEntry
 
@@ -53,6 +54,9 @@ class Diff:
     base: str | None
     only_a: tuple[str, ...]
     only_b: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON data."""

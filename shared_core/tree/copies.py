@@ -11,6 +11,7 @@ from shared_core.forget import groups_of_turn
 from shared_core.messages import Message
 from shared_core.paths import Head, Path, Span, resolve
 from shared_core.records import Change, Draft, Drop, InTurn, MadeFrom, Move, Position, Put, Record, Ref
+from shared_core.reprs import short_repr
 from shared_core.session import Changes, Checkout, if_unmoved
 from shared_core.system_prompt import said_together
 from shared_core.tree.branches import lineage
@@ -31,6 +32,9 @@ class CherryPickResult:
     sources: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
     halves: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON data."""
@@ -57,6 +61,9 @@ class Stash:
     ids: tuple[str, ...]
     note: str
     at: datetime
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON data."""

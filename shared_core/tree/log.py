@@ -6,6 +6,7 @@ from typing import Any
 
 from shared_core.messages import Message
 from shared_core.records import Position, Record, Segment
+from shared_core.reprs import short_repr
 from shared_core.store import Store
 
 
@@ -26,6 +27,9 @@ class LogEntry:
     parents: tuple[Position, ...]
     branches: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON data."""

@@ -10,6 +10,7 @@ from shared_core.errors import StaleHeadError, UnknownReferenceError
 from shared_core.messages import Message
 from shared_core.paths import Head, Path, Span
 from shared_core.records import Draft, Merge, Move, Position, Stretch
+from shared_core.reprs import short_repr
 from shared_core.session import Changes, Checkout, if_unmoved
 
 CLIP = 280
@@ -167,6 +168,9 @@ class MergeResult:
     ours: tuple[str, ...] = ()
     theirs: tuple[str, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON data."""

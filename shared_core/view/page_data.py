@@ -17,7 +17,8 @@ from shared_core.errors import BudgetError, StoreError, UnknownReferenceError
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Grounding, GroundingItem, Message
 from shared_core.paths import Head
-from shared_core.prompt.context import Context, ContextReport, Kind, Reason, ReportLine
+from shared_core.prompt.context import Context, ContextReport, ReportLine
+from shared_core.prompt.reasons import Kind, Reason
 from shared_core.records import After, Position, Record
 from shared_core.store import Store
 from shared_core.stores import open_store
@@ -282,7 +283,7 @@ def _session_data(
         "overview": overview(nodes, heads, reports, threshold),
         "kinds": [kind.value for kind in Kind],
         "bands": [each.value for each in Band],
-        "reasons": [reason.value for reason in Reason],
+        "reasons": [reason.why for reason in Reason],
         "branches": [{"name": name, "row": row} for name, row in zip(branches, heads, strict=True)],
         "stashes": [_stash(stash, ids) for stash in stashes],
         "lanes": layout.width,

@@ -1,6 +1,7 @@
 """`infinite-memory chat`: a terminal chat that remembers, with a model that needs no key."""
 
 import io
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -73,10 +74,22 @@ def test_a_failing_model_does_not_end_the_chat(
 
 
 def test_it_tells_why_and_searches_and_forgets(chat: Chat, path: str) -> None:
-    _, out, _ = chat("/report", "what is my code?", "/report", "/search locker code", "/help", "", "/quit", "not said")
+    _, out, _ = chat(
+        "/report",
+        "what is my code?",
+        "/report",
+        "/report --full",
+        "/search locker code",
+        "/help",
+        "",
+        "/quit",
+        "not said",
+    )
     assert out.startswith("nothing has been asked yet\n")
-    assert "recalled: matches the question" in out
-    assert "my locker code is 4471" in out.split("recalled: matches", 1)[1]
+    short, full = out.split("Recalled, best first", 1)[1].split("every line: /report --full\n", 1)
+    assert re.search(r"^> .*my locker code is 4471$", short, re.MULTILINE)
+    assert "recalled " not in short
+    assert "matches the question" in full
     assert "/forget ID" in out
     _, out, err = chat("/forget code", "/forget code", "/search 4471", "/nonsense")
     assert "forgot 1 message" in out

@@ -19,6 +19,7 @@ from shared_core.cli.app import run
 from shared_core.cli.printing import PREVIEW_LIMIT, PROGRESS_FROM, message_line, message_record, message_text, printable
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message, ToolCall
+from shared_core.prompt.reasons import Reason
 from shared_core.sharing.readers.openai import read_messages
 
 ROOT = Path(__file__).parents[2]
@@ -103,10 +104,14 @@ def test_the_main_path_in_real_processes(talk: str, here: Path) -> None:
 
     asked = process("ask", "What is my favourite landmark?", "--store", "a.db", "--max-tokens", "2000")
     assert (asked.returncode, asked.stderr) == (0, "")
-    assert asked.stdout.startswith("[system]\n")
-    assert "[user]\n" in asked.stdout
-    assert "What is my favourite landmark?" in asked.stdout
+    assert asked.stdout.startswith("[S")
     assert "tokens (" in asked.stdout
+    assert asked.stdout.endswith("every line: --full\n")
+
+    prompt = process("ask", "What is my favourite landmark?", "--store", "a.db", "--prompt")
+    assert prompt.stdout.startswith("[system]\n")
+    assert "[user]\n" in prompt.stdout
+    assert prompt.stdout.endswith("What is my favourite landmark?\n\n")
 
     found = process("search", "favourite landmark", "--store", "a.db", "--top-k", "1")
     assert (found.returncode, found.stderr) == (0, "")
@@ -220,6 +225,9 @@ def test_ask_gives_a_request_and_a_report_and_stores_nothing(stored: str, call: 
     assert {"role": "assistant", "content": None, "tool_calls": [CALL]} in answer["messages"]
     assert {"role": "tool", "content": "booked", "tool_call_id": "c1"} in answer["messages"]
     assert 0 < answer["report"]["total_tokens"] <= answer["report"]["budget"]
+    lines = answer["report"]["lines"]
+    assert all(line["why"] == Reason(line["reason"]).why for line in lines)
+    assert {"always_sent", "question", "newest"} <= {line["reason"] for line in lines}
     assert call("log", "--json")[1] == before
 
 
@@ -235,10 +243,29 @@ def test_ask_draws_panels_on_a_terminal(stored: str, call: Call, monkeypatch: py
     monkeypatch.setenv("TERM", "xterm-256color")
     if not colour:
         monkeypatch.setenv("NO_COLOR", "1")
-    out = call("ask", "What is my favourite landmark?")[1]
+    out = call("ask", "What is my favourite landmark?", "--prompt")[1]
     assert "╭─ system" in re.sub(r"\x1b\[[0-9;]*m", "", out)
     assert ("\x1b[" in out) is colour
     assert "calls book(" in out
+
+
+def test_ask_marks_what_it_found(here: Path, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert call("import", lines_of(here / "many.jsonl", 200))[0] == 0
+    asked = ["ask", "which remark was number 7?", "--max-tokens", "800"]
+    short, full, both = call(*asked)[1], call(*asked, "--full")[1], call(*asked, "--prompt", "--full")[1]
+    report = json.loads(call(*asked, "--json")[1])["report"]
+    best = max(line["score"] for line in report["lines"] if line["included"] and line["score"] is not None)
+    marked = [line for line in short.splitlines() if line.startswith(">")]
+    assert marked[0].startswith(f">{best:6.2f}  ")
+    assert len(short.splitlines()) <= 20 < len(report["lines"])
+    table = [line for line in full.splitlines() if line.startswith(("+", "-"))]
+    assert len(table) == len(report["lines"])
+    assert both.endswith(full)
+    assert both.startswith("[user]\n")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    prompt = call(*asked, "--prompt")[1]
+    assert "\x1b[1;32m" in prompt
 
 
 def test_search_is_ranked_and_can_be_narrowed(stored: str, call: Call) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from itertools import count
 from typing import Any
 
@@ -61,7 +62,7 @@ def test_the_digests_of_a_dict_are_those_of_the_message_it_becomes_after_a_round
 
 def ask(question: str | MessageLike) -> Context:
     numbers = count()
-    memory = InfiniteMemory(new_id=lambda: f"m{next(numbers)}")
+    memory = InfiniteMemory(new_id=lambda: f"m{next(numbers)}", clock=lambda: datetime(2026, 1, 1, tzinfo=UTC))
     memory.add(TALK)
     return memory.context(question)
 

@@ -15,6 +15,7 @@ FLOORS = [
     "field_errors",
     "formats",
     "messages",
+    "reprs",
     "records",
     "base",
     "store",

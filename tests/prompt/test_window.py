@@ -19,7 +19,7 @@ from shared_core import (
     sliding_window,
 )
 from shared_core.errors import MessageTooLargeError
-from shared_core.prompt.context import Kind
+from shared_core.prompt.reasons import Kind
 from shared_core.results import Reason
 from shared_core.tokens import CharacterCounter, as_counter, body_tokens, message_tokens, tools_tokens
 
@@ -368,12 +368,12 @@ def test_a18_tool_schemas_are_counted_as_they_are_and_only_when_they_are_sent(si
 def test_a21_every_decision_is_data_with_its_reason_and_what_was_left(sized: Sized) -> None:
     report = by_turn(sized.messages(A7), sized.name, 4096, 700).report
     assert [(line.id, line.role, line.included, line.reason, line.tokens, line.left) for line in report.lines] == [
-        ("0", "system", True, Reason.STAYS, 120, 3276),
+        ("0", "system", True, Reason.ALWAYS_SENT, 120, 3276),
         ("5", "user", True, Reason.QUESTION, 1200, 2076),
         ("4", "assistant", True, Reason.NEWEST, 512, 1564),
         ("3", "user", True, Reason.NEWEST, 1200, 364),
-        ("2", "assistant", False, Reason.OVER_BUDGET, 250, 364),
-        ("1", "user", False, Reason.OVER_BUDGET, 2033, 364),
+        ("2", "assistant", False, Reason.TOO_LARGE_FOR_WINDOW, 250, 364),
+        ("1", "user", False, Reason.TOO_LARGE_FOR_WINDOW, 2033, 364),
     ]
 
 

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared_core import InfiniteMemory, Message
-from shared_core.prompt.context import Context, Reason
+from shared_core.prompt.context import Context
+from shared_core.prompt.reasons import Reason
 from shared_core.recall.candidates import WHOLE, excerpt
 
 FILLER = "The weather was fine and we walked along the river for a while. "
@@ -83,7 +84,7 @@ def test_a_long_message_comes_back_in_part_and_the_report_says_so() -> None:
 
 def test_or_whole_or_not_at_all() -> None:
     [line] = [line for line in asked(excerpt_tokens=None).report.lines if line.id == "long"]
-    assert (line.included, line.reason) == (False, Reason.OVER_BUDGET)
+    assert (line.included, line.reason) == (False, Reason.TOO_LARGE_FOR_SHARE)
     whole = asked(excerpt_tokens=None, max_tokens=6_000, recall_tokens=5_000)
     assert LONG.strip() in whole.messages[0].content or any(message.content == LONG for message in whole.messages)
 

@@ -15,7 +15,8 @@ import pytest
 
 from shared_core import Context, EmbedderError, InfiniteMemory, Message, RecallTemplate, SQLiteStore, ToolCall
 from shared_core.pipeline import REPEATS
-from shared_core.prompt.context import Kind, ReportLine
+from shared_core.prompt.context import ReportLine
+from shared_core.prompt.reasons import Kind
 from shared_core.prompt.window import Fill
 from shared_core.results import Reason
 from shared_core.testing.hashing_embedder import HashingEmbedder

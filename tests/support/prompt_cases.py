@@ -10,7 +10,8 @@ from hypothesis import assume
 from shared_core.errors import BudgetError
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
-from shared_core.prompt.context import Context, Kind
+from shared_core.prompt.context import Context
+from shared_core.prompt.reasons import Kind
 from shared_core.stores import SQLiteStore
 from shared_core.tokens import as_counter, message_tokens, tools_tokens
 from tests.support.prompt_oracle import Messages, Told, bare, fenced, grounded, rendered, sendable

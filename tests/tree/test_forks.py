@@ -262,7 +262,7 @@ def test_what_is_pinned_on_another_branch_is_not_sent(memory: InfiniteMemory) ->
     for branch, expected in (("main", {"rule", "pin"}), ("side", {"side rule", "side pin"}), ("m3", set())):
         memory.checkout(branch)
         report = memory.context("and now?").report
-        assert {line.id for line in report.lines if line.reason is Reason.STAYS} == expected
+        assert {line.id for line in report.lines if line.reason is Reason.ALWAYS_SENT} == expected
 
 
 def test_messages_on_another_branch_change_nothing(store: CountingStore) -> None:

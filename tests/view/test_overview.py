@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
-from shared_core.prompt.context import Kind
+from shared_core.prompt.reasons import Kind
 from shared_core.view import gather
 from shared_core.view.overview import (
     BARS,

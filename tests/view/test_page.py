@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 from shared_core.cli.app import run
 from shared_core.errors import StoreError
-from shared_core.prompt.context import ContextReport, Kind, Reason, ReportLine
+from shared_core.prompt.context import ContextReport, ReportLine
+from shared_core.prompt.reasons import Kind, Reason
 from shared_core.stores import SQLiteStore
 from shared_core.view import gather, page, write_page
 from tests.view.pages import SETTINGS, store_a_tree
@@ -83,7 +84,7 @@ def test_only_what_the_page_came_with_may_run() -> None:
 
 
 def test_the_kinds_have_the_colours_of_a_notebooks_report() -> None:
-    lines = tuple(ReportLine(None, None, kind, True, Reason.STAYS, 10, 0) for kind in Kind)
+    lines = tuple(ReportLine(None, None, kind, True, Reason.ALWAYS_SENT, 10, 0) for kind in Kind)
     drawn = ContextReport(100, 0, lines)._repr_html_()
     colours = dict(re.findall(r'title="(\w+): 10".*?background:(#\w+)', drawn))
     style = files("shared_core.view").joinpath("page.css").read_text(encoding="utf-8")

@@ -1,0 +1,375 @@
+"""Each reason in a report says what really happened: the codes, a case for each, and the sums behind the rooms."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared_core import Context, Grounding, InfiniteMemory, Message, ToolCall
+from shared_core.prompt.template import RecallTemplate
+from shared_core.results import Kind, Reason, ReportLine
+
+CODES = [
+    "always_sent",
+    "question",
+    "current_turn",
+    "grounding",
+    "grounding_trimmed",
+    "tool_schemas",
+    "summary",
+    "newest",
+    "recalled",
+    "excerpt",
+    "neighbour",
+    "neighbour_excerpt",
+    "wording",
+    "grounding_off",
+    "grounding_empty",
+    "grounding_too_large",
+    "older_group",
+    "stable_start",
+    "older_than_window",
+    "too_large_for_window",
+    "broken_group",
+    "no_question",
+    "in_window",
+    "in_summary",
+    "summary_left_out",
+    "duplicate",
+    "same_turn",
+    "repeats_question",
+    "weak",
+    "no_text",
+    "top_k",
+    "recall_share_used",
+    "too_large_for_share",
+    "budget_used",
+    "too_large_for_budget",
+    "window_took_room",
+    "fits_in_hindsight",
+    "displaced",
+]
+"""Programs compare with these, so they never change. New ones go to the end of their group."""
+
+SENT = CODES[: CODES.index("grounding_off")]
+
+
+def test_the_codes_are_stable_and_each_has_a_sentence() -> None:
+    assert [reason.value for reason in Reason] == CODES
+    assert [reason.name.lower() for reason in Reason] == CODES
+    assert all(Reason(code) == code for code in CODES)
+    assert len({reason.why for reason in Reason}) == len(CODES)
+    assert all(reason.why == reason.why.strip(" .") != reason.value for reason in Reason)
+
+
+def test_a_line_has_both() -> None:
+    line = ReportLine("m", "user", Kind.WINDOW, True, Reason.NEWEST, 3, 4, "text")
+    assert line.why == Reason.NEWEST.why == "among the newest turns"
+    assert line.to_dict()["reason"] == "newest"
+    assert line.to_dict()["why"] == "among the newest turns"
+
+
+# Sizes are counted in words, so that the estimate of recalled text is exact and sums can be done by hand.
+
+
+class WordCounter:
+    """Counts words."""
+
+    name = "words"
+
+    def __call__(self, text: str) -> int:
+        return len(text.split())
+
+
+TEMPLATE = RecallTemplate(header="", footer="", day="", item="{text}", separator="\n")
+SETTINGS: dict[str, Any] = {
+    "reserve_tokens": 0, "token_counter": WordCounter(), "message_overhead": 0, "recall_template": TEMPLATE,
+    "window_slack": 0, "recall_unit": "message",
+}  # fmt: skip
+
+
+def words(text: str, count: int) -> str:
+    """A text of so many words that contains these."""
+    return " ".join([*text.split(), *["x"] * (count - len(text.split()))])
+
+
+def asked(said: Sequence[str], question: str, **settings: Any) -> Context:
+    """The prompt for a question after an exchange about each text, with ids m0, m1, ... for the user's messages."""
+    talk = [Message.user(text, id=f"m{number}") for number, text in enumerate(said)]
+    with InfiniteMemory(**{"ranking": "lexical"} | SETTINGS | settings) as memory:
+        memory.add(talk)
+        return memory.context(question)
+
+
+def reasons(context: Context, *kinds: Kind) -> dict[str | None, Reason]:
+    lines = context.report.lines
+    return {line.id: line.reason for line in lines if not kinds or line.kind in kinds}
+
+
+FILLERS = [words(f"other{number}", 10) for number in range(4)]
+
+
+def test_better_matches_use_up_the_share_or_one_is_larger_than_all_of_it() -> None:
+    said = [words("locker code", 60), words("locker", 30), words("locker code is", 30), *FILLERS]
+    context = asked(said, "locker code", max_tokens=100, recall_tokens=50)
+    found = reasons(context, Kind.RECALLED)
+    assert found["m2"] is Reason.RECALLED
+    assert found["m1"] is Reason.RECALL_SHARE_USED, "30 words beside 30 of 50"
+    assert found["m0"] is Reason.TOO_LARGE_FOR_SHARE, "60 words of 50"
+
+
+def test_without_a_share_it_is_the_budget() -> None:
+    said = [words("locker code", 120), words("locker", 60), words("locker code is", 50), *FILLERS]
+    found = reasons(asked(said, "locker code", max_tokens=100, recall_tokens=1_000), Kind.RECALLED)
+    assert found["m2"] is Reason.RECALLED
+    assert found["m1"] is Reason.BUDGET_USED, "60 words beside 50 of 98"
+    assert found["m0"] is Reason.TOO_LARGE_FOR_BUDGET, "120 words of 98"
+
+
+def test_beyond_top_k() -> None:
+    said = [words("locker", 10), words("locker code", 10), *FILLERS]
+    found = reasons(asked(said, "locker code", max_tokens=40, top_k=1), Kind.RECALLED)
+    assert found["m1"] is Reason.RECALLED
+    assert found["m0"] is Reason.TOP_K
+
+
+def test_the_turn_before_the_window_is_too_large_for_it() -> None:
+    context = asked([words("a", 10), words("b", 21), words("c", 10), words("d", 10)], "well", max_tokens=41)
+    assert reasons(context) == {
+        None: Reason.QUESTION, "m3": Reason.NEWEST, "m2": Reason.NEWEST, "m1": Reason.TOO_LARGE_FOR_WINDOW,
+    }  # fmt: skip
+    skipping = asked([words("a", 10), words("b", 21), words("c", 10)], "well", max_tokens=21, fill="skip")
+    assert reasons(skipping)["m1"] is Reason.TOO_LARGE_FOR_WINDOW
+    assert reasons(skipping)["m0"] is Reason.NEWEST
+
+
+def test_once_the_start_is_kept_stable_the_turn_before_it_is_only_older() -> None:
+    # Of the turns 2 to 7 that fit, the window starts at 4, the one whose number has the highest power of two.
+    said = [words(str(number), 10) for number in range(8)]
+    context = asked(said, "well", max_tokens=65, recall_tokens=0, window_slack=0.5)
+    found = reasons(context, Kind.WINDOW)
+    assert [id for id, reason in found.items() if reason is Reason.NEWEST] == ["m7", "m6", "m5", "m4"]
+    assert [id for id, reason in found.items() if reason is Reason.STABLE_START] == ["m3", "m2"]
+    assert [id for id, reason in found.items() if reason is Reason.OLDER_THAN_WINDOW] == ["m1"]
+
+
+def test_a_neighbour_of_matches_does_not_match_the_question() -> None:
+    """More than sixty good matches lift what was said between them, and the report tells one from the other."""
+    pairs = [(f"the boat tower {number}", f"and {number} then") for number in range(70)]
+    talk = [message for said, reply in pairs for message in (Message.user(said), Message.assistant(reply))]
+    with InfiniteMemory(**SETTINGS | {"max_tokens": 400, "ranking": "lexical", "recall_tokens": 380}) as memory:
+        memory.add([*talk, *(Message.user(words(f"later{number}", 30)) for number in range(8))])
+        lines = memory.context("boat tower").report.lines
+    recalled = [line for line in lines if line.kind is Kind.RECALLED and line.included and line.id]
+    assert {line.reason for line in recalled} >= {Reason.RECALLED}
+    for line in recalled:
+        assert (line.reason is Reason.RECALLED) is ("boat" in line.text), line.text
+
+
+def test_in_a_turn_only_the_message_that_was_found_matches() -> None:
+    talk = [
+        Message.user("where is it", id="q"), Message.assistant("the locker code is 4093", id="a"),
+        *(Message.user(words(f"other{number}", 20)) for number in range(4)),
+    ]  # fmt: skip
+    with InfiniteMemory(
+        **SETTINGS | {"max_tokens": 60, "ranking": "lexical", "recall_unit": "turn", "recall_tokens": 30}
+    ) as memory:
+        memory.add(talk)
+        found = reasons(memory.context("locker code"), Kind.RECALLED)
+    assert (found["q"], found["a"]) == (Reason.NEIGHBOUR, Reason.RECALLED)
+
+
+def test_an_excerpt_of_a_long_message_in_a_turn_is_named_alone() -> None:
+    long = f"{words('well', 300)} the locker code is 4093 {words('so', 300)}"
+    talk = [
+        Message.user(f"about the locker {words('yes', 300)}", id="q"), Message.assistant(long, id="a"),
+        Message.assistant("ok", id="b"),
+        *(Message.user(words(f"other{number}", 40)) for number in range(4)),
+    ]  # fmt: skip
+    with InfiniteMemory(
+        **SETTINGS
+        | {"max_tokens": 200, "ranking": "lexical", "recall_unit": "turn", "recall_tokens": 90, "excerpt_tokens": 30}
+    ) as memory:
+        memory.add(talk)
+        found = reasons(memory.context("locker code"), Kind.RECALLED)
+    assert (found["q"], found["a"], found["b"]) == (Reason.NEIGHBOUR_EXCERPT, Reason.EXCERPT, Reason.NEIGHBOUR)
+
+
+def grounded(question: Message, **settings: Any) -> Reason:
+    with InfiniteMemory(**SETTINGS | {"ranking": "lexical", "max_tokens": 20} | settings) as memory:
+        return reasons(memory.context(question), Kind.GROUNDING)[None]
+
+
+def test_grounding() -> None:
+    def passages(*texts: str) -> Message:
+        return Message.user("well", grounding=Grounding.model_validate({"items": [{"text": text} for text in texts]}))
+
+    assert grounded(passages(words("one", 5))) is Reason.GROUNDING
+    assert grounded(passages(words("one", 15), words("two", 15))) is Reason.GROUNDING_TRIMMED
+    assert grounded(passages(words("one", 5)), keep_grounding="none") is Reason.GROUNDING_OFF
+    assert grounded(passages()) is Reason.GROUNDING_EMPTY
+    assert grounded(passages(words("one", 15)), max_tokens=1) is Reason.GROUNDING_TOO_LARGE
+
+
+def test_older_steps_of_the_turn_give_way() -> None:
+    talk = [Message.user("find it", id="q")]
+    for step in range(3):
+        call = ToolCall(id=f"c{step}", name="look", arguments="{}")
+        talk += [
+            Message.assistant(id=f"a{step}", tool_calls=(call,)),
+            Message.tool(words("x", 20), f"c{step}", id=f"t{step}"),
+        ]
+    with InfiniteMemory(**SETTINGS | {"max_tokens": 60, "ranking": "lexical"}) as memory:
+        memory.add(talk)
+        context = memory.context()
+    found = reasons(context)
+    assert (found["q"], found["t2"], found["t0"]) == (Reason.QUESTION, Reason.CURRENT_TURN, Reason.OLDER_GROUP)
+    assert {message.id for message in context.messages} == {id for id, why in found.items() if why in SENT}
+
+
+def test_room_that_matches_leave_when_they_enter_the_window_goes_to_newer_turns_first() -> None:
+    said = [words("u", 20), words("locker u", 8), "locker code u", "tower u"]
+    found = reasons(asked(said, "locker code", max_tokens=30, recall_tokens=20, window_slack=0.25), Kind.RECALLED)
+    assert found == {"m1": Reason.IN_WINDOW, "m0": Reason.WINDOW_TOOK_ROOM}
+
+
+def test_or_is_left_over() -> None:
+    said = ["u", "u x x x", "code u x x x", words("u", 13), words("tower u", 13), "locker u", words("u", 30)]
+    said.append(words("locker code u", 13))
+    found = reasons(asked(said, "locker code", max_tokens=30, recall_tokens=20, window_slack=0.25), Kind.RECALLED)
+    assert found == {"m7": Reason.IN_WINDOW, "m5": Reason.RECALLED, "m3": Reason.FITS_IN_HINDSIGHT}
+
+
+def test_a_match_leaves_the_window_for_a_larger_turn() -> None:
+    said = ["locker code u", words("locker u", 13), words("code u", 5), words("locker u", 20)]
+    found = reasons(asked(said, "locker code", max_tokens=40, recall_tokens=20, fill="skip"))
+    assert (found["m0"], found["m3"]) == (Reason.DISPLACED, Reason.IN_WINDOW)
+
+
+def test_what_is_not_worth_recalling() -> None:
+    said = ["my locker is red", "what is the locker code", "my locker is red", "nothing here", *FILLERS]
+    found = reasons(asked(said, "what is the locker code", max_tokens=45, min_lexical=0.3), Kind.RECALLED)
+    assert found == {
+        "m1": Reason.REPEATS_QUESTION, "m2": Reason.RECALLED, "m0": Reason.DUPLICATE, "m3": Reason.NEIGHBOUR,
+        "m5": Reason.WEAK,
+    }  # fmt: skip
+
+
+def test_turns_that_were_found_and_are_not_recalled_again() -> None:
+    call = ToolCall(id="c", name="look", arguments="{}")
+    talk = [
+        Message.user("the locker is where", id="q1"), Message.assistant("the locker is there", id="a1"),
+        Message.user(" ", id="q2"), Message.assistant("locker code", tool_calls=(call,), id="a2"),
+        *(Message.user(words(f"other{number}", 20)) for number in range(4)),
+    ]  # fmt: skip
+    with InfiniteMemory(**SETTINGS | {"ranking": "lexical", "max_tokens": 70, "placement": "messages"}) as memory:
+        memory.add(talk)
+        found = [(line.id, line.reason) for line in memory.context("locker code").report.lines]
+    assert [why for id, why in found if id == "q1"] == [Reason.NEIGHBOUR, Reason.SAME_TURN]
+    assert [why for id, why in found if id == "a1"] == [Reason.RECALLED, Reason.SAME_TURN]
+    with InfiniteMemory(**SETTINGS | {"ranking": "lexical", "recall_unit": "turn", "max_tokens": 70}) as memory:
+        memory.add(talk)
+        found = [(line.id, line.reason) for line in memory.context("locker code").report.lines]
+    assert ("a2", Reason.NO_TEXT) in found
+
+
+def test_broken_groups_and_replies_to_nobody() -> None:
+    call = ToolCall(id="c", name="look", arguments="{}")
+    talk = [
+        Message.system("be kind", id="s"), Message.assistant("hello", id="a0"),
+        Message.user("look", id="q"), Message.assistant(id="a1", tool_calls=(call,)),
+        Message.user("and then", id="q2"),
+    ]  # fmt: skip
+    with InfiniteMemory(**SETTINGS | {"ranking": "lexical", "max_tokens": 90}) as memory:
+        memory.add(talk)
+        report = memory.context("well", tools=[{"name": "look"}]).report
+    assert [(line.id, line.reason) for line in report.lines] == [
+        (None, Reason.TOOL_SCHEMAS), ("s", Reason.ALWAYS_SENT), (None, Reason.QUESTION), ("q2", Reason.NEWEST),
+        ("q", Reason.NEWEST), ("a1", Reason.BROKEN_GROUP), ("a0", Reason.NO_QUESTION),
+    ]  # fmt: skip
+
+
+def test_the_summary_and_what_stands_in_it() -> None:
+    said = [words("the locker code is 4093", 12), *(words(f"other{number}", 12) for number in range(6))]
+
+    def summarize(previous: str | None, messages: Sequence[Message]) -> str:
+        return "the locker code is 4093 " + "x " * 7
+
+    settings = {"summarizer": summarize, "summary_tokens": 40, "max_tokens": 70, "recall_tokens": 20}
+    with InfiniteMemory(**SETTINGS | {"ranking": "lexical"} | settings) as memory:
+        memory.add([Message.user(text, id=f"m{number}") for number, text in enumerate(said)])
+        found = reasons(memory.context("locker code"))
+        assert found[None] is Reason.SUMMARY
+        assert found["m0"] is Reason.IN_SUMMARY
+        memory.add(Message.user("locker code", id="q"))
+        calls = [ToolCall(id=f"c{number}", name="look", arguments="{}") for number in range(2)]
+        for call in calls:
+            memory.add([Message.assistant(tool_calls=(call,)), Message.tool(words("x", 33), call.id)])
+        report = memory.context().report
+        assert not report.totals[Kind.SUMMARY]
+        assert {line.id: line.reason for line in report.lines}["m0"] is Reason.SUMMARY_LEFT_OUT
+
+
+# Laws
+
+
+texts = st.lists(
+    st.tuples(st.sampled_from(["locker", "code", "locker code", "tower", ""]), st.integers(1, 40)),
+    min_size=4,
+    max_size=30,
+)
+settings = st.fixed_dictionaries({
+    "max_tokens": st.integers(10, 400),
+    "recall_tokens": st.one_of(st.floats(0.1, 1.0), st.integers(1, 300)),
+    "top_k": st.sampled_from([None, 1, 3]),
+    "fill": st.sampled_from(["stop", "skip"]),
+    "window_slack": st.sampled_from([0.0, 0.25, 0.9]),
+})  # fmt: skip
+
+
+def sums(budget: int, share: int, limit: int) -> dict[Reason, Callable[[int, int, int], bool]]:
+    """What holds for the sizes of a line that was left out, of what is recalled, and of the window."""
+    room, rest = min(share, limit), budget - 2
+    return {
+        Reason.RECALL_SHARE_USED: lambda size, recalled, _: room == share and size <= share < recalled + size,
+        Reason.TOO_LARGE_FOR_SHARE: lambda size, *_: room == share < size,
+        Reason.BUDGET_USED: lambda size, recalled, _: limit < share and size <= limit < recalled + size,
+        Reason.TOO_LARGE_FOR_BUDGET: lambda size, *_: limit < share and limit < size,
+        Reason.WINDOW_TOOK_ROOM: lambda size, recalled, window: (
+            recalled + size <= room and recalled + window + size > rest
+        ),
+        Reason.FITS_IN_HINDSIGHT: lambda size, recalled, window: (
+            recalled + size <= room and recalled + window + size <= rest
+        ),
+        Reason.TOO_LARGE_FOR_WINDOW: lambda size, recalled, window: recalled + window + size > rest,
+        Reason.OLDER_THAN_WINDOW: lambda size, recalled, window: recalled + window + size <= rest,
+        Reason.STABLE_START: lambda size, recalled, window: recalled + window + size <= rest,
+    }
+
+
+@given(texts, settings)
+def test_a_line_that_is_left_out_for_its_size_exceeds_what_was_left(
+    texts: list[tuple[str, int]], settings: dict[str, Any]
+) -> None:
+    said = [words(f"{text} u{number}", size) for number, (text, size) in enumerate(texts)]
+    report = asked(said, "locker code", **settings).report
+    budget, share = report.budget, settings["recall_tokens"]
+    limit = budget - 2
+    if isinstance(share, float):  # the newest turn comes first, unless it takes nearly everything
+        left = limit - len(said[-1].split())
+        share, limit = int(share * budget), left if left >= limit / 4 else limit
+    holds = sums(budget, share, limit)
+    window = {line.id for line in report.included if line.kind is Kind.WINDOW}
+    for line in report.lines:
+        assert line.included == (line.reason in SENT)
+        if line.reason in holds:
+            sizes = line.tokens, report.totals[Kind.RECALLED], report.totals[Kind.WINDOW]
+            assert holds[line.reason](*sizes), line
+        if line.kind is Kind.RECALLED:
+            assert line.reason is not Reason.IN_WINDOW or line.id in window
+            assert line.id not in window or not (
+                line.included or line.reason in {*holds, Reason.TOP_K, Reason.DISPLACED}
+            )
+            assert line.reason is not Reason.RECALLED or {"locker", "code"} & set(line.text.split())
+            assert line.reason is not Reason.NEIGHBOUR or not {"locker", "code"} & set(line.text.split())

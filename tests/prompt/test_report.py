@@ -1,0 +1,188 @@
+"""The report as text: short and in full, at any width, with wide characters and colours."""
+
+import re
+import unicodedata
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from shared_core import InfiniteMemory, Message
+from shared_core.prompt.context import Context, ContextReport, ReportLine
+from shared_core.prompt.reasons import Kind, Reason
+from shared_core.prompt.terminal import clipped, columns, passage, words_of, wrapped
+
+ANSI = re.compile(r"\x1b\[[0-9;]*m")
+DAY = datetime(2026, 3, 12, 9, 30, tzinfo=UTC)
+
+
+def recalled(
+    number: int, score: float, text: str, *, reason: Reason = Reason.RECALLED, included: bool = True
+) -> ReportLine:
+    return ReportLine(f"m{number}", "user", Kind.RECALLED, included, reason, 10, 0, text, score, 0.5, None, DAY)
+
+
+QUESTION = ReportLine(None, "user", Kind.QUESTION, True, Reason.QUESTION, 10, 90, "What is the code of my locker?")
+SCORES = [8.0, 6.0, 5.9, 2.0, 1.0, 0.5, -1.0]
+LINES = (
+    QUESTION,
+    *(recalled(number, score, f"text {number}") for number, score in enumerate(SCORES)),
+    recalled(90, -2.0, "no", reason=Reason.WEAK, included=False),
+    recalled(91, -2.0, "no", reason=Reason.WEAK, included=False),
+    recalled(92, -2.0, "no", reason=Reason.RECALL_SHARE_USED, included=False),
+)
+REPORT = ContextReport(100, 20, LINES)
+
+
+def wide(text: str) -> int:
+    """The columns of a line without colours, counted anew."""
+    count = 0
+    for char in ANSI.sub("", text):
+        if char == "\ufe0f":
+            count = count + 1
+        elif unicodedata.category(char) not in ("Mn", "Me", "Cf"):
+            count += 2 if unicodedata.east_asian_width(char) in "WF" else 1
+    return count
+
+
+def test_the_short_form() -> None:
+    assert REPORT.render(width=80, colour=False).splitlines() == [
+        f"[{'Q' * 5}{'R' * 38}{'·' * 11}] 80 of 100 tokens (80 %)",
+        "Q question 10  R recalled 70  · free 20  (reply 20)",
+        "",
+        "Recalled, best first; > marks the best matches:",
+        ">  8.00  2026-03-12  user  text 0",
+        ">  6.00  2026-03-12  user  text 1",
+        "   5.90  2026-03-12  user  text 2",
+        "   2.00  2026-03-12  user  text 3",
+        "   1.00  2026-03-12  user  text 4",
+        "",
+        "… 2 more, 3 left out (weak 2, recall share used 1); every line: report.full()",
+    ]
+
+
+def test_the_full_form_has_every_line_and_says_what_the_codes_mean() -> None:
+    lines = REPORT.full(width=100).splitlines()
+    assert lines[3].split() == ["role", "tokens", "left", "score", "words", "cosine", "reason", "text"]
+    assert [line[0] for line in lines[4 : 4 + len(LINES)]] == ["+"] * 8 + ["-"] * 3
+    assert lines[4 + len(LINES) :] == [
+        "",
+        "question           the question (1 line)",
+        "recalled           matches the question (7 lines)",
+        "weak               matches the question too little (2 lines)",
+        "recall_share_used  better matches use up the recall share (1 line)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("pending", "words"),
+    [
+        (1, "1 older message has no vector yet and was ranked by its words"),
+        (2_000, "2,000 older messages have no vector yet and were ranked by their words"),
+    ],
+)
+def test_one_and_many(pending: int, words: str) -> None:
+    assert f"! {words}" in ContextReport(100, 0, (), pending).render(width=120).splitlines()
+
+
+def test_found_are_the_matches_near_the_best_and_no_neighbours() -> None:
+    assert [line.score for line in REPORT.best] == SCORES
+    assert [line.score for line in REPORT.found] == [8.0, 6.0]
+    lines = (
+        recalled(0, 9.0, "near", reason=Reason.NEIGHBOUR),
+        recalled(1, 8.0, "it"),
+        recalled(2, 7.9, "part", reason=Reason.EXCERPT),
+    )
+    assert [line.text for line in ContextReport(100, 0, lines).found] == ["it", "part"]
+    below = (recalled(0, -1.0, "it"), recalled(1, -1.1, "not it"))
+    assert [line.text for line in ContextReport(100, 0, below).found] == ["it"]
+    assert ContextReport(100, 0, ()).found == ()
+
+
+def test_an_empty_report_is_short() -> None:
+    assert ContextReport(100, 0, ()).render(width=60, colour=False).splitlines() == [
+        "[" + "·" * 36 + "] 0 of 100 tokens (0 %)", "· free 100  (reply 0)", "", "every line: report.full()",
+    ]  # fmt: skip
+
+
+texts = st.text(st.characters(codec="utf-8") | st.sampled_from("日本語🙂❤\ufe0fé\u0301 \n\t"), max_size=150)
+
+
+@given(st.lists(st.tuples(texts, st.floats(-9, 99), st.sampled_from(Reason)), max_size=8), texts, st.integers(20, 160))
+@example([("\N{HEAVY BLACK HEART}\ufe0f" * 90, 1.0, Reason.RECALLED)], "", 20)
+def test_nothing_wraps_at_any_width(rows: list[tuple[str, float, Reason]], question: str, width: int) -> None:
+    lines = [recalled(number, score, text, reason=reason) for number, (text, score, reason) in enumerate(rows)]
+    asked = ReportLine(None, "user", Kind.QUESTION, True, Reason.QUESTION, 10, 90, question)
+    report = ContextReport(100, 20, (asked, *lines), 3, (question,))
+    for drawn in (report.render(width=width, colour=False), report.full(width=width)):
+        assert all(wide(line) <= width for line in drawn.split("\n"))
+        assert "\x1b" not in drawn
+    assert ANSI.sub("", report.render(width=width, colour=True)) == report.render(width=width, colour=False)
+    assert report.full(width=width).count("\n+") == 1 + len(lines)
+
+
+@given(texts, st.integers(4, 60))
+def test_text_is_clipped_and_wrapped_by_columns(text: str, width: int) -> None:
+    line = " ".join(text.split())
+    assert columns(line) == wide(line) or "\ufe0f" in line
+    assert columns(clipped(line, width)) <= width
+    assert all(columns(part) <= width for part in wrapped(line, width))
+    assert "".join("".join(wrapped(line, width)).split()) == "".join(line.split())
+
+
+def test_the_part_of_a_long_text_that_answers_is_shown() -> None:
+    text = f"{'so on ' * 40}then my locker got the code 4093 at last {'and so on ' * 40}".strip()
+    shown = " ".join(passage(text, words_of(QUESTION.text), 40, 2))
+    assert "my locker got the code 4093" in shown
+    assert shown.startswith("…")
+    assert shown.endswith(" …")
+    assert passage("short", words_of(QUESTION.text), 40, 2) == ["short"]
+    end = passage("so on " * 40 + "the code", words_of(QUESTION.text), 40, 2)
+    assert end == ["… on so on so on so on so on so on so on", "so on so on so on so on so on the code"]
+
+
+@pytest.mark.parametrize("width", [0, 19, 80.0, "80"])
+def test_a_width_that_is_none_is_refused(width: object) -> None:
+    with pytest.raises((ValueError, TypeError), match="width"):
+        REPORT.render(width=width)  # type: ignore[arg-type]
+
+
+def test_the_width_is_the_terminals_and_colours_are_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NO_COLOR", "TERM", "COLUMNS"):
+        monkeypatch.delenv(name, raising=False)
+    plain = REPORT.render(width=80, colour=False)
+    assert REPORT.render() == str(REPORT) == plain
+    monkeypatch.setenv("COLUMNS", "40")
+    assert str(REPORT) == REPORT.render(width=40, colour=False) != plain
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    assert REPORT.render(width=80) == REPORT.render(width=80, colour=True) != plain
+    assert str(REPORT) == REPORT.render(width=40, colour=False), "text is plain: it may be logged"
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert REPORT.render(width=80) == plain
+    monkeypatch.setenv("NO_COLOR", "")
+    monkeypatch.setenv("TERM", "dumb")
+    assert REPORT.render(width=80) == plain
+
+
+def test_a_notebook_shows_the_best_and_folds_the_rest() -> None:
+    shown = REPORT._repr_html_()
+    before, folded = shown.split("<details>", 1)
+    assert before.count("<li>") == 5
+    assert folded.startswith("<summary>11 lines</summary><table>")
+    assert folded.count("<tr>") == 1 + len(LINES)
+    assert all(line.why in folded and line.reason.value in folded for line in LINES)
+
+
+def test_a_repr_is_a_line() -> None:
+    context = Context((Message.user("well"),), REPORT)
+    assert repr(context) == "<Context: 1 message, 80 of 100 tokens>"
+    assert repr(REPORT) == "<ContextReport: 11 lines, 80 of 100 tokens>"
+
+
+def test_a_line_has_the_time_of_its_message() -> None:
+    with InfiniteMemory(ranking="lexical") as memory:
+        memory.add(Message.user("hello", id="m", created_at=DAY))
+        line = next(line for line in memory.context("and").report.lines if line.id == "m")
+    assert (line.at, line.to_dict()["at"]) == (DAY, "2026-03-12T09:30:00+00:00")
+    assert QUESTION.to_dict()["at"] is None
