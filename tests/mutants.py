@@ -165,8 +165,8 @@ MUTANTS: dict[int, tuple[Mutant, ...]] = {
         Mutant(
             "the object that stores a system message forgets that it stays",
             "session.py",
-            "self._stays += [entry for entry in entries if entry.message.stays]",
-            "pass",
+            "            self._keep_staying(staying)",
+            "            pass",
         ),
         Mutant(
             "what was asked before decides between equals",

@@ -30,7 +30,9 @@ class TestWaiting:
             yield memory
 
     def ask(self, memory: InfiniteMemory) -> AskSteps:
-        return memory.context_steps("which tower 17?", tools=None, reserve_tokens=None, include_question=True)
+        return memory.context_steps(
+            "which tower 17?", system=None, tools=None, reserve_tokens=None, include_question=True
+        )
 
     def search(self, memory: InfiniteMemory) -> SearchSteps:
         return memory.search_steps("tower 17", 5, since=None, until=None, role=None)
