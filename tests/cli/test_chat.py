@@ -1,15 +1,24 @@
 """`infinite-memory chat`: a terminal chat that remembers, with a model that needs no key."""
 
 import io
-from collections.abc import Callable, Iterator
+import sys
+import tomllib
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
+from langchain_core.messages import BaseMessage
+from langchain_core.outputs import ChatGenerationChunk
 
+from langchain_infinite_memory.chat import chat_model as langchain_model
+from langchain_infinite_memory.testing import EchoChatModel
 from shared_core import InfiniteMemory, Message
 from shared_core.cli.app import run
 from shared_core.cli.chat_loop import ChatLoop
+from shared_core.cli.models import ChatModel
 from tests.langchain.random_histories import needs_providers
+from tests.support.documents import ROOT
 
 SETTINGS = ["--session", "s", "--max-tokens", "900"]
 
@@ -38,6 +47,21 @@ def chat(path: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtu
     return say
 
 
+Talk = Callable[..., tuple[list[str], str]]
+
+
+@pytest.fixture
+def talk(path: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Talk:
+    def say(model: ChatModel, *lines: str) -> tuple[list[str], str]:
+        monkeypatch.setattr("sys.stdin", io.StringIO("".join(f"{line}\n" for line in lines)))
+        with InfiniteMemory(path, session_id="s") as memory:
+            ChatLoop(memory, model).run(path)
+        out, err = capsys.readouterr()
+        return out.splitlines(), err
+
+    return say
+
+
 def test_it_answers_from_what_was_said_long_ago(chat: Chat, path: str) -> None:
     code, out, err = chat("what is my locker code?")
     assert code == 0
@@ -57,19 +81,129 @@ def test_the_store_may_come_before_the_command(
     assert "my locker code is 4471" in capsys.readouterr().out
 
 
-def test_a_failing_model_does_not_end_the_chat(
-    path: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def reply(question: str) -> Iterator[str]:
+def test_a_failing_model_does_not_end_the_chat(talk: Talk, path: str) -> None:
+    def model(prompt: Sequence[Message]) -> Iterator[str]:
         yield "half an\x1b "
         raise OSError("out\x07 of order")
 
-    monkeypatch.setattr("sys.stdin", io.StringIO("hello\n/report\n"))
+    out, err = talk(model, "hello", "/history 2")
+    assert out[0] == "half an\\x1b "
+    assert [line.split(maxsplit=4)[2::2] for line in out[1:]] == [["user", "hello"], ["assistant", "half an\\x1b"]]
+    assert "the model failed: out\\x07 of order; what was written is stored" in err
+
+
+def test_a_question_without_an_answer_is_stored_once(talk: Talk, path: str) -> None:
+    answers = iter([OSError("busy"), "Now."])
+
+    def model(prompt: Sequence[Message]) -> Iterator[str]:
+        answer = next(answers)
+        if isinstance(answer, OSError):
+            raise answer
+        yield answer
+
+    _, err = talk(model, "hello", "hello")
+    assert "the model failed: busy; your message is stored" in err
     with InfiniteMemory(path, session_id="s") as memory:
-        ChatLoop(memory).run(path, reply)
-    out, err = capsys.readouterr()
-    assert out == "half an\\x1b \nnothing has been asked yet\n"
-    assert "the model failed: out\\x07 of order; your message is stored" in err
+        assert [message.content for message in memory.newest(3)][1:] == ["hello", "Now."]
+
+
+def test_ctrl_c_stops_an_answer_and_keeps_what_was_written(talk: Talk, path: str) -> None:
+    def model(prompt: Sequence[Message]) -> Iterator[str]:
+        yield "Once upon"
+        raise KeyboardInterrupt
+
+    out, err = talk(model, "a story", "/report")
+    assert out[0] == "Once upon"
+    assert "a story" in "".join(out[1:])
+    assert "stopped; what was written is stored" in err
+    with InfiniteMemory(path, session_id="s") as memory:
+        assert memory.newest(1)[0].content == "Once upon"
+
+
+class Terminal(io.StringIO):
+    """Lines typed at a terminal; an empty one is Ctrl-C."""
+
+    def isatty(self) -> bool:
+        return True
+
+    def readline(self, size: int | None = -1, /) -> str:
+        line = super().readline()
+        if line == "\n":
+            raise KeyboardInterrupt
+        return line
+
+
+def test_the_prompt_shows_the_branch_and_ctrl_c_how_to_leave(
+    path: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", Terminal("/fork side\n\n/quit\n"))
+    assert run(["chat", "--store", path, "--session", "s"]) == 0
+    prompts = capsys.readouterr().err.partition("lists the commands\n")[2]
+    assert prompts == "main> side> \nto end the chat: /quit or Ctrl-D\nside> "
+
+
+def test_a_fork_is_talked_on_and_the_store_remembers_it(chat: Chat, path: str) -> None:
+    code, out, err = chat("/fork side code", "on the side", "/branches", "/checkout main", "/history 1")
+    assert (code, err.count("\n")) == (0, 1)
+    lines = out.splitlines()
+    assert [line.split()[0] for line in lines if " side  20" in line] == ["*"]
+    assert lines[-1].endswith("It is on its way. It is on its way.")
+    with InfiniteMemory(path, session_id="s") as memory:
+        memory.checkout("side")
+        assert [message.content for message in memory.messages()][:2] == ["my locker code is 4471", "on the side"]
+    chat("/checkout side")
+    assert chat("/history 1")[1].splitlines() == chat("/history 1", "/checkout main")[1].splitlines()
+    assert "It is on its way" in chat("/history 1")[1]
+
+
+def test_branches_are_merged_and_stashed_in_the_chat(chat: Chat) -> None:
+    chat("/fork side", "on the side", "/checkout main")
+    out = chat("/merge side squash", "/merge main", "/stash", "/stash list", "/stash pop", "/log 2")[1].splitlines()
+    assert out[:2] == ["merged side into main (squash)", "From the branch 'side':"]
+    assert "nothing to merge: main is the branch to merge into: check out another one first" in out
+    assert "stashed 2 messages" in out
+    assert [line for line in out if line.endswith("  main  2 messages")]
+    assert "copied 2 messages" in out
+    assert sum(line.startswith("*") for line in out) == 2
+
+
+WRONG = {
+    "/fork": "expected: /fork NAME [AT]",
+    "/fork a b c": "expected: /fork NAME [AT]",
+    "/fork 'a": "No closing quotation",
+    "/fork main": "there is already a branch 'main'",
+    "/checkout none": "no branch or message 'none'; branches: 'main'",
+    "/checkout code": "'code' is not a branch; to go on from there: /fork NAME code",
+    "/merge main sideways": "'sideways' is no way to merge: choose one of auto, fast-forward, full, squash, three-way",
+    "/merge none": "no branch or message 'none'",
+    "/stash drop": "expected /stash, /stash pop or /stash list",
+    "/stash pop": "there is no stash 0: nothing is stashed",
+    "/history many": "'many' is not a number",
+    "/forget": "expected: /forget ID ...",
+}
+
+
+def test_a_wrong_command_is_one_line_and_the_chat_goes_on(chat: Chat) -> None:
+    code, _, err = chat(*WRONG, "/quit")
+    said = err.splitlines()[1:]
+    assert (code, len(said)) == (0, len(WRONG))
+    for expected, line in zip(WRONG.values(), said, strict=True):
+        assert expected in line
+
+
+def test_the_system_prompt_is_told_and_not_stored(
+    path: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("hello\n/report\n"))
+    assert run(["chat", "--store", path, "--session", "s", "--system", "You plan journeys."]) == 0
+    assert "You plan journeys." in capsys.readouterr().out
+    with InfiniteMemory(path, session_id="s") as memory:
+        assert "system" not in [message.role for message in memory.messages()]
+
+
+def test_a_chat_may_begin_on_another_branch(path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["chat", "--store", path, "--session", "s", "--branch", "none"]) == 2
+    assert "no branch or message 'none'; branches: 'main'" in capsys.readouterr().err
 
 
 def test_it_tells_why_and_searches_and_forgets(chat: Chat, path: str) -> None:
@@ -87,6 +221,22 @@ def test_it_tells_why_and_searches_and_forgets(chat: Chat, path: str) -> None:
         assert "code" not in [message.id for message in memory.messages()]
 
 
+# Models
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The entry points of this tree, as an installation has them."""
+    groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
+    folder = tmp_path / "infinite_memory-0.1.0.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: infinite-memory\nVersion: 0.1.0\n")
+    lines = [line for group, names in groups.items() for line in (f"[{group}]", *map(" = ".join, names.items()))]
+    (folder / "entry_points.txt").write_text("\n".join(lines))
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+@pytest.mark.usefixtures("installed")
 @pytest.mark.parametrize(
     ("model", "named"),
     [
@@ -104,3 +254,28 @@ def test_a_model_that_cannot_be_used_is_said_in_one_line(
     assert err.startswith("infinite-memory: ")
     assert err.count("\n") == 1
     assert named in err
+
+
+@pytest.mark.usefixtures("installed")
+def test_without_langchain_a_model_says_what_to_install(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("langchain_infinite_memory")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr("shared_core.interop.packages.find_spec", lambda name: None)
+    code, out, err = chat("hello", model="openai:gpt-4o")
+    assert (code, out) == (2, "")
+    assert err == "infinite-memory: langchain-core is not installed: pip install 'infinite-memory[langchain]'\n"
+
+
+def test_a_model_of_langchain_is_given_the_prompt_and_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[list[str]] = []
+
+    class Noting(EchoChatModel):
+        def _stream(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> Iterator[ChatGenerationChunk]:
+            sent.append([f"{message.type}: {message.text}" for message in messages])
+            yield from super()._stream(messages, *args, **kwargs)
+
+    monkeypatch.setattr("langchain_infinite_memory.chat.init_chat_model", lambda name: Noting())
+    pieces = list(langchain_model("any:model")([Message.user("hi"), Message.system("Be brief.")]))
+    assert sent == [["system: Be brief.", "human: hi"]]
+    assert "".join(pieces) == "I was shown 2 messages, and nothing from before them matches."
+    assert len(pieces) > 5
