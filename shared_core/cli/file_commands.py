@@ -28,7 +28,10 @@ file_commands = typer.Typer()
 def import_file(
     options: CommonOptions,
     file: Annotated[
-        str, typer.Argument(help="A file written by export, or by OpenAI, ChatGPT, LangChain or LlamaIndex.")
+        str,
+        typer.Argument(
+            metavar="FILE", help="A file written by export, or by OpenAI, ChatGPT, LangChain or LlamaIndex."
+        ),
     ],
     session_in_file: Annotated[
         str | None, typer.Option("--from", metavar="ID", help="The session to import, if the file holds several.")
@@ -66,7 +69,9 @@ def import_file(
 @with_options
 def export_file(
     options: CommonOptions,
-    file: Annotated[str, typer.Argument(help="The file to write; a name that ends in .md gives text for people.")],
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="The file to write; a name that ends in .md gives text for people.")
+    ],
     everything: Annotated[
         bool, typer.Option("--all", help="Export all sessions: those of --user, or the whole store.")
     ] = False,
@@ -111,7 +116,7 @@ def export_file(
 def view(
     options: CommonOptions,
     database: Annotated[
-        str | None, typer.Argument(metavar="[STORE]", help="The path or URL of the database; the same as --store.")
+        str | None, typer.Argument(metavar="STORE", help="The path or URL of the database; the same as --store.")
     ] = None,
     out: Annotated[
         str | None, typer.Option(metavar="FILE", help="The page to write; an existing file is replaced.")

@@ -65,7 +65,7 @@ def test_a_whole_store_is_one_file(call: Call) -> None:
         ("ann", "a", 1), ("ann", "b", 1),
     ]  # fmt: skip
     code, _, err = call("import", "ann.jsonl", "--store", "third.db")
-    assert (code, "holds 2 sessions: pass session=, one of 'a', 'b'" in err) == (2, True)
+    assert (code, "holds 2 sessions: choose one with --from: 'a', 'b'" in err) == (2, True)
     assert call("import", "ann.jsonl", "--store", "third.db", "--from", "b")[0] == 0
     with InfiniteMemory("third.db") as memory:
         assert texts(memory.messages()) == ["ann in b"]
