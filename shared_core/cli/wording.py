@@ -1,4 +1,4 @@
-"""Errors in the command's words: the engine speaks of arguments, typer of input, and a user knows options."""
+"""Errors in the words of the command: the engine speaks of arguments, and its user knows options."""
 
 import re
 
@@ -24,6 +24,7 @@ PHRASES = {
     r"pass session=, one of": "choose one with --from:",
     r"\bpass (?=[a-z_]+=)": "use ",
     r"^(?:name|path|number)=": "",
+    r"\[Errno \d+\] ": "",
     r"^Invalid value: ": "",
     r"\bValue error, ": "",
     r"\bInput should be greater than or equal to ": "expected at least ",
