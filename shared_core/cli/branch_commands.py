@@ -226,7 +226,7 @@ def merge(
 ) -> None:
     """Merge another branch into a branch; the other one stays.
 
-    The other branch can be continued and merged again. reset undoes a merge, as reflog shows.
+    The other branch can be continued and merged again.
 
     \b
     The ways to merge:

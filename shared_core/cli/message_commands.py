@@ -187,13 +187,14 @@ def forget(
     with options.open() as memory:
         which: dict[str, Any] = {"ids": whole_ids(memory, ids or []) or None, "before": before, "session": everything}
         result = memory.forget(**which, dry_run=True)
-        preview = forget_preview([memory.get(id) for id in result.ids[:PREVIEW_LIMIT]], len(result.ids))
+        lines = [Lines.of().message(memory.get(id)) for id in result.ids[:PREVIEW_LIMIT]]
+        preview = forget_preview(lines, len(result.ids))
         if result.ids and not dry_run:
             if not yes:
                 _confirm(f"{preview}\nForget for good?", otherwise="nothing was forgotten")
             result = memory.forget(**which)
-    lines = [preview if dry_run else f"forgot {count(len(result.ids))}"]
-    options.answer(result.to_dict(), [*lines, f"! {result.reason}"] if result.reason else lines)
+    done = [preview if dry_run else f"forgot {count(len(result.ids))}"]
+    options.answer(result.to_dict(), [*done, f"! {result.reason}"] if result.reason else done)
 
 
 def _confirm(question: str, *, otherwise: str) -> None:

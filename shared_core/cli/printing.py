@@ -128,10 +128,10 @@ def import_summary(data: Mapping[str, Any]) -> str:
     return printable(f"{data['file']} -> {data['store']}: {counts}\n{count(data['turns'], 'turn')}{span}\n{how}")
 
 
-def forget_preview(messages: Sequence[Message], total: int) -> str:
-    """Return a list of the messages to be forgotten: `total` messages, of which these are the first."""
-    more = [f"... and {total - len(messages):,} more"] if total > len(messages) else []
-    return "\n".join([f"would forget {count(total)}", *map(message_line, messages), *more])
+def forget_preview(lines: Sequence[str], total: int) -> str:
+    """Return a list of the messages to be forgotten: `total` messages, of which these lines show the first."""
+    more = [f"... and {total - len(lines):,} more"] if total > len(lines) else []
+    return "\n".join([f"would forget {count(total)}", *lines, *more])
 
 
 # JSON

@@ -117,8 +117,8 @@ def test_ctrl_c_says_that_the_command_was_interrupted(call: Call, monkeypatch: p
 
 
 def test_ctrl_c_at_the_question_forgets_nothing(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Interrupted(io.StringIO):
-        def readline(self, size: int | None = -1, /) -> str:
+    class Interrupted:
+        def readline(self) -> str:
             raise KeyboardInterrupt
 
     monkeypatch.setattr("sys.stdin", Interrupted())
