@@ -15,7 +15,8 @@ from shared_core.messages import Message, Role
 from shared_core.pipeline import Progress, Reply, Request, Steps
 from shared_core.prompt.context import Context
 from shared_core.recall.ranking import ScoredMessage
-from shared_core.records import Branch, Summary
+from shared_core.recall.scope import RecallScope
+from shared_core.records import Branch, SessionInfo, Summary
 from shared_core.redact import Redact
 from shared_core.sharing.files import FileFormat
 from shared_core.sharing.importer import ImportResult
@@ -97,10 +98,11 @@ class AsyncInfiniteMemory:
 
     async def search(
         self, query: str, top_k: int = 10, *, since: datetime | None = None, until: datetime | None = None,
-        role: Role | None = None,
+        role: Role | None = None, scope: RecallScope | None = None,
     ) -> list[ScoredMessage]:  # fmt: skip
         """Return the messages that match best; see `InfiniteMemory.search`."""
-        return await self._drive(self._memory.search_steps(query, top_k, since=since, until=until, role=role))
+        steps = self._memory.search_steps(query, top_k, since=since, until=until, role=role, scope=scope)
+        return await self._drive(steps)
 
     async def index(self, progress: Progress | None = None) -> None:
         """Embed all messages that have no vector yet; see `InfiniteMemory.index`. `progress` is called from threads."""
@@ -145,6 +147,18 @@ class AsyncInfiniteMemory:
     async def stats(self) -> dict[str, Any]:
         """Return what the session holds; see `InfiniteMemory.stats`."""
         return await asyncio.to_thread(self._memory.stats)
+
+    async def sessions(self, limit: int | None = None) -> list[SessionInfo]:
+        """Return the sessions of the user; see `InfiniteMemory.sessions`."""
+        return await asyncio.to_thread(self._memory.sessions, limit)
+
+    async def rename_session(self, session_id: str) -> None:
+        """Give this conversation another name; see `InfiniteMemory.rename_session`."""
+        await asyncio.to_thread(self._memory.rename_session, session_id)
+
+    async def is_renamed(self) -> bool:
+        """Return whether another object has renamed this conversation; see `InfiniteMemory.is_renamed`."""
+        return await asyncio.to_thread(self._memory.is_renamed)
 
     async def branches(self) -> list[Branch]:
         """Return all branches; see `InfiniteMemory.branches`."""
@@ -237,12 +251,12 @@ class AsyncInfiniteMemory:
         await asyncio.to_thread(self._memory.stash_drop, number)
 
     async def export(
-        self, path: str | os.PathLike[str], *, format: FileFormat | None = None, vectors: bool = False,
-        redact: Redact | Sequence[Redact] = (), progress: Progress | None = None,
+        self, path: str | os.PathLike[str], *, format: FileFormat | None = None, branch: str | None = None,
+        vectors: bool = False, redact: Redact | Sequence[Redact] = (), progress: Progress | None = None,
     ) -> int:  # fmt: skip
         """Write this conversation to a file; see `InfiniteMemory.export`. Rules and `progress` run in a thread."""
         return await asyncio.to_thread(
-            self._memory.export, path, format=format, vectors=vectors, redact=redact, progress=progress
+            self._memory.export, path, format=format, branch=branch, vectors=vectors, redact=redact, progress=progress
         )
 
     async def import_file(
@@ -257,10 +271,12 @@ class AsyncInfiniteMemory:
 
     async def forget(
         self, *, ids: Sequence[str] | None = None, before: datetime | None = None, session: bool = False,
-        dry_run: bool = False,
+        user: bool = False, dry_run: bool = False,
     ) -> ForgetResult:  # fmt: skip
         """Erase messages everywhere; see `InfiniteMemory.forget`."""
-        return await asyncio.to_thread(self._memory.forget, ids=ids, before=before, session=session, dry_run=dry_run)
+        return await asyncio.to_thread(
+            self._memory.forget, ids=ids, before=before, session=session, user=user, dry_run=dry_run
+        )
 
     async def scrub(self) -> ForgetResult:
         """Remove erased bytes from the files; see `InfiniteMemory.scrub`."""

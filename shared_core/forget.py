@@ -120,6 +120,21 @@ def forget(store: Store, session: int, records: Sequence[Record], *, everything:
     return ForgetResult(_ids(records), scrubbed=reason is None, reason=reason)
 
 
+def forget_sessions(store: Store, sessions: Sequence[int]) -> ForgetResult:
+    """Erase whole sessions, each in a transaction of its own, then the bytes in the files.
+
+    If the process is killed in between, some sessions are erased and the others whole; the next call erases the rest.
+    """
+    gone: list[str] = []
+    for session in sessions:
+        with store.transaction():
+            records = select(store, session, everything=True)
+            store.forget(session, [record.position for record in records], branches=True)
+        gone += _ids(records)
+    reason = store.scrub()
+    return ForgetResult(tuple(gone), scrubbed=reason is None, reason=reason)
+
+
 def _left_of_turns(store: Store, session: int, records: Sequence[Record]) -> list[Position]:
     """Return the remaining messages of turns that lose some. Their vectors are stale if they stand for whole turns."""
     # The name of a space whose vectors stand for more than one message has a "#".

@@ -101,7 +101,7 @@ class _Match:
         at: the newest stored message of the history.
         fork: the position where the new messages begin, if that is not after `at`.
         diverged: whether a message differs from the one stored under its id, so that later ids prove nothing.
-        end: the newest message of the history that its digest or id finds; None: there is none.
+        path: the path to the newest message of the history that its digest or id finds; None: there is none.
         new: the indexes of the messages that must be stored.
         ids: the id of each message, as in `FollowedHistory`.
     """
@@ -109,7 +109,7 @@ class _Match:
     at: Record | None = None
     fork: Position | None = None
     diverged: bool = False
-    end: Record | None = None
+    path: Path | None = None
     new: list[int] = field(default_factory=list)
     ids: list[str | None] = field(default_factory=list)
 
@@ -220,7 +220,8 @@ class Follower:
         known |= self._stored(sent[start : newest + 1], without=known)
         match = _Match(before, ids=[one.message.id for one in sent[:start]])
         if newest >= 0:
-            match.end = known.get(sent[newest].chain) or known.get(sent[newest].message.id or "")
+            found = known.get(sent[newest].chain) or known[sent[newest].message.id or ""]
+            match.path = self.live.path_to(found.position)
         for index in range(start, len(sent)):
             self._step(match, sent[index], known, index, inside=index < newest)
         if match.at is None and match.fork is None:
@@ -274,16 +275,16 @@ class Follower:
         if match.at is None or (message.role == "user" and message.id is not None):
             return None
         says = recognized_fields(message)
-        for path in self._paths_through(match.at.position, match.end, branches=message.role != "user"):
+        for path in self._paths_through(match, match.at.position, branches=message.role != "user"):
             record = self._next_said(path, match.at.position)
             if record is not None and recognized_fields(record.message) == says:
                 return record
         return None
 
-    def _paths_through(self, position: Position, end: Record | None, *, branches: bool) -> Iterator[Path]:
+    def _paths_through(self, match: _Match, position: Position, *, branches: bool) -> Iterator[Path]:
         """Yield paths that may go on after a position: first those that are in use, then those of other branches."""
-        if end is not None and end.position != position:
-            yield self.live.path_to(end.position)
+        if match.path is not None and match.path.head != position and match.path.covers(position):
+            yield match.path
         for path in (self.live.path, self._newest_path()):
             if path.covers(position):
                 yield path

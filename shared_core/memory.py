@@ -11,7 +11,7 @@ from shared_core.arguments import one_of, text_value, whole_number
 from shared_core.base import Embedder, TokenCounter
 from shared_core.embedders import as_embedder
 from shared_core.errors import UnknownReferenceError
-from shared_core.forget import ForgetResult, forget, select
+from shared_core.forget import ForgetResult, every_record, forget, forget_sessions, select
 from shared_core.history import FollowedHistory, Follower
 from shared_core.lifecycle import fork_safe_lock
 from shared_core.message_sequence import MessageSequence
@@ -33,13 +33,13 @@ from shared_core.prompt.template import RecallTemplate
 from shared_core.prompt.window import Fill
 from shared_core.recall.embedding import EmbedText
 from shared_core.recall.ranking import ScoredMessage
-from shared_core.recall.scope import Filter, RecallTools, RecallUnit
-from shared_core.recall.search import RecallRules, RecallScope, Searcher
+from shared_core.recall.scope import Filter, RecallScope, RecallTools, RecallUnit
+from shared_core.recall.search import RecallRules, Searcher
 from shared_core.recall.signals import Ranking
-from shared_core.records import MAIN, Summary
+from shared_core.records import MAIN, SessionInfo, Summary
 from shared_core.session import Checkout, LiveSession, Sizer, Writer
 from shared_core.sharing.files import FileVerbs
-from shared_core.store import Store
+from shared_core.store import ALL, Store
 from shared_core.stores import open_store
 from shared_core.summaries.requests import AnySummarizer, SummaryRules
 from shared_core.summaries.rolling import RollingSummary
@@ -308,6 +308,42 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
         session = key if key is not None else NO_SESSION
         return {"branch": self.branch, **self._store.stats(session), "embedders": self._store.spaces(session)}
 
+    # The sessions of the user
+
+    def sessions(self, limit: int | None = None) -> list[SessionInfo]:
+        """Return the sessions of this memory's user that hold messages, the one added to last first.
+
+        Sessions of other users are never among them. If this memory has no user, these are the sessions without a user.
+
+        Args:
+            limit: the largest number of sessions. None: all.
+        """
+        most = ALL if limit is None else whole_number("limit", limit, least=0)
+        return self._store.overview(self.user_id, limit=most)
+
+    def rename_session(self, session_id: str) -> None:
+        """Give this conversation another name. It keeps everything, and `session_id` is the new name.
+
+        Other objects that have used it before, also in other processes, go on with the same conversation, and their
+        `session_id` remains the old name. An object that is created with the old name begins a new conversation.
+
+        Args:
+            session_id: the new name. If a conversation of the user had this name and all of it was forgotten, it gets
+                the old name.
+
+        Raises:
+            DuplicateError: a conversation of the user has this name.
+            UnknownReferenceError: nothing is stored yet.
+        """
+        text_value("session_id", session_id)
+        with self._lock:
+            self._checkout.live.rename(session_id)
+
+    def is_renamed(self) -> bool:
+        """Return whether another object has renamed this conversation: then `session_id` is not its name any more."""
+        with self._lock:
+            return self._checkout.live.is_renamed()
+
     # Recalling
 
     def context(
@@ -358,7 +394,7 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
 
     def search(
         self, query: str, top_k: int = 10, *, since: datetime | None = None, until: datetime | None = None,
-        role: Role | None = None,
+        role: Role | None = None, scope: RecallScope | None = None,
     ) -> list[ScoredMessage]:  # fmt: skip
         """Return the messages of this branch that match a query, best first, without those that match too little.
 
@@ -369,20 +405,26 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
             until: only messages said at or before this time.
             role: only messages of this role. None: user and assistant messages. Tool results and system messages are
                 found only if you name their role.
+            scope: what is searched, instead of the constructor's `scope`: `"session"` is this branch alone, `"user"`
+                also the main branches of the other sessions that `sessions` lists.
         """
-        return drive(self.search_steps(query, top_k, since=since, until=until, role=role))
+        return drive(self.search_steps(query, top_k, since=since, until=until, role=role, scope=scope))
 
     def search_steps(
-        self, query: str, top_k: int, *, since: datetime | None, until: datetime | None, role: Role | None
-    ) -> SearchSteps:
+        self, query: str, top_k: int, *, since: datetime | None, until: datetime | None, role: Role | None,
+        scope: RecallScope | None = None,
+    ) -> SearchSteps:  # fmt: skip
         """Return the steps of `search`; see `context_steps`."""
         whole_number("top_k", top_k, least=0)
+        if scope is not None:
+            one_of("scope", scope, get_args(RecallScope))
         if role is not None:
             one_of("role", role, get_args(Role))
         wanted = Filter(
             since=in_utc(since).timestamp() if since else float("-inf"),
             until=in_utc(until).timestamp() if until else float("inf"),
             role=role,
+            scope=scope,
         )
         return self._prompts.search_steps(query, top_k, wanted)
 
@@ -439,26 +481,31 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
 
     def forget(
         self, *, ids: Sequence[str] | None = None, before: datetime | None = None, session: bool = False,
-        dry_run: bool = False,
+        user: bool = False, dry_run: bool = False,
     ) -> ForgetResult:  # fmt: skip
         """Erase messages everywhere: from all branches, from vectors, indexes and snapshots, and from the files' bytes.
 
         A tool call and its results are erased together, and so are all copies and summaries made from an erased
         message. The ids are remembered, and messages with these ids are not stored again. Pass exactly one of `ids`,
-        `before` and `session`.
+        `before`, `session` and `user`.
 
         Args:
             ids: erase the messages with these ids.
             before: erase messages said before this time, except system messages. A time without a zone is taken as UTC.
             session: erase the whole session.
+            user: erase all sessions of this memory's user. Each is erased as a whole; if the process is killed in
+                between, call it again. The names of the user and of the sessions remain in the store.
             dry_run: erase nothing and return what would be erased.
 
         Raises:
             UnknownReferenceError: an id is not stored.
-            ValueError: not exactly one of `ids`, `before` and `session` was passed.
+            ValueError: not exactly one of `ids`, `before`, `session` and `user` was passed, or this memory has no user
+                whose sessions could be erased.
         """
-        if (ids is not None) + (before is not None) + session != 1:
-            raise ValueError("forget: pass exactly one of ids=, before= and session=True")
+        if (ids is not None) + (before is not None) + session + user != 1:
+            raise ValueError("forget: pass exactly one of ids=, before=, session=True and user=True")
+        if user:
+            return self._forget_user(dry_run=dry_run)
         with self._lock:
             key = self._checkout.live.key
             if key is None and ids:
@@ -472,6 +519,21 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
             result = forget(self._store, key, records, everything=session)
             if session:
                 self._checkout.stand(Head(MAIN))
+            return result
+
+    def _forget_user(self, *, dry_run: bool) -> ForgetResult:
+        if self.user_id is None:
+            raise ValueError(
+                "forget(user=True): this memory has no user: pass user_id= to InfiniteMemory, "
+                "or erase this session with session=True"
+            )
+        with self._lock:
+            sessions = [key for key, _, _ in self._store.sessions(self.user_id)]
+            if dry_run:
+                records = (record for key in sessions for record in every_record(self._store, key))
+                return ForgetResult(tuple(record.message.id or "" for record in records), dry_run=True)
+            result = forget_sessions(self._store, sessions)
+            self._checkout.stand(Head(MAIN))
             return result
 
     def scrub(self) -> ForgetResult:

@@ -285,7 +285,7 @@ class PromptBuilder:
             best = found.ranked.at(np.flatnonzero(~found.ranked.weak)[:top_k])
             with self._lock:
                 if self.live.sync().epoch == state.epoch:  # otherwise, messages were forgotten in the meantime
-                    return read_hits(self.live.store, found, best)
+                    return read_hits(self.live, found, best)
 
     def index_steps(self, progress: Progress | None) -> IndexSteps:
         """Yield requests for vectors until every message has one, and save snapshots.

@@ -10,7 +10,8 @@ from typing import Any, Literal
 from shared_core.arguments import whole_number
 from shared_core.embedders import as_embedder
 from shared_core.memory import InfiniteMemory
-from shared_core.store import Store
+from shared_core.records import SessionInfo
+from shared_core.store import ALL, Store
 from shared_core.stores import open_store
 
 Key = tuple[str | None, str]
@@ -71,12 +72,19 @@ class SessionPool:
     def take(self, session_id: str, user_id: str | None = None) -> InfiniteMemory:
         """Return a memory, as `use` does. The caller must return it with `give_back`."""
         key = (user_id, session_id)
+        while (memory := self._idle_one(key)) is not None:
+            if not memory.is_renamed():
+                return memory
+            memory.close()
+        return self._new(key)
+
+    def _idle_one(self, key: Key) -> InfiniteMemory | None:
         with self._lock:
             idle = self._idle.pop(key, [])
             memory = idle.pop() if idle else None
             if idle:
                 self._idle[key] = idle
-        return memory or self._new(key)
+            return memory
 
     def give_back(self, memory: InfiniteMemory) -> None:
         """Return a memory to the pool, for the next caller."""
@@ -92,6 +100,10 @@ class SessionPool:
                 spare.append(self._drop())
         for one in spare:
             one.close()
+
+    def sessions(self, user_id: str | None = None, limit: int | None = None) -> list[SessionInfo]:
+        """Return the sessions of a user that hold messages, as `InfiniteMemory.sessions` does. None: of no user."""
+        return self.store.overview(user_id, limit=ALL if limit is None else whole_number("limit", limit, least=0))
 
     def _drop(self) -> InfiniteMemory:
         key, idle = next(iter(self._idle.items()))

@@ -259,6 +259,50 @@ class SessionKey(NamedTuple):
     session_id: str
 
 
+TITLE_CHARACTERS = 80
+"""The longest title of a session."""
+
+TITLE_READ = 400
+"""How many characters of a message its title is made from: white space in it may shrink."""
+
+
+def title_of(content: str) -> str | None:
+    """Return the beginning of a message's text on one line; None if it has no text."""
+    line = " ".join(content[:TITLE_READ].split())
+    if len(line) > TITLE_CHARACTERS:
+        line = f"{line[: TITLE_CHARACTERS - 1].rstrip()}…"
+    return line or None
+
+
+@dataclass(frozen=True, slots=True)
+class SessionInfo:
+    """A session at a glance.
+
+    Attributes:
+        session_id: the name of the session.
+        user_id: the user it belongs to. None: no user.
+        messages: how many messages it holds, on all branches; at least one.
+        branches: how many branches it has.
+        first: when the message that was stored first was said.
+        last: when the message that was stored last was said.
+        title: the beginning of the user message that was stored first, on one line. None: there is none, or it has no
+            text.
+    """
+
+    session_id: str
+    user_id: str | None
+    messages: int
+    branches: int
+    first: datetime
+    last: datetime
+    title: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON data."""
+        fields = {name: getattr(self, name) for name in self.__slots__}
+        return fields | {"first": self.first.isoformat(), "last": self.last.isoformat()}
+
+
 VectorRow = tuple[Position, str, bytes]
 """The position of a message, the hash of the text that was embedded, and its vector."""
 

@@ -2,6 +2,7 @@
 
 context                               Context, with its ContextReport of ReportLines: Kind, Reason
 search                                ScoredMessage
+sessions                              SessionInfo
 follow, forget, summary               FollowedHistory, ForgetResult, Summary
 branches, tags, log, reflog, diff     Branch, LogEntry, ReflogEntry, Diff
 merge                                 MergeResult, with its Conflicts
@@ -13,7 +14,7 @@ from shared_core.forget import ForgetResult
 from shared_core.history import FollowedHistory
 from shared_core.prompt.context import Context, ContextReport, Kind, Reason, ReportLine
 from shared_core.recall.ranking import ScoredMessage
-from shared_core.records import Branch, Summary
+from shared_core.records import Branch, SessionInfo, Summary
 from shared_core.sharing.importer import ImportResult
 from shared_core.tree.branches import Diff, ReflogEntry
 from shared_core.tree.copies import CherryPickResult, Stash
@@ -37,6 +38,7 @@ __all__ = [
     "ReflogEntry",
     "ReportLine",
     "ScoredMessage",
+    "SessionInfo",
     "Stash",
     "Summary",
 ]

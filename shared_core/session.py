@@ -113,6 +113,17 @@ class LiveSession:
             self._key = self.store.session(self.user_id, self.session_id)
         return self._key
 
+    def is_renamed(self) -> bool:
+        """Return whether the session in use has another name by now, which another object gave it."""
+        return self._key is not None and self.store.session(self.user_id, self.session_id) != self._key
+
+    def rename(self, session_id: str) -> None:
+        """Give the session another name; see `Store.rename_session`."""
+        if self.key is None:
+            raise UnknownReferenceError(f"nothing is stored in session {self.session_id!r} yet: it cannot be renamed")
+        self.store.rename_session(self.key, session_id)
+        self.session_id = session_id
+
     @property
     def epoch(self) -> int:
         """The session's epoch at the last `sync`."""

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 
 from shared_core.records import (
+    After,
     Appended,
     Branch,
     Change,
@@ -17,12 +18,20 @@ from shared_core.records import (
     RefKind,
     Restored,
     Segment,
+    SessionInfo,
     SessionKey,
     SessionState,
     Stretch,
     Summary,
     VectorRow,
+    title_of,
 )
+
+PAGE = 1_000
+"""Messages read at a time."""
+
+ALL = 2**31
+"""A limit that is never reached."""
 
 
 class Store(ABC):
@@ -50,6 +59,29 @@ class Store(ABC):
     @abstractmethod
     def sessions(self, *user_ids: str | None) -> list[SessionKey]:
         """Return all sessions, oldest first; with `user_ids`, only theirs. None is the user of nobody's sessions."""
+
+    @abstractmethod
+    def rename_session(self, session: int, session_id: str) -> None:
+        """Give a session another name. It keeps its key and everything it holds.
+
+        If the user has a session of this name that holds no messages, the two swap their names.
+
+        Raises:
+            DuplicateError: the user has a session of this name that holds messages.
+            UnknownReferenceError: there is no such session.
+        """
+
+    def overview(self, *user_ids: str | None, limit: int = ALL) -> list[SessionInfo]:
+        """Return what is to be said about the sessions that hold messages, the one added to last first.
+
+        Of two that were added to at the same time, the newer session comes first. By default, this reads every message.
+
+        Args:
+            user_ids: as for `sessions`.
+            limit: the largest number of sessions.
+        """
+        found = [info for one in reversed(self.sessions(*user_ids)) if (info := _info(self, one)) is not None]
+        return sorted(found, key=lambda info: info.last, reverse=True)[: max(limit, 0)]
 
     @abstractmethod
     def state(self, session: int, branch: str | None = None) -> SessionState:
@@ -250,3 +282,18 @@ class Store(ABC):
     @abstractmethod
     def close(self) -> None:
         """Release what is held; closing twice is fine."""
+
+
+def _info(store: Store, session: SessionKey) -> SessionInfo | None:
+    first, last, count, title, seq = None, None, 0, None, 0
+    asked = False
+    while records := store.find(session.key, After(seq, PAGE)):
+        seq, count = records[-1].seq, count + len(records)
+        first, last = first or records[0].message.created_at, records[-1].message.created_at
+        question = None if asked else next((r.message for r in records if r.message.role == "user"), None)
+        if question is not None:
+            asked, title = True, title_of(question.content)
+    if first is None or last is None:
+        return None
+    branches = len(store.branches(session.key))
+    return SessionInfo(session.session_id, session.user_id, count, branches, first, last, title)

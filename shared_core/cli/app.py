@@ -26,6 +26,7 @@ try:
     from shared_core.cli.message_commands import message_commands
     from shared_core.cli.options import CommonOptions, with_options
     from shared_core.cli.printing import say
+    from shared_core.cli.session_commands import session_commands
     from shared_core.cli.stash_commands import stash_commands
     from shared_core.cli.wording import in_words
 except ModuleNotFoundError as error:
@@ -104,7 +105,7 @@ def completion(
     raise typer.Exit(shell_complete(get_command(app), {}, NAME, _completion_variable(), f"source_{shell}"))
 
 
-for commands in (message_commands, chat_commands, branch_commands):
+for commands in (message_commands, chat_commands, session_commands, branch_commands):
     app.add_typer(commands)
 app.add_typer(stash_commands, name="stash")
 for commands in (file_commands, own_commands):
@@ -114,8 +115,8 @@ for commands in (file_commands, own_commands):
 def run(args: Sequence[str] | None = None) -> int:
     """Run the command with these arguments, by default those of the process, and return the exit code.
 
-    The exit code is 0 if the command succeeds, 1 if it is not confirmed, 2 if an argument, a file or the store is
-    invalid, and 130 if it is interrupted; one line on stderr then says why.
+    The exit code is 0 if the command succeeds, 1 if it is not confirmed or the store holds no session of that name, 2
+    if an argument, a file or the store is invalid, and 130 if it is interrupted; one line on stderr then says why.
     """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

@@ -6,7 +6,7 @@ __all__ = ["EXAMPLES", "epilog"]
 
 EXAMPLES: Mapping[str, Sequence[str]] = {
     "import": ["import conversations.json", "import shared.jsonl --session ana"],
-    "export": ["export chat.jsonl", "export chat.md"],
+    "export": ["export chat.jsonl", "export debug.md --branch debug"],
     "view": ["view --out page.html", "view chat.db --out page.html --open"],
     "add": ['add "We loved the Casa Azul by the river."', "git log -1 | infinite-memory add -"],
     "chat": ["chat", 'chat --model openai:gpt-4o-mini --system "You plan journeys."'],
@@ -14,7 +14,8 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     "search": ["search Lisbon", 'search "hotel by the river" --since 2026-03-01 --role user'],
     "log": ["log -n 20", "log --graph"],
     "stats": ["stats"],
-    "sessions": ["sessions"],
+    "sessions": ["sessions -n 5", "sessions --all-users"],
+    "rename-session": ['rename-session default "trip to Porto"'],
     "forget": ["forget --id 3f2a9c01", "forget --before 2026-01-01 --dry-run"],
     "branches": ["branches"],
     "tags": ["tags"],

@@ -4,17 +4,18 @@ import os
 import time
 import webbrowser
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from shared_core.cli.options import CommonOptions, EmbedderName, MaxTokens, with_options
+from shared_core.cli.options import CommonOptions, EmbedderName, MaxTokens, ReserveTokens, with_options
 from shared_core.cli.printing import count, import_summary, printable, progress, say, write_json
 from shared_core.memory import InfiniteMemory
 from shared_core.redact import Redact, drop_grounding, drop_tool_results, replace_names
-from shared_core.sharing.files import export_sessions, import_sessions
+from shared_core.sharing.files import SUFFIXES, FileFormat, export_sessions, import_sessions
 from shared_core.sharing.format import is_ours, read_header
 from shared_core.sharing.importer import ImportResult
 from shared_core.view import gather, write_page
@@ -76,7 +77,15 @@ def export_file(
         bool, typer.Option("--all", help="Export all sessions: those of --user, or the whole store.")
     ] = False,
     branch: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The branch that is checked out in the file.")
+        str | None,
+        typer.Option(metavar="NAME", help="Export this branch alone, with nothing that was said only on others."),
+    ] = None,
+    format: Annotated[
+        FileFormat | None,
+        typer.Option(
+            help="The form of the file: jsonl holds all branches, markdown and openai (a list of chat messages) hold "
+            "one. By default jsonl, or markdown for .md."
+        ),
     ] = None,
     vectors: Annotated[bool, typer.Option("--vectors", help="Include the vectors of the messages.")] = False,
     no_grounding: Annotated[bool, typer.Option("--no-grounding", help="Leave out retrieved passages.")] = False,
@@ -88,24 +97,22 @@ def export_file(
 ) -> None:
     """Write a conversation to a file that can be shared.
 
-    The file appears complete or not at all; docs/format.md describes it.
+    The file appears complete or not at all; docs/format.md describes it. import reads jsonl and openai.
     """
     redact: list[Redact] = [drop_grounding] if no_grounding else []
     redact += [drop_tool_results] if no_tools else []
     redact += [replace_names(_names(rename))] if rename else []
     settings: dict[str, Any] = {"vectors": vectors, "redact": redact}
-    with options.open() as memory:
-        if everything:
-            if branch is not None or Path(file).suffix.lower() in (".md", ".markdown"):
-                raise typer.BadParameter("--all writes whole sessions: leave out --branch and .md")
-            users = None if options.user is None else [options.user]
-            with progress("writing", 0) as advance:
-                written = export_sessions(options.store, file, users=users, progress=advance, **settings)
-        else:
-            if branch is not None:
-                memory.checkout(branch)
-            with progress("writing", memory.stats()["messages"]) as advance:
-                written = memory.export(file, progress=advance, **settings)
+    if everything:
+        if branch is not None or format not in (None, "jsonl") or Path(file).suffix.lower() in SUFFIXES:
+            raise typer.BadParameter("--all writes whole sessions as jsonl: leave out --branch, --format and .md")
+        options.require_store()
+        users = None if options.user is None else [options.user]
+        with progress("writing", 0) as advance:
+            written = export_sessions(options.store, file, users=users, progress=advance, **settings)
+    else:
+        with options.open() as memory, progress("writing", memory.stats()["messages"]) as advance:
+            written = memory.export(file, format=format, branch=branch, progress=advance, **settings)
     data = {"file": file, "store": options.store, "messages": written, "bytes": os.path.getsize(file)}
     text = f"{options.store} -> {file}: {count(written)}, {data['bytes']:,} bytes"
     options.answer(data, [printable(text)])
@@ -125,6 +132,7 @@ def view(
         str, typer.Option(metavar="N|all", help="Build the prompts of the newest N questions of each branch.")
     ] = str(QUESTIONS),
     max_tokens: MaxTokens = 4096,
+    reserve_tokens: ReserveTokens = 500,
     embedder: EmbedderName = None,
     show: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
 ) -> None:
@@ -136,9 +144,11 @@ def view(
         raise typer.BadParameter("say where the page goes, for example --out page.html, or get its data with --json")
     settings: dict[str, Any] = {
         "session_id": options.session, "user_id": options.user, "max_tokens": max_tokens, "embedder": embedder,
-        "questions": _number(questions),
+        "questions": _number(questions), "reserve_tokens": reserve_tokens,
     }  # fmt: skip
     store = database or options.store
+    with replace(options, store=store).open():
+        pass  # exits if there is no such session
     with progress("building prompts", 1) as settings["progress"]:
         if out is None:
             write_json(gather(store, **settings))

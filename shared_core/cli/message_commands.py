@@ -28,6 +28,7 @@ from shared_core.cli.printing import (
     table,
     write_json,
 )
+from shared_core.cli.session_commands import forget_sessions, search_sessions
 from shared_core.messages import Message, Role
 
 GRAPH_LIMIT = 200
@@ -103,6 +104,9 @@ def search(
     since: Annotated[datetime | None, time_option("List only messages from this time on.")] = None,
     until: Annotated[datetime | None, time_option("List only messages up to this time.")] = None,
     role: Annotated[Role | None, typer.Option(help="List only messages with this role.")] = None,
+    all_sessions: Annotated[
+        bool, typer.Option("--all-sessions", help="Search all conversations of the user, in each its main branch.")
+    ] = False,
     full: Full = False,
 ) -> None:
     """List the messages that match a query, best first.
@@ -110,6 +114,11 @@ def search(
     Each line holds the score, the time (UTC), the role, the ID and the text of a message. Without --role, messages of
     users and assistants are searched.
     """
+    if all_sessions:
+        if options.branch is not None:
+            raise typer.BadParameter("--all-sessions searches main branches: leave out --branch")
+        search_sessions(options, query, top_k, full=full, since=since, until=until, role=role)
+        return
     with options.open() as memory:
         found = memory.search(query, top_k, since=since, until=until, role=role)
         if not found and memory.newest(1):
@@ -175,6 +184,9 @@ def forget(
     ] = None,
     before: Annotated[datetime | None, time_option("Forget all messages before this time.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Forget the whole conversation.")] = False,
+    all_sessions: Annotated[
+        bool, typer.Option("--all-sessions", help="Forget all conversations of the user; needs --user.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show which messages would be forgotten.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
@@ -182,8 +194,11 @@ def forget(
 
     The command lists the messages and asks for confirmation first.
     """
-    if sum((bool(ids), before is not None, everything)) != 1:
-        raise typer.BadParameter("choose what to forget: use exactly one of --id, --before and --all")
+    if sum((bool(ids), before is not None, everything, all_sessions)) != 1:
+        raise typer.BadParameter("choose what to forget: use exactly one of --id, --before, --all and --all-sessions")
+    if all_sessions:
+        forget_sessions(options, dry_run=dry_run, confirm=None if yes else _confirm)
+        return
     with options.open() as memory:
         which: dict[str, Any] = {"ids": whole_ids(memory, ids or []) or None, "before": before, "session": everything}
         result = memory.forget(**which, dry_run=True)
@@ -191,14 +206,14 @@ def forget(
         preview = forget_preview(lines, len(result.ids))
         if result.ids and not dry_run:
             if not yes:
-                _confirm(f"{preview}\nForget for good?", otherwise="nothing was forgotten")
+                _confirm(f"{preview}\nForget for good?")
             result = memory.forget(**which)
     done = [preview if dry_run else f"forgot {count(len(result.ids))}"]
     options.answer(result.to_dict(), [*done, f"! {result.reason}"] if result.reason else done)
 
 
-def _confirm(question: str, *, otherwise: str) -> None:
-    """Ask a question, and end the command with what is said otherwise unless the answer is yes."""
+def _confirm(question: str) -> None:
+    """Ask whether to forget, and end the command unless the answer is yes."""
     typer.echo(f"{question} [y/N] ", nl=False, err=True)  # stdout is for the answer alone
     try:
         answer = sys.stdin.readline()
@@ -206,5 +221,5 @@ def _confirm(question: str, *, otherwise: str) -> None:
         typer.echo(err=True)
         answer = ""
     if answer.strip().lower() not in {"y", "yes"}:
-        say(otherwise)
+        say("nothing was forgotten")
         raise typer.Exit(1)

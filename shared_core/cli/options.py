@@ -1,13 +1,13 @@
 """The options that commands share, and the decorator that gives them to a command as one object."""
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -43,6 +43,12 @@ MaxTokens = Annotated[
 ReserveTokens = Annotated[
     int, typer.Option(metavar="N", min=0, help="The tokens of the limit that are kept free for the reply.")
 ]
+
+
+SESSIONS_NAMED = 10
+"""How many sessions are named where the one that was asked for does not exist."""
+
+NO_SESSIONS = "there is none: import a conversation, or see infinite-memory sessions --all-users"
 
 
 def time_option(help: str) -> Any:
@@ -93,19 +99,47 @@ class SessionOptions:
     def open(self, **settings: Any) -> Iterator[InfiniteMemory]:
         """Open the session in a store that exists, with these arguments of `InfiniteMemory`.
 
-        The branch that is checked out is that of the last `checkout`.
+        The branch that is checked out is that of the last `checkout`. If there is no such session, name those that
+        there are and exit with code 1.
 
         Raises:
             StoreError: there is no such store. It is not created.
         """
+        with self.open_user(**settings) as memory:
+            if not memory.newest(1) and not memory.log(1):
+                self.exit_without_session([info.session_id for info in memory.sessions(limit=SESSIONS_NAMED + 1)])
+            memory.checkout(self.target())
+            yield memory
+
+    @contextmanager
+    def open_user(self, **settings: Any) -> Iterator[InfiniteMemory]:
+        """Open a store that exists for what concerns all sessions of the user; the one that is named need not exist.
+
+        Raises:
+            StoreError: there is no such store. It is not created.
+        """
+        self.require_store()
+        with InfiniteMemory(self.store, session_id=self.session, user_id=self.user, **settings) as memory:
+            yield memory
+
+    def require_store(self) -> None:
+        """Raise StoreError if there is no such store. It is not created."""
         path = self.store.removeprefix("sqlite:///")
         if "://" not in path and not Path(path).expanduser().exists():
             raise StoreError(f"no store at {self.store!r}: import a conversation first (infinite-memory import FILE)")
-        with InfiniteMemory(self.store, session_id=self.session, user_id=self.user, **settings) as memory:
-            memory.checkout(self.target())
-            if not memory.newest(1) and not memory.log(1):
-                say(f"note: session {self.session!r} holds no messages")
-            yield memory
+
+    def of_user(self) -> str:
+        """Return whose conversations are meant, in words; empty for those of nobody."""
+        return "" if self.user is None else f" of user {self.user!r}"
+
+    def exit_without_session(self, there: Sequence[str]) -> NoReturn:
+        """Say that there is no such session but these, newest first, and exit with code 1."""
+        named = ", ".join(map(repr, there[:SESSIONS_NAMED]))
+        if len(there) > SESSIONS_NAMED:
+            named += " and more, see infinite-memory sessions"
+        known = f"there {'is' if len(there) == 1 else 'are'} {named}" if there else NO_SESSIONS
+        say(f"no session {self.session!r}{self.of_user()} in {self.store!r}; {known}")
+        raise typer.Exit(1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

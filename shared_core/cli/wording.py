@@ -19,6 +19,7 @@ PHRASES = {
     r"pass the first one, or call reindex\(\) .*": "leave out --embedder, or name the first one",
     r"sqlite:///path, or a Store": "or sqlite:///path",
     r"this memory stands on ('.*?'); check out another branch": r"\1 is checked out; check out another branch",
+    r"leave out vectors$": "leave out --vectors",
     r"leave out vectors or redact": "leave out --vectors, or what takes parts out of the messages",
     r"prompt and summarizer are for": "--prompt and --model are for",
     r"pass session=, one of": "choose one with --from:",

@@ -18,7 +18,6 @@ from shared_core.recall.ranking import Ranked, ScoredMessage, Source
 from shared_core.recall.search import Found, RecallRules
 from shared_core.records import Record
 from shared_core.session import LiveSession
-from shared_core.store import Store
 from shared_core.tokens import message_tokens
 from shared_core.turns import Entry, Turn
 
@@ -164,17 +163,22 @@ def read_candidates(
     return candidates if placement == "messages" else [reader.cut(candidate) for candidate in candidates]
 
 
-def read_hits(store: Store, found: Found, best: Sequence[Ranked]) -> list[ScoredMessage]:
+def read_hits(live: LiveSession, found: Found, best: Sequence[Ranked]) -> list[ScoredMessage]:
     """Return the messages of some results, in the order given."""
     hits: list[ScoredMessage] = []
+    store, names = live.store, {live.key: live.session_id}
+    if any(scope.session_index.session != live.key for scope in found.scopes):
+        names = {**{key: session_id for key, _, session_id in store.sessions(live.user_id)}, **names}
     for ranked in best:
         session_index = found.scopes[ranked.scope].session_index
+        session = session_index.session
         rows = found.scopes[ranked.scope].line.rows[[ranked.line_index]]
-        for record in store.get(session_index.session, session_index.positions(rows)):
+        for record in store.get(session, session_index.positions(rows)):
             message = record.message
             sides = (ranked.lexical > 0, ranked.dense is not None)
             source: Source = "both" if all(sides) else "lexical" if sides[0] else "dense"
-            hits.append(ScoredMessage(message, ranked.score, source, ranked.lexical, ranked.dense))
+            hit = ScoredMessage(message, ranked.score, source, ranked.lexical, ranked.dense, names[session])
+            hits.append(hit)
     return hits
 
 

@@ -154,6 +154,7 @@ class ScoredMessage:
         source: the index that found it.
         lexical: the share of the question's informative words it matches, about 0 to 1.
         dense: the cosine with the question, None without a vector.
+        session_id: the session that holds it.
     """
 
     message: Message
@@ -161,6 +162,7 @@ class ScoredMessage:
     source: Source
     lexical: float
     dense: float | None
+    session_id: str
 
 
 class Ranked(NamedTuple):

@@ -19,6 +19,7 @@ Mask = npt.NDArray[np.bool_]
 
 RecallUnit = Literal["message", "turn"]
 RecallTools = Literal["replies", "none", "all"]
+RecallScope = Literal["session", "user"]
 
 Indices = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
@@ -108,6 +109,7 @@ class Filter:
         since, until: seconds since 1970, inclusive.
         role: only messages of this role; None for all that take part in the conversation, tools as in `recall_tools`.
         repeats: how many messages that say the same are considered, newest first; None for no limit.
+        scope: what is searched: this session, or the user's other sessions, too; None: what the memory's rules say.
     """
 
     path: Path | None = None
@@ -117,6 +119,7 @@ class Filter:
     until: float = np.inf
     role: Role | None = None
     repeats: int | None = None
+    scope: RecallScope | None = None
 
 
 def eligible_mask(session_index: SessionIndex, line: LinePrefix, wanted: Filter, tools: RecallTools) -> Mask:

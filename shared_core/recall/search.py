@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal, get_args
+from typing import get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -31,12 +31,10 @@ from shared_core.recall.embedding import (
 )
 from shared_core.recall.query import Query, parse_query
 from shared_core.recall.ranking import MIN_LEXICAL, OPENING_LEXICAL, POOL, RELAXED, Opening, RankedResults, rank
-from shared_core.recall.scope import Filter, RecallTools, RecallUnit, Scope, eligible_mask, speakers
+from shared_core.recall.scope import Filter, RecallScope, RecallTools, RecallUnit, Scope, eligible_mask, speakers
 from shared_core.recall.signals import Ranking
 from shared_core.records import MAIN, SessionState
 from shared_core.session import LiveSession
-
-RecallScope = Literal["session", "user"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,15 +108,15 @@ class OpenIndexes:
         self._open: dict[int, tuple[SessionIndex, SessionVectors | None]] = {}
         self._chosen: tuple[int | None, EmbedderChoice] | None = None
 
-    def embedder_choice(self) -> EmbedderChoice:
-        """Return the embedder to search with.
+    def embedder_choice(self, scope: RecallScope | None = None) -> EmbedderChoice:
+        """Return the embedder to search with; `scope` is that of a `Filter`.
 
         Raises:
             EmbedderMismatchError: the session's vectors are another embedder's.
             EmbedderError: the embedder raised instead of returning its fingerprint.
         """
         session, rules = self.live.key, self.rules
-        if rules.ranking == "lexical" or (session is None and rules.scope == "session"):
+        if rules.ranking == "lexical" or (session is None and (scope or rules.scope) == "session"):
             return EmbedderChoice(None)
         if self._chosen is None or self._chosen[0] != session:
             dense = choose_embedder(
@@ -129,14 +127,14 @@ class OpenIndexes:
             self._chosen = session, dense
         return self._chosen[1]
 
-    def embedder_choice_or_words(self) -> EmbedderChoice:
+    def embedder_choice_or_words(self, scope: RecallScope | None = None) -> EmbedderChoice:
         """Return the embedder to search with, or words alone with a note if it does not return its fingerprint.
 
         Raises:
             EmbedderMismatchError: the session's vectors are another embedder's.
         """
         try:
-            return self.embedder_choice()
+            return self.embedder_choice(scope)
         except EmbedderMismatchError:
             raise
         except EmbedderError as error:
@@ -258,7 +256,7 @@ class Searcher:
         session, scopes = self.live.key, []
         if session is not None:
             scopes.append(self._scope(session, state, wanted.path or self.live.path, wanted, dense))
-        if self.rules.scope == "user":
+        if (wanted.scope or self.rules.scope) == "user":
             for other, _, _ in self.live.store.sessions(self.live.user_id):
                 other_state = self.live.store.state(other, MAIN)
                 if other != session and other_state.head is not None:
@@ -347,7 +345,7 @@ class Searcher:
             room: the approximate number of tokens to fill with messages.
         """
         with self._lock:
-            dense = self.sessions.embedder_choice_or_words()
+            dense = self.sessions.embedder_choice_or_words(wanted.scope)
             scopes = self.scopes(state, wanted, dense)
             query = parse_query(text, speakers(scopes))
         notes = self._notes(dense, scopes)

@@ -1,73 +1,27 @@
-"""Write sessions to an export file, or a branch as Markdown. The file appears whole or not at all."""
+"""Write sessions, or one branch, to an export file. The file appears whole or not at all."""
 
 import base64
 import hashlib
 import io
 import os
-import re
+import pathlib
 import tempfile
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from datetime import UTC
-from pathlib import Path
+from functools import partial
 from typing import IO, Any, NamedTuple
 
 from typing_extensions import override
 
-from shared_core.errors import StoreError
+from shared_core.errors import StoreError, UnknownReferenceError
 from shared_core.messages import Message
-from shared_core.paths import Head
+from shared_core.paths import Head, Path, read, walk
 from shared_core.records import MAIN, After, Branch, Position, Record, Ref, Segment, Stretch
 from shared_core.redact import Redact, redacted
 from shared_core.sharing.format import FORMAT, VERSION, encode
 from shared_core.store import Store
 from shared_core.stores.sqlite.connection import is_database
-
-_TICKS = re.compile(r"`+")
-_SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~&$-])")
-
-
-def markdown(title: str, messages: Iterable[Message]) -> Iterator[str]:
-    """Yield a document in parts: for each message a heading with speaker and time (UTC), and its text in a fence.
-
-    A fence is longer than any run of backticks in the text, so that no text can end it.
-    """
-    yield f"# {_plain(title)}\n"
-    for message in messages:
-        yield f"\n## {_heading(message)}\n"
-        if message.content:
-            yield _fenced("text", message.content)
-        for call in message.tool_calls:
-            yield f"\nCalls {_plain(call.name)}:\n"
-            yield _fenced("json", call.arguments)
-        if message.grounding is not None:
-            passages = [message.grounding.header, *(item.text for item in message.grounding.items)]
-            said = "\n\n".join(text for text in [*passages, message.grounding.footer] if text)
-            if said:
-                yield "\nFound for it:\n"
-                yield _fenced("text", said)
-
-
-def _heading(message: Message) -> str:
-    who = message.role if message.name is None else f"{message.role} ({_plain(message.name)})"
-    if message.created_at is None:
-        return who
-    with suppress(OverflowError):  # UTC has no year 0 and no year 10000
-        return f"{who}, {message.created_at.astimezone(UTC):%Y-%m-%d %H:%M}"
-    return f"{who}, {message.created_at.isoformat()}"
-
-
-def _plain(text: str) -> str:
-    """Return a text on one line, with the characters that Markdown interprets escaped."""
-    return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
-
-
-def _fenced(kind: str, text: str) -> str:
-    longest = max((len(run) for run in _TICKS.findall(text)), default=0)
-    fence = "`" * max(3, longest + 1)
-    lines = text.replace("\r\n", "\n").replace("\r", "\n")
-    return f"\n{fence}{kind}\n{lines}{'' if lines.endswith(chr(10)) else chr(10)}{fence}\n"
 
 
 class _EmptyRun(NamedTuple):
@@ -211,16 +165,38 @@ ATTEMPTS = 5
 
 
 class Source(NamedTuple):
-    """A session to export: its key, its user and id, and what the exporting memory has checked out."""
+    """A session to export.
+
+    Attributes:
+        session: its key.
+        user_id: its user.
+        session_id: its name.
+        head: what the exporting memory has checked out.
+        branch: the only branch to write, with nothing that is not on its path. None: all of the session.
+    """
 
     session: int
     user_id: str | None
     session_id: str
     head: Head = Head(MAIN)
+    branch: str | None = None
 
 
 class _SessionView(NamedTuple):
-    """A session at one moment. Only forgetting can change what it holds later, and that raises the epoch."""
+    """A session, or one of its branches, at one moment.
+
+    Only forgetting can change what it holds later, and that raises the epoch.
+
+    Attributes:
+        source: the session.
+        branches: the branches to write.
+        refs: tags, stashes and moves to write, oldest first.
+        messages: how many messages there are, before redaction.
+        segments: how many segments the session has.
+        last_seq: the number of the newest message.
+        epoch: the session's.
+        path: the path of the branch to write. None: all of the session is written.
+    """
 
     source: Source
     branches: list[Branch]
@@ -229,6 +205,19 @@ class _SessionView(NamedTuple):
     segments: int
     last_seq: int
     epoch: int
+    path: Path | None = None
+
+    def holds(self, position: Position) -> bool:
+        """Return whether a position is written."""
+        return self.path is None or self.path.covers(position)
+
+    def clipped(self, stretches: Iterable[Stretch]) -> list[Stretch]:
+        """Return the parts of some stretches that are written."""
+        if self.path is None:
+            return list(stretches)
+        ends = self.path.upto
+        parts = (one._replace(upto=min(one.upto, ends[one.segment])) for one in stretches if one.segment in ends)
+        return [part for part in parts if part.start <= part.upto]
 
 
 class _PartFile(io.FileIO):
@@ -259,7 +248,7 @@ def atomically(path: str | os.PathLike[str], *, keep_mode: bool = True) -> Itera
     Raises:
         StoreError: the file cannot be written.
     """
-    target = Path(path)
+    target = pathlib.Path(path)
     if is_database(target):
         raise StoreError(f"{os.fspath(path)!r} is a database, which this would replace; choose another name")
     try:
@@ -325,9 +314,38 @@ def _view(store: Store, source: Source) -> _SessionView:
         stats = store.stats(session)
         after = store.state(session)
         if before == after:
-            return _SessionView(
+            view = _SessionView(
                 source, branches, refs, stats["messages"], stats["segments"], after.last_seq, after.epoch
             )
+            return view if source.branch is None else _branch_view(store, view, source.branch)
+
+
+def branch_end(branches: Sequence[Branch], name: str) -> Position:
+    """Return where a branch ends; UnknownReferenceError if there is none of this name."""
+    for branch in branches:
+        if branch.name == name:
+            return branch.head
+    names = [branch.name for branch in branches]
+    raise UnknownReferenceError(f"no branch {name!r}; branches: {', '.join(map(repr, names))}", candidates=names)
+
+
+def _branch_view(store: Store, view: _SessionView, name: str) -> _SessionView:
+    """Return a view of one branch: what is on its path, the tags there, and its own stashes and moves along it."""
+    head, segment_of = branch_end(view.branches, name), partial(store.segment, view.source.session)
+    path, writer = walk(head, segment_of), PositionWriter(store, view.source.session)
+
+    def is_there(position: Position | None) -> bool:
+        here = writer.normalized(position)
+        return here is None or path.covers(here)
+
+    refs = [
+        ref
+        for ref in view.refs
+        if (ref.kind == "tag" or ref.name == name) and is_there(ref.position) and is_there(ref.base)
+    ]
+    messages = sum(1 for _ in read(store, view.source.session, path.spans))
+    source = view.source._replace(head=Head(name))
+    return view._replace(source=source, branches=[Branch(name, head)], refs=refs, messages=messages, path=path)
 
 
 def _write(
@@ -376,7 +394,9 @@ class _SessionWriter:
         self._view = view
         self._session = view.source.session
         self._rules = rules
-        self._spaces = store.spaces(self._session)[::-1] if vectors else []
+        spaces = store.spaces(self._session)[::-1] if vectors else []
+        # The vector of a whole turn, marked by a "#", may stand for messages of another branch, too.
+        self._spaces = spaces if view.path is None else [space for space in spaces if "#" not in space]
         self._writer = PositionWriter(store, self._session)
         self.passed = 0
 
@@ -385,10 +405,8 @@ class _SessionWriter:
         whose = {} if source.user_id is None else {"user_id": source.user_id}
         spaces = {"spaces": self._spaces} if self._spaces else {}
         yield {"type": "session", "session_id": source.session_id, **whose, **spaces}
-        after: str | None = None
-        while ids := self._store.forgotten(self._session, after, PAGE):
-            yield {"type": "forgotten", "ids": ids}
-            after = ids[-1]
+        if self._view.path is None:  # nobody knows which branch a forgotten message was on
+            yield from self._forgotten()
         yield from self._messages()
         for branch in self._view.branches:
             yield from self._ref_line({"type": "branch", "name": branch.name}, at=branch.head)
@@ -399,26 +417,46 @@ class _SessionWriter:
         else:
             yield from self._ref_line({"type": "head"}, at=source.head.at)
 
+    def _forgotten(self) -> Iterator[dict[str, Any]]:
+        after: str | None = None
+        while ids := self._store.forgotten(self._session, after, PAGE):
+            yield {"type": "forgotten", "ids": ids}
+            after = ids[-1]
+
+    def _pages(self) -> Iterator[list[Record]]:
+        """Yield the messages to write, in order of storing."""
+        seq = 0
+        while self.passed < self._view.messages and (records := self._store.find(self._session, After(seq, PAGE))):
+            seq = records[-1].seq
+            yield [one for one in records if one.seq <= self._view.last_seq and self._view.holds(one.position)]
+
     def _messages(self) -> Iterator[dict[str, Any]]:
         covers: dict[Position, list[Stretch]] = {}
         for position, stretch in self._store.covers(self._session, range(self._view.segments)):
             covers.setdefault(position, []).append(stretch)
-        seq = 0
-        while records := self._store.find(self._session, After(seq, PAGE)):
-            seq = records[-1].seq
+        for records in self._pages():
             vectors = self._vectors([record.position for record in records])
+            origins = self._origins(records)
             for record in records:
-                if record.seq > self._view.last_seq:
-                    return
                 self.passed += 1
                 message = redacted(record.message, self._rules)
                 if message is not None:
                     fields = _fields(message, record)
-                    if record.position in covers:
-                        yield from self._covers(covers[record.position], fields)
+                    if record.picked_from in origins:
+                        fields["picked_from"] = record.picked_from
+                    stretches = self._view.clipped(covers.get(record.position, ()))
+                    if stretches:
+                        yield from self._covers(stretches, fields)
                     if record.position in vectors:
                         fields["vectors"] = vectors[record.position]
                     yield from self._writer.message_lines(record, fields)
+
+    def _origins(self, records: Sequence[Record]) -> set[str | None]:
+        """Return the ids that some messages were copied from and that may be written."""
+        ids = {record.picked_from for record in records if record.picked_from is not None}
+        if self._view.path is None or not ids:
+            return {*ids}
+        return {one.message.id for one in self._store.get(self._session, sorted(ids)) if self._view.holds(one.position)}
 
     def _covers(self, stretches: Sequence[Stretch], fields: dict[str, Any]) -> Iterator[dict[str, Any]]:
         covers = []
@@ -464,8 +502,6 @@ def _fields(message: Message, record: Record) -> dict[str, Any]:
     if message.turn_id != message.id:
         fields["turn_id"] = message.turn_id
     fields["turn_no"] = record.turn_no
-    if record.picked_from is not None:
-        fields["picked_from"] = record.picked_from
     return fields
 
 

@@ -1,9 +1,10 @@
 """Export and import: methods of one memory, and functions for whole stores."""
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -11,17 +12,18 @@ from shared_core.arguments import one_of
 from shared_core.base import TokenCounter
 from shared_core.errors import InputFileError, UnknownReferenceError
 from shared_core.messages import Message
-from shared_core.paths import read, unused_branch_name
+from shared_core.paths import Span, read, unused_branch_name
 from shared_core.records import Draft
 from shared_core.redact import Redact, redacted
 from shared_core.session import Checkout
-from shared_core.sharing.export import Progress, Source, atomically, markdown, write_sessions
+from shared_core.sharing.documents import markdown, openai_list
+from shared_core.sharing.export import Progress, Source, atomically, branch_end, write_sessions
 from shared_core.sharing.importer import ImportResult, InsertionPoint, Target, import_into, sessions_in
 from shared_core.store import Store
 from shared_core.stores import open_store
 from shared_core.tokens import as_counter, body_tokens
 
-FileFormat = Literal["jsonl", "markdown"]
+FileFormat = Literal["jsonl", "markdown", "openai"]
 
 SUFFIXES = {".md": "markdown", ".markdown": "markdown"}
 
@@ -32,8 +34,8 @@ class FileVerbs:
     _checkout: Checkout
 
     def export(
-        self, path: str | os.PathLike[str], *, format: FileFormat | None = None, vectors: bool = False,
-        redact: Redact | Sequence[Redact] = (), progress: Progress | None = None,
+        self, path: str | os.PathLike[str], *, format: FileFormat | None = None, branch: str | None = None,
+        vectors: bool = False, redact: Redact | Sequence[Redact] = (), progress: Progress | None = None,
     ) -> int:  # fmt: skip
         """Write this conversation to a file and return how many messages the file holds.
 
@@ -42,38 +44,52 @@ class FileVerbs:
         Args:
             path: the file to write; an existing file is replaced.
             format: `"jsonl"` writes the whole conversation, with all branches, so that it can be imported again; see
-                `docs/format.md`. `"markdown"` writes the branch that is checked out, for people to read. None: Markdown
-                if the path ends with `.md` or `.markdown`, else JSONL.
+                `docs/format.md`. `"markdown"` writes one branch, for people to read. `"openai"` writes one branch as a
+                list of chat-completions messages, without times, ids and grounding. None: Markdown if the path ends
+                with `.md` or `.markdown`, else JSONL.
+            branch: write this branch alone, with nothing that was said only on others. None: JSONL has all branches,
+                the other formats the one that is checked out.
             vectors: also write the vectors of the messages, so that they need not be embedded again after an import.
             redact: a rule, or several rules applied in order. A rule is a `callable(message)` that returns the message
                 as it is written, with the same id, or None to leave it out. `shared_core.redact` offers
                 `drop_grounding`, `drop_tool_results` and `replace_names`. A message's payload, the form a framework
                 gave it, may repeat the text: a rule of your own should drop it, too.
-            progress: called with how many messages are done and how many there are.
+            progress: called with how many messages are done and how many there are; for JSONL only.
 
         Raises:
             StoreError: the file cannot be written.
-            UnknownReferenceError: nothing is stored yet.
-            ValueError: `vectors` and `redact` are combined; a text can be guessed from its vector.
+            UnknownReferenceError: nothing is stored yet, or there is no such branch.
+            ValueError: `vectors` is combined with `redact`, because a text can be guessed from its vector, or with
+                another format than JSONL; or a message has no form in OpenAI's format.
         """
         if format is not None:
             one_of("format", format, get_args(FileFormat))
         rules = [redact] if callable(redact) else list(redact)
         live = self._checkout.live
-        as_text = (format or SUFFIXES.get(Path(path).suffix.lower())) == "markdown"
+        chosen = format or SUFFIXES.get(Path(path).suffix.lower(), "jsonl")
+        if vectors and chosen != "jsonl":
+            raise ValueError(f"vectors=True: only JSONL holds vectors, not {chosen}; leave out vectors")
         with self._checkout.lock:
             if live.key is None:
                 raise UnknownReferenceError(
                     f"nothing is stored in session {live.session_id!r} yet: there is nothing to export"
                 )
-            source = Source(live.key, live.user_id, live.session_id, live.head)
-            if as_text:
-                live.sync()
-            spans = live.path.spans
-        if as_text:
-            records = read(live.store, source.session, spans)
-            return _export_markdown(path, live.session_id, (record.message for record in records), rules)
-        return write_sessions(live.store, [source], path, vectors=vectors, rules=rules, progress=progress)
+            source = Source(live.key, live.user_id, live.session_id, live.head, branch)
+            spans = self._branch_spans(branch) if chosen != "jsonl" else ()
+        if chosen == "jsonl":
+            return write_sessions(live.store, [source], path, vectors=vectors, rules=rules, progress=progress)
+        said = (redacted(record.message, rules) for record in read(live.store, source.session, spans))
+        messages = (message for message in said if message is not None)
+        document = openai_list if chosen == "openai" else partial(markdown, live.session_id)
+        return _write_document(path, messages, document)
+
+    def _branch_spans(self, branch: str | None) -> Sequence[Span]:
+        """Return the path of a branch; None: of what is checked out."""
+        live = self._checkout.live
+        live.sync()
+        if branch is None:
+            return live.path.spans
+        return live.path_to(branch_end(live.store.branches(self._checkout.stored()), branch)).spans
 
     def import_file(
         self, path: str | os.PathLike[str], *, session: str | None = None, progress: Progress | None = None
@@ -134,15 +150,21 @@ class FileVerbs:
             return result
 
 
-def _export_markdown(
-    path: str | os.PathLike[str], title: str, messages: Iterable[Message], rules: Sequence[Redact]
+def _write_document(
+    path: str | os.PathLike[str], messages: Iterable[Message], document: Callable[[Iterable[Message]], Iterator[str]]
 ) -> int:
+    """Write messages to a file as one document; return how many there were."""
     count = 0
+
+    def counted() -> Iterator[Message]:
+        nonlocal count
+        for message in messages:
+            count += 1
+            yield message
+
     with atomically(path) as file:
-        kept = (one for message in messages if (one := redacted(message, rules)) is not None)
-        for part in markdown(title, kept):
-            count += part.startswith("\n## ")
-            file.write(part.encode("utf-8", "backslashreplace"))
+        for part in document(counted()):
+            file.write(part.encode("utf-8", "backslashreplace"))  # which is how JSON writes half of a surrogate pair
     return count
 
 

@@ -293,9 +293,15 @@ class RefMerger:
             raise LineError(f"refers to the branch {line.branch!r}, which no earlier line has")
 
     def finish(self) -> None:
-        """Write what was added, and check that there is a main branch."""
+        """Write what was added, and check that there is a main branch.
+
+        A file of another branch alone has none. In a session that was empty, that branch is the main one, too, because
+        a memory that is opened later has `main` checked out.
+        """
         if MAIN not in self._heads:
             raise LineError(f"ends without a branch {MAIN!r}")
+        if self._merger.tree.empty and MAIN not in self._named and self.head is not None and self.head.branch:
+            self._restore(Restored(branches=(Branch(MAIN, self._heads[self.head.branch]),)))
         self._merger.tree.flush()
 
     def _position(self, ref: str | int | None) -> Position:

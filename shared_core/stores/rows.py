@@ -1,7 +1,7 @@
 """What a database engine implements to become a store: it reads and writes rows and decides nothing."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from shared_core.records import (
@@ -72,6 +72,14 @@ class Rows(ABC):
 
         No key is used twice, not even of a session that was deleted.
         """
+
+    @abstractmethod
+    def session_key(self, session: int) -> SessionKey | None:
+        """Return the user and the name of a session, or None if there is no such session."""
+
+    @abstractmethod
+    def rename_sessions(self, names: Mapping[int, str]) -> None:
+        """Give sessions other names, all at once; the names of a user differ afterwards as before."""
 
     @abstractmethod
     def state(self, session: int, branch: str | None) -> SessionState | None:

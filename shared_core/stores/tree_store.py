@@ -7,8 +7,9 @@ from typing import assert_never, get_args
 
 from typing_extensions import TypeIs
 
-from shared_core.errors import UnknownReferenceError
+from shared_core.errors import DuplicateError, UnknownReferenceError
 from shared_core.records import (
+    After,
     Appended,
     Branch,
     Change,
@@ -84,6 +85,18 @@ class TreeStore(Store):
         """See `Store`."""
         with self._reading() as rows:
             return rows.sessions(user_ids or None)
+
+    def rename_session(self, session: int, session_id: str) -> None:
+        """See `Store`."""
+        with self._writing() as rows:
+            own = rows.session_key(session)
+            if own is None:
+                raise UnknownReferenceError(f"there is no session {session!r}")
+            other = rows.session(own.user_id, session_id)
+            if other is not None and other != session and rows.find(other, After(0, 1)):
+                raise DuplicateError(f"there is a session {session_id!r} already; choose another name")
+            swapped = {} if other is None else {other: own.session_id}
+            rows.rename_sessions(swapped | {session: session_id})
 
     def state(self, session: int, branch: str | None = None) -> SessionState:
         """See `Store`."""

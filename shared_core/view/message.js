@@ -93,24 +93,53 @@ function place(node, row, containing) {
 
 function budget(report) {
   if (report.error) return section("Its prompt", el("p", "warn", `No prompt could be built: ${report.error}`));
+  const notes = [...report.degraded];
+  if (report.pending) notes.push(`${plural(report.pending, "older message")} had no vector and ${report.pending === 1 ? "was" : "were"} ranked by words alone`);
+  if (report.budget < report.total_tokens) notes.push("the prompt is larger than the budget");
+  return section(
+    "Its prompt",
+    ...budgetBar(report),
+    ...notes.map((note) => isolated("p", "warn", note)),
+    ...groups(report),
+    ...(report.lines.some((entry) => entry[BAND] !== null) ? [bandsExplained()] : []),
+    isolated("p", "quiet", built(report)),
+  );
+}
+
+/** How much of the budget a prompt takes, as numbers and as a bar with its legend. */
+function budgetBar(report) {
   const free = report.budget - report.total_tokens;
   const legend = el("ul", "legend");
   report.totals.forEach((tokens, kind) => {
     if (tokens) legend.append(el("li", "", el("i", `dot k-${kindName(kind)}`), `${kindName(kind)} `, el("b", "", number(tokens))));
   });
   if (free > 0) legend.append(el("li", "", el("i", "dot free"), "free ", el("b", "", number(free))));
-  const notes = [...report.degraded];
-  if (report.pending) notes.push(`${plural(report.pending, "older message")} had no vector and were ranked by their words`);
-  if (free < 0) notes.push("the prompt is larger than the budget");
   const share = Math.round((100 * report.total_tokens) / Math.max(1, report.budget));
-  return section(
-    "Its prompt",
-    el("p", "sum", el("strong", "", number(report.total_tokens)), ` of ${number(report.budget)} tokens`, el("span", "quiet", ` · ${share} % · ${number(report.reserve)} more kept for the reply`)),
-    bar(report), legend,
-    ...notes.map((note) => isolated("p", "warn", note)),
-    ...groups(report),
-    isolated("p", "quiet", built(report)),
-  );
+  const sum = el("p", "sum", el("strong", "", number(report.total_tokens)), ` of ${number(report.budget)} tokens`, el("span", "quiet", ` · ${share} % · ${number(report.reserve)} more kept for the reply`));
+  return [sum, bar(report), legend];
+}
+
+/** What the bands mean, and a switch for the numbers behind them. */
+function bandsExplained() {
+  const meanings = {
+    strong: "the words and the meaning of the message match the question, or one of them matches very well",
+    fair: "the words or the meaning match",
+    weak: "neither matches; the message takes room that is left, or stands close to one that matches",
+  };
+  const list = el("dl", "meanings", ...data.bands.flatMap((name) => [el("dt", "", name), el("dd", "", meanings[name])]));
+  const shows = el("button", "step", "Show the numbers");
+  shows.type = "button";
+  shows.setAttribute("aria-pressed", part.message.classList.contains("numbers"));
+  shows.addEventListener("click", () => shows.setAttribute("aria-pressed", part.message.classList.toggle("numbers")));
+  return el("details", "bands", el("summary", "", "What strong, fair and weak mean"), list, shows);
+}
+
+/** The numbers behind a band. */
+function numbers(entry) {
+  return [["score", SCORE], ["words", WORDS], ["cosine", COSINE]]
+    .filter(([, cell]) => typeof entry[cell] === "number")
+    .map(([name, cell]) => `${name} ${entry[cell].toFixed(2)}`)
+    .join(" · ");
 }
 
 /** How the prompt came about. */
@@ -131,15 +160,21 @@ function groups(report) {
     const lines = report.lines.filter((entry) => entry[IN] && kindName(entry[KIND]) === name);
     if (!lines.length) continue;
     const tokens = lines.reduce((sum, entry) => sum + entry[TOKENS], 0);
-    const head = [el("i", `dot k-${name}`), `${heads[name] ?? name} `, el("span", "quiet", `${number(lines.length)} · ${plural(tokens, "token")}`)];
+    const head = [el("i", `dot k-${name}`), heads[name] ?? name, el("span", "quiet", [number(lines.length), plural(tokens, "token"), ...inBands(lines)].join(" · "))];
     found.push(folded(head, () => decisions(lines), name === "recalled"));
   }
   const out = report.lines.filter((entry) => !entry[IN]);
   for (const why of new Set(out.map((entry) => entry[WHY]))) {
     const lines = out.filter((entry) => entry[WHY] === why);
-    found.push(folded([el("i", "dot out"), "Not sent: ", data.reasons[why], " ", el("span", "quiet", number(lines.length))], () => decisions(lines)));
+    found.push(folded([el("i", "dot out"), "Not sent: ", data.reasons[why], el("span", "quiet", number(lines.length))], () => decisions(lines)));
   }
   return found;
+}
+
+/** How many lines are in each band, if any is. */
+function inBands(lines) {
+  const counts = data.bands.map((name, band) => [lines.filter((entry) => entry[BAND] === band).length, name]).filter(([count]) => count);
+  return counts.length ? [counts.map(([count, name]) => `${number(count)} ${name}`).join(", ")] : [];
 }
 
 function decisions(lines) {
@@ -156,13 +191,10 @@ function decisions(lines) {
 /** One line of a report; it says why only where that is not what the first of its group says. */
 function decision(entry, odd) {
   const row = entry[NODE];
-  const why = [["score", SCORE], ["words", WORDS], ["cosine", COSINE]]
-    .filter(([, cell]) => typeof entry[cell] === "number")
-    .map(([name, cell]) => `${name} ${entry[cell].toFixed(2)}`);
-  if (odd && (row !== null || entry[SAYS])) why.unshift(data.reasons[entry[WHY]]);
   const says = row === null ? isolated("span", "stray", entry[SAYS] || data.reasons[entry[WHY]]) : link(row);
-  const note = why.length ? el("span", "why", why.join(" · ")) : null;
-  return el("li", "", says, note, el("span", "cost", number(entry[TOKENS])));
+  const why = odd && (row !== null || entry[SAYS]) ? el("span", "why", data.reasons[entry[WHY]]) : null;
+  const raw = numbers(entry) ? el("span", "why raw", numbers(entry)) : null;
+  return el("li", "", says, relevance(entry), el("span", "cost", number(entry[TOKENS])), why, raw);
 }
 
 /** In which prompts a message was, and in which it was considered and left out. */
@@ -193,7 +225,7 @@ function show(row, containing) {
   const heading = el("h2", "", el("span", `who ${node.role}`, node.role));
   heading.id = "heading";
   if (node.name) heading.append(" ", isolated("span", "name", node.name));
-  const head = el("header", "", heading, node.at ? el("time", "quiet", `${node.at.slice(0, 10)} ${node.at.slice(11, 16)}`) : null);
+  const head = el("header", "", heading, node.at ? el("time", "quiet", `${node.at.slice(0, 10)} ${clock(node.at)} UTC`) : null);
   head.append(el("span", "turns", button("step", "Previous question", () => step(-1)), button("step", "Next question", () => step(1))));
   const body = [button("back", "Back to the conversation", leave), head, place(node, row, containing)];
   if (node.role === "merge") body.push(el("p", "said", `A merge: it ${line(node)}.`), links("It joins", node.parents));
@@ -209,7 +241,7 @@ function show(row, containing) {
   const large = node.text && node.text.length > 20_000 ? `${number(node.text.length)} characters` : null;
   const details = facts([
     ["id", node.id], ["tokens, as sent", node.tokens === undefined ? null : number(node.tokens)], ["size", large],
-    ["time", node.at], ["turn", node.turn], ["answers the call", node.answers], ["copied from", node.picked_from],
+    ["time", node.at ? `${node.at.slice(0, 10)} ${node.at.slice(11, 19)} UTC` : null], ["turn", node.turn], ["answers the call", node.answers], ["copied from", node.picked_from],
     ["pinned", node.pinned ? "yes" : null], ["media tokens", node.media], ["original form", node.payload],
   ]);
   if (details.childElementCount) body.push(section("Details", details));

@@ -79,6 +79,41 @@ function leave() {
   part.list.focus({ preventScroll: true });
 }
 
+/** Leave the overview for the messages, with the selected one in sight. */
+function showMessages() {
+  document.body.classList.remove("overview");
+  window.scrollTo(0, 0);
+  nameView();
+  if (state.row >= 0) go(state.row);
+}
+
+/** Go from the overview to a row, and highlight a branch if one is given. */
+function visit(row, branch = state.branch) {
+  state.branch = branch;
+  state.row = row;
+  showMessages();
+  if (narrow.matches) read();
+  else part.list.focus({ preventScroll: true });
+}
+
+function showOverview() {
+  document.body.classList.remove("reading");
+  document.body.classList.add("overview");
+  nameView();
+}
+
+/** Mark the button of what is shown. */
+function nameView() {
+  const on = document.body.classList.contains("overview");
+  for (const [name, current] of [["to-overview", on], ["to-messages", !on]]) {
+    if (current) part[name].setAttribute("aria-current", "page");
+    else part[name].removeAttribute("aria-current");
+  }
+}
+
+part["to-overview"].addEventListener("click", showOverview);
+part["to-messages"].addEventListener("click", showMessages);
+
 function move(to) {
   const last = state.shown.length - 1;
   if (last < 0) return;
@@ -96,12 +131,13 @@ function look() {
 part.list.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   const at = state.row < 0 ? -1 : places[state.row];
-  const page = Math.max(1, Math.floor(part.scroller.clientHeight / ROW) - 1);
+  const page = Math.max(1, Math.floor(part.scroller.clientHeight / rowHeight) - 1);
   const moves = {
     ArrowDown: at + 1, ArrowUp: at - 1, PageDown: at + page, PageUp: at - page, Home: 0, End: state.shown.length - 1,
   };
   if (event.key in moves) move(moves[event.key]);
   else if (event.key === "Enter" || event.key === " ") read();
+  else if (event.key === "Escape") showOverview();
   else return;
   event.preventDefault();
 });
@@ -122,6 +158,7 @@ part.map.addEventListener("pointerdown", (event) => {
 });
 
 part.search.addEventListener("input", () => {
+  showMessages();
   state.text = part.search.value;
   soon(look);
 });
@@ -187,18 +224,39 @@ function named() {
   }
 }
 
-function start() {
+/** Say what the page is about. */
+function head() {
+  const title = data.overview.title ?? data.session;
+  const whose = data.user === null ? data.session : `${data.user} / ${data.session}`;
+  part.session.textContent = title;
+  document.title = `${title} – conversation`;
   const said = nodes.filter((node) => node.role !== "merge").length;
   const asked = nodes.filter((node) => node.role === "user").length;
-  part.session.textContent = data.user === null ? data.session : `${data.user} / ${data.session}`;
-  document.title = `${data.session} – conversation`;
-  const shown = reports.size === asked ? "all shown with their prompts" : `${number(reports.size)} shown with their prompts`;
-  part.counts.textContent = `${plural(said, "message")} · ${plural(data.branches.length, "branch", "branches")} · ${plural(asked, "question")}, ${shown}`;
+  const facts = [plural(said, "message"), plural(data.branches.length, "branch", "branches"), plural(asked, "question"), days()];
+  const session = el("span", "", "session ", isolated("b", "", whose));
+  session.title = whose;
+  part.counts.replaceChildren(session, ...facts.filter(Boolean).map((fact) => el("span", "", fact)));
+}
+
+/** From when to when it was talked. */
+function days() {
+  const { sittings } = data.overview;
+  if (!sittings.length) return "";
+  const [first, last] = [sittings[0].start, sittings.at(-1).end];
+  const from = dayName(first, first.slice(0, 4) !== last.slice(0, 4));
+  return `${first.slice(0, 10) === last.slice(0, 10) ? "" : `${from} – `}${dayName(last, true)} (UTC)`;
+}
+
+function start() {
+  head();
   fillBranches();
   sift();
+  showOverviewCards();
   const onFirst = pathTo(data.branches[0]?.row);
-  const first = named() ?? nodes.findLastIndex((_, row) => onFirst[row] && reports.has(row));
-  if (nodes.length) go(first < 0 ? nodes.length - 1 : first);
+  const newest = nodes.findLastIndex((_, row) => onFirst[row] && reports.has(row));
+  if (named() === undefined) showOverview();
+  else nameView();
+  if (nodes.length) go(named() ?? (newest < 0 ? nodes.length - 1 : newest));
   else {
     part.none.textContent = "Nothing has been said yet.";
     part.message.append(el("p", "quiet", "Nothing has been said yet."));

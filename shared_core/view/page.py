@@ -14,7 +14,7 @@ from shared_core.store import Store
 from shared_core.stores.sqlite.connection import is_database
 from shared_core.view.page_data import QUESTIONS, Progress, gather
 
-SCRIPTS = ("model.js", "tree.js", "message.js", "page.js")
+SCRIPTS = ("model.js", "tree.js", "message.js", "branches.js", "overview.js", "page.js")
 """The parts of the page's script, in order. They share one scope."""
 
 UNSAFE = re.compile("[<>&\u2028\u2029\ud800-\udfff]")

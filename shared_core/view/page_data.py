@@ -6,7 +6,8 @@ from bisect import bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from datetime import UTC
+from functools import cache, partial
 from heapq import heappop, heappush
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ from shared_core.store import Store
 from shared_core.stores import open_store
 from shared_core.tree.copies import Stash
 from shared_core.tree.log import Lineage, LogEntry
+from shared_core.view.overview import BANDS, overview
+from shared_core.view.relevance import Band, band
 
 NO_BRANCH = -1
 """The owner of a node that is on no branch."""
@@ -185,6 +188,11 @@ class _Visitor(InfiniteMemory):
         self._checkout.stand(Head(None, position))
         return self.context()
 
+    def cosine_threshold(self) -> float:
+        """Return `Fingerprint.threshold` of the embedder in use, 0 without one."""
+        embedder = self._prompts.searcher.sessions.embedder_choice_or_words().embedder
+        return embedder.fingerprint.threshold if embedder is not None else 0.0
+
 
 def gather(
     store: str | Path | Store, *, session_id: str = "default", user_id: str | None = None,
@@ -259,24 +267,28 @@ def _session_data(
     ids = {entry.message.id or "": row for row, entry in enumerate(entries) if entry.message is not None}
     ends = {name: row for row, entry in enumerate(entries) for name in entry.branches}
     parents = [[rows[parent] for parent in entry.parents if parent in rows] for entry in entries]
-    layout = lay_out(parents, [ends.get(name) for name in branches])
+    heads = [ends.get(name) for name in branches]
+    layout = lay_out(parents, heads)
     sums = _sums(store, session, rows)
     nodes = [
-        _node(entry, records.get(entry.position), memory)
-        | {"parents": parents[row], "lane": layout.lanes[row], "owner": layout.owners[row]}
+        {**_node(entry, records.get(entry.position), memory), "parents": parents[row], "lane": lane, "owner": owner}
         | ({"sums": sums[row]} if row in sums else {})
-        for row, entry in enumerate(entries)
+        for row, (entry, lane, owner) in enumerate(zip(entries, layout.lanes, layout.owners, strict=True))
     ]
     asked = _asked(nodes, ends.values(), questions)
+    threshold = memory.cosine_threshold() if asked else 0.0
+    reports = _reports(memory, [entry.position for entry in entries], asked, partial(_report, ids, threshold), progress)
     return {
+        "overview": overview(nodes, heads, reports, threshold),
         "kinds": [kind.value for kind in Kind],
+        "bands": [each.value for each in Band],
         "reasons": [reason.value for reason in Reason],
-        "branches": [{"name": name, "row": ends.get(name)} for name in branches],
+        "branches": [{"name": name, "row": row} for name, row in zip(branches, heads, strict=True)],
         "stashes": [_stash(stash, ids) for stash in stashes],
         "lanes": layout.width,
         "edges": [[edge.parent, edge.child, edge.lane, edge.owner] for edge in layout.edges],
         "nodes": nodes,
-        "reports": _reports(memory, [entry.position for entry in entries], asked, ids, progress),
+        "reports": reports,
     }
 
 
@@ -312,7 +324,7 @@ def _message(message: Message, memory: InfiniteMemory) -> dict[str, Any]:
         "text": message.content,
         "id": message.id,
         "name": message.name,
-        "at": message.created_at.isoformat() if message.created_at is not None else None,
+        "at": message.created_at.astimezone(UTC).isoformat() if message.created_at is not None else None,
         "turn": message.turn_id,
         "tokens": memory.count(message),
         "calls": [call.model_dump() for call in message.tool_calls],
@@ -334,7 +346,8 @@ def _grounding(grounding: Grounding) -> dict[str, Any]:
 
 
 def _stash(stash: Stash, ids: Mapping[str, int]) -> dict[str, Any]:
-    fields = {"number": stash.number, "branch": stash.branch, "note": stash.note, "at": stash.at.isoformat()}
+    at = stash.at.astimezone(UTC).isoformat()
+    fields = {"number": stash.number, "branch": stash.branch, "note": stash.note, "at": at}
     return fields | {"rows": [ids[id] for id in stash.ids if id in ids]}
 
 
@@ -368,36 +381,39 @@ def _asked(nodes: Sequence[Mapping[str, Any]], heads: Iterable[int], questions: 
 
 
 def _reports(
-    memory: _Visitor, positions: Sequence[Position], asked: Sequence[int], ids: Mapping[str, int], progress: Progress
-) -> dict[str, Any]:
+    memory: _Visitor, positions: Sequence[Position], asked: Sequence[int],
+    as_data: Callable[[ContextReport], dict[str, Any]], progress: Progress,
+) -> dict[str, Any]:  # fmt: skip
     """Return row of a question -> the report on its prompt, or the error that prevents the prompt."""
     reports: dict[str, Any] = {}
     for done, row in enumerate(asked, 1):
         try:
-            reports[str(row)] = _report(memory.context_at(positions[row]).report, ids)
+            reports[str(row)] = as_data(memory.context_at(positions[row]).report)
         except BudgetError as error:
             reports[str(row)] = {"error": str(error)}
         progress(done, len(asked))
     return reports
 
 
-def _report(report: ContextReport, ids: Mapping[str, int]) -> dict[str, Any]:
+def _report(ids: Mapping[str, int], threshold: float, report: ContextReport) -> dict[str, Any]:
     data = report.to_dict()
     return {
         **{name: data[name] for name in ("budget", "reserve", "total_tokens", "pending", "degraded", "embedder")},
         "totals": list(report.totals.values()),
-        "lines": [_line(line, ids) for line in report.lines],
+        "lines": [_line(line, ids, threshold) for line in report.lines],
     }
 
 
-def _line(line: ReportLine, ids: Mapping[str, int]) -> list[Any]:
-    """Return a line of the report: row, kind, included, reason, tokens, tokens left, score, lexical and dense score.
+def _line(line: ReportLine, ids: Mapping[str, int], threshold: float) -> list[Any]:
+    """Return a line: row, kind, included, reason, tokens, tokens left, score, lexical and dense score, band.
 
     A line about no message of the page has no row and ends with a preview of its text.
     """
     row = ids.get(line.id) if line.id is not None else None
     scores = [None if score is None else round(float(score), 3) for score in (line.score, line.lexical, line.dense)]
-    cells = [row, KINDS[line.kind], int(line.included), REASONS[line.reason], line.tokens, line.left, *scores]
+    relevance = band(line.lexical, line.dense, threshold)
+    close = None if relevance is None else BANDS.index(relevance)
+    cells = [row, KINDS[line.kind], int(line.included), REASONS[line.reason], line.tokens, line.left, *scores, close]
     return cells if row is not None else [*cells, line.preview]
 
 

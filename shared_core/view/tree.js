@@ -1,18 +1,19 @@
 // The tree: rows and lines, of which only those in sight are in the page, and the map beside them.
 
-const ROW = 38;
+const [ROW, TALL_ROW] = [38, 56]; // pixels, on wide and on narrow screens, as in page.css
 const EDGE = 6; // pixels above the first row and below the last, as in page.css
 const SPARE = 8; // rows kept above and below what is in sight
 const BUCKET = 64; // rows that share a list of the lines that cross them
 const SVG = "http://www.w3.org/2000/svg";
 
 const part = Object.fromEntries(
-  ["scroller", "ground", "graph", "list", "none", "map", "message", "search", "only", "branches", "found", "stripes", "counts", "session"]
+  ["scroller", "ground", "graph", "list", "none", "map", "message", "search", "only", "branches", "found", "stripes", "counts", "session", "overview", "to-overview", "to-messages"]
     .map((id) => [id, document.getElementById(id)]),
 );
 const state = { row: -1, branch: 0, text: "", only: false, shown: [], containing: [], on: new Uint8Array(0), seen: new Map() };
 const places = new Int32Array(nodes.length); // of a row among those shown; -1: filtered out
 const narrow = matchMedia("(max-width: 860px)");
+let rowHeight = ROW;
 let made = new Map(); // place -> the element of the row there
 let tints = []; // what the map shows at each of its pixels
 let map = { width: 0, height: 0, colours: {} }; // its size, and its colours by name
@@ -55,14 +56,14 @@ function moment(place) {
   if (!node.at) return "";
   let above = place - 1;
   while (above >= 0 && !nodes[state.shown[above]].at) above--;
-  const day = node.at.slice(0, 10);
-  const clock = node.at.slice(11, 16);
-  return above >= 0 && nodes[state.shown[above]].at.slice(0, 10) === day ? clock : `${dayName(day)} ${clock}`;
+  const same = above >= 0 && nodes[state.shown[above]].at.slice(0, 10) === node.at.slice(0, 10);
+  return same ? clock(node.at) : `${dayName(node.at)} ${clock(node.at)}`;
 }
 
-function dayName(day) {
-  const [, month, date] = day.split("-");
-  return `${Number(date)} ${["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"][month - 1]}`;
+/** Give the list the height of all rows that are shown. */
+function stretch() {
+  rowHeight = narrow.matches ? TALL_ROW : ROW;
+  part.ground.style.height = `${state.shown.length * rowHeight}px`;
 }
 
 /** Which rows the search and the switch leave. */
@@ -76,7 +77,7 @@ function sift() {
     places[row] = state.shown.length;
     state.shown.push(row);
   }
-  part.ground.style.height = `${state.shown.length * ROW}px`;
+  stretch();
   part.none.hidden = state.shown.length > 0;
   const all = plural(nodes.filter((node) => node.role !== "merge").length, "message");
   part.found.textContent = state.shown.length === nodes.length ? all : `${number(state.shown.length)} of ${all}`;
@@ -130,7 +131,7 @@ function makeRow(place) {
   element.setAttribute("aria-selected", row === state.row);
   element.classList.toggle("off", !state.on[row]);
   if (verdict) element.classList.add(verdict[IN] ? "sent" : "left-out", `k-${kindName(verdict[KIND])}`);
-  element.style.top = `${place * ROW}px`;
+  element.style.top = `${place * rowHeight}px`;
   element.style.paddingInlineStart = `${graphWidth()}px`;
   const who = el("span", "who", node.name ?? node.role);
   who.dir = "auto";
@@ -142,7 +143,7 @@ function makeRow(place) {
 }
 
 function edgePath([parent, child, lane], top) {
-  const y = (row) => (row - top) * ROW + ROW / 2;
+  const y = (row) => (row - top) * rowHeight + rowHeight / 2;
   const [from, by, to] = [nodes[parent].lane, lane, nodes[child].lane].map(laneX);
   const bend = (x1, y1, x2, y2) => (x1 === x2 ? `V${y2}` : `C${x1} ${(y1 + y2) / 2} ${x2} ${(y1 + y2) / 2} ${x2} ${y2}`);
   const start = `M${from} ${y(parent)}`;
@@ -153,7 +154,7 @@ function edgePath([parent, child, lane], top) {
 
 function mark(row, place, first) {
   const node = nodes[row];
-  const at = { cx: laneX(node.lane), cy: (place - first) * ROW + ROW / 2 };
+  const at = { cx: laneX(node.lane), cy: (place - first) * rowHeight + rowHeight / 2 };
   const kind = `${colour(node.owner)}${state.on[row] ? "" : " off"}`;
   const marks = row === state.row ? [svg("circle", { ...at, r: 10, class: `halo ${kind}` })] : [];
   const square = (size, turn) =>
@@ -184,9 +185,9 @@ function drawGraph(first, last) {
     drawn.sort((a, b) => b.classList.contains("off") - a.classList.contains("off"));
   }
   for (let place = first; place <= last; place++) drawn.push(...mark(state.shown[place], place, first));
-  part.graph.style.top = `${first * ROW}px`;
+  part.graph.style.top = `${first * rowHeight}px`;
   part.graph.setAttribute("width", graphWidth());
-  part.graph.setAttribute("height", Math.max(0, last - first + 1) * ROW);
+  part.graph.setAttribute("height", Math.max(0, last - first + 1) * rowHeight);
   part.graph.replaceChildren(...drawn);
 }
 
@@ -200,8 +201,8 @@ function explainStripes() {
 /** Put the rows in sight into the page, and take the others out. */
 function render() {
   const { scrollTop, clientHeight } = part.scroller;
-  const first = Math.max(0, Math.floor(scrollTop / ROW) - SPARE);
-  const last = Math.min(state.shown.length - 1, Math.ceil((scrollTop + clientHeight) / ROW) + SPARE);
+  const first = Math.max(0, Math.floor(scrollTop / rowHeight) - SPARE);
+  const last = Math.min(state.shown.length - 1, Math.ceil((scrollTop + clientHeight) / rowHeight) + SPARE);
   const wanted = [];
   for (let place = first; place <= last; place++) wanted.push(place);
   const active = state.row < 0 ? -1 : places[state.row];
@@ -227,7 +228,7 @@ function tint() {
   const height = Math.max(1, Math.floor(map.height));
   const rank = { question: 7, recalled: 6, grounding: 5, summary: 4, system: 4, window: 3, tools: 3, path: 1, off: 0 };
   const names = new Array(height).fill("off");
-  const share = mapShare() * ROW;
+  const share = mapShare() * rowHeight;
   state.shown.forEach((row, place) => {
     const verdict = state.seen.get(row);
     const name = verdict?.[IN] ? kindName(verdict[KIND]) : state.on[row] ? "path" : "off";
@@ -241,6 +242,7 @@ function tint() {
 
 /** Take over a new size or other colours. */
 function fit() {
+  stretch();
   const style = getComputedStyle(document.documentElement);
   const names = [...data.kinds, "line", "sight"];
   map = {
@@ -252,7 +254,7 @@ function fit() {
   renderAnew();
 }
 
-const mapShare = () => Math.min(map.height / Math.max(1, state.shown.length), 4) / ROW;
+const mapShare = () => Math.min(map.height / Math.max(1, state.shown.length), 4) / rowHeight;
 
 function drawMap() {
   const { width, height, colours } = map;
@@ -273,8 +275,8 @@ function drawMap() {
 }
 
 function scrollToRow(row, middle = false) {
-  const top = places[row] * ROW;
-  const bottom = top + ROW + 2 * EDGE;
+  const top = places[row] * rowHeight;
+  const bottom = top + rowHeight + 2 * EDGE;
   const { scrollTop, clientHeight } = part.scroller;
   if (top >= scrollTop && bottom <= scrollTop + clientHeight) return;
   if (middle) part.scroller.scrollTop = (top + bottom - clientHeight) / 2;

@@ -277,14 +277,14 @@ def test_sessions_and_users_are_apart(stored: str, talk: str, call: Call) -> Non
     assert call("import", talk, "--session", "s", "--user", "u")[0] == 0
     assert call("forget", "--all", "--yes", "--session", "s", "--user", "u")[0] == 0
     assert len(json.loads(call("log", "--json")[1])["messages"]) == 9
-    assert json.loads(call("log", "--json", "--session", "s", "--user", "u")[1])["messages"] == []
+    assert call("log", "--json", "--session", "s", "--user", "u")[:2] == (1, "")
 
 
 @pytest.mark.parametrize("command", READERS, ids=lambda command: command[0])
-def test_an_empty_session_is_said_and_is_no_error(command: list[str], stored: str, call: Call) -> None:
-    code, _, err = call(*command, "--session", "other")
-    assert code == 0
-    assert err == "infinite-memory: note: session 'other' holds no messages\n"
+def test_without_the_session_those_there_are_are_named(command: list[str], stored: str, call: Call) -> None:
+    code, out, err = call(*command, "--session", "other")
+    assert (code, out) == (1, "")
+    assert err == "infinite-memory: no session 'other' in 'chat.db'; there is 'default'\n"
 
 
 def test_a_warning_is_one_line(stored: str, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -430,8 +430,12 @@ def test_forget_everything(stored: str, call: Call) -> None:
     result = json.loads(call("forget", "--all", "--yes", "--json")[1])
     assert result["dry_run"] is False
     assert len(result["ids"]) == 9
-    assert call("log") == (0, "", "infinite-memory: note: session 'default' holds no messages\n")
-    assert call("forget", "--all")[:2] == (0, "forgot 0 messages\n")
+    for again in (["log"], ["forget", "--all"]):
+        code, out, err = call(*again)
+        assert (code, out) == (1, "")
+        assert err.startswith(
+            "infinite-memory: no session 'default' in 'chat.db'; there is none: import a conversation"
+        )
 
 
 def test_forget_says_when_bytes_are_left(stored: str, call: Call) -> None:

@@ -69,7 +69,7 @@ WRONG = {
     "cherry-pick none": "no branch or message 'none'",
     "export x.jsonl --vectors --no-grounding": "--vectors: a text can be guessed from its vector; leave out --vec",
     "view --out chat.db": "'chat.db' is a file of a database: choose another file for the page",
-    "forget --id aaaa --all": "choose what to forget: use exactly one of --id, --before and --all",
+    "forget --id aaaa --all": "choose what to forget: use exactly one of --id, --before, --all and --all-sessions",
     "completion tcsh": "'tcsh' is not one of 'bash', 'zsh', 'fish', 'powershell'",
     "frk x": "No such command 'frk'. Did you mean 'fork'?",
 }

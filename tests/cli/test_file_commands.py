@@ -30,7 +30,7 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 
 
 def test_a_conversation_goes_from_store_to_store(call: Call) -> None:
-    code, out, err = call("export", "chat.jsonl", "--branch", "side")
+    code, out, err = call("export", "chat.jsonl")
     assert (code, out.startswith("chat.db -> chat.jsonl: 6 messages, "), err) == (0, True, "")
     code, out, _ = call("import", "chat.jsonl", "--store", "new.db", "--session", "mine", "--json")
     told = json.loads(out)
@@ -38,8 +38,29 @@ def test_a_conversation_goes_from_store_to_store(call: Call) -> None:
     assert (told["session"], told["branches"]) == ("mine", {"main": "main", "side": "side"})
     again = call("import", "chat.jsonl", "--store", "new.db", "--session", "mine")[1]
     assert "0 messages new, 6 known, 0 forgotten earlier" in again
-    call("export", "again.jsonl", "--store", "new.db", "--session", "mine", "--branch", "side")
+    call("export", "again.jsonl", "--store", "new.db", "--session", "mine")
     assert Path("again.jsonl").read_text().splitlines()[2:-1] == Path("chat.jsonl").read_text().splitlines()[2:-1]
+
+
+def test_one_branch_goes_alone(call: Call) -> None:
+    code, out, _ = call("export", "side.jsonl", "--branch", "side", "--json")
+    assert (code, json.loads(out)["messages"]) == (0, 3)
+    assert ("a secret" in Path("side.jsonl").read_text(), "Ann" in Path("side.jsonl").read_text()) == (False, False)
+    told = json.loads(call("import", "side.jsonl", "--store", "new.db", "--json")[1])
+    assert (told["new"], told["branches"]) == (3, {"side": "side"})
+    assert call("log", "--store", "new.db")[1] == call("log", "--branch", "side")[1]
+    assert call("export", "side.md", "--branch", "side")[1].startswith("chat.db -> side.md: 3 messages, ")
+
+
+def test_a_branch_goes_as_openai_s_messages_and_comes_back(call: Call) -> None:
+    code, out, _ = call("export", "chat.json", "--format", "openai", "--branch", "side")
+    assert (code, out.startswith("chat.db -> chat.json: 3 messages, ")) == (0, True)
+    said = json.loads(Path("chat.json").read_text())
+    assert [message["role"] for message in said] == ["user", "assistant", "user"]
+    assert said[2] == {"role": "user", "content": "aside"}
+    assert json.loads(call("import", "chat.json", "--store", "new.db", "--json")[1])["format"] == "openai"
+    assert call("export", "again.json", "--format", "openai", "--store", "new.db")[0] == 0
+    assert Path("again.json").read_bytes() == Path("chat.json").read_bytes()
 
 
 def test_what_is_not_to_be_told_is_left_out(call: Call) -> None:
@@ -75,11 +96,14 @@ def test_a_whole_store_is_one_file(call: Call) -> None:
     ("args", "expected"),
     [
         (("export", "x.jsonl", "--store", "none.db"), "no store at 'none.db'"),
-        (("export", "x.jsonl", "--session", "none"), "nothing is stored in session 'none' yet"),
-        (("export", "x.jsonl", "--branch", "none"), "no branch or message 'none'"),
+        (("export", "x.jsonl", "--branch", "none"), "no branch 'none'; branches: 'main', 'side'"),
+        (("export", "x.md", "--branch", "none"), "no branch 'none'; branches: 'main', 'side'"),
         (("export", "no/x.jsonl"), "'no/x.jsonl' cannot be written"),
         (("export", "x.md", "--all"), "--all writes whole sessions"),
         (("export", "x.jsonl", "--all", "--branch", "side"), "--all writes whole sessions"),
+        (("export", "x.json", "--all", "--format", "openai"), "--all writes whole sessions"),
+        (("export", "x.jsonl", "--all", "--store", "none.db"), "no store at 'none.db'"),
+        (("export", "x.md", "--vectors"), "--vectors: only JSONL holds vectors"),
         (("export", "x.jsonl", "--rename", "Ann"), "--rename 'Ann': expected NAME=OTHER"),
         (("export", "x.jsonl", "--vectors", "--no-grounding"), "a text can be guessed from its vector"),
         (("import", "x.jsonl", "--store", "new.db"), "'x.jsonl' cannot be read"),
@@ -103,4 +127,5 @@ def test_a_damaged_file_is_one_line_and_changes_nothing(call: Call) -> None:
     code, out, err = call("import", "chat.jsonl", "--session", "new")
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert "nothing was stored: ask for a new copy of the file" in err
-    assert json.loads(call("stats", "--session", "new", "--json")[1])["messages"] == 0
+    code, _, err = call("stats", "--session", "new")
+    assert (code, "no session 'new' in 'chat.db'; there is 'default'" in err) == (1, True)

@@ -166,8 +166,8 @@ def test_a_command_of_another_package_is_listed_whether_or_not_it_can_be_used(
     monkeypatch.syspath_prepend(here)
     assert run(["--help"]) == 0
     listed = capsys.readouterr().out
-    assert "  shout          Print a word.\n" in listed
-    assert "  whisper        Not available: No module named 'package_that_is_missing'" in listed
+    assert re.search(r"^  shout +Print a word\.$", listed, flags=re.MULTILINE)
+    assert re.search(r"^  whisper +Not available: No module named 'package_that_is", listed, flags=re.MULTILINE)
     assert run(["shout", "hey"]) == 0
     assert capsys.readouterr().out == "HEY\n"
     assert run(["whisper"]) == 2

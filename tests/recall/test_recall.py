@@ -629,3 +629,38 @@ def test_c21_what_stands_behind_the_model_s_last_piece_is_found(unit: str) -> No
     assert found[0].dense is not None
     assert found[0].dense > 0.4
     assert "4471" in context.messages[-1].content
+
+
+def test_a_search_may_reach_beyond_the_session(tmp_path: Path) -> None:
+    """The best come first whatever session they are of, and each names it; sessions of other users are not searched."""
+    said = {
+        ("ann", "gym"): ["My locker code is 4471.", "The sauna is closed on Mondays."],
+        ("ann", "work"): ["The code review is on Monday.", "Ask Bob about the build."],
+        ("bob", "gym"): ["My locker code is 9902."],
+        (None, "gym"): ["My locker code is 1111."],
+    }
+    with closing(SQLiteStore(tmp_path / "chat.db")) as store:
+        for (user, session), contents in said.items():
+            with InfiniteMemory(store, session_id=session, user_id=user, embedder=HashingEmbedder()) as memory:
+                memory.add([Message.user(content) for content in contents])
+                memory.fork("side")
+                memory.add(Message.user(f"The locker code, on the side of {session}."))
+        for session in ("gym", "work", "not stored yet"):
+            memory = InfiniteMemory(store, session_id=session, user_id="ann", embedder=HashingEmbedder())
+            found = memory.search("what is my locker code", scope="user")
+            best = {hit.session_id: hit.message.content for hit in reversed(found)}
+            assert best == {"gym": "My locker code is 4471.", "work": "The code review is on Monday."}
+            assert found[0].session_id == "gym"
+            assert [hit.score for hit in found] == sorted((hit.score for hit in found), reverse=True)
+            assert {hit.message.content for hit in found} <= {*said["ann", "gym"], *said["ann", "work"]}
+            assert {hit.session_id for hit in memory.search("locker code")} <= {session}
+            assert found[0].dense is not None
+        nobody = InfiniteMemory(store, session_id="other", embedder=HashingEmbedder())
+        (hit,) = nobody.search("locker code", scope="user")
+        assert (hit.session_id, hit.message.content) == ("gym", "My locker code is 1111.")
+        wide = InfiniteMemory(store, session_id="work", user_id="ann", scope="user", embedder=HashingEmbedder())
+        assert wide.search("locker code")[0].session_id == "gym"
+        assert {hit.session_id for hit in wide.search("locker code", scope="session")} == {"work"}
+        with pytest.raises(ValueError, match="scope='all': choose one of 'session', 'user'"):
+            wide.search("x", scope="all")  # type: ignore[arg-type]
+        wide.close()

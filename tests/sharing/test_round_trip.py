@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule
 
 from shared_core import InfiniteMemory, Message, StoreError
@@ -67,11 +68,45 @@ class Sharing(Verbs):
             assert there.issuperset(model.ids(model.seen(node)))
         assert self.mirror.import_file(self.file).new == 0
 
+    @rule(number=st.integers(0, 99))
+    def tell_one_branch(self, number: int) -> None:
+        everything, model = self.told(), self.twin.model
+        name = sorted(model.branches)[number % len(model.branches)]
+        said = at_branch(InfiniteMemory(self.twin.store), name)
+        assert self.twin.memory.export(self.file, branch=name, vectors=True) == len(said)
+        told = self.file.read_bytes()
+        dangling, ids = references(told)
+        assert dangling == set()
+        assert ids == {message.id for message in said}
+        with InfiniteMemory() as other:
+            assert dict(other.import_file(self.file).branches) == {name: name}
+            assert list(other.messages()) == said
+            assert at_branch(other, "main") == said
+            other.export(self.file, branch=name, vectors=True)
+            assert self.file.read_bytes() == told
+        result = self.twin.memory.import_file(self.file)
+        assert (result.new, result.remapped, dict(result.branches)) == (0, {}, {name: name})
+        assert self.told() == everything
+
     def teardown(self) -> None:
         if hasattr(self, "folder"):
             self.other.close()
             self.folder.cleanup()
         super().teardown()
+
+
+def references(told: bytes) -> tuple[set[object], set[object]]:
+    """Return what lines of a file of one branch refer to and no line has, and the ids of its messages."""
+    lines = [json.loads(line) for line in told.splitlines()]
+    ids = {line["id"] for line in lines if line["type"] == "message"}
+    runs = [range(line["place"], line["place"] + line.get("count", 1)) for line in lines if "place" in line]
+    named = {line[key] for line in lines for key in ("at", "base", "picked_from") if key in line}
+    named |= {parent for line in lines for parent in line.get("parents", ())}
+    named |= {end for line in lines for ends in line.get("covers", ()) for end in ends}
+    branches = {line["name"] for line in lines if line["type"] == "branch"}
+    about = {line["branch"] for line in lines if line["type"] in ("stash", "move", "head")}
+    forgotten = {id_ for line in lines if line["type"] == "forgotten" for id_ in line["ids"]}
+    return (named - ids - {None} - {number for run in runs for number in run}) | (about - branches) | forgotten, ids
 
 
 def stored(memory: InfiniteMemory) -> set[str | None]:

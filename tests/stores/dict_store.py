@@ -75,6 +75,13 @@ class DictRows(Rows):
         self.tables[key] = Tables(SessionKey(key, user_id, session_id))
         return key
 
+    def session_key(self, session: int) -> SessionKey | None:
+        return self.tables[session].name if session in self.tables else None
+
+    def rename_sessions(self, names: Mapping[int, str]) -> None:
+        for session, name in names.items():
+            self.tables[session].name = self.tables[session].name._replace(session_id=name)
+
     def state(self, session: int, branch: str | None) -> SessionState | None:
         one = self.tables.get(session)
         end = self.end(session, branch) if branch is not None else None

@@ -720,3 +720,13 @@ def test_head_of_an_unknown_branch_in_an_old_place(store: SQLiteStore) -> None:
     with pytest.raises(UnknownReferenceError, match="'gone'"):
         store.append(key, "gone", drafts("u1"))
     assert store.state(key, MAIN).head == ROOT
+
+
+def test_a_damaged_time_is_said_with_its_session(store: SQLiteStore) -> None:
+    key = store.create_session("ann", "diary")
+    store.append(key, MAIN, drafts("u1"))
+    store._db._ready().execute("UPDATE messages SET created_at = 'yesterday'")
+    with pytest.raises(
+        StoreError, match=r"the times of session 'diary' cannot be read.*restore the database from a backup"
+    ):
+        store.overview()

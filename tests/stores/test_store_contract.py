@@ -32,6 +32,7 @@ from shared_core.records import (
     RefKind,
     Restored,
     Segment,
+    SessionInfo,
     SessionKey,
     SessionState,
     Snapshot,
@@ -39,7 +40,7 @@ from shared_core.records import (
     VectorRow,
     VectorRows,
 )
-from shared_core.store import Store
+from shared_core.store import ALL, Store
 from shared_core.stores import SQLiteStore
 from shared_core.testing import StoreContract
 
@@ -411,6 +412,37 @@ class KnowsNobody(SQLiteStore):
         return [one for one in super().sessions(*user_ids) if one.user_id is not None]
 
 
+class DescribesEverybody(SQLiteStore):
+    def overview(self, *user_ids: str | None, limit: int = ALL) -> list[SessionInfo]:
+        return super().overview(limit=limit)
+
+
+class DescribesInOrderOfCreation(SQLiteStore):
+    def overview(self, *user_ids: str | None, limit: int = ALL) -> list[SessionInfo]:
+        infos = {(info.user_id, info.session_id): info for info in super().overview(*user_ids)}
+        return [infos[one[1:]] for one in self.sessions(*user_ids) if one[1:] in infos][:limit]
+
+
+class CutsTitlesInBytes(SQLiteStore):
+    def overview(self, *user_ids: str | None, limit: int = ALL) -> list[SessionInfo]:
+        infos = super().overview(*user_ids, limit=limit)
+        titles = [info.title and info.title.encode("utf-8", "replace")[:79].decode("utf-8", "ignore") for info in infos]
+        return [replace(info, title=title) for info, title in zip(infos, titles, strict=True)]
+
+
+class RenamesByCopying(SQLiteStore):
+    def rename_session(self, session: int, session_id: str) -> None:
+        (user,) = (one.user_id for one in self.sessions() if one.key == session)
+        key = self.create_session(user, session_id)
+        self.append(key, "main", [Draft(record.message) for record in self.find(session, After(0, 99))])
+
+
+class TakesNamesInUse(SQLiteStore):
+    def rename_session(self, session: int, session_id: str) -> None:
+        with self._writing() as rows:
+            rows.rename_sessions({session: session_id})
+
+
 BROKEN: list[tuple[type[SQLiteStore], str]] = [
     (RestoresHalf, "test_a_session_is_brought_as_it_was"),
     (RestoresHalf, "test_what_a_restored_message_sums_up_is_known"),
@@ -467,6 +499,12 @@ BROKEN: list[tuple[type[SQLiteStore], str]] = [
     (DropsAllSummaries, "test_forgetting_takes_the_summaries_that_cover_it"),
     (TakesStaleSummaries, "test_summaries_come_back_by_position"),
     (ReplacesSummaries, "test_summaries_come_back_by_position"),
+    (DescribesEverybody, "test_sessions_are_described"),
+    (DescribesInOrderOfCreation, "test_sessions_are_described"),
+    (CutsTitlesInBytes, "test_a_title_is_one_short_line"),
+    (RenamesByCopying, "test_a_renamed_session_keeps_everything"),
+    (TakesNamesInUse, "test_a_name_in_use_is_refused"),
+    (TakesNamesInUse, "test_a_name_of_no_messages_is_swapped"),
     (ChangesLater, "test_changes_and_messages_are_one_transaction"),
 ]
 

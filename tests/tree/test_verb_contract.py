@@ -101,7 +101,7 @@ REFUSED: list[tuple[str, Verb, type[Exception], str]] = [
     ("rename", lambda m: m.rename("side", ""), ValueError, "name=''"),
     ("rename", lambda m: m.rename("side", "main@{1}"), ValueError, "name='main@{1}'"),
     ("prune", lambda m: m.forget(ids=["u1", "u99"]), UnknownReferenceError, "'u99'"),
-    ("prune", lambda m: m.forget(), ValueError, "pass exactly one of ids=, before= and session=True"),
+    ("prune", lambda m: m.forget(), ValueError, "pass exactly one of ids=, before=, session=True and user=True"),
     ("prune", lambda m: m.forget(ids=["u1"], session=True), ValueError, "pass exactly one of"),
     ("diff", lambda m: m.diff("none"), UnknownReferenceError, "'none'"),
     ("diff", lambda m: m.diff("side", "u_long"), AmbiguousReferenceError, "'u_long_a'"),

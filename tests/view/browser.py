@@ -95,6 +95,12 @@ class Tab:
         self.visit(path.as_uri() + fragment)
         self.settle()
 
+    def open_messages(self, path: Path, **how: Any) -> None:
+        """Open a file and go from its overview to its messages."""
+        self.open(path, **how)
+        self.run("document.getElementById('to-messages').click()")
+        self.settle()
+
     def visit(self, address: str) -> None:
         """Load a page anew and wait until all of it is there."""
         for url in ("about:blank", address):  # from elsewhere, since another fragment alone loads nothing
@@ -130,9 +136,10 @@ class Tab:
         self.settle()
 
     def click(self, selector: str) -> None:
-        """Click in the middle of an element."""
+        """Click in the middle of an element, which is scrolled into sight before."""
         where = self.run(
-            f"(() => {{ const at = document.querySelector({json.dumps(selector)}).getBoundingClientRect();"
+            f"(() => {{ const element = document.querySelector({json.dumps(selector)});"
+            "element.scrollIntoView({block: 'nearest'}); const at = element.getBoundingClientRect();"
             "return {x: at.x + at.width / 2, y: at.y + at.height / 2}; })()"
         )
         for event in ("mousePressed", "mouseReleased"):

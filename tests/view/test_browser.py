@@ -2,7 +2,8 @@
 
 import json
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -34,11 +35,12 @@ def talk(tmp_path_factory: pytest.TempPathFactory) -> Written:
     """A chat of 40 exchanges with a branch beside it from the 38th on."""
     folder = tmp_path_factory.mktemp("talk")
     with InfiniteMemory(folder / "chat.db", **SETTINGS) as memory:
-        memory.add(Message.system("Be short.", id="sys"))
+        memory.add(Message.system("Be short.", id="sys", created_at=NOON))
         for number in range(40):
             if number == 38:
                 memory.fork("side")
-                memory.add([Message.user("beside it", id="s0"), Message.assistant("yes", id="s1")])
+                memory.add(Message.user("is amber 0 fine?", id="s0", created_at=NOON))
+                memory.add(Message.assistant("yes", id="s1", created_at=NOON))
                 memory.checkout("main")
             word = WORDS[number % len(WORDS)]
             memory.add(
@@ -99,19 +101,100 @@ def shown(tab: Tab) -> str:
     return str(tab.run("document.getElementById('message').textContent"))
 
 
-def test_the_page_opens_on_the_newest_question_with_its_prompt(tab: Tab, talk: Written) -> None:
-    tab.open(talk.path)
-    assert active(tab) == "q39"
-    assert tab.run("document.getElementById('session').textContent") == "default"
-    assert tab.run("document.getElementById('counts').textContent") == (
-        "83 messages · 2 branches · 41 questions, 4 shown with their prompts"
+def seen(tab: Tab, id: str) -> bool:
+    return bool(tab.run(f"document.getElementById('{id}').checkVisibility()"))
+
+
+def texts(tab: Tab, selector: str) -> list[str]:
+    found: list[str] = tab.run(
+        f"[...document.querySelectorAll({json.dumps(selector)})].map((each) => each.textContent)"
     )
+    return found
+
+
+def test_the_page_opens_on_an_overview(tab: Tab, talk: Written) -> None:
+    tab.open(talk.path)
+    assert [seen(tab, id) for id in ("overview", "list", "message", "branches", "only")] == [True, *[False] * 4]
+    assert texts(tab, "[aria-current=page]") == ["Overview"]
+    assert texts(tab, "#session") == ["tell me of amber 0"]
+    assert tab.run("document.title") == "tell me of amber 0 \N{EN DASH} conversation"
+    facts = ["session default", "83 messages", "2 branches", "41 questions", "4 May 2026 (UTC)"]
+    assert texts(tab, "#counts > *") == facts
+    assert texts(tab, "#overview h2") == ["The tree", "What was said when", "Best answered question"]
+    assert texts(tab, ".names .chip") == ["main", "side"]
+    assert texts(tab, ".names .quiet") == ["81 messages", "2 messages"]
+    assert texts(tab, ".sitting > *") == ["4 May 12:00", "tell me of amber 0", "83 messages"]
+    best = talk.data["overview"]["best"]
+    nodes = talk.data["nodes"]
+    assert (best["question"], best["reply"], best["found"][0]) == (talk.row("s0"), talk.row("s1"), talk.row("a0"))
+    assert texts(tab, ".best .asked") == [nodes[best["question"]]["text"]]
+    assert texts(tab, ".best blockquote") == [nodes[row]["text"] for row in best["found"]]
+    assert texts(tab, ".best .reply") == [nodes[best["reply"]]["text"]]
+    widths = tab.run("[...document.querySelectorAll('.best .bar span')].map((piece) => Number(piece.dataset.tokens))")
+    assert sum(widths) == talk.data["reports"][str(best["question"])]["total_tokens"]
+    quiet(tab, talk.path)
+
+
+def test_the_overview_leads_to_the_messages_and_back(tab: Tab, talk: Written) -> None:
+    best = talk.data["overview"]["best"]
+    ids = [node["id"] for node in talk.data["nodes"]]
+    for selector, expected in [
+        (".names li:nth-child(2) .chip", "s1"), (".sitting", "q0"), (".best .open", ids[best["question"]]),
+        (".best .quotes .link", ids[best["found"][0]]),
+    ]:  # fmt: skip
+        tab.open(talk.path)
+        tab.click(selector)
+        assert (seen(tab, "overview"), seen(tab, "list"), active(tab), focused(tab)) == (False, True, expected, "list")
+        tab.key("Escape")
+        assert (seen(tab, "overview"), seen(tab, "list")) == (True, False)
+    tab.open(talk.path)
+    tab.key("/")
+    tab.type("cedar 2")
+    assert (seen(tab, "list"), focused(tab), texts(tab, "#found")) == (True, "search", ["4 of 83 messages"])
+    tab.click("#to-overview")
+    assert seen(tab, "overview")
+    tab.open(talk.path, "#a3")
+    assert (seen(tab, "overview"), active(tab)) == (False, "a3")
+    quiet(tab, talk.path)
+
+
+def test_relevance_is_a_word_and_the_numbers_are_a_click_away(tab: Tab, talk: Written) -> None:
+    tab.open_messages(talk.path)
+    report = talk.data["reports"][str(talk.row("q39"))]
+    recalled = [cells for cells in report["lines"] if cells[2] and cells[9] is not None]
+    numbers = [f"score {cells[6]:.2f} · words {cells[7]:.2f}" for cells in recalled]
+    assert recalled
+    assert texts(tab, "#message .band") == [talk.data["bands"][cells[9]] for cells in recalled]
+    assert tab.run("[...document.querySelectorAll('#message .band')].map((band) => band.title)") == numbers
+    assert texts(tab, "#message .raw") == numbers
+    shown = "[...document.querySelectorAll('#message .raw')].filter((raw) => raw.checkVisibility()).length"
+    assert tab.run(shown) == 0
+    tab.run("document.querySelector('.bands').open = true")
+    tab.click(".bands .step")
+    assert tab.run(shown) == len(recalled)
+    quiet(tab, talk.path)
+
+
+def test_times_are_those_of_the_commands(tab: Tab, tmp_path: Path) -> None:
+    with InfiniteMemory(tmp_path / "chat.db", **SETTINGS) as memory:
+        memory.add(Message.user("late", id="late", created_at=datetime.fromisoformat("2026-05-04T01:30:00+02:00")))
+    page = Written(tmp_path / "page.html", gather(tmp_path / "chat.db", **SETTINGS))
+    tab.open(page.path)
+    assert texts(tab, ".sitting .when") == ["3 May 23:30"]
+    tab.click(".sitting")
+    assert texts(tab, ".row time") == ["3 May 23:30"]
+    assert texts(tab, "#message time") == ["2026-05-03 23:30 UTC"]
+
+
+def test_the_page_opens_its_messages_on_the_newest_question_with_its_prompt(tab: Tab, talk: Written) -> None:
+    tab.open_messages(talk.path)
+    assert active(tab) == "q39"
     assert tab.run("document.querySelector('.said').textContent") == f"tell me of {WORDS[39 % 7]} 39"
     quiet(tab, talk.path)
 
 
 def test_the_list_tells_a_screen_reader_what_it_is(tab: Tab, talk: Written) -> None:
-    tab.open(talk.path)
+    tab.open_messages(talk.path)
     rows = tab.run(
         "[...document.querySelectorAll('#list > *')].map((row) => [row.getAttribute('role'),"
         "Number(row.getAttribute('aria-posinset')), row.getAttribute('aria-setsize'), row.id])"
@@ -128,7 +211,7 @@ def test_the_list_tells_a_screen_reader_what_it_is(tab: Tab, talk: Written) -> N
 
 
 def test_keys_walk_through_the_messages(tab: Tab, talk: Written) -> None:
-    tab.open(talk.path, height=600)
+    tab.open_messages(talk.path, height=600)
     ids = [node["id"] for node in talk.data["nodes"]]
     tab.run("document.getElementById('list').focus()")
     for key, expected in [
@@ -153,18 +236,27 @@ def test_keys_walk_through_the_messages(tab: Tab, talk: Written) -> None:
 
 
 def test_tab_goes_through_the_page_in_order_and_shows_where_it_is(tab: Tab, talk: Written) -> None:
-    tab.open(talk.path)
+    tab.open_messages(talk.path)
     order = []
-    for _ in range(6):
+    for _ in range(8):
         tab.key("Tab")
         order.append(focused(tab))
         outline = "getComputedStyle(document.activeElement.id === 'list' ? document.querySelector('.tree') : "
         assert tab.run(outline + "document.activeElement).outlineStyle") == "solid"
-    assert order == ["search", "only", "main", "side", "list", "Previous question"]
+    assert order == ["to-overview", "to-messages", "search", "only", "main", "side", "list", "Previous question"]
+    tab.open(talk.path)
+    order = []
+    for _ in range(8):
+        tab.key("Tab")
+        order.append(focused(tab))
+        assert tab.run("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+    found = str(tab.run("document.querySelector('.best .quotes .link').textContent"))
+    sitting = "4 May 12:00tell me of amber 083 messages"
+    assert order[:7] == ["to-overview", "to-messages", "search", "main", "side", sitting, found]
 
 
 def test_a_search_filters_and_leads_back(tab: Tab, talk: Written) -> None:
-    tab.open(talk.path)
+    tab.open_messages(talk.path)
     tab.run("document.getElementById('list').focus()")
     tab.key("/")
     assert focused(tab) == "search"
@@ -182,14 +274,14 @@ def test_a_search_filters_and_leads_back(tab: Tab, talk: Written) -> None:
     tab.type("nowhere")
     assert not tab.run("document.getElementById('none').hidden")
     assert tab.run("document.querySelectorAll('.row').length") <= 1
-    tab.open(talk.path)
+    tab.open_messages(talk.path)
     tab.click("#only")
     assert tab.run("document.getElementById('found').textContent") == "41 of 83 messages"
     quiet(tab, talk.path)
 
 
 def test_a_click_shows_the_message_and_highlights_its_branch(tab: Tab, talk: Written) -> None:
-    tab.open(talk.path)
+    tab.open_messages(talk.path)
     for id, branch in (("s1", "side"), ("a39", "main")):
         tab.click(f"#row-{talk.row(id)}")
         assert active(tab) == id
@@ -232,7 +324,7 @@ def test_the_budget_bar_and_its_lines_add_up(tab: Tab, talk: Written) -> None:
         tab.run("document.querySelectorAll('#message details').forEach((group) => { group.open = true; })")
         tab.settle()
         costs = tab.run(
-            "[...document.querySelectorAll('.card:has(.sum) details')].map((group) => ["
+            "[...document.querySelectorAll('.card:has(.sum) details:not(.bands)')].map((group) => ["
             "group.querySelector('.dot').className,"
             "[...group.querySelectorAll('.cost')].reduce((sum, cost) => sum + Number(cost.textContent), 0)])"
         )
@@ -247,7 +339,7 @@ def test_the_budget_bar_and_its_lines_add_up(tab: Tab, talk: Written) -> None:
 
 
 def test_of_a_long_chat_only_what_is_in_sight_is_in_the_page(tab: Tab, long: Written) -> None:
-    tab.open(long.path, height=900)
+    tab.open_messages(long.path, height=900)
     assert len(long.data["nodes"]) == LONG
     most = tab.run(
         "(async () => { const scroller = document.getElementById('scroller'); let most = [0, 0], seen = new Set();"
@@ -271,7 +363,7 @@ def test_of_a_long_chat_only_what_is_in_sight_is_in_the_page(tab: Tab, long: Wri
 
 
 def test_more_branches_than_have_a_button_are_in_a_list(tab: Tab, long: Written) -> None:
-    tab.open(long.path)
+    tab.open_messages(long.path)
     names = [branch["name"] for branch in long.data["branches"]]
     assert tab.run("[...document.querySelectorAll('#branches button')].map((chip) => chip.textContent)") == names[:40]
     assert tab.run("[...document.querySelectorAll('#branches option')].slice(1).map((one) => one.textContent)") == names
@@ -285,19 +377,66 @@ def test_more_branches_than_have_a_button_are_in_a_list(tab: Tab, long: Written)
 
 
 def test_on_a_narrow_screen_one_thing_is_shown_at_a_time(tab: Tab, talk: Written) -> None:
-    def seen(id: str) -> bool:
-        return bool(tab.run(f"document.getElementById('{id}').checkVisibility()"))
-
-    tab.open(talk.path, width=360, height=640)
-    assert (seen("list"), seen("message")) == (True, False)
+    tab.open_messages(talk.path, width=360, height=640)
+    assert (seen(tab, "list"), seen(tab, "message")) == (True, False)
     assert tab.run("document.documentElement.scrollWidth") <= 360
     tab.click(f"#row-{talk.row('q39')}")
-    assert (seen("list"), seen("message"), focused(tab)) == (False, True, "message")
+    assert (seen(tab, "list"), seen(tab, "message"), focused(tab)) == (False, True, "message")
     assert tab.run("document.documentElement.scrollWidth") <= 360
     tab.click(".back")
-    assert (seen("list"), seen("message"), focused(tab)) == (True, False, "list")
+    assert (seen(tab, "list"), seen(tab, "message"), focused(tab)) == (True, False, "list")
     assert active(tab) == "q39"
+    size = "Number.parseFloat(getComputedStyle(document.querySelector('.row .who')).fontSize)"
+    assert tab.run(size) < tab.run(size.replace(".who", ".text"))
+    tab.open(talk.path, width=360, height=640)
+    assert tab.run("document.documentElement.scrollWidth") <= 360
+    cards = "[...document.querySelectorAll('#overview .card')].map((card) => card.getBoundingClientRect())"
+    assert tab.run(f"{cards}.every((card, n, all) => !n || card.top >= all[n - 1].bottom)")
+    tab.click(".best .open")
+    assert (seen(tab, "list"), seen(tab, "message"), focused(tab)) == (False, True, "message")
     quiet(tab, talk.path)
+
+
+OUTSIDE = (
+    "[...document.querySelectorAll('body *:not(svg *, #branches *, #counts b, .link *)')].filter((each) => {"
+    "const at = each.getBoundingClientRect(); return each.checkVisibility() && at.width &&"
+    "(at.left < -1 || at.right > document.documentElement.clientWidth + 1); }).map((each) => each.outerHTML)"
+)
+"""What is beyond the left or right edge of the window, but for what scrolls or ends in an ellipsis by itself."""
+
+ODD = {
+    "nothing": [],
+    "one word": [Message.user("Hello", id="one", created_at=NOON)],
+    "long words": [
+        Message.user("w" * 900, id="one", name="n" * 80, created_at=NOON),
+        Message.assistant("https://example.org/" + "a" * 900, created_at=NOON),
+    ],
+    "right to left": [
+        Message.user("ما هو رمز خزانتي؟", id="one", created_at=NOON),
+        Message.assistant("4471", created_at=NOON + timedelta(days=2000)),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_nothing_is_cut_off_at_the_edges(tab: Tab, tmp_path: Path, name: str) -> None:
+    names: dict[str, Any] = {"session_id": "s" * 90, "user_id": "u" * 90}
+    with InfiniteMemory(tmp_path / "chat.db", ranking="lexical", **names) as memory:
+        memory.fork("b" * 120)
+        memory.add(ODD[name])
+    page = Written(tmp_path / "page.html", gather(tmp_path / "chat.db", ranking="lexical", **names))
+    for width in (320, 1280):
+        tab.open(page.path, width=width)
+        assert tab.run(OUTSIDE) == []
+        assert tab.run("document.documentElement.scrollWidth <= innerWidth")
+        assert len(texts(tab, "#overview h2")) == (3 if ODD[name] else 0)
+        tab.open_messages(page.path, width=width)
+        assert tab.run(OUTSIDE) == []
+        if width == 320 and ODD[name]:
+            tab.click(".row")
+            assert seen(tab, "message")
+            assert tab.run(OUTSIDE) == []
+        quiet(tab, page.path)
 
 
 def test_the_page_follows_the_colours_of_the_system(tab: Tab, talk: Written) -> None:

@@ -177,13 +177,19 @@ def test_the_command_opens_the_page(
     assert ("no browser was found" in err) is not found
 
 
+def test_without_the_session_those_there_are_are_named(store: Path, call: Call) -> None:
+    code, out, err = call("--out", "p.html", "--session", "x")
+    assert (code, out) == (1, "")
+    assert err == "infinite-memory: no session 'x' in 'chat.db'; there is 'default'\n"
+    assert not Path("p.html").exists()
+
+
 @pytest.mark.parametrize(
     ("args", "why"),
     [
         ([], "say where the page goes"),
         (["--out", "p.html", "--json"], "say where the page goes"),
         (["--out", "p.html", "--questions", "some"], "give a number, or all"),
-        (["--out", "p.html", "--session", "x"], "no session 'x'; sessions without a user: 'default'"),
         (["--out", "p.html", "--store", "none.db"], "no store at 'none.db'"),
         (["--out", "chat.db"], "is a file of a database"),
         (["--out", "no/p.html"], "cannot be written: there is no directory 'no'"),

@@ -156,7 +156,7 @@ def test_a_message_of_another_session_brings_its_words(tmp_path: Path) -> None:
     settings = SETTINGS | {"scope": "user", "max_tokens": 2_000}
     data = gather(path, user_id="u", session_id="new", **settings)
     strangers = [cells for cells in data["reports"]["0"]["lines"] if cells[0] is None]
-    assert "The zebra sleeps in the attic." in [cells[9] for cells in strangers]
+    assert "The zebra sleeps in the attic." in [cells[10] for cells in strangers]
 
 
 def test_looking_changes_nothing(store: Path) -> None:

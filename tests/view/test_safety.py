@@ -63,6 +63,10 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Written:
 
 def test_nothing_that_was_said_runs(tab: Tab, hostile: Written) -> None:
     tab.open(hostile.path)
+    assert tab.run("document.getElementById('session').textContent").startswith("</script><script>window.__hacked")
+    assert tab.run("document.querySelector('#counts b').textContent") == f"u{NASTY} / s{NASTY}"
+    assert tab.run("document.querySelectorAll('#overview .card').length") == 3
+    tab.open_messages(hostile.path)
     tab.run("document.getElementById('list').focus()")
     tab.key("Home")
     for number, node in enumerate(hostile.data["nodes"]):
@@ -86,7 +90,7 @@ def test_nothing_that_was_said_runs(tab: Tab, hostile: Written) -> None:
     assert not tab.run(
         "[...document.querySelectorAll('*')].some((e) => [...e.attributes].some((a) => /^on/.test(a.name)))"
     )
-    assert tab.run("document.title").startswith("s</script>")
+    assert tab.run("document.title").startswith("</script><script>window.__hacked")
     quiet(tab, hostile.path)
 
 

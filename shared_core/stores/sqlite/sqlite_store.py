@@ -5,10 +5,13 @@ from pathlib import Path
 from sqlite3 import Connection
 from types import TracebackType
 
+from shared_core.records import SessionInfo
+from shared_core.store import ALL
 from shared_core.stores.rows import Rows
 from shared_core.stores.sqlite.connection import Database
 from shared_core.stores.sqlite.derived_rows import DerivedRows
 from shared_core.stores.sqlite.message_rows import MessageRows
+from shared_core.stores.sqlite.overview import overview
 from shared_core.stores.tree_store import TreeStore
 
 _SYNCHRONOUS = {"full": "FULL", "process": "NORMAL"}
@@ -18,7 +21,7 @@ class SQLiteRows(MessageRows, DerivedRows):
     """All rows of a database."""
 
 
-class _Reading(AbstractContextManager[Rows]):
+class _Reading(AbstractContextManager[SQLiteRows]):
     """Enters a read, without a transaction, which SQLite begins and ends with the statement.
 
     It is a class because a generator would take as long as the shortest statements do.
@@ -27,7 +30,7 @@ class _Reading(AbstractContextManager[Rows]):
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def __enter__(self) -> Rows:
+    def __enter__(self) -> SQLiteRows:
         return SQLiteRows(self._database.acquire())
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
@@ -67,6 +70,11 @@ class SQLiteStore(TreeStore):
             raise ValueError(f"durability={durability!r}: choose one of {sorted(_SYNCHRONOUS)}")
         self._db = Database(path, synchronous=_SYNCHRONOUS[durability])
         self._reads = _Reading(self._db)
+
+    def overview(self, *user_ids: str | None, limit: int = ALL) -> list[SessionInfo]:
+        """See `Store`."""
+        with self._reads as rows, rows.one_moment():
+            return overview(rows.connection, user_ids, limit)
 
     def transaction(self) -> AbstractContextManager[None]:
         """See `Store`."""

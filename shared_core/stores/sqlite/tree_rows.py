@@ -2,7 +2,7 @@
 
 import json
 import sqlite3
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -100,6 +100,20 @@ class TreeRows(Rows):
         session = self.connection.execute(sql, values).lastrowid
         assert session is not None
         return session
+
+    def session_key(self, session: int) -> SessionKey | None:
+        """See `Rows`."""
+        sql = "SELECT user_id, session_id FROM sessions WHERE session = ?"
+        row = self.connection.execute(sql, (session,)).fetchone()
+        return None if row is None else SessionKey(session, None if row[0] is None else plain(row[0]), plain(row[1]))
+
+    def rename_sessions(self, names: Mapping[int, str]) -> None:
+        """See `Rows`."""
+        keys = [self.session_key(session) for session in names]
+        rows = [(_ident(one.user_id, names[one.key]), text(names[one.key]), one.key) for one in keys if one is not None]
+        # No `ident` is a bare number: two sessions may swap their names, and none meets the other's on the way.
+        self.connection.executemany("UPDATE sessions SET ident = session WHERE session = ?", [row[2:] for row in rows])
+        self.connection.executemany("UPDATE sessions SET ident = ?, session_id = ? WHERE session = ?", rows)
 
     def state(self, session: int, branch: str | None) -> SessionState | None:
         """See `Rows`."""

@@ -2,6 +2,7 @@
 
 from shared_core.testing.store_contract.derived_contract import DerivedContract, ForgetContract, SummaryContract
 from shared_core.testing.store_contract.message_contract import MessageContract
+from shared_core.testing.store_contract.session_contract import SessionContract
 from shared_core.testing.store_contract.sharing_contract import RestoreContract, SharingContract
 from shared_core.testing.store_contract.tree_contract import BranchContract, TreeContract
 
@@ -15,6 +16,7 @@ class StoreContract(
     DerivedContract,
     SummaryContract,
     ForgetContract,
+    SessionContract,
     RestoreContract,
     SharingContract,
 ):

@@ -1,0 +1,85 @@
+"""A branch as one document: Markdown for people to read, or a list of messages in OpenAI's format."""
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from datetime import UTC
+from typing import Any
+
+from shared_core.messages import Message
+from shared_core.sharing.readers.openai import OPENAI_FORMAT
+
+_TICKS = re.compile(r"`+")
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~&$-])")
+
+
+def markdown(title: str, messages: Iterable[Message]) -> Iterator[str]:
+    """Yield a document in parts: for each message a heading with speaker and time (UTC), and its text in a fence.
+
+    A fence is longer than any run of backticks in the text, so that no text can end it.
+    """
+    yield f"# {_plain(title)}\n"
+    for message in messages:
+        yield f"\n## {_heading(message)}\n"
+        if message.content:
+            yield _fenced("text", message.content)
+        for call in message.tool_calls:
+            yield f"\nCalls {_plain(call.name)}:\n"
+            yield _fenced("json", call.arguments)
+        if message.grounding is not None:
+            passages = [message.grounding.header, *(item.text for item in message.grounding.items)]
+            said = "\n\n".join(text for text in [*passages, message.grounding.footer] if text)
+            if said:
+                yield "\nFound for it:\n"
+                yield _fenced("text", said)
+
+
+def _heading(message: Message) -> str:
+    who = message.role if message.name is None else f"{message.role} ({_plain(message.name)})"
+    if message.created_at is None:
+        return who
+    with suppress(OverflowError):  # UTC has no year 0 and no year 10000
+        return f"{who}, {message.created_at.astimezone(UTC):%Y-%m-%d %H:%M}"
+    return f"{who}, {message.created_at.isoformat()}"
+
+
+def _plain(text: str) -> str:
+    """Return a text on one line, with the characters that Markdown interprets escaped."""
+    return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
+
+
+def _fenced(kind: str, text: str) -> str:
+    longest = max((len(run) for run in _TICKS.findall(text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    lines = text.replace("\r\n", "\n").replace("\r", "\n")
+    return f"\n{fence}{kind}\n{lines}{'' if lines.endswith(chr(10)) else chr(10)}{fence}\n"
+
+
+def openai_list(messages: Iterable[Message]) -> Iterator[str]:
+    """Yield a JSON list in parts: for each message a line with its chat-completions form, ready to be sent.
+
+    Raises:
+        ValueError: a message has no form there. The error names its id.
+    """
+    before = "[\n"
+    for message in messages:
+        try:
+            line = json.dumps(_openai(message), ensure_ascii=False, allow_nan=False)
+        except ValueError as error:
+            raise ValueError(f"message {message.id!r} has no form in a list of OpenAI's messages: {error}") from None
+        yield f"{before}  {line}"
+        before = ",\n"
+    yield "[]\n" if before == "[\n" else "\n]\n"
+
+
+def _openai(message: Message) -> dict[str, Any]:
+    """Return a message as a request to chat completions has it, without its grounding."""
+    calls = [
+        {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+        for call in message.tool_calls
+    ]
+    optional = {"name": message.name, "tool_calls": calls or None, "tool_call_id": message.tool_call_id}
+    original = message.payload.data if message.payload and message.payload.format == OPENAI_FORMAT else {}
+    given = {name: value for name, value in optional.items() if value is not None}
+    return {"role": message.role, "content": message.content} | given | original

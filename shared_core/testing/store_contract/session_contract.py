@@ -1,0 +1,120 @@
+"""The store contract on sessions: what is said about each at a glance, and new names for them."""
+
+from datetime import datetime, timedelta
+
+import pytest
+
+from shared_core.errors import DuplicateError, UnknownReferenceError
+from shared_core.messages import Role
+from shared_core.records import MAIN, TITLE_CHARACTERS, After, Create, Draft, Position, SessionInfo
+from shared_core.store import Store
+from shared_core.testing.oracle import ALL, NOON, draft, drafts
+
+__all__ = ["SessionContract"]
+
+
+def _said(id_: str, hours: int, content: str, role: Role = "user") -> Draft:
+    return draft(id_, role, content, created_at=_after(hours))
+
+
+def _after(hours: int) -> datetime:
+    return NOON + timedelta(hours=hours)
+
+
+class SessionContract:
+    """What a store says about its sessions, and what a new name changes."""
+
+    def test_sessions_are_described(self, store: Store) -> None:
+        """Counts, the times of the ends, and the first words of the user; the one added to last comes first."""
+        told = {}
+        for user, name in ((None, "a"), ("ann", "a"), ("ann", "b"), ("ann", "empty"), ("\ud800", "\udfff")):
+            told[user, name] = store.create_session(user, name)
+        store.append(told[None, "a"], MAIN, [_said("s", 5, "rules", "system"), _said("u", 6, " What\n\tis it? ")])
+        store.append(told["ann", "a"], MAIN, [_said("u1", 1, "one"), _said("a1", 3, "two", "assistant")])
+        store.append(told["ann", "a"], "side", [_said("u2", 2, "later, of an earlier time")], at=Position(0, 0))
+        store.change(told["ann", "a"], [Create("third", Position(0, 0))])
+        store.append(told["ann", "b"], MAIN, [_said("a", 7, "nobody asked", "assistant")])
+        store.append(told["\ud800", "\udfff"], MAIN, [_said("u", 7, "x\x00y \ud800" + "z" * 500)])
+        nobody = SessionInfo("a", None, 2, 1, _after(5), _after(6), "What is it?")
+        first = SessionInfo("a", "ann", 3, 3, _after(1), _after(2), "one")
+        second = SessionInfo("b", "ann", 1, 1, _after(7), _after(7), None)
+        title = "x\x00y \ud800" + "z" * (TITLE_CHARACTERS - 6) + "…"
+        odd = SessionInfo("\udfff", "\ud800", 1, 1, _after(7), _after(7), title)
+        assert store.overview() == [odd, second, nobody, first]
+        assert store.overview("ann") == [second, first]
+        assert store.overview(None) == [nobody]
+        assert store.overview("ann", None, "ann") == [second, nobody, first]
+        assert store.overview("bob") == []
+        assert [store.overview(limit=limit) for limit in (0, 1, 3)] == [[], [odd], [odd, second, nobody]]
+
+    def test_what_is_forgotten_is_not_described(self, store: Store) -> None:
+        """The ends and the first words are those of the messages that are left; without any, it is not listed."""
+        key = store.create_session(None, "a")
+        store.append(key, MAIN, [_said(f"u{number}", number, f"text {number}") for number in range(4)])
+        store.forget(key, [Position(0, 0), Position(0, 3)])
+        assert store.overview() == [SessionInfo("a", None, 2, 1, _after(1), _after(2), "text 1")]
+        store.forget(key, [Position(0, 1), Position(0, 2)], branches=True)
+        assert store.overview() == []
+
+    def test_a_title_is_one_short_line(self, store: Store) -> None:
+        """It ends with an ellipsis if there is more; a text of white space is none."""
+        titles = {
+            "": None,
+            " \n ": None,
+            "x" * TITLE_CHARACTERS: "x" * TITLE_CHARACTERS,
+            "word " * 99: ("word " * 16)[:79].rstrip() + "…",
+            "é" * 5_000: "é" * (TITLE_CHARACTERS - 1) + "…",
+        }
+        for number, content in enumerate(titles):
+            key = store.create_session(None, str(number))
+            store.append(key, MAIN, [_said("u1", -number, content), _said("u2", -number, "another")])
+        assert [info.title for info in store.overview()] == list(titles.values())
+
+    def test_a_renamed_session_keeps_everything(self, store: Store) -> None:
+        """Its key stays; its old name is free; sessions of other users have nothing to do with it."""
+        key, other = store.create_session("ann", "old"), store.create_session("bob", "new")
+        store.append(key, MAIN, drafts("u1", "a1"))
+        records, state = store.find(key, After(0, ALL)), store.state(key, MAIN)
+        for name in ("new", "\ud800", "", '"]', "new", "new"):
+            store.rename_session(key, name)
+            assert (store.session("ann", "old"), store.session("ann", name)) == (None, key)
+            assert [one for one in store.sessions() if one.key == key] == [(key, "ann", name)]
+        assert (store.find(key, After(0, ALL)), store.state(key, MAIN)) == (records, state)
+        assert store.session("bob", "new") == other
+        assert store.create_session("ann", "old") not in (key, other)
+
+    def test_a_name_in_use_is_refused(self, store: Store) -> None:
+        """It is in use if its session holds a message; nothing is changed."""
+        one, other = store.create_session(None, "one"), store.create_session(None, "other")
+        store.append(other, MAIN, drafts("u1"))
+        with pytest.raises(DuplicateError, match="'other'"):
+            store.rename_session(one, "other")
+        with pytest.raises(UnknownReferenceError, match="999"):
+            store.rename_session(999, "third")
+        assert store.sessions() == [(one, None, "one"), (other, None, "other")]
+
+    def test_a_name_of_no_messages_is_swapped(self, store: Store) -> None:
+        """The session without messages gets the other name, and what it has forgotten stays forgotten there."""
+        one, emptied = store.create_session("ann", "one"), store.create_session("ann", "emptied")
+        store.append(one, MAIN, drafts("u1"))
+        store.append(emptied, MAIN, drafts("u2"))
+        store.forget(emptied, [Position(0, 0)], branches=True)
+        store.rename_session(one, "emptied")
+        assert (store.session("ann", "emptied"), store.session("ann", "one")) == (one, emptied)
+        assert [record.message.id for record in store.find(one, After(0, ALL))] == ["u1"]
+        assert store.append(emptied, MAIN, drafts("u2")).forgotten == ("u2",)
+        assert [branch.name for branch in store.branches(emptied)] == [MAIN]
+
+    def test_a_rename_is_undone_with_its_transaction(self, store: Store) -> None:
+        """Like every change of a store."""
+        key = store.create_session(None, "old")
+
+        def half_of_it() -> None:
+            with store.transaction():
+                store.rename_session(key, "new")
+                assert store.session(None, "new") == key
+                raise RuntimeError("halfway")
+
+        with pytest.raises(RuntimeError, match="halfway"):
+            half_of_it()
+        assert (store.session(None, "old"), store.session(None, "new")) == (key, None)

@@ -1,0 +1,163 @@
+"""The commands about whole conversations: which there are, new names, a search in all, and erasing them."""
+
+import io
+import json
+import sys
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from rich.cells import cell_len
+
+from shared_core import InfiniteMemory, Message
+from shared_core.cli.app import run
+from shared_core.cli.options import SESSIONS_NAMED
+from tests.support.histories import NOON, texts
+
+Call = Callable[..., tuple[int, str, str]]
+TALKS = [
+    (None, "default", "My locker code is 4471."),
+    (
+        None,
+        "trip\nto \x1b[31mPorto",
+        "Book three nights in Porto, near the river, on a quiet street, with breakfast.",
+    ),
+    ("ann", "work", "Who reviews the code?"),
+    ("bob", "7b0c4d6e8f1a4c2b9d3e5f6a7b8c9d0e", "漢字" * 60),
+]
+
+
+@pytest.fixture
+def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
+    """Run a command in a folder where chat.db holds conversations of several users, one a day."""
+    monkeypatch.chdir(tmp_path)
+    for day, (user, session, question) in enumerate(TALKS):
+        with InfiniteMemory("chat.db", session_id=session, user_id=user) as memory:
+            when = NOON + timedelta(days=day)
+            memory.add([Message.user(question, created_at=when), Message.assistant("Noted.", created_at=when)])
+
+    def command(*args: str) -> tuple[int, str, str]:
+        code = run(args)
+        return code, *capsys.readouterr()
+
+    return command
+
+
+def test_the_conversations_of_nobody_or_of_a_user_are_listed(call: Call) -> None:
+    assert call("sessions") == (
+        0,
+        "SESSION                MESSAGES  BRANCHES  FIRST       LAST              TITLE\n"
+        "trip to \\x1b[31mPorto         2         1  2024-05-02  2024-05-02 12:00  Book three nights in Porto, near "
+        "the river, on a quiet street, with breakfast.\n"
+        "default                       2         1  2024-05-01  2024-05-01 12:00  My locker code is 4471.\n",
+        "",
+    )
+    assert call("sessions", "--user", "ann")[1].splitlines()[1:] == [
+        "work            2         1  2024-05-03  2024-05-03 12:00  Who reviews the code?"
+    ]
+    assert len(call("sessions", "--limit", "1")[1].splitlines()) == 2
+    assert call("sessions", "--user", "eve") == (
+        0, "", "infinite-memory: note: 'chat.db' holds no conversations of user 'eve'; --all-users lists those of "
+        "everybody\n",
+    )  # fmt: skip
+
+
+def test_the_owner_of_the_store_sees_those_of_all_users(call: Call) -> None:
+    rows = call("sessions", "--all-users")[1].splitlines()
+    assert [row.split()[0] for row in rows] == ["USER", "bob", "ann", "-", "-"]
+    told = json.loads(call("sessions", "--all-users", "--json")[1])
+    assert [(one["user_id"], one["session_id"]) for one in told] == [talk[:2] for talk in TALKS[::-1]]
+    assert told[1] == {
+        "session_id": "work", "user_id": "ann", "messages": 2, "branches": 1, "first": "2024-05-03T12:00:00+00:00",
+        "last": "2024-05-03T12:00:00+00:00", "title": "Who reviews the code?",
+    }  # fmt: skip
+    code, out, err = call("sessions", "--all-users", "--user", "ann")
+    assert (code, out, "leave out --user" in err) == (2, "", True)
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_on_a_terminal_no_line_is_wider(call: Call, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    whole = call("sessions", "--all-users")[1].splitlines()
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes it for a terminal
+    rows = call("sessions", "--all-users")[1].splitlines()
+    assert len(rows) == len(whole) == 5
+    assert max(map(cell_len, rows)) <= columns < max(map(cell_len, whole))
+
+
+def test_a_conversation_gets_another_name(call: Call) -> None:
+    assert call("rename-session", "default", "lockers") == (0, "renamed 'default' to 'lockers'\n", "")
+    assert "4471" in call("log", "--session", "lockers")[1]
+    assert call("log") == (
+        1, "", "infinite-memory: no session 'default' in 'chat.db'; there are 'trip\\nto \\x1b[31mPorto', 'lockers'\n"
+    )  # fmt: skip
+    told = json.loads(call("rename-session", "work", "office", "--user", "ann", "--json")[1])
+    assert told == {"session": "office", "user": "ann", "was": "work"}
+    code, out, err = call("rename-session", "lockers", TALKS[1][1])
+    assert (code, out, "already; choose another name" in err) == (2, "", True)
+    code, out, err = call("rename-session", "nope", "x")
+    assert (code, out, "no session 'nope'" in err) == (1, "", True)
+
+
+def test_of_many_sessions_the_newest_are_named(call: Call) -> None:
+    for number in range(SESSIONS_NAMED + 1):
+        with InfiniteMemory("chat.db", session_id=str(number), user_id="cy") as memory:
+            memory.add(Message.user("hello", created_at=NOON + timedelta(minutes=number)))
+    named = ", ".join(repr(str(number)) for number in range(SESSIONS_NAMED, 0, -1))
+    expected = (
+        f"no session 'default' of user 'cy' in 'chat.db'; there are {named} and more, see infinite-memory sessions"
+    )
+    assert call("stats", "--user", "cy") == (1, "", f"infinite-memory: {expected}\n")
+    code, _, err = call("stats", "--user", "eve")
+    assert code == 1
+    assert err.endswith("there is none: import a conversation, or see infinite-memory sessions --all-users\n")
+
+
+def test_all_conversations_of_a_user_are_searched(call: Call) -> None:
+    with InfiniteMemory("chat.db", session_id="gym") as memory:
+        memory.add(Message.user("Which locker is mine?", created_at=NOON))
+    for where in ([], ["--session", "gym"], ["--session", "nope"]):
+        code, out, err = call("search", "locker code 4471", "--all-sessions", *where)
+        assert (code, err) == (0, "")
+        assert out.splitlines()[0].endswith("My locker code is 4471.")
+        assert {row.split()[1] for row in out.splitlines()} <= {"default", "gym", "trip"}
+        assert "reviews" not in out
+    told = json.loads(call("search", "who reviews code", "--all-sessions", "--user", "ann", "--json")[1])
+    assert (told[0]["session"], told[0]["content"]) == ("work", "Who reviews the code?")
+    assert json.loads(call("search", "code", "--all-sessions", "--role", "tool", "--json")[1]) == []
+    assert call("search", "code", "--all-sessions", "--user", "eve")[:2] == (1, "")
+
+
+def test_all_conversations_of_a_user_are_erased(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    with InfiniteMemory("chat.db", session_id="home", user_id="ann") as memory:
+        memory.add(Message.user("Feed the cat.", created_at=NOON))
+    code, out, _ = call("forget", "--all-sessions", "--user", "ann", "--dry-run")
+    assert (code, out.splitlines()[0]) == (0, "would forget 3 messages of 2 conversations")
+    assert [row.split()[0] for row in out.splitlines()[1:]] == ["SESSION", "work", "home"]
+    monkeypatch.setattr(sys, "stdin", io.StringIO("n\n"))
+    code, out, err = call("forget", "--all-sessions", "--user", "ann")
+    assert (code, out) == (1, "")
+    assert "would forget 3 messages of 2 conversations" in err
+    told = json.loads(call("forget", "--all-sessions", "--user", "ann", "--yes", "--json")[1])
+    assert (told["sessions"], len(told["ids"]), told["scrubbed"]) == (["work", "home"], 3, True)
+    assert call("forget", "--all-sessions", "--user", "ann", "--yes")[1] == "forgot 0 messages of 0 conversations\n"
+    with InfiniteMemory("chat.db", session_id="default") as memory:
+        assert texts(memory.messages()) == ["My locker code is 4471.", "Noted."]
+
+
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [
+        (("forget", "--all-sessions"), "say whose, with --user ID"),
+        (("forget", "--all-sessions", "--all"), "exactly one of --id, --before, --all and --all-sessions"),
+        (("sessions", "--store", "none.db"), "no store at 'none.db'"),
+        (("sessions", "--limit", "0"), "--limit"),
+        (("search", "x", "--all-sessions", "--store", "none.db"), "no store at 'none.db'"),
+        (("forget", "--all-sessions", "--user", "u", "--store", "none.db"), "no store at 'none.db'"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line(call: Call, args: tuple[str, ...], expected: str) -> None:
+    code, out, err = call(*args)
+    assert (code, out, expected in err, err.count("\n")) == (2, "", True, 1)
+    assert sorted(path.name for path in Path().iterdir()) == ["chat.db"]
