@@ -20,7 +20,13 @@ ECHO = "echo"
 """The name of the model that answers with the messages that were recalled for it."""
 
 PLUGINS = "infinite_memory.models"
-"""The group of entry points under which a package offers models: each takes a name and returns a `ChatModel`."""
+"""The group of entry points under which a package offers the models of a provider, whose name is the entry's.
+
+Each takes the whole name of a model, such as `provider:model`, and returns a `ChatModel`.
+"""
+
+ANY = "langchain"
+"""The entry that is asked for the models of all other providers."""
 
 ModelName = Annotated[
     str,
@@ -41,10 +47,12 @@ def chat_model(name: str) -> ChatModel:
     """
     if name == ECHO:
         return _echo
-    for plugin in entry_points(group=PLUGINS):
-        model: ChatModel = plugin.load()(name)
-        return model
-    raise ValueError(f"no model {name!r}: no package with models is installed; use echo")
+    plugins = {plugin.name: plugin for plugin in entry_points(group=PLUGINS)}
+    plugin = plugins.get(name.partition(":")[0]) or plugins.get(ANY)
+    if plugin is None:
+        raise ValueError(f"no model {name!r}: no package that offers it is installed; {ECHO} is always there")
+    model: ChatModel = plugin.load()(name)
+    return model
 
 
 def merge_summarizer(name: str | None) -> Summarizer | None:

@@ -3,7 +3,7 @@
 import io
 import sys
 import tomllib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -224,15 +224,24 @@ def test_it_tells_why_and_searches_and_forgets(chat: Chat, path: str) -> None:
 # Models
 
 
+def install(folder: Path, distribution: str, groups: Mapping[str, Mapping[str, str]]) -> None:
+    """Write the entry points of a distribution as an installation has them."""
+    info = folder / f"{distribution.replace('-', '_')}-0.1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 0.1.0\n")
+    lines = [line for group, names in groups.items() for line in (f"[{group}]", *map(" = ".join, names.items()))]
+    (info / "entry_points.txt").write_text("\n".join(lines))
+
+
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The entry points of this tree, as an installation has them."""
-    groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
-    folder = tmp_path / "infinite_memory-0.1.0.dist-info"
-    folder.mkdir()
-    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: infinite-memory\nVersion: 0.1.0\n")
-    lines = [line for group, names in groups.items() for line in (f"[{group}]", *map(" = ".join, names.items()))]
-    (folder / "entry_points.txt").write_text("\n".join(lines))
+    """The entry points of this tree, and those of a package with models of its own."""
+    ours = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
+    install(tmp_path, "infinite-memory", ours)
+    install(tmp_path, "counting", {"infinite_memory.models": {"counting": "counting_models:model"}})
+    (tmp_path / "counting_models.py").write_text(
+        "def model(name):\n    return lambda prompt: iter([name, ' was given ', prompt[-1].content])\n"
+    )
     monkeypatch.syspath_prepend(tmp_path)
 
 
@@ -254,6 +263,47 @@ def test_a_model_that_cannot_be_used_is_said_in_one_line(
     assert err.startswith("infinite-memory: ")
     assert err.count("\n") == 1
     assert named in err
+
+
+@pytest.mark.usefixtures("installed")
+def test_another_package_offers_models_to_chats_and_merges(
+    chat: Chat, path: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = chat("hello", "/fork side", "aside", "/checkout main", "/merge side three-way", model="counting:7")[1]
+    assert out.splitlines()[0] == "counting:7 was given hello"
+    merged = out.partition("merged side into main (three-way)\n")[2]
+    assert merged.startswith("counting:7 was given ")
+    assert "user: aside\nassistant: counting:7 was given aside" in merged
+    merge = ["merge", "side", "--store", path, "--session", "s", "--how", "squash", "--model", "counting:8"]
+    chat("/checkout side", "more", "/checkout main")
+    assert run([*merge, "--prompt", "What now?"]) == 0
+    said = capsys.readouterr().out
+    assert "counting:8 was given user: more\n\nassistant: " in said
+    assert said.endswith("The above is a record. What now?\n")
+
+
+def test_without_a_package_that_offers_it_there_is_no_model(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shared_core.cli.models.entry_points", lambda group: ())
+    code, out, err = chat("hello", model="openai:gpt-4o")
+    assert (code, out) == (2, "")
+    assert err == (
+        "infinite-memory: no model 'openai:gpt-4o': no package that offers it is installed; echo is always there\n"
+    )
+
+
+def test_ctrl_c_ends_a_chat_that_is_not_typed(
+    path: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Pipe:
+        def isatty(self) -> bool:
+            return False
+
+        def readline(self) -> str:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("sys.stdin", Pipe())
+    assert run(["chat", "--store", path]) == 130
+    assert capsys.readouterr().err.endswith("\ninfinite-memory: interrupted\n")
 
 
 @pytest.mark.usefixtures("installed")

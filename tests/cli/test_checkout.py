@@ -149,3 +149,9 @@ def test_a_message_is_forgotten_by_the_beginning_of_its_id(call: Call) -> None:
     assert said(call) == ["one"]
     assert call("forget", "--id", "abc", "--yes")[::2] == (2, "infinite-memory: no message 'abc' in this session\n")
     assert call("forget", "--id", "abcd", "--yes")[1] == "forgot 1 message\n"
+
+
+def test_without_anything_to_take_nothing_is_stashed(call: Call) -> None:
+    call("add", "--role", "system", "Be brief.")
+    assert call("stash", "push") == (0, "nothing to stash\n", "")
+    assert call("stash", "push", "--json")[1] == "null\n"
