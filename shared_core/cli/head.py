@@ -2,6 +2,7 @@
 
 from contextlib import closing
 
+from shared_core.errors import UnknownReferenceError
 from shared_core.records import MAIN, Change, Drop, Put
 from shared_core.stores import open_store
 
@@ -22,10 +23,12 @@ def write_head(store: str, user_id: str | None, session_id: str, branch: str) ->
     """Check a branch of a session out for the commands to come.
 
     Raises:
-        UnknownReferenceError: there is no such session.
+        UnknownReferenceError: there is no such branch.
     """
     with closing(open_store(store)) as opened:
         session = opened.create_session(user_id, session_id)
         ends = {one.name: one.head for one in opened.branches(session)}
+        if branch not in ends:
+            raise UnknownReferenceError(f"there is no branch {branch!r} any more")
         changes: list[Change] = [Drop(ref.number) for ref in opened.refs(session, "head")]
         opened.change(session, [*changes, Put("head", branch, ends[branch])] if branch != MAIN else changes)

@@ -9,6 +9,8 @@ import pytest
 
 from shared_core import InfiniteMemory, Message
 from shared_core.cli.app import run
+from shared_core.cli.head import read_head, write_head
+from shared_core.errors import UnknownReferenceError
 from tests.support.histories import texts
 
 Call = Callable[..., tuple[int, str, str]]
@@ -155,3 +157,10 @@ def test_without_anything_to_take_nothing_is_stashed(call: Call) -> None:
     call("add", "--role", "system", "Be brief.")
     assert call("stash", "push") == (0, "nothing to stash\n", "")
     assert call("stash", "push", "--json")[1] == "null\n"
+
+
+def test_a_branch_that_is_gone_meanwhile_is_not_checked_out(call: Call) -> None:
+    call("add", "one")
+    with pytest.raises(UnknownReferenceError, match="there is no branch 'side' any more"):
+        write_head("chat.db", None, "default", "side")
+    assert read_head("chat.db", None, "default") == read_head("chat.db", None, "none") == "main"
