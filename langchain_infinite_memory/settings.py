@@ -9,6 +9,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 
 from langchain_infinite_memory.embeddings import as_embedder
 from langchain_infinite_memory.token_counters import TextCounter, as_token_counter
+from shared_core.arguments import suggestion
 from shared_core.base import Embedder, SummarizerModel
 from shared_core.interop.adapters import ModelSummarizer, memory_arguments
 from shared_core.summaries.requests import AnySummarizer
@@ -44,9 +45,10 @@ def memory_settings(
         TypeError: an argument is unknown, or both `embeddings` and `embedder` are given; or as for `as_summarizer`.
         ValueError, ImportError: as for `as_embedder` and `as_token_counter`.
     """
-    unknown = settings.keys() - (memory_arguments() - {"store"})
-    if unknown:
-        raise TypeError(f"unknown argument {', '.join(map(repr, sorted(unknown)))}: see InfiniteMemory for those known")
+    known = memory_arguments() - {"self", "store"}
+    if unknown := sorted(settings.keys() - known):
+        advice = suggestion(unknown[0], known | {"embeddings"}) or ": see InfiniteMemory for those known"
+        raise TypeError(f"unknown argument {', '.join(map(repr, unknown))}{advice}")
     if embeddings is not None:
         if settings.get("embedder") is not None:
             raise TypeError("embeddings and embedder are the same thing: pass one of them")

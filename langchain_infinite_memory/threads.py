@@ -245,8 +245,16 @@ def _schema(tool: Any) -> Any:
 
 
 def _reserve(memory: InfiniteMemory, system: Sequence[BaseMessage]) -> int:
-    """Return the tokens to keep free: for the reply and for the system prompt."""
-    return memory.reserve_tokens + sum(memory.count(read_message(message)[0]) for message in system)
+    """Return the tokens to keep free: for the reply and for the system prompt; BudgetError if that is too large."""
+    taken, budget = sum(memory.count(read_message(one)[0]) for one in system), memory.max_tokens - memory.reserve_tokens
+    if taken > budget:
+        raise BudgetError(
+            f"system messages need {taken:,} tokens, but the budget is {budget:,}: raise max_tokens, lower "
+            "reserve_tokens, or shorten them",
+            needed=taken,
+            available=budget,
+        )
+    return memory.reserve_tokens + taken
 
 
 def _thread_prompt(leading: Sequence[BaseMessage], context: Context, followed: _Followed) -> ThreadPrompt:

@@ -69,7 +69,8 @@ class SerializableBuffer(BaseMemory):
     @classmethod
     def _check(cls, values: dict[str, Any]) -> dict[str, Any]:
         if values.get("token_limit", -1) < 1:
-            raise ValueError("Token limit must be set and greater than 0.")
+            hint = " Pass token_limit instead of max_tokens." if "max_tokens" in values else ""
+            raise ValueError(f"Token limit must be set and greater than 0.{hint}")
         key = values.get("chat_store_key", DEFAULT_CHAT_STORE_KEY)
         return {**values, "session_id": key if values.get("session_id") is None else values["session_id"]}
 

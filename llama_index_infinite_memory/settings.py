@@ -14,6 +14,7 @@ from llama_index.core.utils import get_tokenizer
 from llama_index_infinite_memory import strippers as known_strippers
 from llama_index_infinite_memory.embeddings import as_embedder
 from llama_index_infinite_memory.strippers import Stripper
+from shared_core.arguments import suggestion
 from shared_core.base import Embedder, SummarizerModel
 from shared_core.interop.adapters import ModelSummarizer, memory_arguments
 from shared_core.summaries.requests import AnySummarizer
@@ -173,7 +174,8 @@ def refuse_unknown(given: Mapping[str, Any], known: Sequence[str] = ()) -> None:
     accepted = memory_arguments() - _FIXED | set(known)
     unknown = {name: value for name, value in given.items() if name not in accepted}
     if unknown:
-        raise ValueError(f"Unexpected kwargs: {unknown}")
+        near = suggestion(next(iter(unknown)), accepted | {"token_limit", "tokenizer_fn", "embed_model", "session_id"})
+        raise ValueError(f"Unexpected kwargs: {unknown}{near}")
 
 
 # Summaries

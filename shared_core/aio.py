@@ -2,12 +2,14 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Sequence
-from datetime import datetime
+from collections.abc import AsyncIterator, Callable, Sequence
+from datetime import date
+from functools import wraps
 from itertools import islice
 from typing import Any, TypeVar
 
 from shared_core.base import Summarizer
+from shared_core.field_errors import shown
 from shared_core.forget import ForgetResult
 from shared_core.history import FollowedHistory
 from shared_core.memory import InfiniteMemory
@@ -27,9 +29,27 @@ from shared_core.tree.log import LogEntry
 from shared_core.tree.merge import How, MergeResult
 
 Result = TypeVar("Result")
+Method = TypeVar("Method", bound=Callable[..., None])
 
 PAGE = 500
 """Messages read at a time by `messages`."""
+
+
+def _takes_a_memory(method: Method) -> Method:
+    """Return the constructor, with an error that names `open` if it is given the arguments of `InfiniteMemory`."""
+
+    @wraps(method)
+    def checked(self: "AsyncInfiniteMemory", *given: Any, **named: Any) -> None:
+        values = [*given, *named.values()]
+        if len(values) != 1 or not isinstance(values[0], InfiniteMemory):
+            arguments = ", ".join([*map(repr, given), *(shown(name, value) for name, value in named.items())])
+            raise TypeError(
+                "AsyncInfiniteMemory takes an InfiniteMemory; "
+                f"to open one, write memory = await AsyncInfiniteMemory.open({arguments})"
+            )
+        method(self, *given, **named)
+
+    return checked  # type: ignore[return-value]
 
 
 class AsyncInfiniteMemory:
@@ -38,9 +58,13 @@ class AsyncInfiniteMemory:
     Reading, writing and ranking run in threads. Embedders and summarizers that are asynchronous themselves are awaited.
 
     Args:
-        memory: the memory to use. `AsyncInfiniteMemory.open` creates one without blocking the event loop.
+        memory: the memory to use. `await AsyncInfiniteMemory.open(…)` creates one without blocking the event loop.
+
+    Raises:
+        TypeError: `memory` is something else, such as a path.
     """
 
+    @_takes_a_memory
     def __init__(self, memory: InfiniteMemory) -> None:
         self._memory = memory
 
@@ -97,7 +121,7 @@ class AsyncInfiniteMemory:
         return await asyncio.to_thread(self._memory.count, message)
 
     async def search(
-        self, query: str, top_k: int = 10, *, since: datetime | None = None, until: datetime | None = None,
+        self, query: str, top_k: int = 10, *, since: date | str | None = None, until: date | str | None = None,
         role: Role | None = None, scope: RecallScope | None = None,
     ) -> list[ScoredMessage]:  # fmt: skip
         """Return the messages that match best; see `InfiniteMemory.search`."""
@@ -270,7 +294,7 @@ class AsyncInfiniteMemory:
         await asyncio.to_thread(self._memory.close_turn)
 
     async def forget(
-        self, *, ids: Sequence[str] | None = None, before: datetime | None = None, session: bool = False,
+        self, *, ids: Sequence[str] | None = None, before: date | str | None = None, session: bool = False,
         user: bool = False, dry_run: bool = False,
     ) -> ForgetResult:  # fmt: skip
         """Erase messages everywhere; see `InfiniteMemory.forget`."""

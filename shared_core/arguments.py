@@ -1,9 +1,22 @@
 """Checks of arguments: an error names the argument, its value and what is accepted."""
 
-from collections.abc import Collection
+import inspect
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import date, datetime, time
+from difflib import get_close_matches
+from functools import wraps
+from numbers import Real
 from typing import Any, TypeVar
 
+from shared_core.errors import BudgetError
+from shared_core.field_errors import shown
+from shared_core.messages import Message, in_utc
+
 Value = TypeVar("Value")
+Method = TypeVar("Method", bound=Callable[..., None])
+
+# Values
 
 
 def one_of(name: str, value: Value, choices: Collection[Value]) -> Value:
@@ -13,7 +26,7 @@ def one_of(name: str, value: Value, choices: Collection[Value]) -> Value:
         ValueError: it is none of them.
     """
     if value not in choices:
-        raise ValueError(f"{name}={value!r}: choose one of {', '.join(map(repr, choices))}")
+        raise ValueError(f"{shown(name, value)}: choose one of {', '.join(map(repr, choices))}")
     return value
 
 
@@ -24,7 +37,7 @@ def whole_number(name: str, value: int, *, least: int) -> int:
         ValueError: it is smaller, or no integer; True and False are none.
     """
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ValueError(f"{name}={value!r}: expected a whole number of at least {least}")
+        raise ValueError(f"{shown(name, value)}: expected a whole number of at least {least}")
     return value
 
 
@@ -32,10 +45,11 @@ def in_range(name: str, value: float, low: float, high: float) -> float:
     """Return a number from `low` to `high`, both included.
 
     Raises:
-        ValueError: it lies outside.
+        ValueError: it lies outside, or is no number; NaN, True and False are none.
     """
-    if not low <= value <= high:
-        raise ValueError(f"{name}={value!r}: expected a number from {low:g} to {high:g}")
+    if isinstance(value, bool) or not isinstance(value, Real) or not low <= value <= high:
+        limits = f"from {low:g} to {high:g}" if high < float("inf") else f"of at least {low:g}"
+        raise ValueError(f"{shown(name, value)}: expected a number {limits}")
     return value
 
 
@@ -46,5 +60,181 @@ def text_value(name: str, value: Any) -> str:
         ValueError: it is something else.
     """
     if not isinstance(value, str):
-        raise ValueError(f"{name}={value!r}: expected a text")
+        raise ValueError(f"{shown(name, value)}: expected a text")
     return value
+
+
+def texts(name: str, values: Any) -> Sequence[str]:
+    """Return a list of texts; ValueError if it is one text, or anything else."""
+    if isinstance(values, str):
+        raise ValueError(f"{shown(name, values)}: expected a list; write {name}=[{values!r}]")
+    if not isinstance(values, Iterable) or isinstance(values, Mapping | bytes):
+        raise ValueError(f"{shown(name, values)}: expected a list of texts")
+    return [text_value(name, value) for value in values]
+
+
+def session_names(session_id: Any, user_id: Any) -> None:
+    """Check the name of a session and of its user. An empty one is a variable that was not set, shared by everybody.
+
+    Raises:
+        ValueError: one is empty, or no text.
+    """
+    if not text_value("session_id", session_id):
+        raise ValueError("session_id='': expected the name of the conversation; leave it out for 'default'")
+    if user_id is not None and not text_value("user_id", user_id):
+        raise ValueError("user_id='': expected the name of the user; None means that there is none")
+
+
+def function(name: str, value: Any, form: str) -> None:
+    """Check that an argument is a function or another object that can be called; a class is none.
+
+    Raises:
+        TypeError: it cannot be called; the message shows the `form` that is expected.
+    """
+    if isinstance(value, type) or not callable(value):
+        raise TypeError(f"{shown(name, value)}: expected a function, {form}")
+
+
+def instance(name: str, value: object, kind: type) -> None:
+    """Check that an argument is an object of a class; TypeError if it is not."""
+    if not isinstance(value, kind):
+        raise TypeError(f"{shown(name, value)}: expected a {kind.__name__}; write {name}={kind.__name__}(…)")
+
+
+def file_path(name: str, value: Any) -> str | os.PathLike[str]:
+    """Return the path of a file.
+
+    Raises:
+        TypeError: it is neither a text nor a path.
+        ValueError: it is empty.
+    """
+    if not isinstance(value, str | os.PathLike):
+        raise TypeError(f"{shown(name, value)}: expected the path of a file, as a text or a Path")
+    if value == "":
+        raise ValueError(f"{name}='': expected the path of a file")
+    return value
+
+
+def moment(name: str, value: Any, *, end: bool = False) -> datetime:
+    """Return a time, given as a datetime, a date or an ISO 8601 text. Without a zone, it is UTC.
+
+    Args:
+        name: the argument.
+        value: its value.
+        end: whether a date means the end of its day instead of the beginning.
+
+    Raises:
+        TypeError: it is something else.
+        ValueError: the text is no time.
+    """
+    error = f"{shown(name, value)}: expected a time, such as '2026-01-31', '2026-01-31T10:00' (UTC) or a datetime"
+    if isinstance(value, str):
+        try:
+            value = _parsed(value.strip())
+        except ValueError:
+            raise ValueError(error) from None
+    if isinstance(value, datetime):
+        return in_utc(value)
+    if isinstance(value, date):
+        return in_utc(datetime.combine(value, time.max if end else time.min))
+    raise TypeError(error)
+
+
+def _parsed(text: str) -> date:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        return datetime.fromisoformat(text)
+
+
+# Messages and prompts
+
+
+def prompt_budget(max_tokens: int, reserve_tokens: int, *, least: int = 1) -> int:
+    """Return the tokens that a prompt may take.
+
+    Args:
+        max_tokens: the context limit.
+        reserve_tokens: the part of it that is kept free for the reply.
+        least: the smallest budget that makes sense.
+
+    Raises:
+        BudgetError: less than `least` is left for the prompt.
+        ValueError: a number is no whole number, or too small.
+    """
+    budget = whole_number("max_tokens", max_tokens, least=1) - whole_number("reserve_tokens", reserve_tokens, least=0)
+    if budget < least:
+        raise BudgetError(
+            f"max_tokens={max_tokens} is not larger than reserve_tokens={reserve_tokens}: nothing is left for the "
+            "prompt; pass your model's context limit as max_tokens, or a smaller reserve_tokens",
+            needed=least,
+            available=budget,
+        )
+    return budget
+
+
+def user_message(name: str, value: Any) -> Message:
+    """Return a question as a user message, given as one or as a text.
+
+    Raises:
+        TypeError: it is something else.
+        ValueError: it is a message of another role.
+    """
+    if isinstance(value, str):
+        return Message.user(value)
+    if not isinstance(value, Message):
+        advice = "; store a history with follow() or add()" if isinstance(value, list | tuple) else ""
+        raise TypeError(f"{shown(name, value)}: expected a text or a user message{advice}")
+    if value.role != "user":
+        raise ValueError(f"{name}: expected a user message, not one of role {value.role!r}")
+    return value
+
+
+def schemas(tools: Any) -> tuple[Any, ...]:
+    """Return tool schemas; TypeError if they are no list, such as a single schema."""
+    if tools is None:
+        return ()
+    if isinstance(tools, str | Mapping) or not isinstance(tools, Iterable):
+        raise TypeError(f"{shown('tools', tools)}: expected a list of tool schemas; put a single one in a list")
+    return tuple(tools)
+
+
+# Names of arguments
+
+OTHER_NAMES = {
+    "max_tokens": ("token_limit", "max_token_limit", "context_window", "context_length", "limit", "budget"),
+    "token_limit": ("max_tokens", "max_token_limit", "context_window", "limit"),
+    "embedder": ("embeddings", "embedding", "embed_model", "embedding_model", "model"),
+    "embeddings": ("embedder", "embed_model"),
+    "embed_model": ("embedder", "embeddings"),
+    "token_counter": ("tokenizer", "tokenizer_fn", "encoding", "length_function"),
+    "tokenizer_fn": ("token_counter", "tokenizer"),
+    "top_k": ("k", "n", "similarity_top_k"),
+    "store": ("path", "db", "db_path", "database", "file", "url", "uri", "storage", "connection_string"),
+    "session_id": ("session", "thread_id", "conversation_id", "chat_id"),
+    "user_id": ("user", "owner"),
+    "summarizer": ("llm",),
+    "system": ("system_prompt", "system_message", "instructions"),
+}
+"""Names of arguments, with those that other libraries give to the same thing, best first."""
+
+
+def suggestion(name: str, known: Collection[str]) -> str:
+    """Return "; did you mean …?" for an unknown name of an argument; empty if none of the known names is near."""
+    near = [one for one in known if name in OTHER_NAMES.get(one, ())]
+    near = near or get_close_matches(name, sorted(known), n=1, cutoff=0.8)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def suggests_names(method: Method) -> Method:
+    """Return a constructor whose error for an unknown argument suggests the right name, as newer Pythons do."""
+    parameters = inspect.signature(method).parameters
+
+    @wraps(method)
+    def checked(self: Any, *given: Any, **named: Any) -> None:
+        if not named.keys() <= parameters.keys():
+            name = next(name for name in named if name not in parameters)
+            raise TypeError(f"{type(self).__name__}() has no argument {name!r}{suggestion(name, parameters)}")
+        method(self, *given, **named)
+
+    return checked  # type: ignore[return-value]

@@ -133,6 +133,8 @@ class Follower:
 
     def follow(self, messages: Sequence[Message], after: FollowedHistory) -> Followed:
         """Match a history. `messages` are those that follow `after`, the part that was followed before."""
+        if not isinstance(after, FollowedHistory):
+            raise TypeError(f"after={after!r}: expected what an earlier follow() returned")
         sent = list(_chained(messages, after.chains[-1] if after else ""))
         known, _ = after.split()
         if not after and self._repeats_a_question(_said(sent)):

@@ -5,12 +5,12 @@ from typing import Literal
 
 import numpy as np
 
-from shared_core.arguments import one_of, whole_number
+from shared_core.arguments import one_of, prompt_budget, user_message, whole_number
 from shared_core.base import Embedder, TokenCounter
 from shared_core.embedders import as_embedder
 from shared_core.errors import EmbedderError
 from shared_core.index.vectors import ExactVectorIndex
-from shared_core.messages import Message
+from shared_core.messages import Message, message_list
 from shared_core.prompt.assembler import Assembler
 from shared_core.prompt.frame import Framer, GroundingOverflow, KeepGrounding, OnOverflow
 from shared_core.prompt.window import Fill
@@ -50,8 +50,8 @@ def sliding_window(
         MessageTooLargeError: the newest user message and its newest tool group do not fit beside them.
         ValueError: an argument is out of range.
     """
-    whole_number("max_tokens", max_tokens, least=1)
-    whole_number("reserve_tokens", reserve_tokens, least=0)
+    prompt_budget(max_tokens, reserve_tokens)
+    messages = message_list(messages)
     one_of("unit", unit, ("turn", "message"))
     framer = Framer(as_counter(token_counter), message_overhead, keep_grounding, grounding_overflow, on_overflow)
     assembler = Assembler(framer, slack=window_slack, fill=fill)
@@ -118,7 +118,10 @@ def prune(
     """
     whole_number("top_k", top_k, least=0)
     one_of("unit", unit, ("message", "turn"))
-    question = Message.user(query) if isinstance(query, str) else query
+    if embedder is not None and not isinstance(embedder, str):
+        embedder = as_embedder(embedder)  # a wrong one fails even if nothing has to be dropped
+    question = user_message("query", query)
+    messages = message_list(messages)
     stays, old = _split_off_kept(_uncounted_entries(messages))
     units = _by_turn(old) if unit == "turn" else old
     kept = units if len(units) <= top_k else _nearest(units, question.content, top_k, embedder)

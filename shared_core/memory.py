@@ -3,11 +3,23 @@
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from shared_core.arguments import one_of, text_value, whole_number
+from shared_core.arguments import (
+    function,
+    moment,
+    one_of,
+    prompt_budget,
+    schemas,
+    session_names,
+    suggests_names,
+    text_value,
+    texts,
+    user_message,
+    whole_number,
+)
 from shared_core.base import Embedder, TokenCounter
 from shared_core.embedders import as_embedder
 from shared_core.errors import UnknownReferenceError
@@ -15,7 +27,7 @@ from shared_core.forget import ForgetResult, every_record, forget, forget_sessio
 from shared_core.history import FollowedHistory, Follower
 from shared_core.lifecycle import fork_safe_lock
 from shared_core.message_sequence import MessageSequence
-from shared_core.messages import Message, Role, in_utc, message_list
+from shared_core.messages import Message, Role, message_list
 from shared_core.paths import Head
 from shared_core.pipeline import Ask, AskSteps, IndexSteps, Progress, PromptBuilder, SearchSteps, SummarySteps, drive
 from shared_core.prompt.assembler import Assembler, Placement
@@ -128,10 +140,12 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
         new_id: returns the id for messages that have none. It must be unique in the session.
 
     Raises:
-        ValueError: an argument is out of range.
+        ValueError, TypeError: an argument is out of range, of a wrong type, or unknown. The message says what to pass.
+        EmbedderError: `embedder` is the name of no model on this machine, nor of one that the hub confirms in time.
         StoreError: the store cannot be opened.
     """
 
+    @suggests_names
     def __init__(
         self, store: str | Path | Store | None = None, *, session_id: str = "default", user_id: str | None = None,
         system: SystemPrompt | None = None, scope: RecallScope = "session", max_tokens: int = 4096,
@@ -149,11 +163,13 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
     ) -> None:  # fmt: skip
-        self.max_tokens = whole_number("max_tokens", max_tokens, least=1)
-        self.reserve_tokens = whole_number("reserve_tokens", reserve_tokens, least=0)
-        text_value("session_id", session_id)
-        if user_id is not None:
-            text_value("user_id", user_id)
+        prompt_budget(max_tokens, reserve_tokens)
+        self.max_tokens, self.reserve_tokens = max_tokens, reserve_tokens
+        session_names(session_id, user_id)
+        if system is not None and not isinstance(system, str):
+            function("system", system, "() -> str | None, or a text")
+        function("clock", clock, "() -> datetime")
+        function("new_id", new_id, "() -> str")
         self._system = system
         if scope == "user" and user_id is None:
             raise ValueError('scope="user": pass the user_id whose sessions are to be searched')
@@ -294,7 +310,7 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
         with self._lock:
             live.sync()
             hidden = {entry.message.id for entry in live.prompt()} if live.replaced and not replaced else None
-            return MessageSequence(self._store, live.key, live.path, prompt=hidden)
+            return MessageSequence(self._store, live.key, live.path, prompt=hidden, replaced=live.replaced)
 
     def newest(self, limit: int) -> list[Message]:
         """Return the newest messages of the branch, at most `limit`, oldest first."""
@@ -335,7 +351,7 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
             DuplicateError: a conversation of the user has this name.
             UnknownReferenceError: nothing is stored yet.
         """
-        text_value("session_id", session_id)
+        session_names(session_id, None)
         with self._lock:
             self._checkout.live.rename(session_id)
 
@@ -376,24 +392,24 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
         reserve_tokens: int | None, include_question: bool,
     ) -> AskSteps:  # fmt: skip
         """Return the steps of `context`. The caller answers their requests, synchronously or asynchronously."""
-        message = Message.user(question) if isinstance(question, str) else question
-        if message is not None and message.role != "user":
-            raise ValueError(f"question: expected a user message, not one of role {message.role!r}")
+        message = None if question is None else user_message("question", question)
         blank = message is not None and not message.content.strip() and message.grounding is None
         reserve = self.reserve_tokens if reserve_tokens is None else reserve_tokens
-        whole_number("reserve_tokens", reserve, least=0)
-        whole_number("max_tokens", self.max_tokens, least=1)  # callers may assign the attribute
+        # Checked again, because callers may assign the attributes. A caller's own reserve may leave nothing.
+        prompt_budget(self.max_tokens, reserve, least=1 if reserve_tokens is None else 0)
         prompt = prompt_text(self.system if system is None else system)
-        ask = Ask(None if blank else message, self.max_tokens, reserve, tuple(tools or ()), include_question, prompt)
+        ask = Ask(None if blank else message, self.max_tokens, reserve, schemas(tools), include_question, prompt)
         return self._prompts.steps(ask)
 
     def count(self, message: Message) -> int:
         """Return the tokens a message takes when it is sent: text, name, tool calls, media, grounding and framing."""
+        if not isinstance(message, Message):
+            raise TypeError(f"message={message!r:.80}: expected a message; write Message.user(text)")
         sent = with_grounding(message, render_grounding(message.grounding))
         return message_tokens(sent, self._checkout.writer.counter, self._checkout.live.sizer.overhead)
 
     def search(
-        self, query: str, top_k: int = 10, *, since: datetime | None = None, until: datetime | None = None,
+        self, query: str, top_k: int = 10, *, since: date | str | None = None, until: date | str | None = None,
         role: Role | None = None, scope: RecallScope | None = None,
     ) -> list[ScoredMessage]:  # fmt: skip
         """Return the messages of this branch that match a query, best first, without those that match too little.
@@ -401,8 +417,9 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
         Args:
             query: the text to search for.
             top_k: the largest number of messages to return.
-            since: only messages said at or after this time. A time without a zone is taken as UTC.
-            until: only messages said at or before this time.
+            since: only messages said at or after this time: a datetime, a date, or ISO 8601 text such as
+                `"2026-01-31"` or `"2026-01-31T10:00"`. A time without a zone is taken as UTC.
+            until: only messages said at or before this time; a date means until the end of that day.
             role: only messages of this role. None: user and assistant messages. Tool results and system messages are
                 found only if you name their role.
             scope: what is searched, instead of the constructor's `scope`: `"session"` is this branch alone, `"user"`
@@ -411,18 +428,19 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
         return drive(self.search_steps(query, top_k, since=since, until=until, role=role, scope=scope))
 
     def search_steps(
-        self, query: str, top_k: int, *, since: datetime | None, until: datetime | None, role: Role | None,
+        self, query: str, top_k: int, *, since: date | str | None, until: date | str | None, role: Role | None,
         scope: RecallScope | None = None,
     ) -> SearchSteps:  # fmt: skip
         """Return the steps of `search`; see `context_steps`."""
+        text_value("query", query)
         whole_number("top_k", top_k, least=0)
         if scope is not None:
             one_of("scope", scope, get_args(RecallScope))
         if role is not None:
             one_of("role", role, get_args(Role))
         wanted = Filter(
-            since=in_utc(since).timestamp() if since else float("-inf"),
-            until=in_utc(until).timestamp() if until else float("inf"),
+            since=float("-inf") if since is None else moment("since", since).timestamp(),
+            until=float("inf") if until is None else moment("until", until, end=True).timestamp(),
             role=role,
             scope=scope,
         )
@@ -445,6 +463,8 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
 
     def index_steps(self, progress: Progress | None, *, anew: bool = False) -> IndexSteps:
         """Return the steps of `index` and `reindex`; see `context_steps`."""
+        if progress is not None:
+            function("progress", progress, "(done, total) -> None")
         if anew:
             with self._lock:
                 self._prompts.searcher.accept_embedder()
@@ -480,7 +500,7 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
     # Forgetting
 
     def forget(
-        self, *, ids: Sequence[str] | None = None, before: datetime | None = None, session: bool = False,
+        self, *, ids: Sequence[str] | None = None, before: date | str | None = None, session: bool = False,
         user: bool = False, dry_run: bool = False,
     ) -> ForgetResult:  # fmt: skip
         """Erase messages everywhere: from all branches, from vectors, indexes and snapshots, and from the files' bytes.
@@ -491,7 +511,8 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
 
         Args:
             ids: erase the messages with these ids.
-            before: erase messages said before this time, except system messages. A time without a zone is taken as UTC.
+            before: erase messages said before this time, except system messages: a datetime, a date, or ISO 8601 text
+                such as `"2026-01-31"`. A time without a zone is taken as UTC.
             session: erase the whole session.
             user: erase all sessions of this memory's user. Each is erased as a whole; if the process is killed in
                 between, call it again. The names of the user and of the sessions remain in the store.
@@ -506,12 +527,13 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
             raise ValueError("forget: pass exactly one of ids=, before=, session=True and user=True")
         if user:
             return self._forget_user(dry_run=dry_run)
+        ids = None if ids is None else texts("ids", ids)
+        limit = None if before is None else moment("before", before)
         with self._lock:
             key = self._checkout.live.key
             if key is None and ids:
                 raise UnknownReferenceError(f"no message {ids[0]!r}: nothing is stored yet")
-            moment = None if before is None else in_utc(before)
-            records = select(self._store, key, ids=ids, before=moment, everything=session) if key is not None else []
+            records = select(self._store, key, ids=ids, before=limit, everything=session) if key is not None else []
             if dry_run or key is None:
                 return ForgetResult(tuple(record.message.id or "" for record in records), dry_run=dry_run)
             if not records and not session:

@@ -15,20 +15,24 @@ class MessageSequence(Sequence[Message]):
     """The messages of a branch, oldest first, as the branch was when the sequence was made.
 
     It holds no messages: each use reads what it needs. The newest messages, slices at the end and the truth value cost
-    a small read; `len`, and indexes from the beginning of a long branch, go through it.
+    a small read, and `len` reads no text. An index counted from the beginning reads everything up to it.
 
     Args:
         store: where the messages are stored.
         session: the session's key; None: nothing is stored.
         path: the path of the branch.
         prompt: the ids of the current system prompt, so that those it replaced are left out. None: nothing is left out.
+        replaced: how many these are.
     """
 
-    def __init__(self, store: Store, session: int | None, path: Path, *, prompt: Collection[str | None] | None) -> None:
+    def __init__(
+        self, store: Store, session: int | None, path: Path, *, prompt: Collection[str | None] | None, replaced: int
+    ) -> None:  # fmt: skip
         self._store = store
         self._session = session
         self._path = path
         self._prompt = prompt
+        self._replaced = replaced if prompt is not None else 0
 
     def __iter__(self) -> Iterator[Message]:
         if self._session is None:
@@ -57,7 +61,9 @@ class MessageSequence(Sequence[Message]):
         return next(reversed(self), None) is not None
 
     def __len__(self) -> int:
-        return sum(1 for _ in self)
+        if self._session is None:
+            return 0
+        return self._store.count(self._session, [span.stretch for span in self._path.spans]) - self._replaced
 
     @overload
     def __getitem__(self, index: int) -> Message: ...
@@ -93,5 +99,4 @@ class MessageSequence(Sequence[Message]):
         raise TypeError("messages() returns a view of a branch, which is not hashable; use tuple(memory.messages())")
 
     def __repr__(self) -> str:
-        name = self._path.head
-        return f"<messages up to position {name.segment}:{name.depth}>"
+        return f"<{type(self).__name__} of {len(self):,} messages>"

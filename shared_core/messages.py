@@ -1,10 +1,13 @@
 """The values that make up a conversation: messages, tool calls and grounding. They are frozen and do no I/O."""
 
-from collections.abc import Mapping, Sequence
+import inspect
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from shared_core.field_errors import explained
 
 __all__ = [
     "Grounding",
@@ -33,6 +36,33 @@ Timestamp = Annotated[datetime, AfterValidator(in_utc)]
 
 class _Value(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    if not TYPE_CHECKING:  # type checkers know the arguments from the fields
+
+        def __init__(self, /, *unnamed: object, **fields: Any) -> None:
+            """Raise a `ValueError` that says what to write if a field is unknown or has a wrong value."""
+            if unnamed:
+                kind, names = type(self).__name__, list(type(self).model_fields)[:2]
+                raise TypeError(f"name the fields of a {kind}: {kind}({names[0]}=…, {names[1]}=…)")
+            try:
+                super().__init__(**fields)
+            except ValidationError as error:
+                invalid = ValueError(explained(type(self), error))
+            else:
+                return
+            raise invalid  # outside of the handler, so that pydantic's own error does not come along
+
+        # Without this mark, pydantic would call the constructor for every value that it validates itself.
+        __init__.__pydantic_base_init__ = True
+        __init__.__signature__ = inspect.signature(BaseModel.__init__)
+
+        def __setattr__(self, name: str, value: object) -> None:
+            """Raise a `TypeError`, because values are frozen."""
+            try:
+                super().__setattr__(name, value)
+            except ValidationError:
+                kind = type(self).__name__
+                raise TypeError(f"a {kind} is frozen; copy it: value.model_copy(update={{{name!r}: …}})") from None
 
 
 class ToolCall(_Value):
@@ -155,12 +185,12 @@ class Message(_Value):
     @classmethod
     def system(cls, content: str, **fields: Any) -> "Message":
         """Return a system message; `fields` are the other arguments of `Message`."""
-        return cls(role="system", content=content, **fields)
+        return cls(role="system", content=_said(content), **fields)
 
     @classmethod
     def user(cls, content: str, **fields: Any) -> "Message":
         """Return a user message; `fields` are the other arguments of `Message`."""
-        return cls(role="user", content=content, **fields)
+        return cls(role="user", content=_said(content), **fields)
 
     @classmethod
     def assistant(cls, content: str = "", **fields: Any) -> "Message":
@@ -191,6 +221,13 @@ class Message(_Value):
         return copy
 
 
+def _said(content: Any) -> Any:
+    """Return the text of a message. Unlike a model's reply with tool calls, what a person says is never None."""
+    if content is None:
+        raise ValueError("content=None: expected a text")
+    return content
+
+
 def content_of(message: Message) -> Mapping[str, Any]:
     """Return the fields that two messages with the same content share: all except those that the store fills in."""
     return message.model_dump(mode="json", exclude={"id", "created_at", "turn_id"}, exclude_defaults=True)
@@ -199,7 +236,8 @@ def content_of(message: Message) -> Mapping[str, Any]:
 def message_list(messages: Any) -> list[Message]:
     """Return one message or several as a list; TypeError if there is anything else among them."""
     given: list[Message] = []
-    for message in [messages] if isinstance(messages, Message | str | Mapping) else messages:
+    single = isinstance(messages, Message | str | bytes | Mapping) or not isinstance(messages, Iterable)
+    for message in [messages] if single else messages:
         if not isinstance(message, Message):
             shown = repr(message)[:80]
             raise TypeError(f"expected messages, not {shown}: write Message.user(text), Message.assistant(text)")

@@ -184,6 +184,8 @@ def resolve(store: Store, session: int, reference: str) -> Head:
         UnknownReferenceError: the reference names nothing.
         AmbiguousReferenceError: several ids begin with it; `candidates` lists some.
     """
+    if not isinstance(reference, str):
+        raise ValueError(f"reference={reference!r}: expected the name of a branch or a tag, or the id of a message")
     branches = {branch.name: branch.head for branch in store.branches(session)}
     if reference in branches:
         return Head(reference)

@@ -43,17 +43,14 @@ class SessionPool:
         self._size = whole_number("size", size, least=0)
         if settings.get("embedder") is not None:
             settings["embedder"] = as_embedder(settings["embedder"])  # one model for all
+        # In memory, so that an invalid argument fails here, and neither creates a file nor leaves one open.
+        InfiniteMemory(session_id="default", user_id="default", **settings).close()
         self._settings = settings
         self._lock = threading.Lock()
         self._idle: OrderedDict[Key, list[InfiniteMemory]] = OrderedDict()
         self._closed = False
         self._owns_store = not isinstance(store, Store)
         self.store = open_store(store, durability=durability)
-        try:
-            self._new(("default", "default"))  # so that an invalid argument fails here, not at the first request
-        except BaseException:
-            self.close()
-            raise
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -381,6 +381,8 @@ class Writer:
 
         System messages replace the system prompt, or join the one whose `turn_id` is `prompt_id`.
         """
+        if turn is not None and not isinstance(turn, str):
+            raise ValueError(f"turn={turn!r}: expected the id of a turn's user message")
         if turn is not None and any(message.role == "user" for message in messages):
             raise ValueError(f"turn={turn!r}: only replies can join a turn; a user message opens its own")
         if not messages:
@@ -430,9 +432,14 @@ class Writer:
         """Return a message with an id and a time."""
         changes: dict[str, Any] = {}
         if message.id is None:
-            changes["id"] = self.new_id()
+            changes["id"] = made = self.new_id()
+            if not isinstance(made, str) or not made:
+                raise ValueError(f"new_id returned {made!r}; it must return a text that is not empty")
         if message.created_at is None:
-            changes["created_at"] = in_utc(self.clock())
+            now = self.clock()
+            if not isinstance(now, datetime):
+                raise ValueError(f"clock returned {now!r}; it must return a datetime")
+            changes["created_at"] = in_utc(now)
         return message.replace(**changes) if changes else message
 
     def draft(self, message: Message) -> Draft:

@@ -176,6 +176,16 @@ class Store(ABC):
     def get(self, session: int, keys: Sequence[str] | Sequence[Position]) -> list[Record]:
         """Return the messages with these ids or at these positions, in the order asked; unknown keys are left out."""
 
+    def count(self, session: int, stretches: Collection[Stretch]) -> int:
+        """Return how many messages these stretches hold. By default, this reads them all."""
+        found = 0
+        for stretch in stretches:
+            upto = stretch.upto
+            while upto >= stretch.start and (records := self.newest(session, Position(stretch.segment, upto), PAGE)):
+                found += sum(record.position.depth >= stretch.start for record in records)
+                upto = records[-1].position.depth - 1
+        return found
+
     @abstractmethod
     def newest(self, session: int, upto: Position, limit: int) -> list[Record]:
         """Return at most `limit` messages of the segment `upto.segment` with depth <= `upto.depth`, newest first."""

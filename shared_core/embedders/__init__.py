@@ -7,10 +7,12 @@ from functools import lru_cache
 from shared_core.base import Embedder
 from shared_core.embedders.callable import CallableEmbedder
 from shared_core.embedders.checks import installed
+from shared_core.embedders.hub import confirm, unknown
 from shared_core.embedders.minilm import MINILM, MINILM_INT8
 from shared_core.embedders.onnx import OnnxEmbedder, onnx_available
 from shared_core.embedders.sentence_transformers import SentenceTransformerEmbedder
 from shared_core.embedders.static import STATIC, StaticEmbedder, static_available
+from shared_core.errors import MissingExtraError
 
 __all__ = [
     "MINILM",
@@ -39,6 +41,7 @@ def as_embedder(value: Embedder | str | Callable[..., object] | None) -> Embedde
 
     Raises:
         MissingExtraError: the package that the embedder needs is not installed.
+        EmbedderError: the name is that of no model on this machine, and the hub does not answer at once that it has it.
         TypeError: `value` is something else, such as a function, which has no name that could identify its vectors.
     """
     if value is None:
@@ -48,7 +51,7 @@ def as_embedder(value: Embedder | str | Callable[..., object] | None) -> Embedde
     if isinstance(value, str):
         return StaticEmbedder() if value == "static" else _by_name(value)
     raise TypeError(
-        f"an embedder is an Embedder, a model's name or None, not {value!r}; "
+        f"embedder={value!r}: expected an Embedder, a model's name or None; "
         "wrap a function: CallableEmbedder(function, name='model and revision')"
     )
 
@@ -68,15 +71,30 @@ def _by_name(model: str) -> Embedder:
     known = {f.name.lower(): f for f in (MINILM, MINILM_INT8)}
     fingerprint = known.get(model.lower()) or known.get(f"sentence-transformers/{model}".lower())
     if os.path.isdir(model) or fingerprint is None:
-        return _library_embedder(model)
+        return _other_model(model)
     if fingerprint == MINILM_INT8 or onnx_available():
         return _onnx_embedder(fingerprint == MINILM_INT8)
+    if not installed("sentence_transformers"):
+        raise MissingExtraError(
+            f'embedder {model!r} needs onnxruntime: pip install "infinite-memory[onnx]"; or, with torch: '
+            'pip install "infinite-memory[sentence-transformers]"',
+            name="onnxruntime",
+        )
     return _library_embedder(model)
 
 
 @lru_cache(maxsize=2)
 def _onnx_embedder(quantized: bool) -> OnnxEmbedder:
     return OnnxEmbedder(quantize="int8" if quantized else None)
+
+
+@lru_cache(maxsize=4)
+def _other_model(model: str) -> SentenceTransformerEmbedder:
+    if not installed("sentence_transformers"):
+        remedy = 'other models need: pip install "infinite-memory[sentence-transformers]"'
+        raise MissingExtraError(unknown(model, remedy), name="sentence_transformers")
+    confirm(model)  # so that a wrong name fails here, not at the first question
+    return _library_embedder(model)
 
 
 @lru_cache(maxsize=4)

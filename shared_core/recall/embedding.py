@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from shared_core.arguments import function
 from shared_core.base import Embedder, Fingerprint, Vectors
 from shared_core.embedders import as_embedder, embedder_named
 from shared_core.errors import EmbedderError, EmbedderMismatchError
@@ -246,8 +247,10 @@ def name_of(embed_text: EmbedText) -> str:
     """Return the name under which the vectors of this function's texts are stored.
 
     Raises:
+        TypeError: it is no function.
         ValueError: the function has no name of its own: it is a lambda or a partial.
     """
+    function("embed_text", embed_text, "(messages) -> str")
     # An object with __call__ is named by its class.
     own = getattr(embed_text, "__qualname__", None)
     named: Any = embed_text if own else type(embed_text)

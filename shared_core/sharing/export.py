@@ -249,12 +249,15 @@ def atomically(path: str | os.PathLike[str], *, keep_mode: bool = True) -> Itera
         StoreError: the file cannot be written.
     """
     target = pathlib.Path(path)
+    if target.is_dir():
+        raise StoreError(f"{os.fspath(path)!r} is a folder; give the path of a file in it")
     if is_database(target):
         raise StoreError(f"{os.fspath(path)!r} is a database, which this would replace; choose another name")
     try:
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:50]}.", suffix=".part")
     except (OSError, ValueError) as error:
-        raise StoreError(f"{os.fspath(path)!r} cannot be written: {error}; check the folder") from error
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise StoreError(f"{os.fspath(path)!r} cannot be written: {reason}; check its folder") from error
     try:
         with io.BufferedWriter(_PartFile(handle, os.fspath(path))) as file:
             yield file

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, get_args
 
-from shared_core.arguments import one_of
+from shared_core.arguments import file_path, one_of
 from shared_core.base import TokenCounter
 from shared_core.errors import InputFileError, UnknownReferenceError
 from shared_core.messages import Message
@@ -62,6 +62,7 @@ class FileVerbs:
             ValueError: `vectors` is combined with `redact`, because a text can be guessed from its vector, or with
                 another format than JSONL; or a message has no form in OpenAI's format.
         """
+        file_path("path", path)
         if format is not None:
             one_of("format", format, get_args(FileFormat))
         rules = [redact] if callable(redact) else list(redact)
@@ -118,6 +119,7 @@ class FileVerbs:
             UnknownReferenceError: the file does not hold this session.
             ValueError: the file holds several sessions, and none was chosen.
         """
+        file_path("path", path)
         checkout = self._checkout
         target = Target(checkout.live.user_id, checkout.live.session_id)
 

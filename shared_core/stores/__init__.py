@@ -1,7 +1,9 @@
 """Stores: where conversations are kept."""
 
+import os
 from pathlib import Path
 
+from shared_core.field_errors import shown
 from shared_core.store import Store
 from shared_core.stores.sqlite import SQLiteStore
 
@@ -18,11 +20,16 @@ def open_store(store: str | Path | Store | None = None, *, durability: str = "fu
 
     Raises:
         StoreError: the database cannot be opened.
+        TypeError: it is neither a text, a path nor a `Store`.
         ValueError: this version does not know this kind of address, or this `durability`.
     """
     if isinstance(store, Store):
         return store
+    if store is not None and not isinstance(store, str | os.PathLike):
+        raise TypeError(f"{shown('store', store)}: expected the path of a database file, a Store, or None")
     if isinstance(store, str):
+        if not store:
+            raise ValueError("store='': expected the path of a database file; None keeps everything in memory")
         store = store.removeprefix("sqlite:///")
         scheme, separator, _ = store.partition("://")
         if separator:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, get_args
 
-from shared_core.arguments import one_of, whole_number
+from shared_core.arguments import instance, one_of, whole_number
 from shared_core.base import SummarizerModel, TokenCounter
 from shared_core.messages import Message
 from shared_core.paths import Path
@@ -182,6 +182,7 @@ class SummaryRules:
                 f"summarizer={self.summarizer!r}: expected a callable(previous_summary, messages) -> str; "
                 "as_summarizer of the LangChain or LlamaIndex package makes one of a model"
             )
+        instance("summary_template", self.template, SummaryTemplate)
         whole_number("summary_tokens", self.tokens, least=1)
         whole_number("summarizer_tokens", self.call_tokens, least=1)
         if self.call_tokens < 2 * self.tokens:

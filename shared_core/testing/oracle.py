@@ -165,6 +165,7 @@ def check(store: Store, key: int, tree: Tree) -> None:
         assert [path.index_of(position) for position in positions] == list(range(len(positions)))
         assert [path.at(number) for number in range(len(positions))] == positions
         assert store.get(key, positions) == tree.path(head)
+        assert store.count(key, [span.stretch for span in path.spans]) == len(tree.path(head))
     assert [store.segment(key, number) for number in tree.segments] == list(tree.segments.values())
     ids = [str(record.message.id) for record in reversed(everything)]
     assert store.get(key, [*ids, "unknown", *map(str, tree.forgotten)]) == everything[::-1]

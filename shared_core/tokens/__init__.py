@@ -65,7 +65,7 @@ def as_counter(value: TokenCounter | Callable[[str], int] | str | None) -> Token
     is tiktoken's `o200k_base`. Anything else is a `TypeError`.
     """
     if isinstance(value, type) or not (value is None or isinstance(value, str) or callable(value)):
-        raise TypeError(f"token_counter must be a TokenCounter, callable(str) -> int, str or None, not {value!r}")
+        raise TypeError(f"token_counter={value!r}: expected a TokenCounter, callable(str) -> int, str or None")
     if value == CharacterCounter.name:
         return CharacterCounter()
     if value in ("conservative", ConservativeCounter.name):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from shared_core.arguments import text_value
 from shared_core.errors import DuplicateError, UnknownReferenceError
 from shared_core.messages import Message
 from shared_core.paths import EARLIER, Head, read, resolve
@@ -138,14 +139,14 @@ def delete_tag(checkout: Checkout, name: str) -> None:
 
 
 def _check_name(name: str) -> None:
-    if not name.strip():
+    if not text_value("name", name).strip():
         raise ValueError(f"name={name!r}: a branch or a tag needs a name")
     if EARLIER.fullmatch(name):
         raise ValueError(f"name={name!r}: this is how an earlier end of a branch is written; choose another name")
 
 
 def _refuse_main(name: str, done: str) -> None:
-    if name == MAIN:
+    if text_value("name", name) == MAIN:
         raise ValueError(f"{MAIN!r} is where every memory begins and cannot be {done}")
 
 

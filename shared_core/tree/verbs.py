@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import get_args
 
-from shared_core.arguments import one_of, whole_number
+from shared_core.arguments import function, one_of, texts, whole_number
 from shared_core.base import Summarizer
 from shared_core.messages import Message
 from shared_core.records import Branch
@@ -166,6 +166,8 @@ class TreeVerbs:
                 summarizer returned nothing. Errors that the summarizer raises are passed on. Nothing is changed.
         """
         one_of("how", how, get_args(How))
+        if summarizer is not None:
+            function("summarizer", summarizer, "(previous_summary, messages) -> str")
         return merge.merge(self._checkout, source, how, prompt=prompt, summarizer=summarizer)
 
     def sources(self, id: str) -> list[str]:
@@ -190,7 +192,7 @@ class TreeVerbs:
         Raises:
             UnknownReferenceError: an id is not stored.
         """
-        return copies.cherry_pick(self._checkout, [ids] if isinstance(ids, str) else ids)
+        return copies.cherry_pick(self._checkout, [ids] if isinstance(ids, str) else texts("ids", ids))
 
     def rebase(self, onto: str, since: str | None = None) -> CherryPickResult:
         """Let the branch end at another position, followed by copies of what only the branch has.

@@ -172,13 +172,13 @@ class TestBudgets:
         model, middleware = Model(), memory(max_tokens=100, on_error=on_error)
         one = agent(model, middleware, system_prompt="be brief " * 100, checkpointer=InMemorySaver())
         if on_error == "raise":
-            with pytest.raises(BudgetError, match="system and pinned"):
+            with pytest.raises(BudgetError, match="system messages need 204 tokens, but the budget is 100"):
                 ask(one, "hello")
             return
         ask(one, "hello")
         assert ask(one, "look at a")[-1].text == "fine: look at a"
         assert [m.type for m in model.last] == ["system", "human", "ai", "tool"], "the question is sent all the same"
-        assert "system and pinned messages" in caplog.text
+        assert "system messages need 204 tokens" in caplog.text
         assert stored(middleware)[:3] == ["hello", "fine: hello", "look at a"]
 
     def test_a_question_larger_than_the_budget_is_sent_and_reported(self) -> None:

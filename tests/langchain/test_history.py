@@ -66,7 +66,10 @@ def test_arguments_in_langchains_words() -> None:
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
-        ({"max_token": 9}, "unknown argument 'max_token'"),
+        ({"max_token": 9}, r"unknown argument 'max_token'; did you mean 'max_tokens'\?"),
+        ({"token_limit": 9}, r"unknown argument 'token_limit'; did you mean 'max_tokens'\?"),
+        ({"embed_model": 9}, r"unknown argument 'embed_model'; did you mean 'embedder'\?"),
+        ({"zebra": 9}, "unknown argument 'zebra': see InfiniteMemory"),
         ({"embeddings": HashingEmbedder(), "embedder": HashingEmbedder()}, "pass one of them"),
     ],
 )

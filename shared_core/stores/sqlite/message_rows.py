@@ -219,6 +219,7 @@ _NEWEST_QUESTION = (
 )
 
 # The + keeps SQLite to the index of turns: by position, it would look at the whole segment.
+_COUNT = "SELECT count(*) FROM messages WHERE session = ? AND segment = ? AND depth BETWEEN ? AND ?"
 _TURN_NUMBER = (
     "SELECT turn_no FROM messages WHERE session = ? AND turn_id = ? AND +segment = ? AND +depth <= ? "
     "ORDER BY seq LIMIT 1"
@@ -296,6 +297,11 @@ class MessageRows(TreeRows):
         """See `Rows`."""
         row = self.connection.execute(_NEWEST_QUESTION, (session, *stretch)).fetchone()
         return None if row is None else Newest(plain(row[0]), row[1])
+
+    def count(self, session: int, stretch: Stretch) -> int:
+        """Return how many messages a stretch holds; reads no text."""
+        (found,) = self.connection.execute(_COUNT, (session, *stretch)).fetchone()
+        return int(found)
 
     def turn_number(self, session: int, turn_id: str, upto: Position) -> int | None:
         """See `Rows`."""

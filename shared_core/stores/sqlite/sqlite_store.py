@@ -1,11 +1,13 @@
 """The default store: one SQLite file, or a database in memory."""
 
+from collections.abc import Collection
 from contextlib import AbstractContextManager
 from pathlib import Path
 from sqlite3 import Connection
 from types import TracebackType
 
-from shared_core.records import SessionInfo
+from shared_core.arguments import one_of
+from shared_core.records import SessionInfo, Stretch
 from shared_core.store import ALL
 from shared_core.stores.rows import Rows
 from shared_core.stores.sqlite.connection import Database
@@ -66,15 +68,18 @@ class SQLiteStore(TreeStore):
     """
 
     def __init__(self, path: str | Path, *, durability: str = "full") -> None:
-        if durability not in _SYNCHRONOUS:
-            raise ValueError(f"durability={durability!r}: choose one of {sorted(_SYNCHRONOUS)}")
-        self._db = Database(path, synchronous=_SYNCHRONOUS[durability])
+        self._db = Database(path, synchronous=_SYNCHRONOUS[one_of("durability", durability, tuple(_SYNCHRONOUS))])
         self._reads = _Reading(self._db)
 
     def overview(self, *user_ids: str | None, limit: int = ALL) -> list[SessionInfo]:
         """See `Store`."""
         with self._reads as rows, rows.one_moment():
             return overview(rows.connection, user_ids, limit)
+
+    def count(self, session: int, stretches: Collection[Stretch]) -> int:
+        """See `Store`."""
+        with self._reads as rows, rows.one_moment():
+            return sum(rows.count(session, stretch) for stretch in stretches)
 
     def transaction(self) -> AbstractContextManager[None]:
         """See `Store`."""

@@ -1,0 +1,87 @@
+"""What errors say about a wrong value: the argument as it was given, and the fields that pydantic rejected."""
+
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+LONGEST = 80
+"""The largest number of characters of a value that a message shows."""
+
+EXPECTED = {
+    "string_type": "expected a text",
+    "string_too_short": "expected a text that is not empty",
+    "string_unicode": "expected a text without lone surrogates",
+    "tuple_type": "expected a list",
+    "greater_than_equal": "expected a whole number of at least {ge}",
+    "literal_error": "choose one of {expected}",
+    "model_type": "expected a {class_name}",
+    "bool_": "expected True or False",
+    "int_": "expected a whole number",
+    "float_": "expected a number",
+    "datetime_": "expected a time, such as '2026-01-31T10:00' (UTC) or a datetime",
+}
+"""What is expected, by the type of pydantic's error or its beginning."""
+
+ADVICE = {
+    ("content", "string_type"): "; Message.from_openai reads a message made of parts",
+    ("arguments", "string_type"): ", the JSON that the model wrote; write json.dumps(…)",
+    ("grounding", "model_type"): " or a text",
+}
+"""What to write instead, by field and type of error."""
+
+ROLES = {
+    "human": "user", "person": "user", "ai": "assistant", "bot": "assistant", "model": "assistant",
+    "agent": "assistant", "chatbot": "assistant", "developer": "system", "function": "tool",
+}  # fmt: skip
+"""Roles of other libraries, and ours for them."""
+
+
+def shown(name: str, value: object) -> str:
+    """Return an argument as it was given, cut to what one line can show."""
+    text = repr(value)
+    return f"{name}={text if len(text) <= LONGEST else text[:LONGEST] + '…'}"
+
+
+def explained(value: type[BaseModel], error: ValidationError) -> str:
+    """Return what is wrong with the fields of a value and what is expected, in one line for each of the first three."""
+    problems = list(_problems(value, error))
+    more = [f"and {len(problems) - 3} more"] if len(problems) > 3 else []
+    return f"{value.__name__}: " + "\n".join([*problems[:3], *more])
+
+
+def _problems(value: type[BaseModel], error: ValidationError) -> Iterator[str]:
+    for one in error.errors(include_url=False):
+        name, kind, given = _name(one["loc"]), one["type"], one["input"]
+        if kind == "missing":
+            yield f"{name}= is missing"
+        elif kind == "extra_forbidden":
+            fields = list(value.model_fields) if len(one["loc"]) == 1 else []
+            near = get_close_matches(name, fields, n=1, cutoff=0.7)
+            yield f"there is no field {name!r}" + (f"; did you mean {near[0]!r}?" if near else _choices(fields))
+        else:
+            yield f"{shown(name, given)}: {_expected(one)}{_advice(name, kind, given)}"
+
+
+def _name(location: tuple[int | str, ...]) -> str:
+    """Return the name of a field as Python writes it, for example `tool_calls[0].name`."""
+    parts = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in location]
+    return "".join(parts).removeprefix(".")
+
+
+def _choices(fields: list[str]) -> str:
+    return f"; there are {', '.join(fields)}" if fields else ""
+
+
+def _expected(problem: Mapping[str, Any]) -> str:
+    kind, values = problem["type"], problem.get("ctx", {})
+    phrase = next((text for beginning, text in EXPECTED.items() if kind.startswith(beginning)), None)
+    return str(problem["msg"]) if phrase is None else phrase.format(**values)
+
+
+def _advice(name: str, kind: str, given: object) -> str:
+    if name == "role" and isinstance(given, str) and (ours := ROLES.get(given.lower())):
+        return f"; {given!r} is {ours!r} here"
+    field = name.rpartition(".")[2]
+    return ADVICE.get((field, kind), "") if kind != "string_type" or isinstance(given, list | dict) else ""
