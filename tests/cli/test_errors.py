@@ -17,7 +17,7 @@ from shared_core.cli.wording import in_words
 Call = Callable[..., tuple[int, str, str]]
 
 PYTHON = re.compile(
-    r"\b[a-z_]+=|\(\)|\bpass\b|Value error|Input should|Invalid value: |[a-z]_(tokens|id|k)\b|Traceback|Errno"
+    r"\b[a-z_]+=|\(\)|\bpass\b|Value error|Input should|Invalid value: |[a-z]_(tokens|id|k)\b|Errno|None|Callable"
 )
 """What belongs to Python and to typer."""
 
@@ -43,7 +43,7 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 
 
 WRONG = {
-    "log --store folder.db": "folder.db' is not a file; give the path of a database file",
+    "log --store folder.db": "folder.db' is a folder; give the path of a database file",
     "log --store junk.db": "is not a readable SQLite database (file is not a database)",
     "add x --store short.db": "is not a readable SQLite database (it is shorter than any database)",
     "add x --store none/a.db": "'none/a.db' cannot be created",
@@ -56,6 +56,10 @@ WRONG = {
     "ask x --max-tokens 0": "Invalid value for '--max-tokens': expected at least 1",
     "ask x --max-tokens many": "Invalid value for '--max-tokens': expected a whole number",
     "ask x --reserve-tokens -1": "Invalid value for '--reserve-tokens': expected at least 0",
+    "ask x --max-tokens 100": "--max-tokens 100 is not larger than --reserve-tokens 500: nothing is left",
+    "ask x --embedder none/such": "--embedder 'none/such': not on this machine",
+    "add x --session ''": "--session '': expected the name of the conversation; leave it out for 'default'",
+    "add x --user ''": "--user '': expected the name of the user; leave it out if there is none",
     "ask x --max-tokens 502": "raise --max-tokens, lower --reserve-tokens, or shorten",
     "log --limit 0": "Invalid value for '--limit' / '-n': expected at least 1",
     "merge side --how sideways": "'sideways' is not one of 'auto', 'fast-forward', 'full', 'squash', 'three-way'",
