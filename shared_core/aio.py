@@ -13,7 +13,7 @@ from shared_core.field_errors import shown
 from shared_core.forget import ForgetResult
 from shared_core.history import FollowedHistory
 from shared_core.memory import InfiniteMemory
-from shared_core.messages import Message, Role
+from shared_core.messages import Message, MessageLike, Role
 from shared_core.pipeline import Progress, Reply, Request, Steps
 from shared_core.prompt.context import Context
 from shared_core.recall.ranking import ScoredMessage
@@ -97,16 +97,16 @@ class AsyncInfiniteMemory:
     def system(self, system: SystemPrompt | None) -> None:
         self._memory.system = system
 
-    async def add(self, messages: Message | Sequence[Message], *, turn: str | None = None) -> list[Message]:
+    async def add(self, messages: MessageLike | Sequence[MessageLike], *, turn: str | None = None) -> list[Message]:
         """Store messages; see `InfiniteMemory.add`."""
         return await asyncio.to_thread(self._memory.add, messages, turn=turn)
 
-    async def follow(self, messages: Sequence[Message], *, after: FollowedHistory | None = None) -> FollowedHistory:
+    async def follow(self, messages: Sequence[MessageLike], *, after: FollowedHistory | None = None) -> FollowedHistory:
         """Store what is new in a history, and check out its end; see `InfiniteMemory.follow`."""
         return await asyncio.to_thread(self._memory.follow, messages, after=after)
 
     async def context(
-        self, question: str | Message | None = None, *, system: SystemPrompt | None = None,
+        self, question: str | MessageLike | None = None, *, system: SystemPrompt | None = None,
         tools: Sequence[Any] | None = None, reserve_tokens: int | None = None, include_question: bool = True,
     ) -> Context:  # fmt: skip
         """Return the prompt for a question; see `InfiniteMemory.context`."""
@@ -116,7 +116,7 @@ class AsyncInfiniteMemory:
         )  # fmt: skip
         return await self._drive(steps)
 
-    async def count(self, message: Message) -> int:
+    async def count(self, message: MessageLike) -> int:
         """Return the tokens a message takes when it is sent; see `InfiniteMemory.count`."""
         return await asyncio.to_thread(self._memory.count, message)
 
@@ -284,10 +284,13 @@ class AsyncInfiniteMemory:
         )
 
     async def import_file(
-        self, path: str | os.PathLike[str], *, session: str | None = None, progress: Progress | None = None
-    ) -> ImportResult:
+        self, path: str | os.PathLike[str], *, session: str | None = None, format: str | None = None,
+        progress: Progress | None = None,
+    ) -> ImportResult:  # fmt: skip
         """Import a conversation from a file into this one; see `InfiniteMemory.import_file`."""
-        return await asyncio.to_thread(self._memory.import_file, path, session=session, progress=progress)
+        return await asyncio.to_thread(
+            self._memory.import_file, path, session=session, format=format, progress=progress
+        )
 
     async def close_turn(self) -> None:
         """Let the next reply join the newest turn; see `InfiniteMemory.close_turn`."""

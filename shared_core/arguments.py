@@ -9,9 +9,11 @@ from functools import wraps
 from numbers import Real
 from typing import Any, TypeVar
 
+from pydantic import BaseModel
+
 from shared_core.errors import BudgetError
 from shared_core.field_errors import shown
-from shared_core.messages import Message, in_utc
+from shared_core.messages import Message, in_utc, one_message
 
 Value = TypeVar("Value")
 Method = TypeVar("Method", bound=Callable[..., None])
@@ -182,12 +184,13 @@ def user_message(name: str, value: Any) -> Message:
     """
     if isinstance(value, str):
         return Message.user(value)
-    if not isinstance(value, Message):
+    if not isinstance(value, Message | Mapping | BaseModel):
         advice = "; store a history with follow() or add()" if isinstance(value, list | tuple) else ""
         raise TypeError(f"{shown(name, value)}: expected a text or a user message{advice}")
-    if value.role != "user":
-        raise ValueError(f"{name}: expected a user message, not one of role {value.role!r}")
-    return value
+    message = one_message(value)
+    if message.role != "user":
+        raise ValueError(f"{name}: expected a user message, not one of role {message.role!r}")
+    return message
 
 
 def schemas(tools: Any) -> tuple[Any, ...]:

@@ -10,7 +10,7 @@ from shared_core.base import Embedder, TokenCounter
 from shared_core.embedders import as_embedder
 from shared_core.errors import EmbedderError
 from shared_core.index.vectors import ExactVectorIndex
-from shared_core.messages import Message, message_list
+from shared_core.messages import Message, MessageLike, message_list
 from shared_core.prompt.assembler import Assembler
 from shared_core.prompt.frame import Framer, GroundingOverflow, KeepGrounding, OnOverflow
 from shared_core.prompt.window import Fill
@@ -20,7 +20,7 @@ from shared_core.turns import Entry, Turn, assign_turns, group_turns, tool_group
 
 
 def sliding_window(
-    messages: Sequence[Message], *, max_tokens: int, reserve_tokens: int = 0,
+    messages: Sequence[MessageLike], *, max_tokens: int, reserve_tokens: int = 0,
     token_counter: TokenCounter | Callable[[str], int] | str | None = None, message_overhead: int = 4,
     unit: Literal["turn", "message"] = "turn", window_slack: float = 0.0, fill: Fill = "stop",
     keep_grounding: KeepGrounding = "newest", grounding_overflow: GroundingOverflow = "trim",
@@ -32,7 +32,7 @@ def sliding_window(
     grounding as fits. Older messages lose their grounding.
 
     Args:
-        messages: the conversation, oldest first.
+        messages: the conversation, oldest first. OpenAI's dicts are accepted.
         max_tokens: the context limit of your model, in tokens.
         reserve_tokens: the tokens kept free for the reply.
         token_counter: counts the tokens of a text, as in `InfiniteMemory`.
@@ -55,7 +55,8 @@ def sliding_window(
     one_of("unit", unit, ("turn", "message"))
     framer = Framer(as_counter(token_counter), message_overhead, keep_grounding, grounding_overflow, on_overflow)
     assembler = Assembler(framer, slack=window_slack, fill=fill)
-    entries = entries_of(messages, framer.counter, message_overhead)
+    listed = message_list(messages)
+    entries = entries_of(listed, framer.counter, message_overhead)
     turns = group_turns(entries)
     newest = next((turn for turn in reversed(turns) if turn.asks), None)
     current = newest.whole(pending=True) if newest is not None else None
@@ -66,7 +67,7 @@ def sliding_window(
     past = [turn for turn in reversed(turns) if turn is not newest and turn.turn_id not in pinned]
     older = [turn.whole() for turn in past if turn.asks] if unit == "turn" else _single_messages(past)
     frame, selection = assembler.settle(asked, older, (), shown=True)
-    given = {entry.message.id: message for entry, message in zip(entries, messages, strict=True)}
+    given = {entry.message.id: message for entry, message in zip(entries, listed, strict=True)}
     context = assembler.compose(frame, selection, reserve=reserve_tokens, shown=True)
     return [_as_given(message, given[message.id]) for message in context.messages]
 
@@ -96,8 +97,8 @@ Unit = tuple[Entry, ...]
 
 
 def prune(
-    messages: Sequence[Message], query: str | Message, *, top_k: int = 2, unit: Literal["message", "turn"] = "message",
-    embedder: Embedder | str | None = None,
+    messages: Sequence[MessageLike], query: str | MessageLike, *, top_k: int = 2,
+    unit: Literal["message", "turn"] = "message", embedder: Embedder | str | None = None,
 ) -> list[Message]:  # fmt: skip
     """Return the old messages most similar to a question, then the last turn and the question.
 
@@ -106,7 +107,7 @@ def prune(
     dropped. If old messages have the same text, only the newest of them can be kept.
 
     Args:
-        messages: the conversation, oldest first, without the question.
+        messages: the conversation, oldest first, without the question. OpenAI's dicts are accepted.
         query: the question.
         top_k: how many old messages or turns to keep.
         unit: what is compared and kept: single messages or whole turns.
@@ -121,12 +122,12 @@ def prune(
     if embedder is not None and not isinstance(embedder, str):
         embedder = as_embedder(embedder)  # a wrong one fails even if nothing has to be dropped
     question = user_message("query", query)
-    messages = message_list(messages)
-    stays, old = _split_off_kept(_uncounted_entries(messages))
+    listed = message_list(messages)
+    stays, old = _split_off_kept(_uncounted_entries(listed))
     units = _by_turn(old) if unit == "turn" else old
     kept = units if len(units) <= top_k else _nearest(units, question.content, top_k, embedder)
     chosen = sorted(entry.order for group in [*stays, *kept] for entry in group)
-    return [*(messages[index] for index in chosen), question]
+    return [*(listed[index] for index in chosen), question]
 
 
 def _uncounted_entries(messages: Sequence[Message]) -> list[Entry]:

@@ -27,7 +27,7 @@ from shared_core.forget import ForgetResult, every_record, forget, forget_sessio
 from shared_core.history import FollowedHistory, Follower
 from shared_core.lifecycle import fork_safe_lock
 from shared_core.message_sequence import MessageSequence
-from shared_core.messages import Message, Role, message_list
+from shared_core.messages import Message, MessageLike, Role, message_list, one_message
 from shared_core.paths import Head
 from shared_core.pipeline import Ask, AskSteps, IndexSteps, Progress, PromptBuilder, SearchSteps, SummarySteps, drive
 from shared_core.prompt.assembler import Assembler, Placement
@@ -200,7 +200,7 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
 
     # Storing
 
-    def add(self, messages: Message | Sequence[Message], *, turn: str | None = None) -> list[Message]:
+    def add(self, messages: MessageLike | Sequence[MessageLike], *, turn: str | None = None) -> list[Message]:
         """Store messages at the head of the branch, in one transaction. They are durable when the method returns.
 
         A user message opens a turn. A reply joins the turn of the message before it in the list, even if that message
@@ -211,7 +211,7 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
         and is no longer sent. Adding the current one again changes nothing. A pinned system message is sent always.
 
         Args:
-            messages: one message or several, oldest first.
+            messages: one message or several, oldest first. OpenAI's dicts are accepted, see `Message.from_openai`.
             turn: the id of the turn that the first replies join. None: the turn that this object opened last, or the
                 newest turn of the branch. Pass it if several threads share one object.
 
@@ -231,7 +231,7 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
                 self._save_snapshot()
             return stored
 
-    def follow(self, messages: Sequence[Message], *, after: FollowedHistory | None = None) -> FollowedHistory:
+    def follow(self, messages: Sequence[MessageLike], *, after: FollowedHistory | None = None) -> FollowedHistory:
         """Store what is new in a history that a client sends again with each request, and check out its end.
 
         A message is recognized by its id or, if it has none, by everything the history says up to it. If the history
@@ -240,7 +240,8 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
         whatever else it says: when they change, the new ones replace the old ones, and no branch is opened.
 
         Args:
-            messages: the history, oldest first; with `after`, only the messages that follow it.
+            messages: the history, oldest first; with `after`, only the messages that follow it. OpenAI's dicts are
+                accepted; items of the Responses API that the model said at once count as one message.
             after: what an earlier call returned, cut to the part that has not changed since: `history.upto(count)`.
 
         Returns:
@@ -363,7 +364,7 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
     # Recalling
 
     def context(
-        self, question: str | Message | None = None, *, system: SystemPrompt | None = None,
+        self, question: str | MessageLike | None = None, *, system: SystemPrompt | None = None,
         tools: Sequence[Any] | None = None, reserve_tokens: int | None = None, include_question: bool = True,
     ) -> Context:  # fmt: skip
         """Return the prompt for a question, with a report that explains it. No message is stored.
@@ -388,12 +389,12 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
         return drive(steps)
 
     def context_steps(
-        self, question: str | Message | None, *, system: SystemPrompt | None, tools: Sequence[Any] | None,
+        self, question: str | MessageLike | None, *, system: SystemPrompt | None, tools: Sequence[Any] | None,
         reserve_tokens: int | None, include_question: bool,
     ) -> AskSteps:  # fmt: skip
         """Return the steps of `context`. The caller answers their requests, synchronously or asynchronously."""
         message = None if question is None else user_message("question", question)
-        blank = message is not None and not message.content.strip() and message.grounding is None
+        blank = message is not None and not (message.content.strip() or message.grounding or message.media_tokens)
         reserve = self.reserve_tokens if reserve_tokens is None else reserve_tokens
         # Checked again, because callers may assign the attributes. A caller's own reserve may leave nothing.
         prompt_budget(self.max_tokens, reserve, least=1 if reserve_tokens is None else 0)
@@ -401,11 +402,10 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
         ask = Ask(None if blank else message, self.max_tokens, reserve, schemas(tools), include_question, prompt)
         return self._prompts.steps(ask)
 
-    def count(self, message: Message) -> int:
+    def count(self, message: MessageLike) -> int:
         """Return the tokens a message takes when it is sent: text, name, tool calls, media, grounding and framing."""
-        if not isinstance(message, Message):
-            raise TypeError(f"message={message!r:.80}: expected a message; write Message.user(text)")
-        sent = with_grounding(message, render_grounding(message.grounding))
+        given = one_message(message)
+        sent = with_grounding(given, render_grounding(given.grounding))
         return message_tokens(sent, self._checkout.writer.counter, self._checkout.live.sizer.overhead)
 
     def search(

@@ -8,18 +8,29 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from shared_core.field_errors import explained
+from shared_core.formats.fields import MessageFields, own_copy, short
+from shared_core.formats.openai_chat import write_chat
+from shared_core.formats.openai_responses import message_groups, read_group, write_items
 
 __all__ = [
     "Grounding",
     "GroundingItem",
     "Message",
+    "MessageLike",
     "Payload",
     "Role",
     "ToolCall",
     "content_of",
+    "fields_of",
     "in_utc",
+    "join",
     "message_list",
+    "message_of",
+    "one_message",
 ]
+
+BLANK_LINE = "\n\n"
+"""The separator between the parts of a rendered message."""
 
 Role = Literal["system", "user", "assistant", "tool"]
 
@@ -32,6 +43,11 @@ def in_utc(moment: datetime) -> datetime:
 _set = object.__setattr__  # the only way to set an attribute of a frozen value
 
 Timestamp = Annotated[datetime, AfterValidator(in_utc)]
+
+
+def join(*parts: str) -> str:
+    """Return the parts that are not empty, with a blank line between them."""
+    return BLANK_LINE.join(part for part in parts if part)
 
 
 class _Value(BaseModel):
@@ -112,6 +128,27 @@ class Grounding(_Value):
     def of(cls, *texts: str, **fields: str) -> "Grounding":
         """Return grounding of plain passages, best first; `fields` are the other arguments of `Grounding`."""
         return cls(items=tuple(GroundingItem(text=text) for text in texts), **fields)
+
+    @property
+    def filled(self) -> list[int]:
+        """The indices of the items that have text."""
+        return [index for index, item in enumerate(self.items) if item.text]
+
+    def render(self, keep: Sequence[int] | None = None) -> str:
+        """Return header, items and footer as one text; empty if there are no items.
+
+        Args:
+            keep: indices of the items to show; all by default.
+        """
+        return self.around([self.items[index].text for index in (self.filled if keep is None else sorted(keep))])
+
+    def around(self, texts: Sequence[str]) -> str:
+        """Return header, texts, the note on items that are left out, and footer as one text; empty without texts."""
+        if not any(texts):
+            return ""
+        omitted = len(self.filled) - sum(map(bool, texts))
+        note = self.omitted_note.replace("{count}", str(omitted)) if omitted else ""
+        return join(self.header, *texts, note, self.footer)
 
     @field_validator("items", mode="before")
     @classmethod
@@ -202,6 +239,40 @@ class Message(_Value):
         """Return a tool's reply to the call `tool_call_id`."""
         return cls(role="tool", content=content, tool_call_id=tool_call_id, **fields)
 
+    @classmethod
+    def from_openai(cls, item: Mapping[str, Any] | BaseModel) -> "Message":
+        """Return the message that a dict of OpenAI's means; `to_openai` gives an equal dict back.
+
+        Images, sound, files and unknown fields are kept in the payload, and `media_tokens` is an estimate of what media
+        cost. The dict may also hold `id`, `created_at`, `turn_id`, `grounding`, `pinned` and `media_tokens`.
+
+        Args:
+            item: a message of chat completions, an item of the Responses API, or an object of the SDK that is one.
+
+        Raises:
+            ValueError: the role or the type of a part is unknown, a field has another form, or there is no content.
+        """
+        return message_of(read_group([_plain(item)]))
+
+    def to_openai(self) -> dict[str, Any]:
+        """Return the message for a request to OpenAI's chat completions, with its grounding before its text.
+
+        Characters that the API refuses in a name, such as blanks, are written as `_`. Reasoning and searches of the
+        Responses API have no field there and are left out.
+
+        Raises:
+            ValueError: it holds media in the form of another API, which cannot be expressed.
+        """
+        return write_chat(fields_of(self))
+
+    def to_responses(self) -> list[dict[str, Any]]:
+        """Return the message as items for a request to OpenAI's Responses API, with its grounding before its text.
+
+        Raises:
+            ValueError: it holds sound, or media in the form of another API, which cannot be expressed.
+        """
+        return write_items(fields_of(self))
+
     @property
     def stays(self) -> bool:
         """Whether every prompt must hold this message."""
@@ -213,12 +284,12 @@ class Message(_Value):
         # like this when it is stored and when it is read.
         if type(self) is not Message:
             return self.model_copy(update=changes)
-        copy = object.__new__(Message)
-        _set(copy, "__dict__", {**self.__dict__, **changes})
-        _set(copy, "__pydantic_fields_set__", self.__pydantic_fields_set__ | changes.keys())
-        _set(copy, "__pydantic_extra__", None)
-        _set(copy, "__pydantic_private__", None)
-        return copy
+        changed = object.__new__(Message)
+        _set(changed, "__dict__", {**self.__dict__, **changes})
+        _set(changed, "__pydantic_fields_set__", self.__pydantic_fields_set__ | changes.keys())
+        _set(changed, "__pydantic_extra__", None)
+        _set(changed, "__pydantic_private__", None)
+        return changed
 
 
 def _said(content: Any) -> Any:
@@ -233,13 +304,80 @@ def content_of(message: Message) -> Mapping[str, Any]:
     return message.model_dump(mode="json", exclude={"id", "created_at", "turn_id"}, exclude_defaults=True)
 
 
+MessageLike = Message | Mapping[str, Any] | BaseModel
+"""A message, a dict in one of OpenAI's formats, or an object of its SDK."""
+
+
+def fields_of(message: Message) -> MessageFields:
+    """Return what a format writes of a message: plain data of its own, with the grounding before the text."""
+    payload = message.payload
+    return {
+        "role": message.role,
+        "content": join(message.grounding.render(), message.content) if message.grounding else message.content,
+        "id": message.id,
+        "name": message.name,
+        "tool_calls": [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in message.tool_calls],
+        "tool_call_id": message.tool_call_id,
+        "media_tokens": message.media_tokens,
+        "payload": {"format": payload.format, "data": own_copy(payload.data)} if payload else None,
+    }
+
+
+def message_of(fields: MessageFields) -> Message:
+    """Return the message with these fields; ValueError, in one line, if a field is invalid."""
+    values: Any = fields
+    return Message(**values)
+
+
+def one_message(message: MessageLike) -> Message:
+    """Return a message; TypeError or ValueError, as for `message_list`, if it is none."""
+    return message if isinstance(message, Message) else Message.from_openai(message)
+
+
 def message_list(messages: Any) -> list[Message]:
-    """Return one message or several as a list; TypeError if there is anything else among them."""
-    given: list[Message] = []
-    single = isinstance(messages, Message | str | bytes | Mapping) or not isinstance(messages, Iterable)
-    for message in [messages] if single else messages:
-        if not isinstance(message, Message):
-            shown = repr(message)[:80]
-            raise TypeError(f"expected messages, not {shown}: write Message.user(text), Message.assistant(text)")
-        given.append(message)
-    return given
+    """Return one message or several as a list. Items of the Responses API that belong together are one message.
+
+    Raises:
+        TypeError: something is neither a message nor a dict.
+        ValueError: a dict is no message of OpenAI's. The error names its index and what is wrong.
+    """
+    if isinstance(messages, Message | Mapping | BaseModel):
+        return [one_message(messages)]
+    if isinstance(messages, str) or not isinstance(messages, Iterable):
+        raise _not_a_message(messages)
+    given = [one if isinstance(one, Message) else _plain(one) for one in messages]
+    found: list[Message] = []
+    for index, group in message_groups(given):
+        try:
+            found.append(group[0] if isinstance(group[0], Message) else message_of(read_group(group)))
+        except ValueError as error:
+            raise ValueError(f"messages[{index}]: {error}") from None
+    return found
+
+
+def _plain(given: Any) -> Mapping[str, Any]:
+    """Return a dict of OpenAI's; an object of its SDK, which is a pydantic model, as such a dict."""
+    if isinstance(given, BaseModel) and not isinstance(given, _Value):
+        given = _dumped(given)
+    if not isinstance(given, Mapping):
+        raise _not_a_message(given)
+    # People write `{"role": "assistant", "tool_calls": reply.tool_calls}`, which holds objects of the SDK.
+    return {
+        key: [_dumped(one) for one in value] if isinstance(value, list | tuple) else _dumped(value)
+        for key, value in given.items()
+    }
+
+
+def _dumped(value: Any) -> Any:
+    """Return an object of the SDK as a dict, and any other value as it is."""
+    if not isinstance(value, BaseModel):
+        return value
+    # The SDK builds its objects without validation, so pydantic may warn of what the API returned.
+    return value.model_dump(mode="json", by_alias=True, exclude_none=True, warnings=False)
+
+
+def _not_a_message(given: Any) -> TypeError:
+    return TypeError(
+        f"expected messages, not {short(given)}: write Message.user(text), Message.assistant(text), or dicts such as "
+        '{"role": "user", "content": text}'
+    )

@@ -151,14 +151,14 @@ MUTANTS: dict[int, tuple[Mutant, ...]] = {
         Mutant(
             "the best passages go first",
             "prompt/frame.py",
-            "return sorted(_filled(grounding), key=strength, reverse=True)",
-            "return sorted(_filled(grounding), key=strength)",
+            "return sorted(grounding.filled, key=strength, reverse=True)",
+            "return sorted(grounding.filled, key=strength)",
         ),
         Mutant(
             "the footer is trimmed with the passages",
-            "prompt/frame.py",
-            "return join(grounding.header, *texts, note, grounding.footer)",
-            'return join(grounding.header, *texts, note, "" if omitted else grounding.footer)',
+            "messages.py",
+            "return join(self.header, *texts, note, self.footer)",
+            'return join(self.header, *texts, note, "" if omitted else self.footer)',
         ),
     ),
     7: (

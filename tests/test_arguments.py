@@ -144,7 +144,7 @@ METHODS: Wrong = {
     "memory.forget(ids=5)": (ValueError, "ids=5: expected a list of texts"),
     "memory.forget(before='soon')": (ValueError, "before='soon': expected a time, such as '2026-01-31'"),
     "memory.rename_session('')": (ValueError, "session_id='': expected the name of the conversation"),
-    "memory.count('text')": (TypeError, "message='text': expected a message"),
+    "memory.count('text')": (TypeError, "expected messages, not 'text': write Message.user(text)"),
     "memory.newest('5')": (ValueError, "limit='5': expected a whole number"),
     "memory.get('zz')": (UnknownReferenceError, "no message 'zz'"),
     "memory.index(progress=5)": (TypeError, "progress=5: expected a function, (done, total) -> None"),

@@ -429,7 +429,7 @@ def test_processes_that_append_at_the_same_moment_mix_no_turns(path: Path) -> No
         assert len(turns) == len(messages)
 
 
-@pytest.mark.parametrize("wrong", ["hi", {"role": "user", "content": "hi"}, ["hi"], [{"role": "user"}]])
+@pytest.mark.parametrize("wrong", ["hi", ["hi"], 5, [5], [None], b"hi"])
 def test_what_is_not_a_message_is_refused(wrong: Any) -> None:
     memory = InfiniteMemory()
     with pytest.raises(TypeError, match=r"expected messages, not .*Message\.user"):

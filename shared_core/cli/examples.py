@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 __all__ = ["EXAMPLES", "epilog"]
 
 EXAMPLES: Mapping[str, Sequence[str]] = {
-    "import": ["import conversations.json", "import shared.jsonl --session ana"],
+    "import": ["import chatgpt-export.zip", "import shared.jsonl --session ana"],
     "export": ["export chat.jsonl", "export debug.md --branch debug"],
     "view": ["view --out page.html", "view chat.db --out page.html --open"],
     "add": ['add "We loved the Casa Azul by the river."', "git log -1 | infinite-memory add -"],

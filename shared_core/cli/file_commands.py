@@ -4,7 +4,7 @@ import os
 import time
 import webbrowser
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,56 +12,129 @@ from typing import Annotated, Any
 import typer
 
 from shared_core.cli.options import CommonOptions, EmbedderName, MaxTokens, ReserveTokens, with_options
-from shared_core.cli.printing import count, import_summary, printable, progress, say, write_json
+from shared_core.cli.printing import count, import_summary, printable, progress, say, session_line, write_json
 from shared_core.memory import InfiniteMemory
 from shared_core.redact import Redact, drop_grounding, drop_tool_results, replace_names
-from shared_core.sharing.files import SUFFIXES, FileFormat, export_sessions, import_sessions
-from shared_core.sharing.format import is_ours, read_header
+from shared_core.sharing.files import SUFFIXES, FileFormat, SeveralSessionsError, export_sessions, import_sessions
+from shared_core.sharing.format import is_ours
 from shared_core.sharing.importer import ImportResult
+from shared_core.sharing.readers import FORMATS
 from shared_core.view import gather, write_page
 from shared_core.view.page_data import QUESTIONS
 
 file_commands = typer.Typer()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportOptions(CommonOptions):
+    """The options of an import.
+
+    Attributes:
+        session: ID of the session to import into. "": each conversation gets a session of its own.
+    """
+
+    session: Annotated[
+        str,
+        typer.Option(
+            "--session", metavar="ID", show_default=False,
+            help="The session to import one conversation into; by default, each gets the session of its own ID.",
+        ),
+    ] = ""  # fmt: skip
+
+
 @file_commands.command("import")
 @with_options
 def import_file(
-    options: CommonOptions,
+    options: ImportOptions,
     file: Annotated[
         str,
         typer.Argument(
-            metavar="FILE", help="A file written by export, or by OpenAI, ChatGPT, LangChain or LlamaIndex."
+            metavar="FILE",
+            help="A file written by export; the export of ChatGPT, Claude or Gemini (zip or JSON); or messages of "
+            "OpenAI, Anthropic, the Gemini API, LangChain or LlamaIndex.",
         ),
     ],
-    session_in_file: Annotated[
-        str | None, typer.Option("--from", metavar="ID", help="The session to import, if the file holds several.")
+    chats: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--chat", metavar="ID|TITLE", help="The conversation to import, if the file holds several. Can be repeated."
+        ),
     ] = None,
-    everything: Annotated[
-        bool, typer.Option("--all", help="Import all sessions of the file under their own IDs.")
+    format: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help=f"The file's format, if it is not recognized: {', '.join(FORMATS)}."),
+    ] = None,
+    skip_invalid: Annotated[
+        bool, typer.Option("--skip-invalid", help="Import the other conversations if one is invalid.")
     ] = False,
     embedder: EmbedderName = None,
 ) -> None:
-    """Store the messages of a file, all or none of them.
+    """Store the messages of a file. Messages that are already stored stay as they are.
 
-    Messages that are already stored stay as they are.
+    Each conversation is stored as a whole or not at all. Run the command again to continue an import that was
+    interrupted, or with a newer export to add what is new.
     """
-    if everything and session_in_file is not None:
-        raise typer.BadParameter("--all imports every session: leave out --from")
     started = time.monotonic()
-    size = _size(file)  # first of all, so that an unreadable file does not create a store
-    if everything:
-        with progress("storing", size) as advance:
-            results = import_sessions(options.store, file, user_id=options.user, progress=advance)
-        _answer_sessions(options, file, results, started)
+    given: dict[str, Any] = {"format": format, "user_id": options.user}
+    if options.session:
+        result = _import_one(options, file, chats, format)
+        results, interrupted = [result], False
+    else:
+        results, interrupted = _import_all(options, file, sessions=chats, skip_invalid=skip_invalid, **given)
+    if len(results) == 1 and not interrupted and results[0].error is None:
+        _answer_session(options, file, results[0], embedder, started)
         return
-    settings: dict[str, Any] = {"session_id": options.session, "user_id": options.user, "embedder": embedder}
+    if embedder is not None:
+        for one in (one for one in results if one.new):
+            _index(options, one, embedder)
+    _answer_sessions(options, file, results, started)
+    if interrupted:
+        stored = f"{_sessions(len(results))} {'is' if len(results) == 1 else 'are'} stored as a whole"
+        say(f"interrupted: {stored}; run the command again for the others")
+    if interrupted or any(one.error for one in results):
+        raise typer.Exit(1)
+
+
+def _import_one(options: ImportOptions, file: str, chats: list[str] | None, format: str | None) -> ImportResult:
+    """Import one conversation into the session that the user named."""
+    if chats is not None and len(chats) > 1:
+        raise typer.BadParameter("--session takes one conversation: give one --chat, or leave out --session")
+    is_ours(file)  # so that a file that cannot be read does not create a store
+    with InfiniteMemory(options.store, session_id=options.session, user_id=options.user) as memory:
+        try:
+            with progress("storing") as advance:
+                return memory.import_file(file, session=chats[0] if chats else None, format=format, progress=advance)
+        except SeveralSessionsError as error:
+            raise typer.BadParameter(
+                f"{error.name!r} holds {error.count:,} conversations: choose one with --chat, or leave out --session "
+                f"to import all; it has {error.listed}"
+            ) from None
+
+
+def _import_all(options: ImportOptions, file: str, **settings: Any) -> tuple[list[ImportResult], bool]:
+    """Import conversations into sessions of their own; return what is stored, and whether Ctrl-C ended the import."""
+    stored: list[ImportResult] = []
+    try:
+        with progress("storing") as advance:
+            import_sessions(options.store, file, progress=advance, on_session=stored.append, **settings)
+    except KeyboardInterrupt:
+        return stored, True
+    return stored, False
+
+
+def _index(options: ImportOptions, result: ImportResult, embedder: str | None) -> dict[str, Any]:
+    """Embed the messages of a session, and return what it holds now."""
+    settings: dict[str, Any] = {"session_id": result.session_id, "user_id": result.user_id, "embedder": embedder}
     with InfiniteMemory(options.store, **settings) as memory:
-        with progress("storing", size) as advance:
-            result = memory.import_file(file, session=session_in_file, progress=advance)
         with progress("indexing", result.new) as advance:
             memory.index(progress=advance)
-        data = {"file": file, "store": options.store, **_imported(memory, result)}
+        return _imported(memory, result)
+
+
+def _answer_session(
+    options: ImportOptions, file: str, result: ImportResult, embedder: str | None, started: float
+) -> None:
+    data = {"file": file, "store": options.store, **_index(options, result, embedder)}
     data["seconds"] = round(time.monotonic() - started, 3)
     options.answer(data, [import_summary(data)])
 
@@ -156,26 +229,20 @@ def view(
             _write_page(store, out, show, settings)
 
 
-def _size(file: str) -> int:
-    """Return the number of messages that an export says it holds, or the number of lines of another file."""
-    if is_ours(file):
-        return read_header(file).messages
-    with open(file, "rb") as lines:
-        return sum(1 for _ in lines)
-
-
 def _imported(memory: InfiniteMemory, result: ImportResult) -> dict[str, Any]:
     ends = [*islice(memory.messages(), 1), *memory.newest(1)]
     times = sorted(message.created_at for message in ends if message.created_at)
     stats = memory.stats()
     return {
         "session": result.session_id,
+        "title": result.title,
         "format": result.format,
         "new": result.new,
         "known": result.known,
         "forgotten": result.forgotten,
         "remapped": len(result.remapped),
         "branches": dict(result.branches),
+        "left_out": list(result.left_out),
         "turns": stats["turns"],
         "first": times[0].isoformat() if times else None,
         "last": times[-1].isoformat() if times else None,
@@ -184,11 +251,20 @@ def _imported(memory: InfiniteMemory, result: ImportResult) -> dict[str, Any]:
 
 
 def _answer_sessions(options: CommonOptions, file: str, results: Sequence[ImportResult], started: float) -> None:
+    """Report an import of several conversations: a line for each that has something new."""
     sessions, seconds = [result.to_dict() for result in results], round(time.monotonic() - started, 3)
-    lines = [f"{file} -> {options.store}: {len(results):,} sessions"]
-    lines += [f"{one['session_id']}: {count(one['new'])} new, {one['known']:,} known" for one in sessions]
+    changed = [one for one in sessions if one["new"] or one["error"]]
+    new = sum(one["new"] for one in sessions)
+    lines = [f"{file} -> {options.store}: {count(new)} new in {_sessions(len(changed))}, {seconds:.1f} s"]
+    lines += map(session_line, changed)
+    if len(changed) < len(sessions):
+        lines.append(f"nothing new in {_sessions(len(sessions) - len(changed))}")
     data = {"file": file, "store": options.store, "sessions": sessions, "seconds": seconds}
     options.answer(data, map(printable, lines))
+
+
+def _sessions(number: int) -> str:
+    return f"{number:,} session{'' if number == 1 else 's'}"
 
 
 def _names(pairs: Sequence[str]) -> dict[str, str]:

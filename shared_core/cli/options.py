@@ -188,13 +188,13 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(command)
     def run(context: typer.Context, **values: Any) -> None:
-        before_name = context.find_root().params
+        root = context.find_root()
         options = {}
         for name in shared:
-            value, source = values.pop(name), context.get_parameter_source(name)
+            value, sources = values.pop(name), [one.get_parameter_source(name) for one in (context, root)]
             # Compared by name: the enumeration belongs to no public module of typer.
-            on_line = source is not None and source.name == "COMMANDLINE"
-            options[name] = value if on_line else before_name.get(name, value)
+            here, before_name = (source is not None and source.name == "COMMANDLINE" for source in sources)
+            options[name] = root.params[name] if before_name and not here else value
         command(first.annotation(**options), **values)
 
     parameters = [inspect.Parameter("context", first.kind, annotation=typer.Context), *own, *shared.values()]

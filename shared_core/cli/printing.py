@@ -14,7 +14,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.text import Text
 
 from shared_core.messages import Message, Role
-from shared_core.sharing.readers.openai import OPENAI_FORMAT
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """Characters that a terminal would obey instead of showing."""
@@ -47,16 +46,27 @@ def write_json(data: Any) -> None:
 
 
 @contextmanager
-def progress(title: str, total: int) -> Iterator[Callable[[int, int], None]]:
-    """Provide a callable(done, total) that draws a progress bar on stderr, for a terminal or a long file."""
+def progress(title: str, total: int = 0) -> Iterator[Callable[[int, int], None]]:
+    """Provide a callable(done, total) that draws a progress bar on stderr, for a terminal or a long file.
+
+    `total` is 0 if only the first call tells it.
+    """
     console = Console(stderr=True)
-    if not console.is_terminal and total <= PROGRESS_FROM:
-        yield lambda done, of: None
-        return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=console, transient=console.is_terminal) as bar:
-        task = bar.add_task(title, total=total)
-        yield lambda done, of: bar.update(task, completed=done, total=of)
+    bar = Progress(*columns, console=console, transient=console.is_terminal)
+    task = bar.add_task(title, total=total)
+
+    def advance(done: int, of: int) -> None:
+        if console.is_terminal or of > PROGRESS_FROM:
+            bar.start()
+        bar.update(task, completed=done, total=of)
+
+    advance(0, total)
+    try:
+        yield advance
+    finally:
+        if bar.live.is_started:  # a bar that was never shown would end with an empty line
+            bar.stop()
 
 
 def show_prompt(messages: Iterable[Message]) -> None:
@@ -125,7 +135,20 @@ def import_summary(data: Mapping[str, Any]) -> str:
     counts += f", {data['remapped']:,} under new IDs" if data["remapped"] else ""
     span = f", from {data['first'][:10]} to {data['last'][:10]}" if data["first"] else ""
     how = f"embedder {data['embedder'] or 'none (ranked by words alone)'}, {data['seconds']:.1f} s"
-    return printable(f"{data['file']} -> {data['store']}: {counts}\n{count(data['turns'], 'turn')}{span}\n{how}")
+    turns = count(data["turns"], "turn")
+    session = f"session {data['session']}" + (f" ({data['title']})" if data["title"] else "")
+    left_out = f"\nleft out: {', '.join(data['left_out'])}" if data["left_out"] else ""
+    return printable(f"{data['file']} -> {data['store']}: {counts}\n{session}: {turns}{span}{left_out}\n{how}")
+
+
+def session_line(data: Mapping[str, Any]) -> str:
+    """Return what was imported into one session of several."""
+    title = f" {data['title']}" if data["title"] else ""
+    if data["error"]:
+        return printable(f"skipped {data['session_id']}{title}: {data['error']}".replace("\n", " "))
+    counts = f"{count(data['new'])} new" + (f", {data['known']:,} known" if data["known"] else "")
+    left_out = f"; left out: {', '.join(data['left_out'])}" if data["left_out"] else ""
+    return printable(f"{data['session_id']}{title}: {counts}{left_out}".replace("\n", " "))
 
 
 def forget_preview(lines: Sequence[str], total: int) -> str:
@@ -138,22 +161,20 @@ def forget_preview(lines: Sequence[str], total: int) -> str:
 
 
 def openai_message(message: Message) -> dict[str, Any]:
-    """Return the message in the form of an OpenAI request."""
-    calls = [
-        {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-        for call in message.tool_calls
-    ]
-    optional = {"name": message.name, "tool_calls": calls or None, "tool_call_id": message.tool_call_id}
-    return {"role": message.role, "content": message.content} | _given(optional)
+    """Return the message in the form of an OpenAI request; only its text, if that form cannot hold its media."""
+    try:
+        return message.to_openai()
+    except ValueError:
+        return message.replace(payload=None).to_openai()
 
 
 def message_record(message: Message) -> dict[str, Any]:
     """Return the message with its ID, time, turn and grounding, in a form that `read_messages` reads."""
     when = message.created_at.isoformat() if message.created_at else None
     grounding = message.grounding.model_dump(exclude_defaults=True) if message.grounding else None
-    original = message.payload.data if message.payload and message.payload.format == OPENAI_FORMAT else {}
     stored = {"id": message.id, "created_at": when, "turn_id": message.turn_id, "grounding": grounding}
-    return _given(stored) | openai_message(message) | original
+    exact = {"name": message.name}  # a request takes no blanks in it
+    return _given(stored) | openai_message(message.replace(grounding=None)) | _given(exact)
 
 
 def _given(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from shared_core.messages import Message, Role
+from shared_core.formats.anthropic import write_anthropic
+from shared_core.formats.fields import write_each
+from shared_core.formats.openai_chat import custom_calls, write_chat
+from shared_core.formats.openai_responses import write_items
+from shared_core.messages import Message, Role, fields_of
 
 BAR_WIDTH = 60
 """Characters of the budget bar."""
@@ -255,3 +259,32 @@ class Context:
     def tokens(self) -> int:
         """The size of the prompt in tokens, including tool schemas and framing."""
         return self.report.total_tokens
+
+    def to_openai(self) -> list[Any]:
+        """Return the prompt for OpenAI's chat completions: `create(model=..., messages=context.to_openai())`.
+
+        Raises:
+            ValueError: a message holds what chat completions cannot express. The error names both.
+        """
+        return write_each([*map(fields_of, self.messages)], lambda fields: [write_chat(fields)])
+
+    def to_responses(self) -> list[Any]:
+        """Return the prompt for OpenAI's Responses API: `create(model=..., input=context.to_responses())`.
+
+        Raises:
+            ValueError: a message holds what the Responses API cannot express. The error names both.
+        """
+        given = [*map(fields_of, self.messages)]
+        custom = {call_id for fields in given for call_id in custom_calls(fields)}
+        return write_each(given, lambda fields: write_items(fields, custom))
+
+    def to_anthropic(self) -> dict[str, Any]:
+        """Return the prompt for Anthropic's API: `create(model=..., max_tokens=..., **context.to_anthropic())`.
+
+        `system` holds all system messages, and is missing if there are none. `messages` holds the others, with blocks
+        for tool calls and their results. What one role says in a row is one message, and names stand before the text.
+
+        Raises:
+            ValueError: a message holds what Anthropic's API cannot express. The error names both.
+        """
+        return write_anthropic([*map(fields_of, self.messages)])

@@ -10,11 +10,9 @@ from shared_core.arguments import one_of, whole_number
 from shared_core.base import TokenCounter
 from shared_core.errors import BudgetError, MessageTooLargeError
 from shared_core.messages import Grounding, Message
+from shared_core.messages import join as join
 from shared_core.tokens import message_tokens
 from shared_core.turns import Entry, Turn, chronological, tool_groups
-
-BLANK_LINE = "\n\n"
-"""The separator between the parts of a rendered message."""
 
 LONG_WORD = 40
 """At most this many characters are given up to cut between words."""
@@ -40,11 +38,6 @@ class FittedGrounding:
         return bool(self.omitted) or self.cut
 
 
-def join(*parts: str) -> str:
-    """Return the parts that are not empty, with a blank line between them."""
-    return BLANK_LINE.join(part for part in parts if part)
-
-
 def render_grounding(grounding: Grounding | None, *, keep: Sequence[int] | None = None) -> str:
     """Return header, items and footer as one text; empty if there are no items.
 
@@ -52,23 +45,7 @@ def render_grounding(grounding: Grounding | None, *, keep: Sequence[int] | None 
         grounding: the grounding; None renders as an empty text.
         keep: indices of the items to show; all by default.
     """
-    if grounding is None:
-        return ""
-    shown = _filled(grounding) if keep is None else sorted(keep)
-    return _assemble(grounding, [grounding.items[index].text for index in shown])
-
-
-def _filled(grounding: Grounding) -> list[int]:
-    """Return the indices of the items that have text."""
-    return [index for index, item in enumerate(grounding.items) if item.text]
-
-
-def _assemble(grounding: Grounding, texts: Sequence[str]) -> str:
-    if not any(texts):
-        return ""
-    omitted = len(_filled(grounding)) - sum(map(bool, texts))
-    note = grounding.omitted_note.replace("{count}", str(omitted)) if omitted else ""
-    return join(grounding.header, *texts, note, grounding.footer)
+    return "" if grounding is None else grounding.render(keep)
 
 
 def _strongest_first(grounding: Grounding) -> list[int]:
@@ -77,7 +54,7 @@ def _strongest_first(grounding: Grounding) -> list[int]:
         score = grounding.items[index].score
         return (float("-inf") if score is None else score, -index)
 
-    return sorted(_filled(grounding), key=strength, reverse=True)
+    return sorted(grounding.filled, key=strength, reverse=True)
 
 
 def fit_grounding(grounding: Grounding | None, fits: Callable[[str], bool]) -> FittedGrounding:
@@ -109,7 +86,7 @@ def _cut(grounding: Grounding, item: str, fits: Callable[[str], bool]) -> str:
     """Return the rendering with the longest beginning of `item` that fits, cut between words if possible."""
 
     def rendered(length: int) -> str:
-        return _assemble(grounding, [item[:length].rstrip()])
+        return grounding.around([item[:length].rstrip()])
 
     longest = bisect_left(range(1, len(item) + 1), True, key=lambda length: not fits(rendered(length)))
     at_word = rendered(_word_end(item, longest))

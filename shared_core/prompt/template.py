@@ -9,8 +9,7 @@ from itertools import groupby
 from typing import Literal
 
 from shared_core.base import TokenCounter
-from shared_core.messages import Message
-from shared_core.prompt.frame import BLANK_LINE
+from shared_core.messages import BLANK_LINE, Message
 from shared_core.turns import Entry
 
 _FIELDS = re.compile(r"(\{(?:speaker|text|time)\})")

@@ -5,10 +5,8 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC
-from typing import Any
 
 from shared_core.messages import Message
-from shared_core.sharing.readers.openai import OPENAI_FORMAT
 
 _TICKS = re.compile(r"`+")
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~&$-])")
@@ -57,7 +55,7 @@ def _fenced(kind: str, text: str) -> str:
 
 
 def openai_list(messages: Iterable[Message]) -> Iterator[str]:
-    """Yield a JSON list in parts: for each message a line with its chat-completions form, ready to be sent.
+    """Yield a JSON list in parts: for each message a line with its chat-completions form, without its grounding.
 
     Raises:
         ValueError: a message has no form there. The error names its id.
@@ -65,21 +63,9 @@ def openai_list(messages: Iterable[Message]) -> Iterator[str]:
     before = "[\n"
     for message in messages:
         try:
-            line = json.dumps(_openai(message), ensure_ascii=False, allow_nan=False)
+            line = json.dumps(message.replace(grounding=None).to_openai(), ensure_ascii=False, allow_nan=False)
         except ValueError as error:
             raise ValueError(f"message {message.id!r} has no form in a list of OpenAI's messages: {error}") from None
         yield f"{before}  {line}"
         before = ",\n"
     yield "[]\n" if before == "[\n" else "\n]\n"
-
-
-def _openai(message: Message) -> dict[str, Any]:
-    """Return a message as a request to chat completions has it, without its grounding."""
-    calls = [
-        {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-        for call in message.tool_calls
-    ]
-    optional = {"name": message.name, "tool_calls": calls or None, "tool_call_id": message.tool_call_id}
-    original = message.payload.data if message.payload and message.payload.format == OPENAI_FORMAT else {}
-    given = {name: value for name, value in optional.items() if value is not None}
-    return {"role": message.role, "content": message.content} | given | original

@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
+from itertools import islice
 from typing import IO, Any, NamedTuple
 
 from typing_extensions import override
@@ -346,7 +347,7 @@ def _branch_view(store: Store, view: _SessionView, name: str) -> _SessionView:
         for ref in view.refs
         if (ref.kind == "tag" or ref.name == name) and is_there(ref.position) and is_there(ref.base)
     ]
-    messages = sum(1 for _ in read(store, view.source.session, path.spans))
+    messages = store.count(view.source.session, [span.stretch for span in path.spans])
     source = view.source._replace(head=Head(name))
     return view._replace(source=source, branches=[Branch(name, head)], refs=refs, messages=messages, path=path)
 
@@ -398,10 +399,20 @@ class _SessionWriter:
         self._session = view.source.session
         self._rules = rules
         spaces = store.spaces(self._session)[::-1] if vectors else []
-        # The vector of a whole turn, marked by a "#", may stand for messages of another branch, too.
-        self._spaces = spaces if view.path is None else [space for space in spaces if "#" not in space]
+        if view.path is not None:
+            # The vector of a whole turn, marked by a "#", may stand for messages of another branch, too.
+            spaces = [space for space in spaces if "#" not in space and self._has_vectors(space, view.path)]
+        self._spaces = spaces
         self._writer = PositionWriter(store, self._session)
         self.passed = 0
+
+    def _has_vectors(self, space: str, path: Path) -> bool:
+        """Return whether any message of a path has a vector in a space."""
+        records = read(self._store, self._session, path.spans)
+        while page := [record.position for record in islice(records, PAGE)]:
+            if next(self._store.vectors(self._session, space, page), None) is not None:
+                return True
+        return False
 
     def lines(self) -> Iterator[dict[str, Any]]:
         source = self._view.source

@@ -2,9 +2,9 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -18,7 +18,19 @@ from shared_core.redact import Redact, redacted
 from shared_core.session import Checkout
 from shared_core.sharing.documents import markdown, openai_list
 from shared_core.sharing.export import Progress, Source, atomically, branch_end, write_sessions
-from shared_core.sharing.importer import ImportResult, InsertionPoint, Target, import_into, sessions_in
+from shared_core.sharing.foreign import (
+    MAX_NAMED,
+    InsertionPoint,
+    Job,
+    chosen_entry,
+    collector_paused,
+    counted,
+    import_conversations,
+    named,
+)
+from shared_core.sharing.format import SessionLine, is_ours, read_header, read_lines
+from shared_core.sharing.importer import Imported, ImportResult, Target, import_lines
+from shared_core.sharing.readers import Foreign, read_foreign
 from shared_core.store import Store
 from shared_core.stores import open_store
 from shared_core.tokens import as_counter, body_tokens
@@ -93,13 +105,14 @@ class FileVerbs:
         return live.path_to(branch_end(live.store.branches(self._checkout.stored()), branch)).spans
 
     def import_file(
-        self, path: str | os.PathLike[str], *, session: str | None = None, progress: Progress | None = None
-    ) -> ImportResult:
+        self, path: str | os.PathLike[str], *, session: str | None = None, format: str | None = None,
+        progress: Progress | None = None,
+    ) -> ImportResult:  # fmt: skip
         """Import a conversation from a file into this one: all of it or nothing.
 
-        The file may be one that `export` wrote, ChatGPT's `conversations.json` with its branches, LangChain's messages
-        as `messages_to_dict` writes them, LlamaIndex's `SimpleChatStore`, or messages in the OpenAI format as JSON or
-        JSONL. A list without branches is added to what is checked out.
+        The file may be one that `export` wrote, or one of many other programs, such as the export of ChatGPT, Claude
+        or Gemini, as JSON or as the zip archive itself, or messages in the format of OpenAI or Anthropic, as JSON or
+        JSONL; `docs/import.md` lists them. A list without branches is added to what is checked out.
 
         A message is known if it is stored under the same id, with the same content, after the same messages. Known
         messages are left as they are: importing a file twice adds nothing the second time, and importing a file that
@@ -111,45 +124,80 @@ class FileVerbs:
 
         Args:
             path: the file.
-            session: the id of the session to import, if the file holds several.
+            session: the id or the title of the conversation to import, if the file holds several.
+            format: the file's format, one of those in `docs/import.md`. None: the one that its content has.
             progress: called with how many messages are done and how many there are.
 
         Raises:
             InputFileError: the file is invalid or damaged; nothing is changed.
-            UnknownReferenceError: the file does not hold this session.
-            ValueError: the file holds several sessions, and none was chosen.
+            UnknownReferenceError: the file does not hold this conversation.
+            ValueError: the file holds several conversations, and none was chosen; or there is no such format.
         """
         file_path("path", path)
         checkout = self._checkout
-        target = Target(checkout.live.user_id, checkout.live.session_id)
-
-        def route(user_id: str | None, session_id: str, count: int) -> Target | None:
-            if session is None and count > 1:
-                named = ", ".join(map(repr, sessions_in(path)))
-                raise _SeveralError(f"{os.fspath(path)!r} holds {count} sessions: pass session=, one of {named}")
-            return target if session in (None, session_id) else None
-
         with checkout.lock:
-            try:
-                imported = import_into(
-                    checkout.store,
-                    path,
-                    route,
-                    checkout.writer.draft,
-                    insertion_point=_insertion_point(checkout),
-                    progress=progress,
-                )
-            except _SeveralError as error:
-                raise ValueError(str(error)) from None
-            if not imported and session is not None:
-                named = sessions_in(path)
-                raise UnknownReferenceError(f"{os.fspath(path)!r} has no session {session!r}", candidates=named)
-            if not imported:
-                raise InputFileError(f"{os.fspath(path)!r} holds no conversation")
-            ((result, head),) = imported
+            if format is None and is_ours(path):
+                result, head = _import_ours(checkout, path, session, progress)
+            else:
+                result, head = _import_foreign(checkout, read_foreign(path, format), session, progress)
             listed = not result.branches
             checkout.stand(head if head is not None and (result.created or listed) else checkout.live.head)
             return result
+
+
+def _import_ours(
+    checkout: Checkout, path: str | os.PathLike[str], session: str | None, progress: Progress | None
+) -> Imported:
+    header = read_header(path)
+    target = Target(checkout.live.user_id, checkout.live.session_id)
+    if session is None and header.sessions > 1:
+        raise SeveralSessionsError(os.fspath(path), header.sessions, ", ".join(map(repr, _sessions_in(path))))
+    imported = import_lines(
+        checkout.store, path, read_lines(path),
+        lambda line: target if session in (None, line.session_id) else None,
+        format="infinite-memory", total=header.messages, count_tokens=counted(checkout.writer.draft),
+        progress=progress,
+    )  # fmt: skip
+    if not imported and session is not None:
+        ids = _sessions_in(path)
+        raise UnknownReferenceError(f"{os.fspath(path)!r} has no session {session!r}", candidates=ids)
+    if not imported:
+        raise InputFileError(f"{os.fspath(path)!r} holds no conversation")
+    return imported[0]
+
+
+def _import_foreign(checkout: Checkout, foreign: Foreign, session: str | None, progress: Progress | None) -> Imported:
+    if session is None and len(foreign.entries) > 1:
+        raise SeveralSessionsError(foreign.name, len(foreign.entries), named(foreign.entries))
+    if not foreign.entries:
+        raise InputFileError(f"{foreign.name!r} holds no conversation")
+    entry = foreign.entries[0] if session is None else chosen_entry(foreign, session)
+    job = Job(checkout.store, foreign.name, foreign.format, checkout.writer.draft, _insertion_point(checkout))
+    target = Target(checkout.live.user_id, checkout.live.session_id)
+    (imported,) = import_conversations(job, [entry], lambda id_: target, progress=progress)
+    return imported
+
+
+class SeveralSessionsError(ValueError):
+    """A file holds several conversations, and none was chosen.
+
+    Attributes:
+        name: the file.
+        count: how many conversations it holds.
+        listed: the first of them, with their titles.
+    """
+
+    def __init__(self, name: str, count: int, listed: str) -> None:
+        super().__init__(f"{name!r} holds {count} sessions: pass session=, one of {listed}")
+        self.name = name
+        self.count = count
+        self.listed = listed
+
+
+def _sessions_in(path: str | os.PathLike[str]) -> list[str]:
+    """Return the ids of the first `MAX_NAMED` sessions of an export file, to be listed in an error."""
+    lines = (line for _, line in read_lines(path))
+    return list(islice((line.session_id for line in lines if isinstance(line, SessionLine)), MAX_NAMED))
 
 
 def _write_document(
@@ -178,13 +226,6 @@ def _insertion_point(checkout: Checkout) -> InsertionPoint:
     return InsertionPoint(unused_branch_name(checkout.store, checkout.stored()), at)
 
 
-class _SeveralError(Exception):
-    """A file holds several sessions, and none was chosen.
-
-    A class of its own, because a `ValueError` raised inside the import would be reported as an error of the file.
-    """
-
-
 def export_sessions(
     store: str | Path | Store, path: str | os.PathLike[str], *, users: Sequence[str | None] | None = None,
     vectors: bool = False, redact: Redact | Sequence[Redact] = (), progress: Progress | None = None,
@@ -211,38 +252,95 @@ def export_sessions(
 
 
 def import_sessions(
-    store: str | Path | Store, path: str | os.PathLike[str], *, user_id: str | None = None,
+    store: str | Path | Store, path: str | os.PathLike[str], *, sessions: Sequence[str] | None = None,
+    user_id: str | None = None, format: str | None = None, skip_invalid: bool = False,
     token_counter: TokenCounter | Callable[[str], int] | str | None = None, progress: Progress | None = None,
+    on_session: Callable[[ImportResult], None] | None = None,
 ) -> list[ImportResult]:  # fmt: skip
-    """Import all conversations of a file into a store: all of them or nothing. Known messages are left as they are.
+    """Import the conversations of a file into a store, each into the session of its id.
+
+    An export of this package is imported as a whole or not at all. Of another program's file, every conversation is
+    checked before the first one is stored, and each is stored as a whole: if the import is interrupted, the sessions
+    so far are there, and a second import stores the others. Known messages are left as they are, so a newer export
+    adds what is new. A list of messages, which has no id, is imported into the session `"default"`.
 
     Args:
         store: the path of an SQLite database, or a `Store`.
-        path: a file as for `InfiniteMemory.import_file`. A list without a name is imported into the session
-            `"default"`.
+        path: a file as for `InfiniteMemory.import_file`.
+        sessions: the ids or titles of the conversations to import. None: all.
         user_id: the user who gets the conversations. None: the users that the file names.
-        token_counter: counts the tokens of the stored messages, as in `InfiniteMemory`.
-        progress: called with how many messages are done and how many there are; in a file of another program, within
-            the current conversation.
+        format: the file's format, as for `InfiniteMemory.import_file`.
+        skip_invalid: leave out conversations of another program that are invalid, instead of raising `InputFileError`.
+            Their results have an `error`.
+        token_counter: counts the tokens of the stored messages, as in `InfiniteMemory`. None: they are counted when a
+            prompt needs them.
+        progress: called with how many messages are done and how many there are.
+        on_session: called with each result, once the session is stored.
+
+    Returns:
+        One result per conversation, in the order of the file. One without messages gets no session.
 
     Raises:
         InputFileError: the file is invalid; nothing is changed.
+        UnknownReferenceError: the file does not hold one of `sessions`; nothing is changed.
         StoreError: the store cannot be written.
+        ValueError: there is no such format.
     """
-    counter = as_counter(token_counter)
+    draft = _drafted(None if token_counter is None else as_counter(token_counter))
 
-    def route(user: str | None, session_id: str, count: int) -> Target:
-        return Target(user if user_id is None else user_id, session_id or "default")
+    def target(id_: str, owner: str | None = None) -> Target:
+        return Target(owner if user_id is None else user_id, id_ or "default")
+
+    if format is None and is_ours(path):
+        with _Opened(store) as opened:
+            return _import_lines(opened, path, sessions, target, draft, progress, on_session)
+    with collector_paused():
+        foreign = read_foreign(path, format)  # first of all, so that an invalid file does not create a store
+        entries = foreign.entries if sessions is None else [chosen_entry(foreign, one) for one in sessions]
+        with _Opened(store) as opened:
+            job = Job(opened, foreign.name, foreign.format, draft)
+            imported = import_conversations(
+                job, entries, target, skip_invalid=skip_invalid, progress=progress, on_session=on_session
+            )
+    return [one.result for one in imported]
+
+
+def _import_lines(
+    store: Store, path: str | os.PathLike[str], sessions: Sequence[str] | None,
+    target: Callable[[str, str | None], Target], draft: Callable[[Message], Draft], progress: Progress | None,
+    on_session: Callable[[ImportResult], None] | None,
+) -> list[ImportResult]:  # fmt: skip
+    """Import sessions of an export file, all in one transaction: only its last line shows that it is complete."""
+    header = read_header(path)
+
+    def destination(line: SessionLine) -> Target | None:
+        return target(line.session_id, line.user_id) if sessions is None or line.session_id in sessions else None
+
+    with store.transaction():
+        imported = import_lines(
+            store, path, read_lines(path), destination, format="infinite-memory", total=header.messages,
+            count_tokens=counted(draft), progress=progress,
+        )  # fmt: skip
+        missing = set(sessions or ()) - {one.result.session_id for one in imported}
+        if missing:
+            ids = _sessions_in(path)
+            raise UnknownReferenceError(f"{os.fspath(path)!r} has no session {min(missing)!r}", candidates=ids)
+    if on_session is not None:
+        for one in imported:
+            on_session(one.result)
+    return [one.result for one in imported]
+
+
+def _drafted(counter: TokenCounter | None) -> Callable[[Message], Draft]:
+    """Return a function that completes a message to be stored, with its size if there is a counter for it."""
 
     def draft(message: Message) -> Draft:
         complete = message if message.created_at is not None else message.replace(created_at=datetime.now(UTC))
-        plain = Draft(complete)
-        if counter.name is None:
-            return plain
-        return replace(plain, counter=counter.name, tokens=body_tokens(complete, counter))
+        if counter is None or counter.name is None:
+            return Draft(complete)
+        return Draft(complete, counter.name, body_tokens(complete, counter))
 
-    with _Opened(store) as opened:
-        return [one.result for one in import_into(opened, path, route, draft, progress=progress)]
+    return draft
 
 
 class _Opened:

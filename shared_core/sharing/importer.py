@@ -1,14 +1,13 @@
-"""Import a file of any known format into sessions of a store: all of it or nothing."""
+"""Import the lines of an export file into sessions of a store: all of them or nothing."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from shared_core.errors import StoreError, UnknownReferenceError
-from shared_core.messages import Message, content_of
 from shared_core.paths import Head
-from shared_core.records import MAIN, Draft, Position, VectorRows
+from shared_core.records import VectorRows
 from shared_core.sharing.export import Progress
 from shared_core.sharing.format import (
     BranchLine,
@@ -25,12 +24,8 @@ from shared_core.sharing.format import (
     StashLine,
     TagLine,
     file_error,
-    is_ours,
-    read_header,
-    read_lines,
 )
-from shared_core.sharing.readers import Foreign, read_foreign
-from shared_core.sharing.session_merge import CountTokens, RefMerger, SessionMerger, other_id
+from shared_core.sharing.session_merge import CountTokens, RefMerger, SessionMerger
 from shared_core.store import Store
 
 
@@ -39,7 +34,7 @@ class ImportResult:
     """The outcome of importing one session of a file.
 
     Attributes:
-        format: the file's format: `"infinite-memory"`, `"chatgpt"`, `"openai"`, `"langchain"` or `"llama-index"`.
+        format: the file's format: `"infinite-memory"`, or one of those in `docs/import.md`.
         session_id: the session that the messages were imported into.
         user_id: the user of that session.
         new: how many messages were stored.
@@ -49,6 +44,9 @@ class ImportResult:
         branches: branch in the file -> branch here. The name differs if a branch of that name leads elsewhere.
         head: the branch that was checked out where the file was written. None: not known.
         created: whether the session was empty before.
+        title: the title that the other program gave the conversation. "": none.
+        left_out: what of the conversation is not stored, in words, for example `"3 images"`.
+        error: why the conversation was skipped. None: it was not.
     """
 
     format: str
@@ -61,11 +59,15 @@ class ImportResult:
     branches: Mapping[str, str] = field(default_factory=dict)
     head: str | None = None
     created: bool = False
+    title: str = ""
+    left_out: tuple[str, ...] = ()
+    error: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON data."""
         fields = {name: getattr(self, name) for name in self.__slots__}
-        return fields | {"remapped": dict(self.remapped), "branches": dict(self.branches)}
+        lists = {"remapped": dict(self.remapped), "branches": dict(self.branches), "left_out": list(self.left_out)}
+        return fields | lists
 
 
 BATCH = 500
@@ -273,173 +275,3 @@ class _LocatedErrors:
             raise file_error(self._importer._file.name, self._importer._number, error) from None
         if isinstance(error, StoreError):
             raise StoreError(f"{self._importer._file.name!r}, line {self._importer._number}: {error}") from error
-
-
-@dataclass
-class ListOutcome:
-    """The outcome of importing a list, so far."""
-
-    new: int = 0
-    known: int = 0
-    forgotten: int = 0
-    renamed: dict[str, str] = field(default_factory=dict)
-
-
-def add_list(
-    store: Store, session: int, branch: str, messages: Sequence[Message], draft: Callable[[Message], Draft], *,
-    at: Position | None = None, progress: Progress | None = None,
-) -> ListOutcome:  # fmt: skip
-    """Add messages to a branch, inside a transaction of the store.
-
-    A message whose id is stored with other content gets another id, made by `other_id`.
-
-    Args:
-        store: the store that holds the session.
-        session: the session's key.
-        branch: the name of the branch.
-        messages: messages with distinct ids.
-        draft: returns a message ready to be stored.
-        at: opens the branch, which must be new, at this position.
-        progress: called with how many messages are done and how many there are.
-    """
-    listed = ListOutcome()
-    for batch in _batches(messages):
-        drafts = _with_free_ids(store, session, [draft(message) for message in batch], listed)
-        appended = store.append(session, branch, drafts, at=at)
-        at = None
-        listed.new += len(appended.added)
-        listed.forgotten += len(appended.forgotten)
-        listed.known += len(batch) - len(appended.added) - len(appended.forgotten)
-        if progress is not None:
-            progress(listed.new + listed.known + listed.forgotten, len(messages))
-    return listed
-
-
-def _batches(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
-    start = 0
-    for index, message in enumerate(messages):
-        if message.role == "user" and index - start >= BATCH:  # so that no turn is split
-            yield messages[start:index]
-            start = index
-    if start < len(messages):
-        yield messages[start:]
-
-
-def _with_free_ids(store: Store, session: int, drafts: Sequence[Draft], listed: ListOutcome) -> list[Draft]:
-    """Return the drafts with another id wherever their own is stored with other content."""
-    stored = {record.message.id: record.message for record in store.get(session, [_id(draft) for draft in drafts])}
-    found: list[Draft] = []
-    before: str | None = None
-    for one in drafts:
-        id_, message = _id(one), one.message
-        if id_ in stored and content_of(stored[id_]) != content_of(message):
-            listed.renamed[id_] = other_id(message, before)
-            one = Draft(message.replace(id=listed.renamed[id_]), one.counter, one.tokens)
-        before = _id(one)
-        found.append(one)
-    return found
-
-
-def _id(draft: Draft) -> str:
-    assert draft.message.id is not None
-    return draft.message.id
-
-
-MAX_NAMED = 10
-"""The number of sessions that an error lists."""
-
-
-class InsertionPoint(NamedTuple):
-    """Where a list of messages goes: the end of a branch, or with `at`, a new branch that begins there."""
-
-    branch: str = MAIN
-    at: Position | None = None
-
-
-Route = Callable[[str | None, str, int], Target | None]
-"""Returns the session to import into, or None to skip it.
-
-The arguments are the user and the id in the file ("": none), and the number of sessions in the file.
-"""
-
-
-def import_into(
-    store: Store, path: str | os.PathLike[str], route: Route, draft: Callable[[Message], Draft], *,
-    insertion_point: InsertionPoint | None = None, progress: Progress | None = None,
-) -> list[Imported]:  # fmt: skip
-    """Import the sessions of a file into a store.
-
-    Args:
-        store: the store to import into.
-        path: a file in the package's own format, or in a format that `read_foreign` knows.
-        route: returns the session that each is imported into.
-        draft: returns a message ready to be stored, with or without a token count.
-        insertion_point: where a list, which has no branches, is added to its session. None: the end of `main`.
-        progress: called with how many messages are done and how many there are.
-
-    Returns:
-        One result for each session that was not skipped.
-
-    Raises:
-        InputFileError: the file is invalid; the store is unchanged.
-    """
-
-    def count_tokens(message: Message) -> tuple[str, int] | None:
-        done = draft(message)
-        return None if done.counter is None or done.tokens is None else (done.counter, done.tokens)
-
-    if is_ours(path):
-        header = read_header(path)
-        return import_lines(
-            store, path, read_lines(path), lambda line: route(line.user_id, line.session_id, header.sessions),
-            format="infinite-memory", total=header.messages, count_tokens=count_tokens, progress=progress,
-        )  # fmt: skip
-    foreign, point = read_foreign(path), insertion_point or InsertionPoint()
-    with store.transaction():
-        lists = [_import_list(store, foreign, key, route, draft, point, progress) for key in foreign.lists]
-        trees = [_import_tree(store, foreign, key, route, count_tokens, progress) for key in foreign.trees]
-    return [one for one in [*lists, *(one for some in trees for one in some)] if one is not None]
-
-
-def _import_list(
-    store: Store, foreign: Foreign, key: str, route: Route, draft: Callable[[Message], Draft], point: InsertionPoint,
-    progress: Progress | None,
-) -> Imported | None:  # fmt: skip
-    target = route(None, key, len(foreign.sessions))
-    if target is None:
-        return None
-    session = store.create_session(*target)
-    created = not store.state(session).last_seq
-    listed = add_list(store, session, point.branch, foreign.lists[key], draft, at=point.at, progress=progress)
-    result = ImportResult(
-        foreign.format, target.session_id, target.user_id, listed.new, listed.known, listed.forgotten, listed.renamed,
-        head=point.branch, created=created,
-    )  # fmt: skip
-    return Imported(result, Head(point.branch) if foreign.lists[key] else None)
-
-
-def _import_tree(
-    store: Store, foreign: Foreign, key: str, route: Route,
-    count_tokens: Callable[[Message], tuple[str, int] | None], progress: Progress | None,
-) -> Sequence[Imported]:  # fmt: skip
-    def destination(line: SessionLine) -> Target | None:
-        return route(None, line.session_id, len(foreign.sessions))
-
-    lines = (NumberedLine(number, line) for number, line in enumerate(foreign.lines(key), 1))
-    return import_lines(
-        store, foreign.name, lines, destination, format=foreign.format, total=len(foreign.trees[key]["mapping"]),
-        count_tokens=count_tokens, progress=progress,
-    )  # fmt: skip
-
-
-def sessions_in(path: str | os.PathLike[str]) -> list[str]:
-    """Return the ids of the first `MAX_NAMED` sessions of a file, to be listed in an error."""
-    if not is_ours(path):
-        return read_foreign(path).sessions[:MAX_NAMED]
-    found = []
-    for _, line in read_lines(path):
-        if isinstance(line, SessionLine):
-            found.append(line.session_id)
-        if len(found) == MAX_NAMED:
-            break
-    return found

@@ -217,7 +217,7 @@ def test_ask_gives_a_request_and_a_report_and_stores_nothing(stored: str, call: 
     assert answer.keys() == {"messages", "report"}
     assert answer["messages"][0] == {"role": "system", "content": "You plan journeys."}
     assert answer["messages"][-1] == {"role": "user", "content": question}
-    assert {"role": "assistant", "content": "", "tool_calls": [CALL]} in answer["messages"]
+    assert {"role": "assistant", "content": None, "tool_calls": [CALL]} in answer["messages"]
     assert {"role": "tool", "content": "booked", "tool_call_id": "c1"} in answer["messages"]
     assert 0 < answer["report"]["total_tokens"] <= answer["report"]["budget"]
     assert call("log", "--json")[1] == before
@@ -258,7 +258,7 @@ def test_search_is_ranked_and_can_be_narrowed(stored: str, call: Call) -> None:
 def test_log_and_its_json_can_be_imported_again(stored: str, here: Path, call: Call) -> None:
     log = json.loads(call("log", "--json")[1])
     assert log["branch"] == "main"
-    assert [message["content"] for message in log["messages"]] == [entry["content"] or "" for entry in TALK]
+    assert [message["content"] for message in log["messages"]] == [entry["content"] for entry in TALK]
     (here / "log.json").write_text(json.dumps(log))
     again = json.loads(call("import", "log.json", "--json")[1])
     assert (again["new"], again["known"]) == (0, 9)

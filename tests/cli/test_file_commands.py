@@ -1,13 +1,18 @@
 """The commands export and import: files to share, whole stores, and clear words for what cannot be done."""
 
 import json
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from shared_core import InfiniteMemory, Message
+from shared_core import InfiniteMemory, Message, import_sessions
+from shared_core.cli import file_commands
 from shared_core.cli.app import run
+from shared_core.sharing import foreign
+from tests.support.documents import ROOT
 from tests.support.histories import history, texts
 
 Call = Callable[..., tuple[int, str, str]]
@@ -78,18 +83,88 @@ def test_a_whole_store_is_one_file(call: Call) -> None:
         with InfiniteMemory("chat.db", session_id=session, user_id=user) as memory:
             memory.add(Message.user(f"{user} in {session}"))
     assert json.loads(call("export", "all.jsonl", "--all", "--json")[1])["messages"] == 9
-    code, out, _ = call("import", "all.jsonl", "--all", "--store", "new.db")
-    assert (code, out.splitlines()[0]) == (0, "all.jsonl -> new.db: 4 sessions")
+    code, out, _ = call("import", "all.jsonl", "--store", "new.db")
+    assert (code, out.splitlines()[0][:-7]) == (0, "all.jsonl -> new.db: 9 messages new in 4 sessions")
+    assert sorted(out.splitlines()[1:]) == [
+        "a: 1 message new", "b: 1 message new", "b: 1 message new", "default: 6 messages new",
+    ]  # fmt: skip
+    again = call("import", "all.jsonl", "--store", "new.db")[1].splitlines()
+    assert (again[0][:-7], again[1:]) == (
+        "all.jsonl -> new.db: 0 messages new in 0 sessions", ["nothing new in 4 sessions"],
+    )  # fmt: skip
     assert json.loads(call("export", "ann.jsonl", "--all", "--user", "ann", "--json")[1])["messages"] == 2
-    told = json.loads(call("import", "ann.jsonl", "--all", "--store", "other.db", "--json")[1])
+    told = json.loads(call("import", "ann.jsonl", "--store", "other.db", "--json")[1])
     assert [(one["user_id"], one["session_id"], one["new"]) for one in told["sessions"]] == [
         ("ann", "a", 1), ("ann", "b", 1),
     ]  # fmt: skip
-    code, _, err = call("import", "ann.jsonl", "--store", "third.db")
-    assert (code, "holds 2 sessions: choose one with --from: 'a', 'b'" in err) == (2, True)
-    assert call("import", "ann.jsonl", "--store", "third.db", "--from", "b")[0] == 0
+    code, _, err = call("import", "ann.jsonl", "--store", "third.db", "--session", "x")
+    assert (code, "holds 2 conversations: choose one with --chat" in err, "it has 'a', 'b'" in err) == (2, True, True)
+    assert call("import", "ann.jsonl", "--store", "third.db", "--session", "default", "--chat", "b")[0] == 0
     with InfiniteMemory("third.db") as memory:
         assert texts(memory.messages()) == ["ann in b"]
+
+
+DATA = Path(__file__).parents[1] / "sharing" / "data"
+
+
+def test_an_export_of_chats_is_many_sessions(call: Call) -> None:
+    with zipfile.ZipFile("chats.zip", "w") as file:
+        file.write(DATA / "chatgpt.json", "conversations.json")
+    code, out, err = call("import", "chats.zip", "--store", "new.db")
+    assert (code, err) == (0, "")
+    assert out.splitlines()[0][:-7] == "chats.zip -> new.db: 5 messages new in 2 sessions"
+    assert out.splitlines()[1:] == [
+        "c1 Ferries: 4 messages new; left out: 1 image, 1 attachment without text, 1 step of reasoning",
+        "c2 Hello: 1 message new",
+    ]
+    assert set(out.splitlines()[1:]) <= set((ROOT / "docs" / "import.md").read_text(encoding="utf-8").splitlines())
+    assert call("import", "chats.zip", "--store", "new.db")[1].splitlines()[1:] == ["nothing new in 2 sessions"]
+    out = call("import", "chats.zip", "--store", "new.db", "--chat", "Ferries", "--session", "mine")[1]
+    assert out.splitlines()[:2] == [
+        "chats.zip -> new.db: 4 messages new, 0 known, 0 forgotten earlier",
+        "session mine (Ferries): 1 turn, from 2024-05-01 to 2024-05-01",
+    ]
+    told = json.loads(call("import", "chats.zip", "--store", "new.db", "--chat", "c2", "--json")[1])
+    assert (told["session"], told["title"], told["known"]) == ("c2", "Hello", 1)
+    code, _, err = call("import", "chats.zip", "--store", "new.db", "--session", "mine")
+    assert (code, "it has 'c1' (Ferries), 'c2' (Hello)" in err, "session=" in err) == (2, True, False)
+    chosen = ("--embedder", "static", "--chat", "c1", "--chat", "c2")
+    assert call("import", "chats.zip", "--store", "third.db", *chosen)[0] == 0
+    assert json.loads(call("stats", "--store", "third.db", "--session", "c1", "--json")[1])["embedders"]
+
+
+def test_an_invalid_chat_is_skipped_if_that_is_wanted(call: Call) -> None:
+    data = json.loads((DATA / "claude.json").read_text())
+    data[0]["chat_messages"][0]["sender"] = "nobody"
+    Path("chats.json").write_text(json.dumps(data))
+    code, _, err = call("import", "chats.json", "--store", "new.db")
+    assert (code, "conversation 1: message 1: unknown role 'nobody'" in err, Path("new.db").exists()) == (2, True, True)
+    code, out, _ = call("import", "chats.json", "--store", "new.db", "--skip-invalid")
+    _, skipped, stored, rest = out.splitlines()
+    assert (code, stored.endswith("002: 2 messages new"), rest) == (1, True, "nothing new in 1 session")
+    assert skipped.startswith(
+        "skipped 7d1f6c1e-0000-4000-9000-000000000001 Ferries to Brac: 'chats.json', conversation 1"
+    )
+
+
+def test_an_interrupted_import_says_what_is_stored(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(done: int, total: int) -> None:
+        if done == total:
+            raise KeyboardInterrupt
+
+    def interrupted(*args: Any, **settings: Any) -> Any:
+        return import_sessions(*args, **settings | {"progress": stop})
+
+    with monkeypatch.context() as patch:
+        patch.setattr(foreign, "TOGETHER", 1)
+        patch.setattr(file_commands, "import_sessions", interrupted)
+        code, out, err = call("import", str(DATA / "chatgpt.json"), "--store", "new.db")
+    assert (code, len(out.splitlines()), out.splitlines()[1][:26]) == (1, 2, "c1 Ferries: 4 messages new")
+    assert err == (
+        "infinite-memory: interrupted: 1 session is stored as a whole; run the command again for the others\n"
+    )
+    out = call("import", str(DATA / "chatgpt.json"), "--store", "new.db")[1]
+    assert out.splitlines()[1:] == ["c2 Hello: 1 message new", "nothing new in 1 session"]
 
 
 @pytest.mark.parametrize(
@@ -107,7 +182,8 @@ def test_a_whole_store_is_one_file(call: Call) -> None:
         (("export", "x.jsonl", "--rename", "Ann"), "--rename 'Ann': expected NAME=OTHER"),
         (("export", "x.jsonl", "--vectors", "--no-grounding"), "a text can be guessed from its vector"),
         (("import", "x.jsonl", "--store", "new.db"), "'x.jsonl' cannot be read"),
-        (("import", "x.jsonl", "--all", "--from", "a"), "leave out --from"),
+        (("import", "x.jsonl", "--session", "s", "--chat", "a", "--chat", "b"), "--session takes one conversation"),
+        (("import", "x.jsonl", "--format", "word"), "format"),
         (("import", ".", "--store", "new.db"), "cannot be read"),
     ],
 )

@@ -27,6 +27,11 @@ EXAMPLES = ROOT / "examples"
 
 SAID = {
     "quickstart.py": ["the code is 4093"],
+    "openai_tools.py": [
+        "> How is the weather in Porto?\nIn Porto the weather is sunny, 18 degrees.\n(6 messages are stored)\n",
+        "> What is my locker code?\nIt was said: - user: My locker code is 4471.\n(208 messages are stored)\n",
+        "and the first of them is {'role': 'system', 'content': 'You are brief.'}\n",
+    ],
     "langchain_agent.py": [
         "> What was the code of my locker at the climbing hall?",
         "my locker at the climbing hall is number 118 and the code is 4093.",

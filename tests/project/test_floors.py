@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[2] / PACKAGE
 FLOORS = [
     "errors",
     "field_errors",
+    "formats",
     "messages",
     "records",
     "base",

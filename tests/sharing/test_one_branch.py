@@ -64,6 +64,8 @@ def test_nothing_of_other_branches_is_in_the_file(memory: InfiniteMemory, file: 
         {"type": "tag", "name": "shared", "created_at": lines[7]["created_at"], "at": "m1"},
         {"type": "head", "branch": "debug"},
     ]
+    assert session["spaces"] == memory.stats()["embedders"] != []
+    assert all("vectors" in line for line in lines[:6])
     assert memory.branch == "main", "it stays checked out"
 
 
@@ -155,6 +157,20 @@ def test_vectors_of_whole_turns_stay_at_home(memory: InfiniteMemory, file: Path)
         assert "#" not in file.read_text()
 
 
+def test_a_space_without_vectors_on_the_branch_is_not_named(file: Path) -> None:
+    with InfiniteMemory(embedder=HashingEmbedder(8)) as memory:
+        memory.fork("side")
+        memory.checkout("main")
+        memory.add(history(2))
+        memory.index()
+        memory.checkout("side")
+        memory.add(Message.user("aside", id="aside"))
+        memory.export(file, branch="main", vectors=True)
+        assert told(file)[1]["spaces"] == memory.stats()["embedders"]
+        memory.export(file, branch="side", vectors=True)
+        assert "spaces" not in told(file)[1]
+
+
 def test_an_empty_branch_is_a_file_of_no_messages(file: Path) -> None:
     with InfiniteMemory() as memory:
         memory.fork("empty")
@@ -228,7 +244,7 @@ def test_a_branch_is_a_list_of_openai_s_messages(tmp_path: Path) -> None:
         expected: list[dict[str, Any]] = [
             {"role": "system", "content": "Be brief."},
             {"role": "user", "content": "Where? \ud800 \x00 שלום", "name": "Ann"},
-            {"role": "assistant", "content": "", "tool_calls": [call]},
+            {"role": "assistant", "content": None, "tool_calls": [call]},
             {"role": "tool", "content": "four", "tool_call_id": "c"},
             {"role": "assistant", "content": "There."},
         ]

@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared_core.errors import InputFileError
+from shared_core.formats.media import IMAGE_TOKENS
+from shared_core.formats.parts import OPENAI_FORMAT
 from shared_core.messages import Grounding, GroundingItem, Message, Payload, ToolCall
-from shared_core.sharing.readers.openai import OPENAI_FORMAT, read_messages
+from shared_core.sharing.readers.openai import read_messages
 
 TALK: list[dict[str, Any]] = [
     {"role": "system", "content": "Be brief."},
@@ -122,10 +124,11 @@ def test_parts_of_text_are_joined_and_others_kept(file: Path) -> None:
     plain, rich = read(
         file, [{"role": "user", "content": [parts[0], parts[3]]}, {"role": "user", "content": parts, "model": "m"}]
     )
-    assert (plain.content, plain.payload) == ("look\nnow", None)
+    assert plain.content == "look\nnow"
+    assert plain.payload == Payload(format=OPENAI_FORMAT, data={"content": [parts[0], parts[3]]})
     assert rich.content == "look\nhere\nnow"
     assert rich.payload == Payload(format=OPENAI_FORMAT, data={"model": "m", "content": parts})
-    assert rich.media_tokens == 0
+    assert (plain.media_tokens, rich.media_tokens) == (0, IMAGE_TOKENS)
 
 
 def test_unknown_fields_are_kept_unless_null(file: Path) -> None:
@@ -205,6 +208,7 @@ BAD_FILES = {
     b'{"messages": "hi"}': "message 1: 'hi' is not a message",
     b'{"model": "x"}': "message 1: unknown role None",
     b'["hi"]': "message 1: 'hi' is not a message",
+    b'[{"role": "user", "text": "hi"}]': 'message 1: the message has "text"; expected the text as "content"',
 }
 
 
@@ -224,9 +228,9 @@ BAD_MESSAGES: list[tuple[dict[str, Any], str]] = [
     ({"content": [3]}, "content part 3 is invalid"),
     ({"content": [{"text": "x"}]}, 'expected an object with "type"'),
     ({"content": [{"type": "text"}]}, 'expected a "text" field'),
-    ({"id": 7}, "id 7 is invalid"),
-    ({"id": ""}, "id '' is invalid"),
-    ({"name": ["x" * 100]}, "name ['xxx"),
+    ({"id": 7}, "id=7: expected a text"),
+    ({"id": ""}, "id='': expected a text"),
+    ({"name": ["x" * 100]}, "name=['xxx"),
     ({"created_at": "yesterday"}, "the time 'yesterday' is invalid; expected ISO 8601"),
     ({"timestamp": 1e30}, "the time 1e+30 is invalid"),
     ({"timestamp": True}, "the time True is invalid"),

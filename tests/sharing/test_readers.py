@@ -95,7 +95,7 @@ def test_all_conversations_of_chatgpt_become_sessions(file: Path) -> None:
     with InfiniteMemory(store, session_id="c2") as memory:
         assert texts(memory.messages())[-1] == "The early one."
     with InfiniteMemory(store, session_id="x") as memory:
-        with pytest.raises(ValueError, match="holds 2 sessions: pass session=, one of 'c1', 'c2'"):
+        with pytest.raises(ValueError, match=r"holds 2 sessions: pass session=, one of 'c1' \(Ferries\), 'c2'"):
             memory.import_file(file)
         assert memory.import_file(file, session="c1").new == 5
     with pytest.raises(InputFileError, match="two of its 2 conversations have the same id"):
@@ -130,7 +130,7 @@ def test_a_broken_tree_is_refused(file: Path, change: dict[str, Any], expected: 
 
 def test_what_is_nested_too_deeply_is_refused(file: Path) -> None:
     file.write_text(f'[{{"role": "user", "content": "a", "more": {"[" * 900}{"]" * 900}}}]')
-    with InfiniteMemory() as memory, pytest.raises(InputFileError, match="message 1: Maximum serialization depth"):
+    with InfiniteMemory() as memory, pytest.raises(InputFileError, match=r"message 1: .*nested too deeply"):
         memory.import_file(file)
 
 
@@ -205,7 +205,7 @@ def test_a_list_is_imported_whole_or_not_at_all(file: Path) -> None:
             memory.import_file(write(file, many), progress=stop)
         assert memory.stats()["messages"] == 0
         memory.add(Message.user("goes on"))
-        with pytest.raises(UnknownReferenceError, match="has no session 'x'"):
+        with pytest.raises(UnknownReferenceError, match="has no conversation 'x'"):
             memory.import_file(file, session="x")
         assert memory.import_file(write(file, [])).new == 0
         assert len(list(memory.messages())) == 1

@@ -78,6 +78,7 @@ class Sharing(Verbs):
         dangling, ids = references(told)
         assert dangling == set()
         assert ids == {message.id for message in said}
+        assert {message.turn_id for message in said} & {*model.ids(model.nodes)} <= ids
         with InfiniteMemory() as other:
             assert dict(other.import_file(self.file).branches) == {name: name}
             assert list(other.messages()) == said

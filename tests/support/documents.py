@@ -17,7 +17,8 @@ RUN = """
 import contextlib, io, json, os, runpy, sys
 
 def refuse(event, args):
-    if event in ("socket.connect", "socket.getaddrinfo"):
+    hosts = {"socket.connect": lambda: args[1][0], "socket.getaddrinfo": lambda: args[0]}
+    if event in hosts and hosts[event]() != "127.0.0.1":  # a script may talk to a server of its own
         raise ConnectionError(f"no network here: {event} {args[-1]}")
 
 sys.addaudithook(refuse)

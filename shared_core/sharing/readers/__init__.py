@@ -1,23 +1,36 @@
 """Read files of other programs. Their formats are recognized by content, without those programs' packages."""
 
+import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, NamedTuple
 
+from shared_core.arguments import one_of
 from shared_core.errors import InputFileError
-from shared_core.messages import Message
-from shared_core.sharing.format import Line, LineError
-from shared_core.sharing.readers.chatgpt import chatgpt_lines, conversations, session_id_of
+from shared_core.sharing.format import LineError
+from shared_core.sharing.readers.anthropic import is_anthropic, read_anthropic
+from shared_core.sharing.readers.archive import is_archive, json_members
+from shared_core.sharing.readers.chatgpt import chatgpt_conversations, chatgpt_id, is_chatgpt, read_chatgpt
+from shared_core.sharing.readers.claude import claude_conversations, claude_id, is_claude, read_claude
+from shared_core.sharing.readers.conversation import ROLES, Conversation, Entry, list_of, role_of, short
 from shared_core.sharing.readers.frameworks import (
     is_langchain,
     is_simple_chat_store,
     langchain_entry,
     llama_index_entry,
 )
+from shared_core.sharing.readers.gemini import (
+    is_gemini_api,
+    is_takeout,
+    read_gemini_api,
+    read_takeout,
+    takeout_sessions,
+)
 from shared_core.sharing.readers.openai import entries_of, messages_of, parse_text, text_of
 
-__all__ = ["Foreign", "read_foreign"]
+__all__ = ["FORMATS", "Conversation", "Entry", "Foreign", "read_foreign"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,57 +40,276 @@ class Foreign:
     Attributes:
         name: the file.
         format: the name of its format.
-        lists: session id -> messages, for sessions that are lists. The id is "" if the file names none.
-        trees: session id -> conversation, for sessions that have branches.
+        entries: its conversations, in order.
     """
 
     name: str
     format: str
-    lists: Mapping[str, list[Message]]
-    trees: Mapping[str, Mapping[str, Any]]
-
-    @property
-    def sessions(self) -> list[str]:
-        """The session ids, in order."""
-        return [*self.lists, *self.trees]
-
-    def lines(self, session_id: str) -> Iterator[Line]:
-        """Yield a conversation with branches as lines of an export file."""
-        number = list(self.trees).index(session_id) + 1
-        return chatgpt_lines(self.name, self.trees[session_id], number)
+    entries: Sequence[Entry]
 
 
-def read_foreign(path: str | os.PathLike[str]) -> Foreign:
+@dataclass(frozen=True)
+class _Document:
+    """A JSON or JSONL text: where it is, and its value. The value of JSONL is the list of the values of its lines."""
+
+    name: str
+    text: str
+    whole: Any
+
+    @cached_property
+    def entries(self) -> list[tuple[str, Any]]:
+        """The messages, with their locations."""
+        return list(entries_of(self.name, self.text))
+
+
+class _Format(NamedTuple):
+    what: str
+    fits: Callable[[_Document], bool]
+    read: Callable[[_Document], list[Entry]]
+
+
+def read_foreign(path: str | os.PathLike[str], format: str | None = None) -> Foreign:
     """Return the content of a file.
 
     Args:
-        path: ChatGPT's `conversations.json`, LangChain's messages as `messages_to_dict` writes them, a file of
-            LlamaIndex's `SimpleChatStore`, or messages in the OpenAI format, JSON or JSONL.
+        path: a file in one of `FORMATS`, JSON or JSONL, or a zip archive with such files.
+        format: the name of its format. None: the format that its content has.
 
     Raises:
-        InputFileError: the file has none of these forms.
+        InputFileError: the file has none of these forms, or not the given one.
+        ValueError: there is no such format.
     """
-    name, text = os.fspath(path), text_of(path)
+    if format is not None:
+        one_of("format", format, tuple(FORMATS))
+    name = os.fspath(path)
+    if not is_archive(path):
+        document = _parsed(name, text_of(path))
+        found = format or _format_of(document)
+        _check(document, found)
+        return Foreign(name, found, _without_doubles(name, _FORMATS[found].read(document)))
+    entries: dict[str, list[Entry]] = {}
+    seen = []
+    for member in json_members(path):
+        document = _parsed(f"{name}:{member.name}", member.text)
+        seen.append(member.name)
+        fitting = _in_archive(document) if format is None else format if _FORMATS[format].fits(document) else None
+        if fitting is not None:
+            entries.setdefault(fitting, []).extend(_FORMATS[fitting].read(document))
+    if not entries:
+        listed = ", ".join(map(repr, seen[:5])) + (", …" if len(seen) > 5 else "")
+        raise InputFileError(f"{name!r} holds no conversations in its JSON files {listed}; {_expected()}")
+    if len(entries) > 1:
+        raise InputFileError(f"{name!r} holds files in several formats; choose one of {', '.join(entries)}")
+    ((found, some),) = entries.items()
+    return Foreign(name, found, _without_doubles(name, some))
+
+
+def _parsed(name: str, text: str) -> _Document:
+    if text.lstrip().startswith("<"):
+        raise InputFileError(
+            f"{name!r} is a web page; choose JSON when you export, and import the JSON file or the zip"
+        )
     try:
         whole = parse_text(text)
     except LineError:
-        return Foreign(name, "openai", {"": messages_of(name, entries_of(name, text))}, {})
-    if found := conversations(whole):
-        trees = {session_id_of(one, number): one for number, one in enumerate(found, 1)}
-        if len(trees) < len(found):
-            raise InputFileError(f"{name!r}: two of its {len(found)} conversations have the same id; export it again")
-        return Foreign(name, "chatgpt", {}, trees)
-    if is_langchain(whole):
-        entries = ((f"message {number}", one) for number, one in enumerate(whole, 1))
-        return Foreign(name, "langchain", {"": messages_of(name, entries, langchain_entry)}, {})
-    if is_simple_chat_store(whole):
-        return Foreign(name, "llama-index", dict(_keys(name, whole["store"])), {})
-    return Foreign(name, "openai", {"": messages_of(name, entries_of(name, text))}, {})
+        entries = [entry for _, entry in entries_of(name, text)]  # raises if it is not JSONL, either
+        if '"system"' in text and '"messages"' in text:
+            lines = [json.dumps(_with_system(parse_text(line))) for line in text.split("\n") if line.strip()]
+            text = "\n".join(lines)
+            entries = [entry for _, entry in entries_of(name, text)]
+        return _Document(name, text, entries)
+    if isinstance(whole, list) and any(_with_system(one) is not one for one in whole):
+        whole = [_with_system(one) for one in whole]
+        text = json.dumps(whole)
+    return _Document(name, text, whole)
 
 
-def _keys(name: str, store: Mapping[str, Any]) -> Iterator[tuple[str, list[Message]]]:
-    for key, messages in store.items():
-        if not isinstance(messages, list):
-            raise InputFileError(f"{name!r}: store[{key!r}] is not a list of messages; expected a SimpleChatStore")
-        entries = ((f"store[{key!r}], message {number}", one) for number, one in enumerate(messages, 1))
-        yield key, messages_of(name, entries, llama_index_entry)
+def _with_system(request: Any) -> Any:
+    """Return a request of the Anthropic API among others with its system prompt as a message."""
+    if not isinstance(request, dict) or not isinstance(request.get("messages"), list) or not request.get("system"):
+        return request
+    return request | {"messages": [{"role": "system", "content": request["system"]}, *request["messages"]]}
+
+
+def _format_of(document: _Document) -> str:
+    for name, one in _FORMATS.items():
+        if one.fits(document):
+            return name
+    raise InputFileError(f"{document.name!r} {_looks_like(document.whole)}; {_expected()}")
+
+
+def _in_archive(document: _Document) -> str | None:
+    """Return the format of a file in an archive: only exports are archives, which hold other lists, too."""
+    return next((name for name in EXPORTS if _FORMATS[name].fits(document)), None)
+
+
+def _check(document: _Document, format: str) -> None:
+    if format not in LISTS and not _FORMATS[format].fits(document):
+        raise InputFileError(
+            f"{document.name!r} does not have the format {format!r}: it {_looks_like(document.whole)}, "
+            f"and not {_FORMATS[format].what}"
+        )
+
+
+def _expected() -> str:
+    return "expected " + ", ".join(one.what for one in _FORMATS.values())
+
+
+def _looks_like(whole: Any) -> str:
+    """Return what a JSON value is, in words."""
+    if isinstance(whole, list) and whole:
+        return f"holds a list of {len(whole):,}, the first of which is {_kind(whole[0])}"
+    return f"holds {_kind(whole)}"
+
+
+def _kind(value: Any) -> str:
+    if not isinstance(value, dict):
+        return short(value)
+    keys = ", ".join(repr(key) for key in list(value)[:5]) + (", …" if len(value) > 5 else "")
+    return f"an object with the fields {keys}" if value else "an empty object"
+
+
+def _without_doubles(name: str, entries: Sequence[Entry]) -> list[Entry]:
+    """Return the conversations; `InputFileError` if two have the same id."""
+    found = {entry.id: entry for entry in entries}
+    if len(found) < len(entries):
+        raise InputFileError(f"{name!r}: two of its {len(entries)} conversations have the same id; export it again")
+    return list(entries)
+
+
+# Exports of chats
+
+
+def _chats(
+    conversations: Callable[[Any], list[Any]],
+    id_of: Callable[[Mapping[str, Any], int], str],
+    title: str,
+    read: Callable[[Mapping[str, Any], str], Conversation],
+) -> Callable[[_Document], list[Entry]]:
+    """Return a reader of an export that is a list of chats; `title` is the field that holds a chat's title."""
+
+    def entries(document: _Document) -> list[Entry]:
+        return list(_entries(document))
+
+    def _entries(document: _Document) -> Iterator[Entry]:
+        for number, one in enumerate(conversations(document.whole), 1):
+            id_, named = id_of(one, number), one.get(title)
+            location = f"{document.name!r}, conversation {number}"
+            yield Entry(id_, named if isinstance(named, str) else "", partial(_read, location, read, one, id_))
+
+    return entries
+
+
+def _read(location: str, read: Callable[[Any, str], Conversation], conversation: Any, id_: str) -> Conversation:
+    try:
+        return read(conversation, id_)
+    except (LineError, RecursionError) as error:
+        raise InputFileError(f"{location}: {error}") from None
+
+
+def _takeout(document: _Document) -> list[Entry]:
+    try:
+        sessions = takeout_sessions(document.whole)
+    except LineError as error:
+        raise InputFileError(f"{document.name!r}, {error}") from None
+    read = partial(_read, repr(document.name), read_takeout)
+    return [Entry(id_, some[0].text[:60], partial(read, some, id_)) for id_, some in sessions.items()]
+
+
+# Lists of messages
+
+
+def _list(conversation: Conversation) -> list[Entry]:
+    return [Entry("", "", lambda: conversation)]
+
+
+def _langchain(document: _Document) -> list[Entry]:
+    located = ((f"message {number}", one) for number, one in enumerate(document.whole, 1))
+    return _list(list_of(messages_of(document.name, located, langchain_entry)))
+
+
+def _llama_index(document: _Document) -> list[Entry]:
+    return [_chat_of_store(document.name, key, messages) for key, messages in document.whole["store"].items()]
+
+
+def _chat_of_store(name: str, key: str, messages: Any) -> Entry:
+    if not isinstance(messages, list):
+        raise InputFileError(f"{name!r}: store[{key!r}] is not a list of messages; expected a SimpleChatStore")
+    located = ((f"store[{key!r}], message {number}", one) for number, one in enumerate(messages, 1))
+    conversation = list_of(messages_of(name, located, llama_index_entry), id=key)
+    return Entry(key, "", lambda: conversation)
+
+
+def _openai(document: _Document) -> list[Entry]:
+    return _list(list_of(messages_of(document.name, document.entries, _openai_entry)))
+
+
+def _openai_entry(entry: Any) -> Any:
+    """Return a message with the role that OpenAI has for its speaker."""
+    if not isinstance(entry, dict):
+        return entry
+    instead = next((name for name in ("text", "parts") if entry.get(name)), None)
+    if instead is not None and not any(entry.get(name) for name in ("content", "tool_calls", "function_call")):
+        raise LineError(f'has "{instead}" instead of "content"; rename the field to "content"')
+    other = str(entry.get("role")).lower() in _OTHER_ROLES
+    return entry | {"role": role_of(entry["role"])} if other else entry
+
+
+_OTHER_ROLES = ROLES.keys() - {"system", "developer", "user", "assistant"}
+
+
+def _is_message_list(document: _Document) -> bool:
+    whole = document.whole
+    if isinstance(whole, dict):
+        return "role" in whole or "messages" in whole
+    return isinstance(whole, list) and all(isinstance(one, list) or _has_role(one) for one in whole[:1])
+
+
+def _has_role(one: Any) -> bool:
+    return isinstance(one, dict) and ("role" in one or "messages" in one)
+
+
+def _listed(fits: Callable[[Any, Sequence[tuple[str, Any]]], bool]) -> Callable[[_Document], bool]:
+    return lambda document: fits(document.whole, document.entries)
+
+
+_FORMATS: Mapping[str, _Format] = {
+    "chatgpt": _Format(
+        "ChatGPT's conversations.json or zip",
+        lambda document: is_chatgpt(document.whole),
+        _chats(chatgpt_conversations, chatgpt_id, "title", read_chatgpt),
+    ),
+    "claude": _Format(
+        "Claude.ai's conversations.json or zip",
+        lambda document: is_claude(document.whole),
+        _chats(claude_conversations, claude_id, "name", read_claude),
+    ),
+    "gemini": _Format(
+        "Google Takeout's MyActivity.json or zip of Gemini", lambda document: is_takeout(document.whole), _takeout
+    ),
+    "langchain": _Format("LangChain's messages_to_dict", lambda document: is_langchain(document.whole), _langchain),
+    "llama-index": _Format(
+        "LlamaIndex's SimpleChatStore", lambda document: is_simple_chat_store(document.whole), _llama_index
+    ),
+    "gemini-api": _Format(
+        "contents of the Gemini API",
+        _listed(is_gemini_api),
+        lambda document: _list(read_gemini_api(document.name, document.whole, document.entries)),
+    ),
+    "anthropic": _Format(
+        "messages of the Anthropic API",
+        _listed(is_anthropic),
+        lambda document: _list(read_anthropic(document.name, document.whole, document.entries)),
+    ),
+    "openai": _Format("messages in the OpenAI format", _is_message_list, _openai),
+}
+"""Name -> format, in the order in which they are tried: each fits nothing that an earlier one fits."""
+
+FORMATS = tuple(_FORMATS)
+"""The names of the formats."""
+
+EXPORTS = ("chatgpt", "claude", "gemini")
+"""Formats that are found in archives."""
+
+LISTS = ("anthropic", "openai")
+"""Formats that share their simplest form, so that either can be chosen for it."""

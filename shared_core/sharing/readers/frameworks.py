@@ -41,7 +41,7 @@ def _entry(kind: str, data: Any) -> dict[str, Any]:
     old = more.get("function_call") if isinstance(more, dict) and not calls else None
     return rest | {
         "role": role,
-        "content": data.get("content"),
+        "content": data.get("content") or None,
         "id": data.get("id") or None,
         "name": data.get("name"),
         "tool_calls": [_langchain_call(call) for call in calls] if isinstance(calls, list) else calls,

@@ -1,0 +1,1 @@
+"""OpenAI's and Anthropic's request formats: plain data in and out, without their packages."""

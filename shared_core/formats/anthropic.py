@@ -1,0 +1,154 @@
+"""Requests of Anthropic's Messages API, written from the fields of messages."""
+
+import base64
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+from shared_core.formats.fields import CallFields, MessageFields, short, write_each
+from shared_core.formats.parts import CHAT_PARTS, chat_parts, check_parts, part_text, with_name
+
+IMAGE_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")
+
+_DATA_URL = re.compile(r"data:(?P<type>[^;,]*)[^,]*?(?P<base64>;base64)?,", re.ASCII)
+_NOT_IN_IDS = re.compile(r"[^a-zA-Z0-9_-]")
+"""What the id of a call must not hold."""
+
+Block = dict[str, Any]
+
+
+def write_anthropic(messages: Sequence[MessageFields]) -> dict[str, Any]:
+    """Return messages as the arguments `system` and `messages` of a request.
+
+    System messages are joined; without any, `system` is missing. Tool results are blocks of the user's, and what one
+    role says in a row is one message. The text of somebody with a name begins with the name. A message without text is
+    left out, because the API refuses blank text.
+
+    Raises:
+        ValueError: a message holds sound, a file or a call that the API has no form for.
+    """
+    system = write_each(messages, lambda fields: _system(fields) if fields["role"] == "system" else [])
+    turns = write_each(messages, lambda fields: [] if fields["role"] == "system" else _turn(fields))
+    merged: list[dict[str, Any]] = []
+    for turn in turns:
+        if merged and merged[-1]["role"] == turn["role"]:
+            merged[-1] = {"role": turn["role"], "content": merged[-1]["content"] + turn["content"]}
+        else:
+            merged.append(turn)
+    request: dict[str, Any] = {"messages": [{**turn, "content": _short_form(turn["content"])} for turn in merged]}
+    return {"system": "\n\n".join(block["text"] for block in system), **request} if system else request
+
+
+def _short_form(blocks: Sequence[Block]) -> str | Sequence[Block]:
+    """Return the text if there is nothing else."""
+    plain = len(blocks) == 1 and blocks[0]["type"] == "text"
+    return str(blocks[0]["text"]) if plain else blocks
+
+
+def _system(fields: MessageFields) -> list[Block]:
+    blocks = _blocks(fields)
+    if any(block["type"] != "text" for block in blocks):
+        raise ValueError("a system message can hold nothing but text in Anthropic's format")
+    return blocks
+
+
+def _turn(fields: MessageFields) -> list[dict[str, Any]]:
+    """Return the message as one of the API's, with blocks; none if it says nothing."""
+    if fields["role"] == "tool":
+        result = {"type": "tool_result", "tool_use_id": _call_id(fields.get("tool_call_id") or "")}
+        return [{"role": "user", "content": [result | {"content": _short_form(_blocks(fields)) or ""}]}]
+    blocks = _blocks(with_name(fields))
+    if fields["role"] == "assistant":
+        if any(block["type"] != "text" for block in blocks):
+            raise ValueError("an assistant's message can hold no images and files in Anthropic's format")
+        _check_voice(fields)
+        blocks += [_tool_use(call) for call in fields.get("tool_calls", ())]
+    return [{"role": fields["role"], "content": blocks}] if blocks else []
+
+
+def _check_voice(fields: MessageFields) -> None:
+    payload = fields.get("payload")
+    data = payload["data"] if payload is not None else None
+    if not fields["content"] and isinstance(data, Mapping) and "audio" in data:
+        raise ValueError("a spoken answer without a transcript has no form in Anthropic's format")
+
+
+def _tool_use(call: CallFields) -> Block:
+    try:
+        given = json.loads(call["arguments"] or "{}")
+    except (ValueError, RecursionError):
+        given = None
+    if not isinstance(given, dict):
+        raise ValueError(
+            f"the arguments of the call {call['id']!r} are {short(call['arguments'])}; "
+            "Anthropic's format takes a JSON object only"
+        )
+    return {"type": "tool_use", "id": _call_id(call["id"]), "name": call["name"], "input": given}
+
+
+def _call_id(call_id: str) -> str:
+    return _NOT_IN_IDS.sub("_", call_id)
+
+
+def _blocks(fields: MessageFields) -> list[Block]:
+    parts = chat_parts(fields)
+    blocks = [{"type": "text", "text": parts}] if isinstance(parts, str) else [_block(part) for part in parts]
+    return [block for block in blocks if block["type"] != "text" or block["text"].strip()]
+
+
+def _block(part: Mapping[str, Any]) -> Block:
+    kind = part["type"]
+    if kind in CHAT_PARTS:
+        check_parts([part], CHAT_PARTS)  # a file that was imported may hold anything
+    if kind in ("text", "refusal"):
+        return {"type": "text", "text": part_text(part)}
+    if kind == "image_url":
+        return {"type": "image", "source": _image(part["image_url"]["url"])}
+    if kind == "file":
+        return _document(part["file"])
+    raise ValueError(f"a part of the type {kind!r} has no form in Anthropic's format")
+
+
+def _image(url: str) -> dict[str, Any]:
+    if not url.startswith("data:"):
+        return {"type": "url", "url": url}
+    media_type, data = _data_of(url)
+    if media_type not in IMAGE_TYPES:
+        raise ValueError(f"an image of the type {media_type!r} is not one of Anthropic's: {', '.join(IMAGE_TYPES)}")
+    return {"type": "base64", "media_type": media_type, "data": base64.b64encode(data).decode()}
+
+
+def _document(file: Mapping[str, Any]) -> Block:
+    if not isinstance(file.get("file_data"), str):
+        raise ValueError("a file that was uploaded to OpenAI (file_id) has no form in Anthropic's format")
+    media_type, data = _data_of(file["file_data"])
+    title = {"title": file["filename"]} if file.get("filename") else {}
+    if media_type == "application/pdf":
+        source = {"type": "base64", "media_type": media_type, "data": base64.b64encode(data).decode()}
+    elif media_type == "text/plain":
+        source = {"type": "text", "media_type": media_type, "data": _text(data)}
+    else:
+        raise ValueError(f"a file of the type {media_type!r} is none of Anthropic's: application/pdf, text/plain")
+    return {"type": "document", "source": source, **title}
+
+
+def _text(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"a text file is not UTF-8 (byte {error.start})") from None
+
+
+def _data_of(url: str) -> tuple[str, bytes]:
+    """Return the media type and the bytes of a data URL."""
+    found = _DATA_URL.match(url)
+    if found is None:
+        raise ValueError(f"{short(url)} is not a data URL")
+    data = url[found.end() :]
+    try:
+        content = base64.b64decode(unquote_to_bytes(data), validate=True) if found["base64"] else unquote_to_bytes(data)
+    except ValueError:
+        raise ValueError(f"{short(url)} does not hold base64") from None
+    return found["type"].lower() or "text/plain", content

@@ -1,0 +1,70 @@
+"""The fields of a message as plain data. Every format is read to these fields and written from them."""
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any, TypedDict
+
+__all__ = ["CallFields", "MessageFields", "PayloadFields", "own_copy", "short", "write_each"]
+
+MAX_SHOWN = 60
+"""Characters of a wrong value that an error message shows."""
+
+
+class CallFields(TypedDict):
+    """The fields of a `ToolCall`."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+class PayloadFields(TypedDict):
+    """The fields of a `Payload`."""
+
+    format: str
+    data: Any
+
+
+class MessageFields(TypedDict, total=False):
+    """Fields of a `Message`. Those that a format does not have are left out."""
+
+    role: str
+    content: str
+    id: Any
+    name: Any
+    created_at: Any
+    turn_id: Any
+    tool_calls: Sequence[CallFields]
+    tool_call_id: Any
+    grounding: Any
+    pinned: Any
+    media_tokens: Any
+    payload: PayloadFields | None
+
+
+def short(value: Any) -> str:
+    """Return the `repr` of a value, shortened for an error message."""
+    shown = repr(value)
+    return shown if len(shown) <= MAX_SHOWN else shown[: MAX_SHOWN - 3] + "..."
+
+
+def own_copy(data: Any) -> Any:
+    """Return a deep copy of plain data; ValueError if it is nested too deeply."""
+    try:
+        return copy.deepcopy(data)
+    except RecursionError:
+        raise ValueError("the message is nested too deeply") from None
+
+
+def write_each(
+    messages: Sequence[MessageFields], write: Callable[[MessageFields], list[dict[str, Any]]]
+) -> list[dict[str, Any]]:
+    """Return what `write` makes of all messages, joined; its ValueError names the message it is about."""
+    written: list[dict[str, Any]] = []
+    for index, message in enumerate(messages):
+        try:
+            written += write(message)
+        except ValueError as error:
+            named = f" (id {message['id']!r})" if message.get("id") else ""
+            raise ValueError(f"messages[{index}]{named}: {error}") from None
+    return written

@@ -1,0 +1,337 @@
+"""Store the conversations of other programs: each one whole or not at all."""
+
+import gc
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from shared_core.errors import AmbiguousReferenceError, InputFileError, UnknownReferenceError
+from shared_core.messages import Message, content_of
+from shared_core.paths import Head
+from shared_core.records import MAIN, Branch, Draft, Newest, Position, Record, Restored, Segment
+from shared_core.sharing.export import Progress
+from shared_core.sharing.format import NumberedLine
+from shared_core.sharing.importer import BATCH, Imported, ImportResult, Target, import_lines
+from shared_core.sharing.position_map import SessionTree
+from shared_core.sharing.readers import Conversation, Entry, Foreign
+from shared_core.sharing.session_merge import CountTokens, other_id
+from shared_core.store import Store
+
+MAX_NAMED = 10
+"""The number of conversations that an error lists."""
+
+
+class InsertionPoint(NamedTuple):
+    """Where a list of messages goes: the end of a branch, or with `at`, a new branch that begins there."""
+
+    branch: str = MAIN
+    at: Position | None = None
+
+
+# Choosing
+
+
+def named(entries: Sequence[Entry]) -> str:
+    """Return the ids of conversations with their titles, to be listed in an error."""
+    shown = [f"{one.id!r} ({one.title})" if one.title else repr(one.id) for one in entries[:MAX_NAMED]]
+    more = [f"… and {len(entries) - MAX_NAMED:,} more"] if len(entries) > MAX_NAMED else []
+    return ", ".join([*shown, *more])
+
+
+def chosen_entry(foreign: Foreign, wanted: str) -> Entry:
+    """Return the conversation with this id, or else the one with this title.
+
+    Raises:
+        UnknownReferenceError: there is none.
+        AmbiguousReferenceError: several have this title.
+    """
+    titled = [one for one in foreign.entries if one.title == wanted]
+    found = [one for one in foreign.entries if one.id == wanted] or titled
+    if len(found) > 1:
+        ids = [one.id for one in found[:MAX_NAMED]]
+        raise AmbiguousReferenceError(
+            f"{foreign.name!r} has {len(found)} conversations with the title {wanted!r}: choose one by its id, "
+            f"{', '.join(map(repr, ids))}",
+            candidates=ids,
+        )
+    if not found:
+        ids = [one.id for one in foreign.entries[:MAX_NAMED]]
+        raise UnknownReferenceError(
+            f"{foreign.name!r} has no conversation {wanted!r}; it has {named(foreign.entries)}", candidates=ids
+        )
+    return found[0]
+
+
+# Storing
+
+
+class Job(NamedTuple):
+    """What the imports of several conversations share.
+
+    Attributes:
+        store: the store to import into.
+        name: the file, for errors.
+        format: its format.
+        draft: returns a message ready to be stored, with or without a token count.
+        point: where a list, which has no branches, is added to its session.
+        advance: called with the number of messages of the conversation that are done. It may be called often.
+    """
+
+    store: Store
+    name: str
+    format: str
+    draft: Callable[[Message], Draft]
+    point: InsertionPoint = InsertionPoint()
+    advance: Callable[[int], None] = lambda done: None
+
+
+def import_conversation(job: Job, conversation: Conversation, target: Target) -> Imported:
+    """Store a conversation in a session, inside a transaction of the store.
+
+    Raises:
+        InputFileError: the conversation cannot be stored; the store is unchanged.
+    """
+    about: dict[str, Any] = {"title": conversation.title, "left_out": conversation.left_out_words}
+    if conversation.id and not conversation.nodes:  # a chat that was opened and left: it needs no session
+        return Imported(ImportResult(job.format, target.session_id, target.user_id, **about), None)
+    session = job.store.create_session(*target)
+    if not conversation.ends:
+        done = _add_messages(job, conversation, target, session)
+    elif _is_fresh(job.store, session):
+        done = _restore(job, conversation, target, session)
+    else:
+        done = _merge(job, conversation, target)
+    job.advance(len(conversation.nodes))
+    return done._replace(result=replace(done.result, **about))
+
+
+def _is_fresh(store: Store, session: int) -> bool:
+    """Return whether a session never held anything, and nothing was forgotten in it."""
+    if store.state(session).last_seq or store.forgotten(session, None, 1):
+        return False
+    return SessionTree(store, session).empty
+
+
+def _restore(job: Job, conversation: Conversation, target: Target, session: int) -> Imported:
+    """Fill an empty session. Nothing has to be looked up, so this takes a third of the time of a merge."""
+    job.store.restore(session, restored(conversation, job.draft))
+    branches = {name: name for name in conversation.ends}
+    result = ImportResult(
+        job.format, target.session_id, target.user_id, len(conversation.nodes), branches=branches, head=MAIN,
+        created=True,
+    )  # fmt: skip
+    return Imported(result, Head(MAIN))
+
+
+def restored(conversation: Conversation, draft: Callable[[Message], Draft]) -> Restored:
+    """Return a conversation as the content of an empty session, just as a merge line by line would write it."""
+    parents: list[Position | None] = [None]  # of each segment
+    tips = [-1]
+    positions: dict[str | None, Position] = {None: Position(0, -1)}
+    turns: dict[str | None, Newest] = {None: Newest(None, -1)}
+    records = []
+    for number, (message, parent) in enumerate(conversation.nodes, 1):
+        (segment, depth), newest = positions[parent], turns[parent]
+        if depth != tips[segment]:  # another version follows there: this one is a branch
+            parents.append(Position(segment, depth))
+            tips.append(depth)
+            segment = len(tips) - 1
+        tips[segment] = depth + 1
+        turn = _turn(message, newest)
+        position = positions[message.id] = Position(segment, depth + 1)
+        turns[message.id] = turn if message.role == "user" else newest
+        done = draft(message)
+        stored = done.message.replace(turn_id=turn.turn_id)
+        records.append(Record(stored, position, number, turn.turn_no, done.counter, done.tokens))
+    segments = tuple(map(Segment, range(len(tips)), parents, tips))
+    branches = tuple(Branch(name, positions[at]) for name, at in conversation.ends.items())
+    return Restored(segments, tuple(records), branches=branches)
+
+
+def _turn(message: Message, newest: Newest) -> Newest:
+    """Return the turn that a message opens or joins."""
+    if message.role == "user":
+        return Newest(message.id, newest.turn_no + 1)
+    if message.role == "system" or newest.turn_id is None:
+        return Newest(message.id, newest.turn_no)
+    return newest
+
+
+def _merge(job: Job, conversation: Conversation, target: Target) -> Imported:
+    """Add a conversation to a session that holds something. Known messages are left as they are."""
+    lines = (NumberedLine(number, line) for number, line in enumerate(conversation.lines(), 1))
+    (done,) = import_lines(
+        job.store, job.name, lines, lambda line: target, format=job.format, total=len(conversation.nodes),
+        count_tokens=counted(job.draft), progress=lambda done, total: job.advance(done),
+    )  # fmt: skip
+    return done
+
+
+def counted(draft: Callable[[Message], Draft]) -> CountTokens:
+    """Return a function that counts the tokens of a message as `draft` does."""
+
+    def count_tokens(message: Message) -> tuple[str, int] | None:
+        done = draft(message)
+        return None if done.counter is None or done.tokens is None else (done.counter, done.tokens)
+
+    return count_tokens
+
+
+def _add_messages(job: Job, conversation: Conversation, target: Target, session: int) -> Imported:
+    created = not job.store.state(session).last_seq
+    listed = add_list(job, session, conversation.messages)
+    result = ImportResult(
+        job.format, target.session_id, target.user_id, listed.new, listed.known, listed.forgotten, listed.renamed,
+        head=job.point.branch, created=created,
+    )  # fmt: skip
+    return Imported(result, Head(job.point.branch) if conversation.nodes else None)
+
+
+@dataclass
+class ListOutcome:
+    """The outcome of importing a list, so far."""
+
+    new: int = 0
+    known: int = 0
+    forgotten: int = 0
+    renamed: dict[str, str] = field(default_factory=dict)
+
+
+def add_list(job: Job, session: int, messages: Sequence[Message]) -> ListOutcome:
+    """Add messages with distinct ids to the job's branch, inside a transaction of the store.
+
+    A message whose id is stored with other content gets another id, made by `other_id`.
+    """
+    listed, at = ListOutcome(), job.point.at
+    for batch in _batches(messages):
+        drafts = _with_free_ids(job.store, session, [job.draft(message) for message in batch], listed)
+        appended = job.store.append(session, job.point.branch, drafts, at=at)
+        at = None
+        listed.new += len(appended.added)
+        listed.forgotten += len(appended.forgotten)
+        listed.known += len(batch) - len(appended.added) - len(appended.forgotten)
+        job.advance(listed.new + listed.known + listed.forgotten)
+    return listed
+
+
+def _batches(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
+    start = 0
+    for index, message in enumerate(messages):
+        if message.role == "user" and index - start >= BATCH:  # so that no turn is split
+            yield messages[start:index]
+            start = index
+    if start < len(messages):
+        yield messages[start:]
+
+
+def _with_free_ids(store: Store, session: int, drafts: Sequence[Draft], listed: ListOutcome) -> list[Draft]:
+    """Return the drafts with another id wherever their own is stored with other content."""
+    stored = {record.message.id: record.message for record in store.get(session, [_id(draft) for draft in drafts])}
+    found: list[Draft] = []
+    before: str | None = None
+    for one in drafts:
+        id_, message = _id(one), one.message
+        if id_ in stored and content_of(stored[id_]) != content_of(message):
+            listed.renamed[id_] = other_id(message, before)
+            one = Draft(message.replace(id=listed.renamed[id_]), one.counter, one.tokens)
+        before = _id(one)
+        found.append(one)
+    return found
+
+
+def _id(draft: Draft) -> str:
+    assert draft.message.id is not None
+    return draft.message.id
+
+
+# Many conversations
+
+TOGETHER = 1_000
+"""Messages that are stored in one transaction. With a transaction for each short chat, the disk would set the pace."""
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Pause the collector of reference cycles, if it runs.
+
+    What a file holds has no cycles, and looking for them in all of it, again and again, takes a third of an import.
+    """
+    running = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if running:
+            gc.enable()
+
+
+def import_conversations(
+    job: Job, entries: Sequence[Entry], target: Callable[[str], Target], *,
+    skip_invalid: bool = False, progress: Progress | None = None,
+    on_session: Callable[[ImportResult], None] | None = None,
+) -> list[Imported]:  # fmt: skip
+    """Store conversations, each whole or not at all, after all of them have been read.
+
+    Args:
+        job: what the imports share.
+        entries: the conversations.
+        target: returns the session for the id of a conversation.
+        skip_invalid: leave out conversations that are invalid; their results have an `error`.
+        progress: called with how many messages are done and how many there are.
+        on_session: called with each result, once the session is stored.
+
+    Raises:
+        InputFileError: a conversation is invalid; nothing is stored.
+    """
+    read = [_read(one, job.format, target(one.id), skip_invalid) for one in entries]
+    total = sum(map(_size, read))
+    results: list[Imported] = []
+    done = 0
+    for group in _groups(read):
+        stored: list[Imported] = []
+        with job.store.transaction():
+            for one in group:
+                if isinstance(one, ImportResult):
+                    stored.append(Imported(one, None))
+                    continue
+                advance = _shifted(progress, done, total)
+                stored.append(import_conversation(job._replace(advance=advance), one, target(one.id)))
+                done += len(one.nodes)
+        results += stored
+        if on_session is not None:
+            for imported in stored:
+                on_session(imported.result)
+    return results
+
+
+def _size(one: Conversation | ImportResult) -> int:
+    return len(one.nodes) if isinstance(one, Conversation) else 0
+
+
+def _groups(read: Sequence[Conversation | ImportResult]) -> Iterator[list[Conversation | ImportResult]]:
+    """Yield what is stored together: conversations with `TOGETHER` messages, or a longer one."""
+    group: list[Conversation | ImportResult] = []
+    size = 0
+    for one in read:
+        size += _size(one)
+        if group and size > TOGETHER:
+            yield group
+            group, size = [], _size(one)
+        group.append(one)
+    if group:
+        yield group
+
+
+def _shifted(progress: Progress | None, before: int, total: int) -> Callable[[int], None]:
+    """Return a function that reports the messages of one conversation that are done as those of all."""
+    return lambda done: None if progress is None else progress(before + done, total)
+
+
+def _read(entry: Entry, format: str, target: Target, skip_invalid: bool) -> Conversation | ImportResult:
+    try:
+        return entry.read()
+    except InputFileError as error:
+        if not skip_invalid:
+            raise
+        return ImportResult(format, target.session_id, target.user_id, title=entry.title, error=str(error))

@@ -1,0 +1,190 @@
+"""A conversation of another program, with the versions of it as branches, before it is stored."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from pydantic import ValidationError
+
+from shared_core.messages import Message, Payload, Role
+from shared_core.records import MAIN
+from shared_core.sharing.format import MAX_NESTING, BranchLine, HeadLine, Line, LineError, MessageLine, SessionLine
+from shared_core.sharing.readers.openai import short as short
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Node(NamedTuple):
+    """A message with an id and a time, and the id of the message before it."""
+
+    message: Message
+    parent: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """A conversation with its branches, or a list of messages.
+
+    Attributes:
+        id: the id that the other program gave it. "": none.
+        title: its title. "": none.
+        nodes: its messages, each after its parent.
+        ends: branch -> id of its last message; `main` comes first. Empty: the nodes are a list, which has no branches.
+        left_out: what is not stored -> how often, for example `{"image": 3}`.
+    """
+
+    id: str
+    title: str
+    nodes: Sequence[Node]
+    ends: Mapping[str, str | None] = field(default_factory=dict)
+    left_out: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def messages(self) -> list[Message]:
+        """The messages, in order."""
+        return [node.message for node in self.nodes]
+
+    @property
+    def left_out_words(self) -> tuple[str, ...]:
+        """What is not stored, in words."""
+        return tuple(_several(what, count) for what, count in self.left_out.items())
+
+    def lines(self) -> Iterator[Line]:
+        """Yield the conversation as lines of an export file."""
+        yield SessionLine(type="session", session_id=self.id)
+        for message, parent in self.nodes:
+            fields = {name: getattr(message, name) for name in message.model_fields_set}
+            yield MessageLine(type="message", parents=() if parent is None else (parent,), **fields)
+        for branch, at in self.ends.items():
+            yield BranchLine(type="branch", name=branch, at=at)
+        yield HeadLine(type="head", branch=MAIN)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A conversation of a file that is not converted yet.
+
+    Attributes:
+        id: its id. "": none.
+        title: its title. "": none.
+        read: returns the conversation; raises `InputFileError` if it is invalid.
+    """
+
+    id: str
+    title: str
+    read: Callable[[], Conversation]
+
+
+def _several(what: str, count: int) -> str:
+    """Return a number of things; the first word of what they are becomes a plural."""
+    noun, space, rest = what.partition(" ")
+    return f"{count:,} {noun}{'' if count == 1 else 's'}{space}{rest}"
+
+
+def list_of(messages: Sequence[Message], *, id: str = "", left_out: Mapping[str, int] | None = None) -> Conversation:
+    """Return a list of messages, which has no branches."""
+    parents = [None, *(message.id for message in messages)]
+    nodes = [Node(message, parent) for message, parent in zip(messages, parents, strict=False)]
+    return Conversation(id, "", nodes, left_out=left_out or {})
+
+
+class Builder:
+    """Collects the messages of a conversation.
+
+    Attributes:
+        nodes: id -> message and parent.
+        left_out: counts what is not stored.
+    """
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, Node] = {}
+        self.left_out: Counter[str] = Counter()
+
+    def add(self, message: Message, parent: str | None) -> str:
+        """Add a message after another one and return its id; `LineError` if the id is taken."""
+        assert message.id is not None
+        if message.id in self.nodes:
+            raise LineError(f"two messages have the id {message.id!r}; expected unique ids")
+        self.nodes[message.id] = Node(message, parent)
+        return message.id
+
+    def finish(self, id_: str, title: Any, current: str | None) -> Conversation:
+        """Return the conversation: `main` ends at `current`, or else at the newest message."""
+        ends = ends_of(self.nodes, current)
+        return Conversation(
+            id_, title if isinstance(title, str) else "", tuple(self.nodes.values()), ends, dict(self.left_out)
+        )
+
+
+def ends_of(nodes: Mapping[str, Node], current: str | None) -> dict[str, str | None]:
+    """Return branch -> its last message: `main` for the version last shown, then the others in order."""
+    inner = {node.parent for node in nodes.values()}
+    leaves = [id_ for id_ in nodes if id_ not in inner]
+    main = current if current in nodes else leaves[-1] if leaves else None
+    others = [leaf for leaf in leaves if leaf != main]
+    return {MAIN: main, **{f"version-{number}": leaf for number, leaf in enumerate(others, 1)}}
+
+
+def message_of(what: str, **fields: Any) -> Message:
+    """Return a message; `LineError` that names `what` it is and its id if a field is invalid."""
+    try:
+        return Message.model_validate(fields)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        raise LineError(f"{what} {short(fields['id'])}: {reason}") from None
+
+
+def payload_of(format: str, data: Any) -> Payload | None:
+    """Return a payload; None for no data; `LineError` if the data is nested too deeply to be stored."""
+    if not data:
+        return None
+    level = [data]
+    for _ in range(MAX_NESTING):
+        inner = [one.values() if one.__class__ is dict else one for one in level]
+        level = [item for items in inner for item in items if item.__class__ in _CONTAINERS]
+        if not level:
+            return Payload(format=format, data=data)
+    raise LineError(f"is nested too deeply; {MAX_NESTING} levels are enough")
+
+
+_CONTAINERS = {dict, list}  # JSON has no subclasses of them
+
+
+def time_of(value: Any, missing: datetime) -> datetime:
+    """Return a time that is written as seconds since 1970 or as ISO 8601 text; `missing` if there is none."""
+    if value is None or value == "":
+        return missing
+    try:
+        if isinstance(value, str):
+            found = datetime.fromisoformat(value)
+            return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return datetime.fromtimestamp(value, UTC)
+    except (ValueError, OverflowError, OSError):
+        pass
+    raise LineError(f"{short(value)} is not a time; expected ISO 8601 text or seconds since 1970")
+
+
+ROLES: Mapping[str, Role] = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "human": "user",
+    "assistant": "assistant",
+    "ai": "assistant",
+    "agent": "assistant",
+    "model": "assistant",
+    "bot": "assistant",
+}
+"""The names that programs give to those who speak."""
+
+
+def role_of(name: Any) -> Role:
+    """Return the role that a name stands for; `LineError` if it is unknown."""
+    role = ROLES.get(str(name).lower())
+    if role is None:
+        raise LineError(f"unknown role {short(name)}; expected one of {', '.join(ROLES)}")
+    return role

@@ -1,0 +1,151 @@
+"""A local server that answers as OpenAI's and Anthropic's do: their clients work without a network and a key."""
+
+import json
+import re
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from typing_extensions import override
+
+from shared_core.formats.anthropic import write_anthropic
+from shared_core.messages import Message, fields_of, message_list
+
+__all__ = ["ChatServer", "quote"]
+
+Answer = Callable[[Sequence[Message]], Message]
+
+_WORD = re.compile(r"\w{4,}")
+_USAGE = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
+
+
+def quote(said: Sequence[Message]) -> Message:
+    """Return an answer: the line of the prompt that shares most words with its last line, if that is a question."""
+    *lines, question = [line for message in said for line in message.content.splitlines() if line.strip()] or [""]
+    asked = _words(question) if question.endswith("?") else set()
+    best = max(lines, key=lambda line: len(asked & _words(line)), default="")
+    return Message.assistant(f"It was said: {best}" if asked & _words(best) else "Noted.")
+
+
+def _words(line: str) -> set[str]:
+    return set(_WORD.findall(line.lower()))
+
+
+class ChatServer:
+    """Answers chat completions, the Responses API and Anthropic's Messages API, at a port of this machine.
+
+    It runs inside a `with` block, in a thread. Requests to stream are answered whole.
+
+    Args:
+        answer: returns the answer to the messages of a request. It may call tools. Called in other threads.
+
+    Attributes:
+        url: the `base_url` for the clients.
+        requests: the bodies of the requests, oldest first.
+    """
+
+    def __init__(self, answer: Answer = quote) -> None:
+        self._answer = answer
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        self.requests: list[dict[str, Any]] = []
+
+    def reply(self, path: str, body: dict[str, Any]) -> dict[str, Any] | None:
+        """Return the body of the response; None if no API has this path."""
+        written = next((write for end, write in _WRITERS.items() if path.endswith(end)), None)
+        if written is None:
+            return None
+        self.requests.append(body)
+        return written(self._answer(_said(body)))
+
+    def __enter__(self) -> "ChatServer":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+def _handler(server: ChatServer) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            reply = server.reply(self.path, body)
+            data = json.dumps({"error": {"message": "unknown path"}} if reply is None else reply).encode()
+            self.send_response(404 if reply is None else 200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        @override
+        def log_message(self, format: str, *args: Any) -> None:
+            """Write no log."""
+
+    return Handler
+
+
+# Requests
+
+
+def _said(body: Mapping[str, Any]) -> list[Message]:
+    """Return the messages of a request to any of the APIs."""
+    given = body.get("input", body.get("messages"))
+    if isinstance(given, str):
+        return [Message.user(given)]
+    if "max_tokens" not in body or "input" in body:
+        return message_list(given)
+    system = [Message.system(body["system"])] if "system" in body else []
+    return system + [message for turn in given for message in _of_blocks(turn["role"], turn["content"])]
+
+
+def _of_blocks(role: str, content: Any) -> list[Message]:
+    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    results = [block for block in blocks if block["type"] == "tool_result"]
+    texts = [block["text"] for block in blocks if block["type"] == "text"]
+    answered = [Message.tool(str(block["content"]), block["tool_use_id"]) for block in results]
+    return [*answered, *([Message.model_validate({"role": role, "content": "\n".join(texts)})] if texts else [])]
+
+
+# Responses
+
+
+def _completion(answer: Message) -> dict[str, Any]:
+    message = {"refusal": None, "annotations": [], **answer.to_openai()}
+    reason = "tool_calls" if answer.tool_calls else "stop"
+    choice = {"index": 0, "finish_reason": reason, "logprobs": None, "message": message}
+    made = {"id": "chatcmpl-1", "object": "chat.completion", "created": 0, "model": "local"}
+    return made | {"choices": [choice], "usage": _USAGE}
+
+
+def _response(answer: Message) -> dict[str, Any]:
+    output = [_output(item) for item in answer.to_responses()]
+    made = {"id": "resp_1", "object": "response", "created_at": 0, "model": "local", "status": "completed"}
+    return made | {"output": output, "parallel_tool_calls": True, "tool_choice": "auto", "tools": []}
+
+
+def _output(item: dict[str, Any]) -> dict[str, Any]:
+    if item["type"] != "message":
+        return {"id": f"fc_{item['call_id']}", "status": "completed", **item}
+    text = {"type": "output_text", "text": item["content"], "annotations": [], "logprobs": []}
+    return {**item, "id": "msg_1", "status": "completed", "content": [text]}
+
+
+def _anthropic_message(answer: Message) -> dict[str, Any]:
+    turns = write_anthropic([fields_of(answer)])["messages"]
+    content = turns[0]["content"] if turns else []
+    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    reason = "tool_use" if answer.tool_calls else "end_turn"
+    made = {"id": "msg_1", "type": "message", "role": "assistant", "model": "local", "stop_sequence": None}
+    return made | {"content": blocks, "stop_reason": reason, "usage": {"input_tokens": 0, "output_tokens": 0}}
+
+
+_WRITERS: Mapping[str, Callable[[Message], dict[str, Any]]] = {
+    "/chat/completions": _completion,
+    "/responses": _response,
+    "/messages": _anthropic_message,
+}

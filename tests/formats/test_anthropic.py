@@ -1,0 +1,147 @@
+"""Requests to Anthropic: system apart, calls and results as blocks, one message for what one role says in a row."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared_core import Context, ContextReport, Grounding, InfiniteMemory, Message, ToolCall
+from tests.formats.requests import PDF, PNG, chat_dicts, check_anthropic, messages
+
+PICTURE = {"type": "image_url", "image_url": {"url": PNG}}
+CALL = ToolCall(id="c1", name="weather", arguments='{"city": "Porto"}')
+
+
+def request(given: Sequence[Message]) -> dict[str, Any]:
+    return Context(tuple(given), ContextReport(0, 0, ())).to_anthropic()
+
+
+def user(*parts: dict[str, Any]) -> Message:
+    return Message.from_openai({"role": "user", "content": list(parts)})
+
+
+def test_a_conversation_with_tools() -> None:
+    said = [
+        Message.system("Be brief."),
+        Message.user("Weather in Porto and Lisbon?"),
+        Message.assistant("I look.", tool_calls=(CALL, ToolCall(id="function:now", name="now"))),
+        Message.tool("18 degrees", "c1"),
+        Message.tool("", "function:now"),
+        Message.user("And tomorrow?", name="Ann"),
+        Message.assistant("Rain."),
+        Message.system("Speak Portuguese."),
+    ]
+    made = request(said)
+    check_anthropic(made)
+    assert made == {
+        "system": "Be brief.\n\nSpeak Portuguese.",
+        "messages": [
+            {"role": "user", "content": "Weather in Porto and Lisbon?"},
+            {
+                "role": "assistant",
+                "content": [
+                    {"type": "text", "text": "I look."},
+                    {"type": "tool_use", "id": "c1", "name": "weather", "input": {"city": "Porto"}},
+                    {"type": "tool_use", "id": "function_now", "name": "now", "input": {}},
+                ],
+            },
+            {
+                "role": "user",
+                "content": [
+                    {"type": "tool_result", "tool_use_id": "c1", "content": "18 degrees"},
+                    {"type": "tool_result", "tool_use_id": "function_now", "content": ""},
+                    {"type": "text", "text": "Ann: And tomorrow?"},
+                ],
+            },
+            {"role": "assistant", "content": "Rain."},
+        ],
+    }
+
+
+def test_without_a_system_message_there_is_no_system() -> None:
+    assert request([Message.user("hi")]) == {"messages": [{"role": "user", "content": "hi"}]}
+
+
+def test_blank_messages_are_left_out_and_their_neighbours_joined() -> None:
+    made = request([Message.system(" "), Message.user("a"), Message.assistant("\n"), Message.user("b")])
+    texts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+    assert made == {"messages": [{"role": "user", "content": texts}]}
+
+
+def test_images_and_files_are_blocks() -> None:
+    text = {"type": "file", "file": {"file_data": "data:text/plain,caf%C3%A9", "filename": "a.txt"}}
+    document = {"type": "file", "file": {"file_data": PDF}}
+    linked = {"type": "image_url", "image_url": {"url": "https://example.org/a.png", "detail": "low"}}
+    made = request([user({"type": "text", "text": "Look:"}, PICTURE, document, text, linked)])
+    check_anthropic(made)
+    pdf = {"type": "base64", "media_type": "application/pdf", "data": PDF.partition(",")[2]}
+    plain = {"type": "text", "media_type": "text/plain", "data": "café"}
+    assert made["messages"][0]["content"] == [
+        {"type": "text", "text": "Look:"},
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG.partition(",")[2]}},
+        {"type": "document", "source": pdf},
+        {"type": "document", "source": plain, "title": "a.txt"},
+        {"type": "image", "source": {"type": "url", "url": "https://example.org/a.png"}},
+    ]
+
+
+def test_grounding_stands_before_the_text_and_the_image() -> None:
+    made = request([user(PICTURE).replace(content="look", grounding=Grounding.of("found"))])
+    assert [block.get("text") for block in made["messages"][0]["content"]] == ["found\n\nlook", None]
+
+
+def part(kind: str, **fields: Any) -> Message:
+    return user({"type": kind, kind: fields})
+
+
+CANNOT: list[tuple[Message, str]] = [
+    (part("input_audio", data="AA", format="wav"), "a part of the type 'input_audio' has no form"),
+    (part("file", file_id="file-1"), r"a file that was uploaded to OpenAI \(file_id\) has no form"),
+    (part("file", file_data="data:text/csv,a"), "a file of the type 'text/csv' is none of Anthropic's"),
+    (part("file", file_data="data:text/plain,%FF"), r"a text file is not UTF-8 \(byte 0\)"),
+    (part("file", file_data="JVBERi0="), "'JVBERi0=' is not a data URL"),
+    (part("image_url", url="data:image/bmp;base64,AA=="), "an image of the type 'image/bmp' is not one of"),
+    (part("image_url", url="data:image/png;base64,A"), "does not hold base64"),
+    (
+        Message.assistant(tool_calls=(ToolCall(id="c1", name="f", arguments="[1]"),)),
+        r"call 'c1' are '\[1\]'; .* object",
+    ),
+    (Message.assistant(tool_calls=(ToolCall(id="c1", name="f", arguments="{"),)), "Anthropic's format takes a JSON"),
+    (Message.from_openai({"role": "assistant", "content": None, "audio": {"id": "a"}}), "a spoken answer without"),
+    (user(PICTURE).replace(role="assistant"), "an assistant's message can hold no images"),
+    (user(PICTURE).replace(role="system"), "a system message can hold nothing but text"),
+]
+
+
+@pytest.mark.parametrize(("message", "reason"), CANNOT, ids=[reason for _, reason in CANNOT])
+def test_what_cannot_be_expressed_is_named(message: Message, reason: str) -> None:
+    with pytest.raises(ValueError, match=rf"^messages\[1\] \(id 'm1'\): .*{reason}"):
+        request([Message.user("first"), message.replace(id="m1")])
+
+
+@given(said=st.lists(st.one_of(messages, chat_dicts.map(Message.from_openai)), max_size=4))
+def test_a_request_is_valid_or_the_message_is_named(said: list[Message]) -> None:
+    try:
+        made = request(said)
+    except ValueError as error:
+        assert str(error).startswith("messages[")  # noqa: PT017
+    else:
+        check_anthropic(made)
+        results = [block for turn in made["messages"] for block in turn["content"] if isinstance(block, dict)]
+        count = sum(message.role == "tool" for message in said)
+        assert sum(block["type"] == "tool_result" for block in results) == count
+
+
+def test_the_prompt_of_a_memory_is_a_request() -> None:
+    picture = {"type": "image_url", "image_url": {"url": PNG, "detail": "low"}}
+    with InfiniteMemory(max_tokens=900, ranking="lexical") as memory:
+        memory.add({"role": "user", "content": "My locker code is 4471."})
+        for day in range(60):
+            memory.add([Message.user(f"Day {day} was sunny and dry."), Message.assistant("Noted.")])
+        made = memory.context({"role": "user", "content": [{"type": "text", "text": "My locker code?"}, picture]})
+    check_anthropic(made.to_anthropic())
+    recalled, question, image = made.to_anthropic()["messages"][-1]["content"]
+    assert "4471" in recalled["text"]
+    assert (question["text"], image["type"]) == ("My locker code?", "image")

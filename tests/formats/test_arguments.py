@@ -1,0 +1,108 @@
+"""Whatever takes a message takes OpenAI's dict, with the same result."""
+
+import asyncio
+from collections.abc import Sequence
+from itertools import count
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared_core import AsyncInfiniteMemory, InfiniteMemory, Message, SessionPool, prune, sliding_window
+from shared_core.history import recognized_fields
+from shared_core.messages import MessageLike, content_of
+from shared_core.prompt.context import Context
+from tests.formats.requests import chat_dicts
+
+CALL = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
+TALK: list[dict[str, Any]] = [
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "content": [{"type": "text", "text": "What is the weather in Porto?"}], "name": "ann"},
+    {"role": "assistant", "content": None, "tool_calls": [CALL]},
+    {"role": "tool", "tool_call_id": "c1", "content": "18 degrees"},
+    {"role": "assistant", "content": "18 degrees."},
+]
+QUESTION = {"role": "user", "content": "And tomorrow?"}
+READ = [Message.from_openai(item) for item in TALK]
+
+
+def said(messages: Sequence[Message]) -> list[Any]:
+    return [content_of(message) for message in messages]
+
+
+def test_add_takes_one_dict_or_several() -> None:
+    memory = InfiniteMemory()
+    assert said(memory.add(TALK[0])) == said(READ[:1])
+    assert said(memory.add(TALK[1:])) == said(READ[1:])
+    assert said(memory.add([READ[4], TALK[4]])) == said([READ[4], READ[4]])
+    assert said(list(memory.messages())[:5]) == said(READ)
+
+
+def test_follow_knows_a_dict_and_the_equal_message_as_the_same() -> None:
+    memory = InfiniteMemory()
+    as_dicts = memory.follow(TALK)
+    assert memory.follow(READ) == as_dicts
+    assert memory.follow([*READ[:2], *TALK[2:]]) == as_dicts
+    longer = memory.follow([QUESTION], after=as_dicts)
+    assert memory.follow([*TALK, QUESTION]) == longer
+    assert len(list(memory.messages())) == 6
+    assert [branch.name for branch in memory.branches()] == ["main"]
+
+
+@given(items=st.lists(chat_dicts, min_size=1, max_size=3))
+def test_the_digests_of_a_dict_are_those_of_the_message_it_becomes_after_a_round_trip(
+    items: list[dict[str, Any]],
+) -> None:
+    read = [Message.from_openai(item) for item in items]
+    again = [Message.from_openai(message.to_openai()) for message in read]
+    assert [recognized_fields(message) for message in again] == [recognized_fields(message) for message in read]
+
+
+def ask(question: str | MessageLike) -> Context:
+    numbers = count()
+    memory = InfiniteMemory(new_id=lambda: f"m{next(numbers)}")
+    memory.add(TALK)
+    return memory.context(question)
+
+
+def test_context_and_count_take_a_dict() -> None:
+    asked = Message.from_openai(QUESTION)
+    assert [content_of(message) for message in ask(QUESTION).messages] == said([*READ, asked])
+    assert ask(QUESTION).report == ask(asked).report == ask("And tomorrow?").report
+    memory = InfiniteMemory()
+    assert [memory.count(item) for item in TALK] == [memory.count(message) for message in READ]
+    with pytest.raises(ValueError, match="expected a user message, not one of role 'tool'"):
+        memory.context(TALK[3])
+    with pytest.raises(ValueError, match="unknown role 'you'"):
+        memory.context({"role": "you", "content": "x"})
+    with pytest.raises(TypeError, match="expected messages, not 5"):
+        memory.count(5)  # type: ignore[arg-type]
+
+
+def test_a_question_of_an_image_alone_is_a_question() -> None:
+    picture = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
+    question = {"role": "user", "content": [picture]}
+    assert ask(question).to_openai() == [*TALK, question]
+
+
+def test_windows_of_lists_take_dicts() -> None:
+    assert sliding_window(TALK, max_tokens=1000) == sliding_window(READ, max_tokens=1000) == READ
+    kept = prune(TALK, QUESTION, top_k=0)
+    assert kept == prune(READ, Message.from_openai(QUESTION), top_k=0)
+    assert kept[-1].content == "And tomorrow?"
+
+
+def test_the_asynchronous_memory_and_the_pool_take_dicts() -> None:
+    async def talk() -> list[dict[str, Any]]:
+        async with await AsyncInfiniteMemory.open() as memory:
+            await memory.add(TALK[0])
+            followed = await memory.follow(TALK)
+            assert len(followed) == 5
+            assert await memory.count(TALK[1]) == InfiniteMemory().count(READ[1])
+            return (await memory.context(QUESTION)).to_openai()
+
+    assert asyncio.run(talk()) == [*TALK, QUESTION]
+    with SessionPool() as pool, pool.use("ann") as memory:
+        memory.add(TALK)
+        assert memory.context(QUESTION).to_openai() == [*TALK, QUESTION]

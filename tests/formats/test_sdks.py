@@ -1,0 +1,115 @@
+"""The SDKs' own clients send what a memory writes, and a memory takes what they return."""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+from anthropic import Anthropic
+from openai import NotFoundError, OpenAI
+
+from shared_core import InfiniteMemory, Message, ToolCall
+from shared_core.testing.chat_server import ChatServer, quote
+from tests.formats.requests import check_anthropic, check_chat, check_responses
+
+QUESTION = "Weather in Porto and Lisbon?"
+TALK = [QUESTION, "", "Porto: sunny", "Lisbon: sunny", "Porto: sunny, Lisbon: sunny"]
+
+
+def model(said: Sequence[Message]) -> Message:
+    """Call a tool for two towns, then say what it returned."""
+    results = [message.content for message in said if message.role == "tool"]
+    calls = [ToolCall(id=town, name="weather", arguments=json.dumps({"town": town})) for town in ("Porto", "Lisbon")]
+    return Message.assistant(", ".join(results)) if results else Message.assistant(tool_calls=tuple(calls))
+
+
+def weather(town: str) -> str:
+    return f"{town}: sunny"
+
+
+@pytest.fixture
+def server() -> Iterator[ChatServer]:
+    with ChatServer(model) as running:
+        yield running
+
+
+@pytest.fixture
+def client(server: ChatServer) -> Iterator[OpenAI]:
+    with OpenAI(base_url=server.url, api_key="none", max_retries=0) as made:
+        yield made
+
+
+@pytest.fixture
+def memory() -> Iterator[InfiniteMemory]:
+    with InfiniteMemory(system="Be brief.") as made:
+        made.add({"role": "user", "content": QUESTION})
+        yield made
+
+
+def said(memory: InfiniteMemory) -> list[str]:
+    return [message.content for message in memory.messages()]
+
+
+def test_a_tool_loop_with_chat_completions(server: ChatServer, client: OpenAI, memory: InfiniteMemory) -> None:
+    while True:
+        reply = client.chat.completions.create(model="m", messages=memory.context().to_openai()).choices[0].message
+        memory.add(reply)
+        if not reply.tool_calls:
+            break
+        for call in reply.tool_calls:
+            assert call.type == "function"
+            result = weather(**json.loads(call.function.arguments))
+            memory.add({"role": "tool", "tool_call_id": call.id, "content": result})
+    assert said(memory) == TALK
+    assert [request["messages"][0] for request in server.requests] == 2 * [{"role": "system", "content": "Be brief."}]
+    check_chat(server.requests[-1]["messages"])
+    memory.follow([*server.requests[-1]["messages"][1:], reply])
+    assert said(memory) == TALK, "a client that sends the same history adds nothing to it"
+    assert [branch.name for branch in memory.branches()] == ["main"]
+
+
+def test_a_tool_loop_with_the_responses_api(server: ChatServer, client: OpenAI, memory: InfiniteMemory) -> None:
+    while True:
+        response = client.responses.create(model="m", input=memory.context().to_responses())
+        memory.add(response.output)
+        calls = [item for item in response.output if item.type == "function_call"]
+        if not calls:
+            break
+        for call in calls:
+            result = weather(**json.loads(call.arguments))
+            memory.add({"type": "function_call_output", "call_id": call.call_id, "output": result})
+    assert response.output_text == TALK[-1]
+    assert said(memory) == TALK
+    check_responses(server.requests[-1]["input"])
+
+
+def test_a_tool_loop_with_anthropic(server: ChatServer, memory: InfiniteMemory) -> None:
+    with Anthropic(base_url=server.url, api_key="none", max_retries=0) as client:
+        for _ in range(2):
+            request = memory.context().to_anthropic()
+            check_anthropic(request)
+            reply = client.messages.create(model="m", max_tokens=50, **request)
+            used = [block for block in reply.content if block.type == "tool_use"]
+            calls = tuple(ToolCall(id=one.id, name=one.name, arguments=json.dumps(one.input)) for one in used)
+            text = "".join(block.text for block in reply.content if block.type == "text")
+            memory.add(Message.assistant(text, tool_calls=calls))
+            results: list[Any] = [Message.tool(weather(str(one.input["town"])), one.id) for one in used]
+            memory.add(results)
+    assert said(memory) == TALK
+    assert [request["system"] for request in server.requests] == ["Be brief.", "Be brief."]
+    assert [message["role"] for message in server.requests[-1]["messages"]] == ["user", "assistant", "user"]
+
+
+def test_the_server_knows_three_paths(server: ChatServer, client: OpenAI) -> None:
+    with pytest.raises(NotFoundError):
+        client.embeddings.create(model="m", input="x")
+    assert client.responses.create(model="m", input="hello").output[0].type == "function_call"
+    assert [request["input"] for request in server.requests] == ["hello"]
+
+
+def test_a_server_without_a_model_quotes_the_line_that_answers() -> None:
+    prompt = [Message.user("My locker code is 4471.\nIt rains."), Message.assistant("Noted.")]
+    assert quote([*prompt, Message.user("What is my locker code?")]).content == "It was said: My locker code is 4471."
+    assert quote([*prompt, Message.user("And the boat?")]).content == "Noted."
+    assert quote([*prompt, Message.user("My locker was moved.")]).content == "Noted."
+    assert quote([]).content == "Noted."
