@@ -1,50 +1,36 @@
-"""The command `infinite-memory chat`: a chat in the terminal with a LangChain model that remembers."""
+"""The models of LangChain for `infinite-memory chat` and `infinite-memory merge`."""
 
-from collections.abc import Iterator
-from typing import Annotated, Any
+from collections.abc import Callable, Iterator, Sequence
 
-import typer
-from langchain.chat_models import init_chat_model
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import HumanMessage
 
-from langchain_infinite_memory.runnable import InfiniteMemoryRunnable
-from langchain_infinite_memory.testing import EchoChatModel
-from shared_core.cli.chat_loop import ChatLoop
-from shared_core.cli.options import MaxTokens, SessionOptions, with_options
-from shared_core.memory import InfiniteMemory
+from langchain_infinite_memory.messages import from_message, system_first
+from shared_core.errors import MissingExtraError
+from shared_core.messages import Message
 
-__all__ = ["chat"]
+try:
+    from langchain.chat_models import init_chat_model
+except ModuleNotFoundError as error:
+    if error.name != "langchain":
+        raise
+    raise MissingExtraError('models need langchain: pip install "infinite-memory[langchain]"') from error
 
-
-@with_options
-def chat(
-    options: SessionOptions,
-    model: Annotated[
-        str,
-        typer.Option(metavar="PROVIDER:MODEL", help="A model for init_chat_model; echo is a model that needs no key."),
-    ] = "echo",
-    max_tokens: MaxTokens = 4096,
-) -> None:
-    """Chat with a model that remembers; /help lists the commands in the chat."""
-    chosen = _model(model)
-    settings: dict[str, Any] = {"session_id": options.session, "user_id": options.user, "max_tokens": max_tokens}
-    with InfiniteMemory(options.store, on_overflow="keep", **settings) as memory:
-        loop = ChatLoop(memory)
-        chain = InfiniteMemoryRunnable(chosen, memory=memory, on_error="raise", on_report=loop.keep_report)
-
-        def reply(question: str) -> Iterator[str]:
-            for chunk in chain.stream(HumanMessage(question), {"configurable": {"session_id": options.session}}):
-                yield chunk.text
-
-        loop.run(options.store, reply)
+__all__ = ["chat_model"]
 
 
-def _model(name: str) -> BaseChatModel:
-    if name == "echo":
-        return EchoChatModel()
+def chat_model(name: str) -> Callable[[Sequence[Message]], Iterator[str]]:
+    """Return a model, named as `init_chat_model` names it, that takes a prompt and yields the answer in pieces.
+
+    Raises:
+        ValueError: there is no such model, or it cannot be used.
+    """
     try:
         model: BaseChatModel = init_chat_model(name)
     except Exception as error:  # each provider raises errors of its own for a missing key
-        raise typer.BadParameter(f"the model {name!r} cannot be used: {error}") from error
-    return model
+        raise ValueError(f"the model {name!r} cannot be used: {error}") from error
+
+    def answer(prompt: Sequence[Message]) -> Iterator[str]:
+        for chunk in model.stream([from_message(message) for message in system_first(prompt)]):
+            yield chunk.text
+
+    return answer

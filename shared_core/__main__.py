@@ -9,10 +9,14 @@ def main() -> int:
     """Run the command and return its exit code; without the `cli` extra, say how to install it."""
     try:
         from shared_core.cli.app import run
+
+        return run()
     except MissingExtraError as error:
         sys.stderr.write(f"infinite-memory: {error}\n")
         return 2
-    return run()
+    except KeyboardInterrupt:  # before or after the command itself
+        sys.stderr.write("infinite-memory: interrupted\n")
+        return 130
 
 
 if __name__ == "__main__":

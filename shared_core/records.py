@@ -112,8 +112,12 @@ class Record:
     picked_from: str | None = None
 
 
-RefKind = Literal["tag", "stash", "move"]
-"""A tag stands still, a stash is the end of a branch that was put aside, and a move is an entry of the reflog."""
+RefKind = Literal["tag", "stash", "move", "head"]
+"""A tag stands still, a stash is the end of a branch that was put aside, and a move is an entry of the reflog.
+
+A head is the branch that a program which comes and goes, such as the command, has checked out. A memory begins on
+`main`, whatever the head is.
+"""
 
 
 class Ref(NamedTuple):
@@ -122,7 +126,7 @@ class Ref(NamedTuple):
     Attributes:
         number: unique in the database; a newer one has a larger number.
         kind: what it is.
-        name: of the tag; of the branch that was put aside or moved.
+        name: of the tag; of the branch that was put aside, moved or checked out.
         position: where it points; None for a branch that was deleted.
         base: where the branch pointed before; for a stash, the position before what was put aside.
         note: why, in words.
@@ -176,7 +180,7 @@ class Delete(NamedTuple):
 
 
 class Put(NamedTuple):
-    """Store a tag or a stash."""
+    """Store a tag, a stash or a head."""
 
     kind: RefKind
     name: str
@@ -186,7 +190,7 @@ class Put(NamedTuple):
 
 
 class Drop(NamedTuple):
-    """Delete a tag or a stash, by its number."""
+    """Delete a tag, a stash or a head, by its number."""
 
     number: int
 

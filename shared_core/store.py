@@ -108,11 +108,11 @@ class Store(ABC):
 
     @abstractmethod
     def refs(self, session: int, kind: RefKind, name: str | None = None, limit: int = 1_000_000) -> list[Ref]:
-        """Return the newest tags, stashes or moves, the newest first; all, or only those of one name."""
+        """Return the newest tags, stashes, moves or heads, the newest first; all, or only those of one name."""
 
     @abstractmethod
     def change(self, session: int, changes: Sequence[Change]) -> None:
-        """Create, move, merge, rename or delete branches, keep or drop tags and stashes; in order, or none at all.
+        """Create, move, merge, rename or delete branches, keep or drop other refs; in order, or none at all.
 
         A branch may have any text as its name; branches and tags share their names. It may be created or moved to any
         position of the session, also a forgotten one: from the depth of the segment's parent (-1 without one) to its
@@ -264,7 +264,7 @@ class Store(ABC):
             session: the key.
             positions: what to erase; empty positions are ignored.
             stale: messages that stay and lose their vectors, in all spaces, because these may stand for what goes, too.
-            branches: also drop all branches, tags, stashes and moves, and begin anew with an empty `main`, in a new
+            branches: also drop all branches, tags and other refs, and begin anew with an empty `main`, in a new
                 segment without a parent, so that no position is used twice. Ids stay forgotten.
         """
 

@@ -1,142 +1,204 @@
-"""The commands about branches: list, create, move, compare and merge them, and stash the end of one."""
+"""The commands about branches: list, create, check out, move, compare and merge them."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
 
 import typer
 
-from shared_core.cli.options import BranchName, CommonOptions, with_options
-from shared_core.cli.printing import count, message_line, printable
+from shared_core.cli.completion import branch_names, revisions
+from shared_core.cli.lines import Full, Lines
+from shared_core.cli.models import merge_summarizer
+from shared_core.cli.options import BranchOptions, CommonOptions, with_options
+from shared_core.cli.printing import count, moment, one_line, printable
+from shared_core.cli.results import answer_change, branch_lines, copied, merged, tag_lines
 from shared_core.memory import InfiniteMemory
-from shared_core.records import MAIN, Branch
-from shared_core.tree.copies import CherryPickResult
-from shared_core.tree.merge import How, MergeResult
+from shared_core.records import Branch
+from shared_core.tree.merge import How
 
 branch_commands = typer.Typer()
-stash_commands = typer.Typer(help="Put the end of a branch aside and bring it back.", no_args_is_help=True)
-branch_commands.add_typer(stash_commands, name="stash")
 
-REVISION = "A branch, a tag, a message ID, or an earlier end of a branch such as main@{1}."
-Revision = Annotated[str, typer.Argument(metavar="REVISION", help=REVISION)]
-StashNumber = Annotated[int, typer.Argument(min=0, help="The number of the stash; 0 is the newest.")]
+REVISION = "A branch, a tag, a message ID or its beginning, or an earlier end of a branch such as main@{1}."
+Revision = Annotated[str, typer.Argument(metavar="REVISION", autocompletion=revisions, help=REVISION)]
+At = Annotated[
+    str | None,
+    typer.Option(
+        metavar="REVISION", autocompletion=revisions,
+        help=f"{REVISION} By default, the end of the branch that is checked out.",
+    ),
+]  # fmt: skip
+Since = Annotated[
+    str | None,
+    typer.Option(metavar="REVISION", autocompletion=revisions, help="Copy only the messages after this one."),
+]
+
+
+def _branch(help: str) -> Any:
+    return typer.Argument(metavar="NAME", autocompletion=branch_names, help=help)
 
 
 @branch_commands.command()
 @with_options
-def branches(options: CommonOptions) -> None:
-    """List the branches and the newest message of each."""
+def branches(options: CommonOptions, full: Full = False) -> None:
+    """List the branches and the newest message of each.
+
+    A star marks the branch that is checked out. Times are in UTC.
+    """
     with options.open() as memory:
-        _list(options, memory, memory.branches())
+        data = [{**one, "checked_out": one["name"] == memory.branch} for one in _newest_ids(memory, memory.branches())]
+        options.answer(data, branch_lines(memory, Lines.of(full)))
 
 
 @branch_commands.command()
 @with_options
-def tags(options: CommonOptions) -> None:
-    """List the tags and the message each one names."""
+def tags(options: CommonOptions, full: Full = False) -> None:
+    """List the tags and the message that each one names. Times are in UTC."""
     with options.open() as memory:
-        _list(options, memory, memory.tags())
+        options.answer(_newest_ids(memory, memory.tags()), tag_lines(memory, Lines.of(full)))
+
+
+@branch_commands.command()
+@with_options
+def checkout(options: CommonOptions, name: Annotated[str, _branch("The name of the branch.")]) -> None:
+    """Check out a branch: later commands work on it.
+
+    The store remembers the branch for this conversation. It applies to commands without --branch, not to programs that
+    use the store. To go on from an earlier message, create a branch there with fork.
+    """
+    with options.open() as memory:
+        if name not in {branch.name for branch in memory.branches()}:
+            memory.newest_at(name)  # an error that lists the branches, if there is no such message either
+            raise ValueError(f"{name!r} is not a branch; to go on from there: fork NAME --at {name}")
+    options.check_out(name)
+    options.answer({"branch": name}, [printable(f"checked out {name!r}")])
 
 
 @branch_commands.command()
 @with_options
 def fork(
     options: CommonOptions,
-    name: Annotated[str, typer.Argument(help="The name of the new branch.")],
-    at: Annotated[
-        str, typer.Option(metavar="REVISION", help="The last message that the new branch shares; see reset --help.")
-    ] = MAIN,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the new branch.")],
+    at: At = None,
 ) -> None:
-    """Create a branch."""
+    """Create a branch and check it out.
+
+    Later commands work on the new branch. It shares all messages up to --at. What is said on it from now on is not seen
+    from other branches.
+    """
     with options.open() as memory:
-        memory.fork(name, at=at)
-        _confirm_change(options, memory, f"created branch {name!r} at {at}")
+        before = memory.branch
+        memory.fork(name, at)
+        options.check_out(name)
+        back = f"; to go back: checkout {before}"
+        answer_change(options, memory, f"created branch {name!r} at {at or before} and checked it out{back}")
 
 
 @branch_commands.command()
 @with_options
 def rename(
     options: CommonOptions,
-    name: Annotated[str, typer.Argument(help="The current name of the branch.")],
-    to: Annotated[str, typer.Argument(help="The new name of the branch.")],
+    name: Annotated[str, _branch("The current name of the branch.")],
+    to: Annotated[str, typer.Argument(metavar="TO", help="The new name of the branch.")],
 ) -> None:
     """Rename a branch."""
     with options.open() as memory:
         memory.rename(name, to)
-        _confirm_change(options, memory, f"renamed {name!r} to {to!r}")
+        answer_change(options, memory, f"renamed {name!r} to {to!r}")
 
 
 @branch_commands.command("delete-branch")
 @with_options
-def delete_branch(options: CommonOptions, name: Annotated[str, typer.Argument(help="The name of the branch.")]) -> None:
+def delete_branch(options: CommonOptions, name: Annotated[str, _branch("The name of the branch.")]) -> None:
     """Delete a branch; its messages stay stored.
 
     Use forget to erase messages.
     """
     with options.open() as memory:
         memory.delete_branch(name)
-        _confirm_change(options, memory, f"deleted {name!r}; to restore it: fork {name} --at {name}@{{1}}")
+        answer_change(options, memory, f"deleted {name!r}; to restore it: fork {name} --at {name}@{{1}}")
 
 
 @branch_commands.command()
 @with_options
 def tag(
     options: CommonOptions,
-    name: Annotated[str, typer.Argument(help="The name of the new tag.")],
-    at: Annotated[str, typer.Option(metavar="REVISION", help="The message to tag; see reset --help.")] = MAIN,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the new tag.")],
+    at: At = None,
 ) -> None:
     """Give a message a name that never moves."""
     with options.open() as memory:
         memory.tag(name, at)
-        _confirm_change(options, memory, f"tagged {at} as {name!r}")
+        answer_change(options, memory, f"tagged {at or memory.branch} as {name!r}")
 
 
 @branch_commands.command("delete-tag")
 @with_options
-def delete_tag(options: CommonOptions, name: Annotated[str, typer.Argument(help="The name of the tag.")]) -> None:
+def delete_tag(
+    options: CommonOptions, name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the tag.")]
+) -> None:
     """Delete a tag."""
     with options.open() as memory:
         memory.delete_tag(name)
-        _confirm_change(options, memory, f"deleted {name!r}")
+        answer_change(options, memory, f"deleted {name!r}")
 
 
 @branch_commands.command()
 @with_options
-def reset(options: CommonOptions, to: Revision, branch: BranchName = MAIN) -> None:
+def reset(options: BranchOptions, to: Revision) -> None:
     """Move the end of a branch; reflog shows how to undo it."""
     with options.open() as memory:
-        memory.checkout(branch)
         memory.reset(to)
+        branch = memory.branch
         undo = f"reset {branch}@{{1}} --branch {branch}"
-        _confirm_change(options, memory, f"{branch!r} now ends at {to}; to undo it: {undo}")
+        answer_change(options, memory, f"{branch!r} now ends at {to}; to undo it: {undo}")
 
 
 @branch_commands.command()
 @with_options
 def reflog(
     options: CommonOptions,
-    branch: Annotated[str | None, typer.Option(metavar="NAME", help="List only the moves of this branch.")] = None,
+    branch: Annotated[
+        str | None, typer.Option(metavar="NAME", autocompletion=branch_names, help="List only moves of this branch.")
+    ] = None,
+    full: Full = False,
 ) -> None:
-    """List how branches were moved and where they ended before."""
+    """List how branches were moved and where they ended before.
+
+    Each line holds the time (UTC), how to name where the branch ended before, why it was moved, and the newest message
+    before and after.
+    """
     with options.open() as memory:
         moves = memory.reflog(branch)
-    lines = (
-        f"{move.at:%Y-%m-%d %H:%M}  {move.reference}  {move.why}: {move.before or '-'} -> {move.after or '-'}"
+    lines = Lines.of(full)
+    texts = (
+        f"{moment(move.at)}  {one_line(move.reference)}  {one_line(move.why)}: "
+        f"{lines.id(move.before) or '-'} -> {lines.id(move.after) or '-'}"
         for move in moves
     )
-    options.answer([move.to_dict() for move in moves], map(printable, lines))
+    options.answer([move.to_dict() for move in moves], map(lines.cut, texts))
 
 
 @branch_commands.command()
 @with_options
-def diff(options: CommonOptions, a: Revision, b: Revision = MAIN) -> None:
+def diff(
+    options: CommonOptions,
+    a: Revision,
+    b: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="REVISION", autocompletion=revisions, help="Another one. By default, what is checked out."
+        ),
+    ] = None,
+    full: Full = False,
+) -> None:
     """List the messages that only one of two revisions has."""
+    shown = Lines.of(full)
 
     def lines() -> Iterator[str]:
         yield printable(f"both: up to {found.base or 'nothing'}")
-        for name, sign, ids in ((a, "<", found.only_a), (b, ">", found.only_b)):
+        for name, sign, ids in ((a, "<", found.only_a), (b or memory.branch, ">", found.only_b)):
             yield printable(f"only {name}: {count(len(ids))}")
             for id_ in ids:
-                yield f"{sign} {message_line(memory.get(id_))}"
+                yield shown.message(memory.get(id_), f"{sign} ")
 
     with options.open() as memory:
         found = memory.diff(a, b)
@@ -146,150 +208,68 @@ def diff(options: CommonOptions, a: Revision, b: Revision = MAIN) -> None:
 @branch_commands.command()
 @with_options
 def merge(
-    options: CommonOptions,
+    options: BranchOptions,
     source: Revision,
-    branch: BranchName = MAIN,
-    how: Annotated[
-        How, typer.Option(help="The kind of merge; auto is fast-forward if that is possible, otherwise full.")
-    ] = "auto",
-    prompt: Annotated[str | None, typer.Option(help="The question that a squash or three-way merge asks.")] = None,
+    how: Annotated[How, typer.Option(metavar="WAY", help="The way to merge; they are listed above.")] = "auto",
+    prompt: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="The question that a squash or three-way merge asks, instead of its own."),
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PROVIDER:MODEL",
+            help="The model that answers it, for example openai:gpt-4o-mini; see chat --help. Without a model, the "
+            "answer lists what was said, and so it does with echo.",
+        ),
+    ] = None,
 ) -> None:
-    """Merge another branch into a branch; the other one stays."""
-    _change(options, branch, lambda memory: memory.merge(source, how, prompt=prompt), _merged)
+    """Merge another branch into a branch; the other one stays.
+
+    The other branch can be continued and merged again.
+
+    \b
+    The ways to merge:
+      auto          fast-forward if possible, otherwise full
+      fast-forward  The branch ends where the other one does. It must not have
+                    messages that the other one has not.
+      full          All messages of the other branch become part of the branch,
+                    before what is added next.
+      squash        A question and its answer are added. The answer sums the
+                    other branch up.
+      three-way     A full merge, followed by a question and its answer, which
+                    say what each side added and where the two contradict
+                    each other. Nothing is decided.
+    """  # noqa: D301  # \b keeps the list as it is
+    with options.open() as memory:
+        result = memory.merge(source, how, prompt=prompt, summarizer=merge_summarizer(model))
+        options.answer(result.to_dict(), [merged(result, memory.branch or "")])
 
 
 @branch_commands.command("cherry-pick")
 @with_options
 def cherry_pick(
-    options: CommonOptions,
-    ids: Annotated[list[str], typer.Argument(help="The IDs of the messages.")],
-    branch: BranchName = MAIN,
+    options: BranchOptions,
+    ids: Annotated[list[str], typer.Argument(metavar="ID", help="The IDs of the messages, or their beginnings.")],
 ) -> None:
     """Copy messages to a branch.
 
     The result of a tool is copied together with the call.
     """
-    _change(options, branch, lambda memory: memory.cherry_pick(ids), _copied)
+    with options.open() as memory:
+        result = memory.cherry_pick(ids)
+    options.answer(result.to_dict(), [copied(result)])
 
 
 @branch_commands.command()
 @with_options
-def rebase(
-    options: CommonOptions,
-    onto: Revision,
-    branch: BranchName,
-    since: Annotated[
-        str | None, typer.Option(metavar="REVISION", help="Copy only the messages after this one.")
-    ] = None,
-) -> None:
+def rebase(options: BranchOptions, onto: Revision, since: Since = None) -> None:
     """Move a branch, with its own messages, onto a revision."""
-    _change(options, branch, lambda memory: memory.rebase(onto, since), _copied)
-
-
-# The stash
-
-
-@stash_commands.command("push")
-@with_options
-def stash_push(
-    options: CommonOptions,
-    branch: BranchName = MAIN,
-    since: Annotated[
-        str | None, typer.Option(metavar="REVISION", help="The last message that stays on the branch.")
-    ] = None,
-    note: Annotated[str, typer.Option(help="A note to recognise the stash by.")] = "",
-) -> None:
-    """Take the end of a branch off and keep it in a new stash.
-
-    Without --since, the end begins at the newest user message.
-    """
     with options.open() as memory:
-        memory.checkout(branch)
-        stash = memory.stash(since, note)
-    if stash is None:
-        options.answer(None, ["nothing to stash"])
-    else:
-        options.answer(stash.to_dict(), [f"stashed {count(len(stash.ids))}"])
+        result = memory.rebase(onto, since)
+    options.answer(result.to_dict(), [copied(result)])
 
 
-@stash_commands.command("list")
-@with_options
-def stash_list(options: CommonOptions) -> None:
-    """List the stashes, newest first."""
-    with options.open() as memory:
-        stashes = memory.stashes()
-    lines = (
-        f"{stash.number}  {stash.at:%Y-%m-%d %H:%M}  {stash.branch}  {count(len(stash.ids))}  {stash.note}".rstrip()
-        for stash in stashes
-    )
-    options.answer([stash.to_dict() for stash in stashes], map(printable, lines))
-
-
-@stash_commands.command("apply")
-@with_options
-def stash_apply(options: CommonOptions, number: StashNumber = 0, branch: BranchName = MAIN) -> None:
-    """Copy stashed messages to a branch; the stash stays."""
-    _change(options, branch, lambda memory: memory.stash_apply(number), _copied)
-
-
-@stash_commands.command("pop")
-@with_options
-def stash_pop(options: CommonOptions, number: StashNumber = 0, branch: BranchName = MAIN) -> None:
-    """Copy stashed messages to a branch and drop the stash."""
-    _change(options, branch, lambda memory: memory.stash_pop(number), _copied)
-
-
-@stash_commands.command("drop")
-@with_options
-def stash_drop(options: CommonOptions, number: StashNumber = 0) -> None:
-    """Drop a stash; its messages stay stored.
-
-    Use forget to erase messages.
-    """
-    with options.open() as memory:
-        memory.stash_drop(number)
-        _confirm_change(options, memory, f"dropped stash {number}")
-
-
-# Answers
-
-
-def _list(options: CommonOptions, memory: InfiniteMemory, refs: Sequence[Branch]) -> None:
-    newest = {name: memory.newest_at(name) for name, _ in refs}
-    data = [{"name": name, "newest": message.id if message else None} for name, message in newest.items()]
-    lines = (
-        f"{printable(name)}  {message_line(message) if message else '(empty)'}" for name, message in newest.items()
-    )
-    options.answer(data, lines)
-
-
-def _confirm_change(options: CommonOptions, memory: InfiniteMemory, text: str) -> None:
-    """Answer with what was done, or as JSON with the branches and tags that there are now."""
-    data = {"branches": [branch.name for branch in memory.branches()], "tags": [tag.name for tag in memory.tags()]}
-    options.answer(data, [printable(text)])
-
-
-def _change(
-    options: CommonOptions, branch: str, verb: Callable[[InfiniteMemory], Any], text: Callable[[Any], str]
-) -> None:
-    """Change a branch and answer with the result."""
-    with options.open() as memory:
-        memory.checkout(branch)
-        result = verb(memory)
-    options.answer(result.to_dict(), [printable(text(result))])
-
-
-def _copied(result: CherryPickResult) -> str:
-    parts = [f"copied {count(len(result.messages))}"]
-    if result.skipped:
-        parts.append(f"on the branch already: {', '.join(result.skipped)}")
-    if result.halves:
-        parts.append(f"copied without the other half of their exchange: {', '.join(result.halves)}")
-    return "; ".join(parts)
-
-
-def _merged(result: MergeResult) -> str:
-    if result.how == "nothing":
-        return f"nothing to merge: the branch already has all of {result.source}"
-    lines = [f"merged {result.source} ({result.how})", *(message.content for message in result.messages[1:])]
-    return "\n".join(lines)
+def _newest_ids(memory: InfiniteMemory, refs: Sequence[Branch]) -> list[dict[str, Any]]:
+    newest = [(name, memory.newest_at(name)) for name, _ in refs]
+    return [{"name": name, "newest": message.id if message is not None else None} for name, message in newest]

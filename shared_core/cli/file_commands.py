@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from shared_core.cli.options import CommonOptions, EmbedderName, MaxTokens, with_options
+from shared_core.cli.options import CommonOptions, EmbedderName, MaxTokens, ReserveTokens, with_options
 from shared_core.cli.printing import count, import_summary, printable, progress, say, session_line, write_json
 from shared_core.memory import InfiniteMemory
 from shared_core.redact import Redact, drop_grounding, drop_tool_results, replace_names
@@ -42,15 +42,16 @@ class ImportOptions(CommonOptions):
     ] = ""  # fmt: skip
 
 
-@file_commands.command("import", epilog="Example: infinite-memory import chatgpt-export.zip")
+@file_commands.command("import")
 @with_options
 def import_file(
     options: ImportOptions,
     file: Annotated[
         str,
         typer.Argument(
+            metavar="FILE",
             help="A file written by export; the export of ChatGPT, Claude or Gemini (zip or JSON); or messages of "
-            "OpenAI, Anthropic, the Gemini API, LangChain or LlamaIndex."
+            "OpenAI, Anthropic, the Gemini API, LangChain or LlamaIndex.",
         ),
     ],
     chats: Annotated[
@@ -142,7 +143,9 @@ def _answer_session(
 @with_options
 def export_file(
     options: CommonOptions,
-    file: Annotated[str, typer.Argument(help="The file to write; a name that ends in .md gives text for people.")],
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="The file to write; a name that ends in .md gives text for people.")
+    ],
     everything: Annotated[
         bool, typer.Option("--all", help="Export all sessions: those of --user, or the whole store.")
     ] = False,
@@ -168,8 +171,6 @@ def export_file(
     """Write a conversation to a file that can be shared.
 
     The file appears complete or not at all; docs/format.md describes it. import reads jsonl and openai.
-
-    Example: infinite-memory export debug.jsonl --branch debug
     """
     redact: list[Redact] = [drop_grounding] if no_grounding else []
     redact += [drop_tool_results] if no_tools else []
@@ -195,7 +196,7 @@ def export_file(
 def view(
     options: CommonOptions,
     database: Annotated[
-        str | None, typer.Argument(metavar="[STORE]", help="The path or URL of the database; the same as --store.")
+        str | None, typer.Argument(metavar="STORE", help="The path or URL of the database; the same as --store.")
     ] = None,
     out: Annotated[
         str | None, typer.Option(metavar="FILE", help="The page to write; an existing file is replaced.")
@@ -204,6 +205,7 @@ def view(
         str, typer.Option(metavar="N|all", help="Build the prompts of the newest N questions of each branch.")
     ] = str(QUESTIONS),
     max_tokens: MaxTokens = 4096,
+    reserve_tokens: ReserveTokens = 500,
     embedder: EmbedderName = None,
     show: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
 ) -> None:
@@ -215,7 +217,7 @@ def view(
         raise typer.BadParameter("say where the page goes, for example --out page.html, or get its data with --json")
     settings: dict[str, Any] = {
         "session_id": options.session, "user_id": options.user, "max_tokens": max_tokens, "embedder": embedder,
-        "questions": _number(questions),
+        "questions": _number(questions), "reserve_tokens": reserve_tokens,
     }  # fmt: skip
     store = database or options.store
     with replace(options, store=store).open():

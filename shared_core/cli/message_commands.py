@@ -1,4 +1,4 @@
-"""The commands about messages: ask, search, log, stats and forget."""
+"""The commands about messages: add, ask, search, log, stats and forget."""
 
 import sys
 from collections.abc import Iterable
@@ -7,15 +7,23 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from shared_core.cli.options import CommonOptions, EmbedderName, MaxTokens, time_option, with_options
+from shared_core.cli.lines import Full, Lines, whole_ids
+from shared_core.cli.options import (
+    BranchOptions,
+    CommonOptions,
+    EmbedderName,
+    MaxTokens,
+    ReserveTokens,
+    time_option,
+    with_options,
+)
 from shared_core.cli.printing import (
     PREVIEW_LIMIT,
     count,
     forget_preview,
-    message_line,
     message_record,
     openai_message,
-    printable,
+    say,
     show_prompt,
     show_report,
     table,
@@ -23,7 +31,6 @@ from shared_core.cli.printing import (
 )
 from shared_core.cli.session_commands import forget_sessions, search_sessions
 from shared_core.messages import Message, Role
-from shared_core.tree.log import LogEntry, draw
 
 GRAPH_LIMIT = 200
 """How many of the newest messages `log --graph` draws without `--limit`."""
@@ -33,11 +40,38 @@ message_commands = typer.Typer()
 
 @message_commands.command()
 @with_options
+def add(
+    options: BranchOptions,
+    text: Annotated[
+        str | None, typer.Argument(metavar="TEXT", help="The text. Without it, and if it is -, it is read from stdin.")
+    ] = None,
+    role: Annotated[Literal["user", "assistant", "system"], typer.Option(help="The role of the speaker.")] = "user",
+) -> None:
+    """Store a message at the end of a branch.
+
+    The store and the conversation are created if they do not exist. A reply belongs to the newest question. --json
+    answers with the message as it is stored.
+    """
+    if text is None and sys.stdin.isatty():
+        raise typer.BadParameter("say what to add: an argument, or text on stdin")
+    content = sys.stdin.read().removesuffix("\n") if text in (None, "-") else text
+    if not content:
+        raise typer.BadParameter("there is nothing to add: the text is empty")
+    with options.create() as memory:
+        (message,) = memory.add(Message(role=role, content=content))
+    options.answer(message_record(message), [Lines.of().message(message)])
+
+
+@message_commands.command()
+@with_options
 def ask(
-    options: CommonOptions,
-    question: Annotated[str, typer.Argument(help="The question you would ask the model.")],
+    options: BranchOptions,
+    question: Annotated[str, typer.Argument(metavar="QUESTION", help="The question you would ask the model.")],
     max_tokens: MaxTokens = 4096,
-    top_k: Annotated[int | None, typer.Option(help="The largest number of messages to recall.")] = None,
+    reserve_tokens: ReserveTokens = 500,
+    top_k: Annotated[
+        int | None, typer.Option(metavar="N", min=0, help="The largest number of messages to recall.")
+    ] = None,
     embedder: EmbedderName = None,
     placement: Annotated[
         Literal["grounding", "messages", "system"],
@@ -55,7 +89,7 @@ def ask(
 
     A report shows how the token budget is used and which messages are recalled. Nothing is stored.
     """
-    limits = {"max_tokens": max_tokens, "top_k": top_k}
+    limits = {"max_tokens": max_tokens, "reserve_tokens": reserve_tokens, "top_k": top_k}
     with options.open(embedder=embedder, placement=placement, ranking=ranking, **limits) as memory:
         context = memory.context(question)
     if options.as_json:
@@ -71,57 +105,71 @@ def ask(
 @message_commands.command()
 @with_options
 def search(
-    options: CommonOptions,
-    query: Annotated[str, typer.Argument(help="The text to search for.")],
-    top_k: Annotated[int, typer.Option(min=1, help="The largest number of messages to list.")] = 10,
+    options: BranchOptions,
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="The text to search for.")],
+    top_k: Annotated[int, typer.Option(metavar="N", min=1, help="The largest number of messages to list.")] = 10,
     since: Annotated[datetime | None, time_option("List only messages from this time on.")] = None,
     until: Annotated[datetime | None, time_option("List only messages up to this time.")] = None,
     role: Annotated[Role | None, typer.Option(help="List only messages with this role.")] = None,
     all_sessions: Annotated[
         bool, typer.Option("--all-sessions", help="Search all conversations of the user, in each its main branch.")
     ] = False,
+    full: Full = False,
 ) -> None:
     """List the messages that match a query, best first.
 
-    Example: infinite-memory search "locker code" --all-sessions
+    Each line holds the score, the time (UTC), the role, the ID and the text of a message. Without --role, messages of
+    users and assistants are searched.
     """
     if all_sessions:
-        search_sessions(options, query, top_k, since=since, until=until, role=role)
+        if options.branch is not None:
+            raise typer.BadParameter("--all-sessions searches main branches: leave out --branch")
+        search_sessions(options, query, top_k, full=full, since=since, until=until, role=role)
         return
     with options.open() as memory:
         found = memory.search(query, top_k, since=since, until=until, role=role)
+        if not found and memory.newest(1):
+            say("note: nothing matches")
+    lines = Lines.of(full)
     data = [{"score": hit.score, "source": hit.source, **message_record(hit.message)} for hit in found]
-    options.answer(data, (f"{hit.score:6.2f}  {message_line(hit.message)}" for hit in found))
+    options.answer(data, (lines.message(hit.message, f"{hit.score:6.2f}  ") for hit in found))
 
 
 @message_commands.command()
 @with_options
 def log(
-    options: CommonOptions,
-    limit: Annotated[int | None, typer.Option(min=1, help="Print only this many of the newest messages.")] = None,
-    branch: Annotated[str | None, typer.Option(metavar="NAME", help="The branch to print; main by default.")] = None,
-    graph: Annotated[bool, typer.Option("--graph", help="Draw the tree of all branches, newest first.")] = False,
+    options: BranchOptions,
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", "-n", metavar="N", min=1, help="Print only this many of the newest messages."),
+    ] = None,
+    graph: Annotated[
+        bool,
+        typer.Option(
+            "--graph", help=f"Draw the tree of all branches, newest first, {GRAPH_LIMIT} messages by default."
+        ),
+    ] = False,
+    full: Full = False,
 ) -> None:
-    """Print the conversation, oldest message first.
+    """Print the conversation on a branch, oldest message first.
 
-    Each line holds the time (UTC), the role, the ID and the text of a message.
+    Each line holds the time (UTC), the role, the ID and the text of a message. On a terminal it is cut to fit, and of
+    random IDs the beginning is shown, which is enough to name a message.
     """
-    if graph and branch is not None:
+    if graph and options.branch is not None:
         raise typer.BadParameter("--graph draws all branches: leave out --branch")
+    lines = Lines.of(full)
     with options.open() as memory:
         if graph:
             entries = memory.log(GRAPH_LIMIT if limit is None else limit)
-            lines = (_graph_line(drawing, entry) for drawing, entry in draw(entries))
-            options.answer([entry.to_dict() for entry in entries], lines)
+            options.answer([entry.to_dict() for entry in entries], lines.graph(entries))
             return
-        if branch is not None:
-            memory.checkout(branch)
         messages: Iterable[Message] = memory.messages() if limit is None else memory.newest(limit)
         if options.as_json:
             write_json({"branch": memory.branch, "messages": [message_record(message) for message in messages]})
             return
         for message in messages:
-            typer.echo(message_line(message))
+            typer.echo(lines.message(message))
 
 
 @message_commands.command()
@@ -138,7 +186,8 @@ def stats(options: CommonOptions) -> None:
 def forget(
     options: CommonOptions,
     ids: Annotated[
-        list[str] | None, typer.Option("--id", metavar="ID", help="Forget the message with this ID. Can be repeated.")
+        list[str] | None,
+        typer.Option("--id", metavar="ID", help="Forget the message with this ID, or its beginning. Can be repeated."),
     ] = None,
     before: Annotated[datetime | None, time_option("Forget all messages before this time.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Forget the whole conversation.")] = False,
@@ -148,39 +197,36 @@ def forget(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show which messages would be forgotten.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
-    """Erase messages for good.
+    """Erase messages for good, on all branches.
 
     The command lists the messages and asks for confirmation first.
-
-    Example: infinite-memory forget --id 3f9c --dry-run
     """
     if sum((bool(ids), before is not None, everything, all_sessions)) != 1:
         raise typer.BadParameter("choose what to forget: use exactly one of --id, --before, --all and --all-sessions")
     if all_sessions:
         forget_sessions(options, dry_run=dry_run, confirm=None if yes else _confirm)
         return
-    which: dict[str, Any] = {"ids": ids or None, "before": before, "session": everything}
     with options.open() as memory:
+        which: dict[str, Any] = {"ids": whole_ids(memory, ids or []) or None, "before": before, "session": everything}
         result = memory.forget(**which, dry_run=True)
-        preview = forget_preview([memory.get(id) for id in result.ids[:PREVIEW_LIMIT]], len(result.ids))
+        lines = [Lines.of().message(memory.get(id)) for id in result.ids[:PREVIEW_LIMIT]]
+        preview = forget_preview(lines, len(result.ids))
         if result.ids and not dry_run:
             if not yes:
                 _confirm(f"{preview}\nForget for good?")
             result = memory.forget(**which)
-    lines = [preview if dry_run else f"forgot {count(len(result.ids))}"]
-    options.answer(result.to_dict(), [*lines, f"! {result.reason}"] if result.reason else lines)
+    done = [preview if dry_run else f"forgot {count(len(result.ids))}"]
+    options.answer(result.to_dict(), [*done, f"! {result.reason}"] if result.reason else done)
 
 
 def _confirm(question: str) -> None:
+    """Ask whether to forget, and end the command unless the answer is yes."""
     typer.echo(f"{question} [y/N] ", nl=False, err=True)  # stdout is for the answer alone
-    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
-        raise typer.Abort
-
-
-def _graph_line(drawing: str, entry: LogEntry | None) -> str:
-    """Return a line of the drawn tree, with the message or merge that stands on it."""
-    if entry is None:
-        return drawing
-    names = [*entry.branches, *(f"tag {tag}" for tag in entry.tags)]
-    shown = printable(f" ({', '.join(names)})") if names else ""
-    return f"{drawing}{shown} {message_line(entry.message) if entry.message is not None else 'merge'}"
+    try:
+        answer = sys.stdin.readline()
+    except KeyboardInterrupt:
+        typer.echo(err=True)
+        answer = ""
+    if answer.strip().lower() not in {"y", "yes"}:
+        say("nothing was forgotten")
+        raise typer.Exit(1)

@@ -11,6 +11,8 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+from shared_core.cli.completion import branch_names, session_names
+from shared_core.cli.head import read_head, write_head
 from shared_core.cli.printing import say, write_json
 from shared_core.errors import StoreError
 from shared_core.memory import InfiniteMemory
@@ -24,12 +26,23 @@ def _time(text: str) -> datetime:
     return value if value.tzinfo else value.replace(tzinfo=UTC)
 
 
-BranchName = Annotated[str, typer.Option("--branch", metavar="NAME", help="The branch to work on.")]
+BranchName = Annotated[
+    str | None,
+    typer.Option(
+        "--branch", metavar="NAME", autocompletion=branch_names,
+        help="The branch to work on, instead of the one that is checked out.",
+    ),
+]  # fmt: skip
 EmbedderName = Annotated[
     str | None,
     typer.Option("--embedder", metavar="NAME", help="The embedder to use instead of the store's current one."),
 ]
-MaxTokens = Annotated[int, typer.Option(help="The model's context limit, in tokens.")]
+MaxTokens = Annotated[
+    int, typer.Option(metavar="N", min=1, help="The model's context limit, in tokens: prompt and reply.")
+]
+ReserveTokens = Annotated[
+    int, typer.Option(metavar="N", min=0, help="The tokens of the limit that are kept free for the reply.")
+]
 
 
 SESSIONS_NAMED = 10
@@ -54,18 +67,40 @@ class SessionOptions:
     """
 
     store: Annotated[
-        str, typer.Option("--store", envvar="INFINITE_MEMORY_STORE", help="The path or URL of the database.")
+        str, typer.Option("--store", metavar="PATH", envvar="INFINITE_MEMORY_STORE", help="The path of the database.")
     ] = "chat.db"
-    session: Annotated[str, typer.Option("--session", metavar="ID", help="The ID of the conversation.")] = "default"
+    session: Annotated[
+        str,
+        typer.Option("--session", metavar="ID", autocompletion=session_names, help="The ID of the conversation."),
+    ] = "default"
     user: Annotated[
         str | None, typer.Option("--user", metavar="ID", help="The ID of the user the conversation belongs to.")
     ] = None
 
     @contextmanager
+    def create(self, **settings: Any) -> Iterator[InfiniteMemory]:
+        """Open the session on the branch that is checked out, with these arguments of `InfiniteMemory`.
+
+        The store and the session are created when a message is stored.
+        """
+        with InfiniteMemory(self.store, session_id=self.session, user_id=self.user, **settings) as memory:
+            memory.checkout(self.target())
+            yield memory
+
+    def target(self) -> str:
+        """Return the branch that the command works on: the one that is checked out."""
+        return read_head(self.store, self.user, self.session)
+
+    def check_out(self, branch: str) -> None:
+        """Let later commands work on a branch."""
+        write_head(self.store, self.user, self.session, branch)
+
+    @contextmanager
     def open(self, **settings: Any) -> Iterator[InfiniteMemory]:
         """Open the session in a store that exists, with these arguments of `InfiniteMemory`.
 
-        If there is no such session, name those that there are and exit with code 1.
+        The branch that is checked out is that of the last `checkout`. If there is no such session, name those that
+        there are and exit with code 1.
 
         Raises:
             StoreError: there is no such store. It is not created.
@@ -73,6 +108,7 @@ class SessionOptions:
         with self.open_user(**settings) as memory:
             if not memory.newest(1) and not memory.log(1):
                 self.exit_without_session([info.session_id for info in memory.sessions(limit=SESSIONS_NAMED + 1)])
+            memory.checkout(self.target())
             yield memory
 
     @contextmanager
@@ -125,11 +161,27 @@ class CommonOptions(SessionOptions):
             typer.echo(line)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BranchOptions(CommonOptions):
+    """The session and the branch that a command works on, and how it answers.
+
+    Attributes:
+        branch: the branch. None: the one that is checked out.
+    """
+
+    branch: BranchName = None
+
+    def target(self) -> str:
+        """Return the branch that the command works on."""
+        return self.branch if self.branch is not None else CommonOptions.target(self)
+
+
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options it shares with others, as one object.
 
-    The first parameter of the command is annotated with `SessionOptions` or `CommonOptions`. Each field becomes an
-    option of the command. A user may also write it before the command's name; the one after the name wins.
+    The first parameter of the command is annotated with `SessionOptions` or a class that extends it. Each field becomes
+    an option of the command. A user may also write those of `CommonOptions` before the command's name; the one after
+    the name wins.
     """
     first, *own = inspect.signature(command).parameters.values()
     shared = inspect.signature(first.annotation).parameters

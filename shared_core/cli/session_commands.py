@@ -7,12 +7,11 @@ from datetime import UTC
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.text import Text
 
+from shared_core.cli.lines import Lines
 from shared_core.cli.options import CommonOptions, with_options
-from shared_core.cli.printing import PREVIEW_LIMIT, count, message_line, message_record, printable, say
-from shared_core.records import SessionInfo
+from shared_core.cli.printing import PREVIEW_LIMIT, count, message_record, moment, one_line, printable, say
+from shared_core.records import MAIN, SessionInfo
 from shared_core.stores import open_store
 
 session_commands = typer.Typer()
@@ -25,15 +24,16 @@ WIDEST = 36
 @with_options
 def sessions(
     options: CommonOptions,
-    limit: Annotated[int | None, typer.Option(min=1, help="List only this many of the newest conversations.")] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", "-n", metavar="N", min=1, help="List only this many of the newest.")
+    ] = None,
     all_users: Annotated[bool, typer.Option("--all-users", help="List the conversations of all users.")] = False,
 ) -> None:
-    """List the conversations of a user, the one that was added to last first.
+    """List the conversations of a user, newest first.
 
-    Without --user, these are the conversations that belong to no user. Each line holds the ID, how many messages and
-    branches there are, the days of the first and the time of the last message (UTC), and the first question.
-
-    Example: infinite-memory sessions --limit 5
+    The first is the one that was added to last. Without --user, these are the conversations that belong to no user.
+    Each line holds the ID, how many messages and branches there are, the day of the first and the time of the last
+    message (UTC), and the first question.
     """
     if all_users and options.user is not None:
         raise typer.BadParameter("--all-users lists the conversations of every user: leave out --user")
@@ -55,17 +55,14 @@ def rename_session(
     name: Annotated[str, typer.Argument(metavar="OLD", help="The current ID of the conversation.")],
     to: Annotated[str, typer.Argument(metavar="NEW", help="The new ID of the conversation.")],
 ) -> None:
-    """Give a conversation another ID; it keeps everything.
-
-    Example: infinite-memory rename-session default "trip to Porto"
-    """
+    """Give a conversation another ID; it keeps everything."""
     with replace(options, session=name).open() as memory:
         memory.rename_session(to)
         data = {"session": memory.session_id, "user": memory.user_id, "was": name}
     options.answer(data, [printable(f"renamed {name!r} to {to!r}")])
 
 
-def search_sessions(options: CommonOptions, query: str, top_k: int, **wanted: Any) -> None:
+def search_sessions(options: CommonOptions, query: str, top_k: int, *, full: bool, **wanted: Any) -> None:
     """List the messages of all conversations of the user that match a query, best first, with their conversation."""
     with options.open_user() as memory:
         names = [info.session_id for info in memory.sessions()]
@@ -74,14 +71,16 @@ def search_sessions(options: CommonOptions, query: str, top_k: int, **wanted: An
     # The search goes by the vectors of the session that is opened, so one that exists is.
     home = replace(options, session=options.session if options.session in names else names[0])
     with home.open() as memory:
+        memory.checkout(MAIN)
         found = memory.search(query, top_k, scope="user", **wanted)
     data = [
         {"session": hit.session_id, "score": hit.score, "source": hit.source, **message_record(hit.message)}
         for hit in found
     ]
-    wide = min(WIDEST, max((len(_name(hit.session_id)) for hit in found), default=0))
-    lines = (f"{hit.score:6.2f}  {_name(hit.session_id):<{wide}}  {message_line(hit.message)}" for hit in found)
-    options.answer(data, lines)
+    wide = min(WIDEST, max((len(one_line(hit.session_id)) for hit in found), default=0))
+    lines = Lines.of(full)
+    shown = (lines.message(hit.message, f"{hit.score:6.2f}  {one_line(hit.session_id):<{wide}}  ") for hit in found)
+    options.answer(data, shown)
 
 
 def forget_sessions(options: CommonOptions, *, dry_run: bool, confirm: Callable[[str], None] | None) -> None:
@@ -110,39 +109,25 @@ def _preview(found: Sequence[SessionInfo], total: int) -> Iterator[str]:
 
 
 def _sum(found: Sequence[SessionInfo], total: int) -> str:
-    return f"{count(total)} of {len(found):,} conversation{'' if len(found) == 1 else 's'}"
+    return f"{count(total)} of {count(len(found), 'conversation')}"
 
 
 def _table(found: Sequence[SessionInfo], *, all_users: bool = False) -> Iterator[str]:
     """Yield a line for each session, under a head; on a terminal, none is wider than the terminal."""
     if not found:
         return
-    console = Console()
-    width = console.width if console.is_terminal else None
-    users = ["USER", *(_name(info.user_id or "-") for info in found)]
-    names = ["SESSION", *(_name(info.session_id) for info in found)]
+    lines = Lines.of()
+    users = ["USER", *(one_line(info.user_id or "-") for info in found)]
+    names = ["SESSION", *(one_line(info.session_id) for info in found)]
     first = [(user, name) if all_users else (name,) for user, name in zip(users, names, strict=True)]
     rest = ["MESSAGES  BRANCHES  FIRST       LAST              TITLE", *map(_numbers, found)]
     wide = [min(WIDEST, max(len(row[column]) for row in first)) for column in range(1 + all_users)]
     for row, line in zip(first, rest, strict=True):
         padded = (f"{text:<{size}}" for text, size in zip(row, wide, strict=True))
-        yield _cut("  ".join([*padded, line]), width)
+        yield lines.cut("  ".join([*padded, line]))
 
 
 def _numbers(info: SessionInfo) -> str:
     first, last = (when.astimezone(UTC) for when in (info.first, info.last))
     sizes = f"{info.messages:>8,}  {info.branches:>8,}"
-    return f"{sizes}  {first:%Y-%m-%d}  {last:%Y-%m-%d %H:%M}  {printable(info.title or '-')}"
-
-
-def _name(text: str) -> str:
-    """Return a name on one line, safe for a terminal."""
-    return printable(" ".join(text.split()))
-
-
-def _cut(line: str, width: int | None) -> str:
-    if width is None:
-        return line
-    text = Text(line)
-    text.truncate(width, overflow="ellipsis")
-    return text.plain
+    return f"{sizes}  {first:%Y-%m-%d}  {moment(last)}  {printable(info.title or '-')}"

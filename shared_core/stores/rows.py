@@ -121,7 +121,7 @@ class Rows(ABC):
 
     @abstractmethod
     def rename_branch(self, session: int, name: str, to: str) -> None:
-        """Rename a branch, its moves and its stashes; it keeps its rank in the order of creation."""
+        """Rename a branch, its moves, stashes and head; it keeps its rank in the order of creation."""
 
     @abstractmethod
     def drop_branch(self, session: int, name: str) -> None:

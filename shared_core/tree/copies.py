@@ -307,7 +307,8 @@ def drop_stash(checkout: Checkout, number: int) -> None:
 def _ref(checkout: Checkout, number: int) -> Ref:
     refs = checkout.store.refs(checkout.existing(), "stash", limit=number + 1)
     if len(refs) <= number:
-        raise UnknownReferenceError(f"there is no stash {number!r}; there are {len(refs)}, counted from 0")
+        known = f"the newest is 0, the oldest {len(refs) - 1}" if refs else "nothing is stashed"
+        raise UnknownReferenceError(f"there is no stash {number!r}: {known}")
     return refs[number]
 
 

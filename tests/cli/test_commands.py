@@ -398,7 +398,6 @@ def test_a_foreign_database_is_left_alone(talk: str, here: Path, call: Call) -> 
 
 
 WRONG = {
-    "no command": [],
     "unknown command": ["imprt", "talk.json"],
     "unknown option": ["log", "--colour"],
     "no question": ["ask"],
@@ -420,14 +419,6 @@ def test_a_wrong_argument_is_one_line_and_exit_code_2(args: list[str], stored: s
     code, out, err = call(*args)
     assert (code, out) == (2, "")
     assert is_one_line(err)
-
-
-def test_help_lists_the_commands(call: Call) -> None:
-    code, out, _ = call("--help")
-    assert code == 0
-    for command in ("import", "ask", "search", "log", "stats", "forget"):
-        assert f"  {command} " in out
-        assert call(command, "--help")[0] == 0
 
 
 def test_forget_shows_what_would_go_and_asks(stored: str, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -553,8 +544,11 @@ def parted(here: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "text", "data"),
     [
-        (["branches"], "side  ", [{"name": "main", "newest": "cccc"}, {"name": "side", "newest": "dddd"}]),
-        (["fork", "new", "--at", "bbbb"], "created branch 'new' at bbbb", {
+        (["branches"], "* main  ", [
+            {"name": "main", "newest": "cccc", "checked_out": True},
+            {"name": "side", "newest": "dddd", "checked_out": False},
+        ]),
+        (["fork", "new", "--at", "bbbb"], "'new' at bbbb and checked it out; to go back: checkout main", {
             "branches": ["main", "side", "new"], "tags": []
         }),
         (["rename", "side", "aside"], "renamed 'side' to 'aside'", {"branches": ["main", "aside"], "tags": []}),
@@ -568,10 +562,10 @@ def parted(here: Path) -> None:
         }),
         (["stash", "push"], "stashed 1 message", None),
         (["stash", "list"], "", []),
-        (["merge", "side"], "merged side (full)", {
+        (["merge", "side"], "merged side into main (full)", {
             "how": "full", "source": "side", "base": "bbbb", "added": [], "ours": [], "theirs": [], "conflicts": []
         }),
-        (["merge", "bbbb"], "nothing to merge: the branch already has all of bbbb", None),
+        (["merge", "bbbb"], "nothing to merge: main already has all of bbbb", None),
         (["merge", "side", "--how", "squash"], "From the branch 'side':\nuser: four", None),
         (["cherry-pick", "dddd", "aaaa"], "copied 1 message; on the branch already: aaaa", None),
         (["rebase", "main", "--branch", "side"], "copied 1 message", None),

@@ -178,7 +178,7 @@ def test_an_interrupted_import_says_what_is_stored(call: Call, monkeypatch: pyte
         (("export", "x.jsonl", "--all", "--branch", "side"), "--all writes whole sessions"),
         (("export", "x.json", "--all", "--format", "openai"), "--all writes whole sessions"),
         (("export", "x.jsonl", "--all", "--store", "none.db"), "no store at 'none.db'"),
-        (("export", "x.md", "--vectors"), "vectors=True: only JSONL holds vectors"),
+        (("export", "x.md", "--vectors"), "--vectors: only JSONL holds vectors"),
         (("export", "x.jsonl", "--rename", "Ann"), "--rename 'Ann': expected NAME=OTHER"),
         (("export", "x.jsonl", "--vectors", "--no-grounding"), "a text can be guessed from its vector"),
         (("import", "x.jsonl", "--store", "new.db"), "'x.jsonl' cannot be read"),

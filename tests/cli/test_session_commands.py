@@ -161,9 +161,3 @@ def test_what_cannot_be_done_is_one_line(call: Call, args: tuple[str, ...], expe
     code, out, err = call(*args)
     assert (code, out, expected in err, err.count("\n")) == (2, "", True, 1)
     assert sorted(path.name for path in Path().iterdir()) == ["chat.db"]
-
-
-@pytest.mark.parametrize("command", ["sessions", "rename-session", "export", "search", "forget"])
-def test_each_help_has_an_example(call: Call, command: str) -> None:
-    code, out, _ = call(command, "--help")
-    assert (code, f"Example: infinite-memory {command} " in out) == (0, True)

@@ -7,9 +7,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from typer.main import get_command
 
-from shared_core.cli.app import app, run
+from shared_core.cli.app import run
 from shared_core.tokens import tiktoken
 from tests.support.documents import ROOT
 
@@ -17,7 +16,6 @@ SCREEN = 24
 COLUMNS = 80
 ANSWERS = ["4093", "3,200", "trumpet"]
 MARKED = re.compile(r"^>.*\n(?: {20}.*\n)*", re.MULTILINE)
-HAS_ADD = "add" in get_command(app).commands  # type: ignore[attr-defined]
 TOOLS = {"import", "ask", "fork", "add", "merge", "log"}
 
 needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
@@ -44,9 +42,8 @@ def test_the_demo(
     monkeypatch.setenv("INFINITE_MEMORY_STORE", str(tmp_path / "chat.db"))
     shown: dict[str, list[str]] = {}
     for arguments in commands(tmp_path / "chat.db"):
-        if arguments[0] != "add" or HAS_ADD:
-            assert run(arguments) == 0
-            shown.setdefault(arguments[0], []).append(capsys.readouterr().out)
+        assert run(arguments) == 0
+        shown.setdefault(arguments[0], []).append(capsys.readouterr().out)
     assert len(shown["ask"]) == len(ANSWERS)
     for answer, said in zip(ANSWERS, shown["ask"], strict=True):
         lines = said.splitlines()
@@ -54,8 +51,7 @@ def test_the_demo(
         assert all(len(line) <= COLUMNS for line in lines)
         marked = " ".join(MARKED.findall(said)).split()
         assert answer in " ".join(marked)
-    if HAS_ADD:
-        (tree,) = shown["log"]
-        assert len(tree.splitlines()) <= SCREEN - 3
-        assert "merge" in tree.splitlines()[0]
-        assert "(azores)" in tree
+    (tree,) = shown["log"]
+    assert len(tree.splitlines()) <= SCREEN - 3
+    assert "merge" in tree.splitlines()[0]
+    assert "(azores)" in tree

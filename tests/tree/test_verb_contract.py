@@ -85,7 +85,7 @@ REFUSED: list[tuple[str, Verb, type[Exception], str]] = [
     ("cherry-pick", lambda m: m.cherry_pick("u_long"), AmbiguousReferenceError, "'u_long_b'"),
     ("stash push", lambda m: m.stash("none"), UnknownReferenceError, "'none'"),
     ("stash push", lambda m: m.stash("u2"), UnknownReferenceError, "'u2' is not on this branch"),
-    ("stash apply", lambda m: m.stash_apply(1), UnknownReferenceError, "no stash 1; there are 1, counted from 0"),
+    ("stash apply", lambda m: m.stash_apply(1), UnknownReferenceError, "no stash 1: the newest is 0, the oldest 0"),
     ("stash apply", lambda m: m.stash_apply(-1), ValueError, "number=-1"),
     ("stash pop", lambda m: m.stash_pop(1), UnknownReferenceError, "no stash 1"),
     ("stash pop", lambda m: m.stash_pop("0"), ValueError, "number='0'"),

@@ -167,7 +167,7 @@ class TreeRows(Rows):
         """See `Rows`."""
         values = (text(to), session, text(name))
         self.connection.execute("UPDATE branches SET name = ? WHERE session = ? AND name = ?", values)
-        sql = "UPDATE refs SET name = ? WHERE session = ? AND name = ? AND kind IN ('move', 'stash')"
+        sql = "UPDATE refs SET name = ? WHERE session = ? AND name = ? AND kind IN ('move', 'stash', 'head')"
         self.connection.execute(sql, values)
 
     def drop_branch(self, session: int, name: str) -> None:

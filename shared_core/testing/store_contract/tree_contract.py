@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -23,6 +24,7 @@ from shared_core.records import (
     Move,
     Position,
     Put,
+    RefKind,
     Rename,
     Segment,
     Stretch,
@@ -248,7 +250,9 @@ class BranchContract:
         session.append(MAIN, drafts("u1", "a1"))
         session.fork("side", Position(0, 0))
         store.change(key, [Move("side", Position(0, 1), "there"), Move("side", ROOT, "back", expect=Position(0, 1))])
+        store.change(key, [Put("head", "side", ROOT)])
         store.change(key, [Rename("side", "other"), Move(MAIN, Position(0, 0), "up")])
+        assert [(ref.name, ref.position) for ref in store.refs(key, "head")] == [("other", ROOT)]
         assert [branch.name for branch in store.branches(key)] == [MAIN, "other"]
         store.change(key, [Merge("other", Position(0, 1), "merge"), Delete("other")])
         assert store.branches(key) == [Branch(MAIN, Position(0, 0))]
@@ -278,14 +282,15 @@ class BranchContract:
         session, other = Session(store), Session(store, "other")
         for one in (session, other):
             one.append(MAIN, drafts("u1", "a1"))
-            store.change(one.key, [Put("tag", "v1", ROOT), Put("stash", MAIN, ROOT, ROOT), Move(MAIN, ROOT, "x")])
+            names = [Put("tag", "v1", ROOT), Put("stash", MAIN, ROOT, ROOT), Put("head", MAIN, ROOT)]
+            store.change(one.key, [*names, Move(MAIN, ROOT, "x")])
             one.tree.branches[MAIN] = ROOT
         last = store.refs(other.key, "move")[0].number
         session.forget([Position(0, 0), Position(0, 1)], branches=True)
         session.check()
         other.check()
-        assert [store.refs(session.key, kind) for kind in ("tag", "stash", "move")] == [[], [], []]
-        assert [len(store.refs(other.key, kind)) for kind in ("tag", "stash", "move")] == [1, 1, 1]
+        assert [store.refs(session.key, kind) for kind in get_args(RefKind)] == [[], [], [], []]
+        assert [len(store.refs(other.key, kind)) for kind in get_args(RefKind)] == [1, 1, 1, 1]
         store.change(session.key, [Put("tag", "v1", session.tree.branches[MAIN])])
         assert store.refs(session.key, "tag")[0].number > last
 

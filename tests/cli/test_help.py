@@ -1,0 +1,174 @@
+"""The help of every command, the version, and what a shell completes."""
+
+import io
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+from shared_core import InfiniteMemory, Message
+from shared_core.cli.app import app, run
+from shared_core.cli.examples import EXAMPLES
+from tests.support.documents import ROOT
+
+GROUP: Any = get_command(app)
+
+
+def commands(group: Any = GROUP, before: str = "") -> Iterator[tuple[str, Any]]:
+    """Every command with its full name, groups included."""
+    for name, command in group.commands.items():
+        yield f"{before}{name}", command
+        yield from commands(command, f"{before}{name} ") if hasattr(command, "commands") else ()
+
+
+COMMANDS = dict(commands())
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Every test in a directory of its own, with help for 80 columns."""
+    for name in ("INFINITE_MEMORY_STORE", "INFINITE_MEMORY_MODEL", "FORCE_COLOR", "COLUMNS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    return tmp_path
+
+
+def test_help_lists_every_command_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    for args in ([], ["-h"], ["--help"]):
+        assert run(args) == 0
+        listed = capsys.readouterr().out.partition("\nCommands:\n")[2]
+        for name in GROUP.commands:
+            (line,) = (line for line in listed.splitlines() if line.startswith(f"  {name} "))
+            assert line.endswith(".")
+            assert not line.endswith("...")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_of_a_command_fits_80_columns_and_ends_in_an_example(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*name.split(), "-h"]) == 0
+    text, _, examples = capsys.readouterr().out.rpartition("\n  Example")
+    assert all(len(line) <= 80 for line in text.splitlines())
+    lines = examples.splitlines()[1:]
+    assert lines
+    assert all(line.startswith("    ") and f"infinite-memory {name.split()[0]}" in line for line in lines)
+    assert not re.search(r"<\w+( range)?>", text.partition("Options:")[2].replace("<str>", "")), (
+        "an option needs a metavar"
+    )
+
+
+@pytest.mark.parametrize(("name", "line"), [(name, line) for name in COMMANDS for line in EXAMPLES.get(name, ())])
+def test_an_example_is_a_valid_command_line(name: str, line: str) -> None:
+    words = shlex.split(line.partition("infinite-memory ")[2] or line.partition(" >> ")[0])
+    command, parents = GROUP, GROUP.make_context("infinite-memory", [], resilient_parsing=True)
+    while words and hasattr(command, "commands"):
+        command = command.get_command(parents, words.pop(0))
+    with command.make_context(name, words, parent=parents) as context:
+        assert not context.args
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out == f"infinite-memory {version('infinite-memory')}\n"
+
+
+def test_stash_alone_shows_its_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["stash"]) == 0
+    out = capsys.readouterr().out
+    assert all(f"  {name} " in out for name in ("push", "list", "apply", "pop", "drop"))
+
+
+# Completion
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "powershell"])
+def test_a_shell_is_given_a_script(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["completion", shell]) == 0
+    assert "_INFINITE_MEMORY_COMPLETE" in capsys.readouterr().out
+
+
+def completed(line: str) -> list[str]:
+    """What bash offers for the last word of a line."""
+    words = shlex.split(line)
+    place = str(len(words) - 1)
+    env = {
+        "_INFINITE_MEMORY_COMPLETE": "complete_bash",
+        "COMP_WORDS": line,
+        "COMP_CWORD": place,
+        "PYTHONPATH": str(ROOT),
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "shared_core"], env=os.environ | env, capture_output=True, text=True, check=True
+    )
+    assert done.stderr == ""
+    return done.stdout.split()
+
+
+def test_a_shell_completes_names() -> None:
+    with InfiniteMemory("mine.db", session_id="ana") as memory:
+        memory.add(Message.user("one"))
+        memory.fork("debug")
+    assert completed("infinite-memory checkout --store mine.db --session ana de") == ["debug"]
+
+
+def test_names_are_completed_from_the_store_that_the_line_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    for session in ("ana", "ben"):
+        with InfiniteMemory("mine.db", session_id=session) as memory:
+            memory.add(Message.user("one"))
+            memory.fork(f"debug-{session}")
+            memory.tag("decided")
+    ana = ["--store", "mine.db", "--session", "ana"]
+    assert offered(["merge", *ana], "") == ["main", "debug-ana", "decided"]
+    assert offered(["merge", *ana], "d") == ["debug-ana", "decided"]
+    assert offered([*ana, "log"], "", "branch") == ["main", "debug-ana"]
+    assert offered(["log", "--store", "mine.db"], "", "session") == ["ana", "ben"]
+    assert offered(["log"], "", "session") == []
+    monkeypatch.setenv("INFINITE_MEMORY_STORE", "mine.db")
+    assert offered(["log"], "b", "session") == ["ben"]
+    Path("bad.db").write_text("no database")
+    assert offered(["log", "--store", "bad.db"], "", "session") == []
+
+
+def offered(args: list[str], incomplete: str, parameter: str = "source") -> list[str]:
+    """What is offered for a parameter of the command that a line of arguments names."""
+    root = GROUP.make_context("infinite-memory", list(args), resilient_parsing=True)
+    name, command, rest = GROUP.resolve_command(root, [*root._protected_args, *root.args])
+    context = command.make_context(name, rest, parent=root, resilient_parsing=True)
+    (found,) = (one for one in command.params if one.name == parameter)
+    return [item.value for item in found.shell_complete(context, incomplete)]
+
+
+# Commands of other packages
+
+
+def test_a_command_of_another_package_is_listed_whether_or_not_it_can_be_used(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = here / "other-1.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1\n")
+    (folder / "entry_points.txt").write_text(
+        "[infinite_memory.commands]\nshout = other_package:shout\nwhisper = package_that_is_missing:whisper\n"
+    )
+    (here / "other_package.py").write_text(
+        'def shout(word: str) -> None:\n    """Print a word."""\n    print(word.upper())\n'
+    )
+    monkeypatch.syspath_prepend(here)
+    assert run(["--help"]) == 0
+    listed = capsys.readouterr().out
+    assert re.search(r"^  shout +Print a word\.$", listed, flags=re.MULTILINE)
+    assert re.search(r"^  whisper +Not available: No module named 'package_that_is", listed, flags=re.MULTILINE)
+    assert run(["shout", "hey"]) == 0
+    assert capsys.readouterr().out == "HEY\n"
+    assert run(["whisper"]) == 2
+    assert capsys.readouterr().err == "infinite-memory: No module named 'package_that_is_missing'\n"

@@ -1,0 +1,96 @@
+"""Lists on a terminal: one line each, never wider than it, and whole in a pipe."""
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from shared_core import InfiniteMemory, Message
+from shared_core.cli.app import run
+from shared_core.cli.lines import Lines
+from shared_core.cli.printing import count, message_line
+
+ID = "0123456789abcdef0123456789abcdef"
+LONG = "The tokenizer never gets past a tab.\n" * 3
+
+Call = Callable[..., list[str]]
+
+
+@pytest.fixture
+def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
+    """Run a command on a terminal of 60 columns, where chat.db holds two branches, a merge, a tag and a stash."""
+    monkeypatch.chdir(tmp_path)
+    for name, value in {"FORCE_COLOR": "1", "NO_COLOR": "1", "TERM": "xterm", "COLUMNS": "60"}.items():
+        monkeypatch.setenv(name, value)
+    with InfiniteMemory("chat.db") as memory:
+        memory.add([Message.user(LONG, id=ID), Message.assistant(LONG * 2, id="answer")])
+        memory.fork("a branch\nwith a name " + "that is long " * 5)
+        memory.add(Message.user("日本語の長い文です。" * 9, id="nihongo"))
+        memory.checkout("main")
+        memory.add(Message.user("x"))
+        memory.stash(note=LONG)
+        memory.add(Message.user(LONG))
+        memory.merge("nihongo")
+        memory.tag("a tag")
+
+    def call(*args: str) -> list[str]:
+        assert run(args) == 0
+        return capsys.readouterr().out.splitlines()
+
+    return call
+
+
+LISTS = [
+    ["log"], ["log", "--graph"], ["branches"], ["tags"], ["search", "tokenizer tab"], ["stash", "list"], ["reflog"],
+    ["diff", ID],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", LISTS, ids=" ".join)
+def test_lines_are_as_wide_as_the_terminal(call: Call, command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    cut, whole = call(*command), call(*command, "--full")
+    assert max(map(cell_len, cut)) <= 60
+    assert any(line.endswith("…") for line in cut)
+    assert max(map(cell_len, whole)) > 60
+    assert len(cut) == len(whole)
+    monkeypatch.delenv("FORCE_COLOR")
+    assert call(*command) == whole
+
+
+def test_one_line_a_message(call: Call) -> None:
+    assert len(call("log")) == 4
+    assert sum("*" in line.split("(")[0] for line in call("log", "--graph")) == 5
+    assert len(call("branches")) == 2
+
+
+def test_a_terminal_shows_the_beginning_of_a_random_id_and_takes_it(call: Call) -> None:
+    first = call("log")[0]
+    assert f"  {ID[:8]}  The tokenizer" in first
+    assert f"  {ID}  The tokenizer" in call("log", "--full")[0]
+    assert call("log", "--branch", ID[:8]) == [first]
+
+
+@given(st.text(), st.integers(2, 40))
+def test_a_line_is_cut_to_the_cell_and_only_if_it_must_be(text: str, width: int) -> None:
+    line = message_line(Message.user(text, id="m"))
+    cut = Lines(width).cut(line)
+    assert cell_len(cut) <= width
+    assert cut == line if cell_len(line) <= width else line.startswith(cut.removesuffix("…").rstrip())
+
+
+def test_nothing_is_said_in_words(
+    call: Call, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call("search", "zebra") == []
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    assert run(["search", "zebra"]) == 0
+    assert capsys.readouterr().err == "infinite-memory: note: nothing matches\n"
+
+
+def test_numbers_agree_with_their_nouns() -> None:
+    assert [count(number, "turn") for number in (0, 1, 2, 1000)] == ["0 turns", "1 turn", "2 turns", "1,000 turns"]
+    assert count(1) == "1 message"
