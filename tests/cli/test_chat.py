@@ -331,5 +331,5 @@ def test_a_model_of_langchain_is_given_the_prompt_and_streams(monkeypatch: pytes
     monkeypatch.setattr("langchain_infinite_memory.chat.init_chat_model", lambda name: Noting())
     pieces = list(langchain_model("any:model")([Message.user("hi"), Message.system("Be brief.")]))
     assert sent == [["system: Be brief.", "human: hi"]]
-    assert "".join(pieces) == "I was shown 2 messages, and nothing from before them matches."
+    assert "".join(pieces) == "Noted. I was shown 2 messages."
     assert len(pieces) > 5
