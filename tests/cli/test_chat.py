@@ -110,7 +110,7 @@ def test_ctrl_c_stops_an_answer_and_keeps_what_was_written(talk: Talk, path: str
         yield "Once upon"
         raise KeyboardInterrupt
 
-    out, err = talk(model, "a story", "/report")
+    out, err = talk(model, "a story", "/report --full")
     assert out[0] == "Once upon"
     assert "a story" in "".join(out[1:])
     assert "stopped; what was written is stored" in err
@@ -195,7 +195,7 @@ def test_a_wrong_command_is_one_line_and_the_chat_goes_on(chat: Chat) -> None:
 def test_the_system_prompt_is_told_and_not_stored(
     path: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO("hello\n/report\n"))
+    monkeypatch.setattr("sys.stdin", io.StringIO("hello\n/report --full\n"))
     assert run(["chat", "--store", path, "--session", "s", "--system", "You plan journeys."]) == 0
     assert "You plan journeys." in capsys.readouterr().out
     with InfiniteMemory(path, session_id="s") as memory:
