@@ -92,10 +92,11 @@ class Reason(StrEnum):
 
 _SHORT = {
     "no room": {
-        Reason.GROUNDING_TOO_LARGE, Reason.OLDER_GROUP, Reason.OLDER_THAN_WINDOW, Reason.TOO_LARGE_FOR_WINDOW,
+        Reason.GROUNDING_TOO_LARGE, Reason.OLDER_GROUP, Reason.TOO_LARGE_FOR_WINDOW,
         Reason.RECALL_SHARE_USED, Reason.TOO_LARGE_FOR_SHARE, Reason.BUDGET_USED, Reason.TOO_LARGE_FOR_BUDGET,
         Reason.WINDOW_TOOK_ROOM, Reason.FITS_IN_HINDSIGHT, Reason.DISPLACED,
     },
+    "older than the window": {Reason.OLDER_THAN_WINDOW, Reason.STABLE_START},
     "in the prompt already": {Reason.IN_WINDOW, Reason.IN_SUMMARY, Reason.SAME_TURN},
     "said twice": {Reason.DUPLICATE},
     "asked before": {Reason.REPEATS_QUESTION},
