@@ -50,6 +50,22 @@ def test_an_export_in_several_files_is_one(path: Path) -> None:
         read_foreign(path)
 
 
+@pytest.mark.parametrize("folder", ["", "export/", "../"])
+def test_what_was_attached_to_a_chat_may_be_anything(path: Path, folder: str) -> None:
+    attached = [b"", b"{not json", b'{"a": "\xe9"}', b"<html>", CHATS, b"[" + b"0," * 2**20 + b"0]", b"[" * 5000]
+    files = {f"{folder}file-{number}-my-conversations.json": data for number, data in enumerate(attached)}
+    zipped(path, {
+        "__MACOSX/._conversations.json": b"\x00\x05\x16\x07\xff", f"{folder}._conversations.json": b"\x00\xff",
+        f"{folder}conversations.json": CHATS, **files,
+    })  # fmt: skip
+    assert [entry.id for entry in read_foreign(path).entries] == ["c1", "c2"]
+
+
+def test_a_file_of_another_name_is_found_too(path: Path) -> None:
+    zipped(path, {"MeineAktivitäten.json": (DATA / "gemini.json").read_bytes(), "._MeineAktivitäten.json": b"\xff"})
+    assert [entry.title for entry in read_foreign(path).entries] == ["Good morning", "Which ferry is first?"]
+
+
 def test_the_activity_of_other_products_is_passed_over(path: Path) -> None:
     film = [{"header": "YouTube", "title": "Watched a film", "time": "2025-06-01T11:00:00Z", "products": ["YouTube"]}]
     zipped(path, {

@@ -1,6 +1,7 @@
 """Read the JSON files of a zip archive. Nothing is written to disk, and every quantity is bounded."""
 
 import os
+import re
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -23,6 +24,12 @@ RATIO_FROM = 2**20
 
 SIGNATURES = (b"PK\x03\x04", b"PK\x05\x06")
 """How a zip archive begins: with its first file, or, if it is empty, with its end."""
+
+EXPORTED = re.compile(r"(?:.*/)?(?:conversations(?:-\d+)?|MyActivity)\.json", re.IGNORECASE)
+"""The names of the files that hold chats. Others, such as what a user attached to a chat, may be anything."""
+
+OF_MACOS = re.compile(r"__MACOSX/|(?:.*/)?\._")
+"""How the files begin that macOS adds to an archive: they have the names of others, and hold no text."""
 
 GZIP = b"\x1f\x8b"
 """How a file begins that gzip has compressed, such as a `.tgz` of Google Takeout."""
@@ -48,7 +55,9 @@ def is_archive(path: str | os.PathLike[str]) -> bool:
 
 
 def json_members(path: str | os.PathLike[str]) -> Iterator[Member]:
-    """Yield the JSON files of an archive, in order of their names.
+    """Yield the JSON files of an archive that may hold chats, in order of their names.
+
+    These are the files with the names that exports have, or, if there are none, all JSON files.
 
     Raises:
         InputFileError: the archive is damaged, encrypted or too large, or holds no JSON file.
@@ -69,7 +78,9 @@ def _wanted(archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
     members = archive.infolist()
     if len(members) > MAX_MEMBERS:
         raise LineError(f"holds {len(members):,} files; at most {MAX_MEMBERS:,} are read")
-    found = sorted((one for one in members if one.filename.lower().endswith(".json")), key=lambda one: one.filename)
+    json_files = [one for one in members if one.filename.lower().endswith(".json") and not OF_MACOS.match(one.filename)]
+    exported = [one for one in json_files if EXPORTED.fullmatch(one.filename)]
+    found = sorted(exported or json_files, key=lambda one: one.filename)
     if not found:
         raise LineError(_without_json([one.filename for one in members]))
     if any(one.flag_bits & 1 for one in found):
