@@ -3,6 +3,7 @@
 import base64
 import json
 import re
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote_to_bytes
@@ -30,15 +31,50 @@ def write_anthropic(messages: Sequence[MessageFields]) -> dict[str, Any]:
         ValueError: a message holds sound, a file or a call that the API has no form for.
     """
     system = write_each(messages, lambda fields: _system(fields) if fields["role"] == "system" else [])
-    turns = write_each(messages, lambda fields: [] if fields["role"] == "system" else _turn(fields))
+    calls = _CallIds()
+    turns = write_each(messages, lambda fields: [] if fields["role"] == "system" else _turn(fields, calls))
     merged: list[dict[str, Any]] = []
     for turn in turns:
         if merged and merged[-1]["role"] == turn["role"]:
-            merged[-1] = {"role": turn["role"], "content": merged[-1]["content"] + turn["content"]}
+            merged[-1]["content"] += turn["content"]
         else:
             merged.append(turn)
     request: dict[str, Any] = {"messages": [{**turn, "content": _short_form(turn["content"])} for turn in merged]}
     return {"system": "\n\n".join(block["text"] for block in system), **request} if system else request
+
+
+class _CallIds:
+    """The ids of calls in a request, where no two calls may have the same id and few characters are allowed.
+
+    Some models number their calls anew in each turn, so calls with the same id are told apart by a number.
+    """
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+        self._uses: defaultdict[str, int] = defaultdict(lambda: 1)
+        self._open: dict[str, list[str]] = {}
+
+    def of_calls(self, given: Sequence[str]) -> list[str]:
+        """Return the ids of the calls of one message."""
+        for one in given:
+            self._open[one] = []
+        for one in given:
+            self._open[one].append(self._free(_NOT_IN_IDS.sub("_", one) or "call"))
+        written = {one: iter(ids) for one, ids in self._open.items()}
+        return [next(written[one]) for one in given]
+
+    def of_result(self, given: str) -> str:
+        """Return the id of the call that a result answers: the newest with this id."""
+        ids = self._open.get(given) or [_NOT_IN_IDS.sub("_", given)]
+        return ids.pop(0) if len(ids) > 1 else ids[0]
+
+    def _free(self, wanted: str) -> str:
+        free = wanted
+        while free in self._taken:
+            self._uses[wanted] += 1
+            free = f"{wanted}_{self._uses[wanted]}"
+        self._taken.add(free)
+        return free
 
 
 def _short_form(blocks: Sequence[Block]) -> str | Sequence[Block]:
@@ -54,17 +90,18 @@ def _system(fields: MessageFields) -> list[Block]:
     return blocks
 
 
-def _turn(fields: MessageFields) -> list[dict[str, Any]]:
+def _turn(fields: MessageFields, calls: _CallIds) -> list[dict[str, Any]]:
     """Return the message as one of the API's, with blocks; none if it says nothing."""
     if fields["role"] == "tool":
-        result = {"type": "tool_result", "tool_use_id": _call_id(fields.get("tool_call_id") or "")}
+        result = {"type": "tool_result", "tool_use_id": calls.of_result(fields.get("tool_call_id") or "")}
         return [{"role": "user", "content": [result | {"content": _short_form(_blocks(fields)) or ""}]}]
     blocks = _blocks(with_name(fields))
     if fields["role"] == "assistant":
         if any(block["type"] != "text" for block in blocks):
             raise ValueError("an assistant's message can hold no images and files in Anthropic's format")
         _check_voice(fields)
-        blocks += [_tool_use(call) for call in fields.get("tool_calls", ())]
+        made = fields.get("tool_calls", ())
+        blocks += map(_tool_use, made, calls.of_calls([call["id"] for call in made]))
     return [{"role": fields["role"], "content": blocks}] if blocks else []
 
 
@@ -75,7 +112,7 @@ def _check_voice(fields: MessageFields) -> None:
         raise ValueError("a spoken answer without a transcript has no form in Anthropic's format")
 
 
-def _tool_use(call: CallFields) -> Block:
+def _tool_use(call: CallFields, id_: str) -> Block:
     try:
         given = json.loads(call["arguments"] or "{}")
     except (ValueError, RecursionError):
@@ -85,11 +122,7 @@ def _tool_use(call: CallFields) -> Block:
             f"the arguments of the call {call['id']!r} are {short(call['arguments'])}; "
             "Anthropic's format takes a JSON object only"
         )
-    return {"type": "tool_use", "id": _call_id(call["id"]), "name": call["name"], "input": given}
-
-
-def _call_id(call_id: str) -> str:
-    return _NOT_IN_IDS.sub("_", call_id)
+    return {"type": "tool_use", "id": id_, "name": call["name"], "input": given}
 
 
 def _blocks(fields: MessageFields) -> list[Block]:

@@ -60,6 +60,26 @@ def test_a_conversation_with_tools() -> None:
     }
 
 
+def test_calls_with_the_same_id_are_told_apart() -> None:
+    """The API refuses a request in which an id of a call comes twice; some models number their calls anew each turn."""
+    names = ["a", "b", "c", "d", "e", "f"]
+    calls = [
+        ToolCall(id=id_, name=name) for id_, name in zip(["f:0", "f_0", "f:0", "f:0", "f_0_2", ""], names, strict=True)
+    ]
+    said = [
+        Message.assistant(tool_calls=calls[:2]), Message.tool("b's", "f_0"), Message.tool("a's", "f:0"),
+        Message.assistant(tool_calls=calls[2:4]), Message.tool("c's", "f:0"), Message.tool("d's", "f:0"),
+        Message.assistant(tool_calls=calls[4:]), Message.tool("f's", ""), Message.tool("e's", "f_0_2"),
+    ]  # fmt: skip
+    made = request(said)
+    check_anthropic(made)
+    blocks = [block for turn in made["messages"] for block in turn["content"]]
+    ids = {block["id"]: block["name"] for block in blocks if block["type"] == "tool_use"}
+    results = {block["tool_use_id"]: block["content"] for block in blocks if block["type"] == "tool_result"}
+    assert ids == {"f_0": "a", "f_0_2": "b", "f_0_3": "c", "f_0_4": "d", "f_0_2_2": "e", "call": "f"}
+    assert results == {id_: f"{name}'s" for id_, name in ids.items()}
+
+
 def test_without_a_system_message_there_is_no_system() -> None:
     assert request([Message.user("hi")]) == {"messages": [{"role": "user", "content": "hi"}]}
 
