@@ -157,3 +157,18 @@ def test_what_is_nested_too_deeply_is_refused(file: Path) -> None:
         file.write_text(json.dumps(data))
         with InfiniteMemory() as memory, pytest.raises(InputFileError, match="too deeply; 300 levels are enough"):
             memory.import_file(file)
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_calls_of_one_function_have_ids_of_their_own(file: Path, apart: bool) -> None:
+    """Requests of the Gemini API may link the results to the calls by their order alone."""
+    calls = [{"functionCall": {"name": "f", "args": {"n": number}}} for number in range(2)]
+    results = [{"functionResponse": {"name": "f", "response": {"n": number}}} for number in range(2)]
+    answers = [[one] for one in results] if apart else [results]
+    turn = [{"role": "model", "parts": calls}, *({"role": "user", "parts": parts} for parts in answers)]
+    _, said = read(file, {"contents": [*turn, *turn]})
+    found = ["function:f", "function:f#2"]
+    assert [call.id for message in said for call in message.tool_calls] == found * 2
+    assert [(m.tool_call_id, json.loads(m.content)["n"]) for m in said if m.role == "tool"] == [
+        *zip(found, range(2), strict=True)
+    ] * 2

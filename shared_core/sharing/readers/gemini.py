@@ -191,16 +191,24 @@ def read_gemini_api(name: str, whole: Any, entries: Iterable[tuple[str, Any]]) -
         located.insert(0, ("systemInstruction", system | {"role": "system"} if isinstance(system, dict) else system))
     messages: list[Message] = []
     left_out: Counter[str] = Counter()
+    answered: Counter[str] = Counter()
     for location, entry in located:
         try:
-            messages += _turn(entry, messages[-1].id if messages else "", left_out)
+            messages += _turn(entry, messages[-1].id if messages else "", left_out, answered)
         except (LineError, RecursionError) as error:
             raise InputFileError(f"{name!r}, {location}: {error}") from None
     return list_of(messages, left_out=left_out)
 
 
-def _turn(entry: Any, previous: str | None, left_out: Counter[str]) -> list[Message]:
-    """Return the messages of one entry of `contents`: what is said, and each result of a function."""
+def _turn(entry: Any, previous: str | None, left_out: Counter[str], answered: Counter[str]) -> list[Message]:
+    """Return the messages of one entry of `contents`: what is said, and each result of a function.
+
+    Args:
+        entry: the entry.
+        previous: the id of the message before it.
+        left_out: counts what is not stored.
+        answered: counts the results of each function since the last calls.
+    """
     parts = entry.get("parts") if isinstance(entry, dict) else None
     if not isinstance(parts, list) or not all(isinstance(part, dict) for part in parts):
         raise LineError(f'{short(entry)} is not a message; expected an object with "role" and "parts"')
@@ -209,13 +217,15 @@ def _turn(entry: Any, previous: str | None, left_out: Counter[str]) -> list[Mess
     texts: list[str] = []
     calls: list[ToolCall] = []
     kept: list[Any] = []
+    called: Counter[str] = Counter()
     for part in parts:
         call = part.get("functionCall") or part.get("function_call")
         result = part.get("functionResponse") or part.get("function_response")
         if call:
-            calls.append(_function(call))
+            calls.append(_function(call, called))
+            answered.clear()
         elif result:
-            found.append(_function_result(result))
+            found.append(_function_result(result, answered))
         elif isinstance(part.get("text"), str) and not part.get("thought"):
             texts.append(part["text"])
         else:
@@ -234,23 +244,31 @@ def _turn(entry: Any, previous: str | None, left_out: Counter[str]) -> list[Mess
     return messages
 
 
-def _function(call: Any) -> ToolCall:
+def _function(call: Any, called: Counter[str]) -> ToolCall:
     name = call.get("name") if isinstance(call, dict) else None
     if not isinstance(name, str):
         raise LineError(f'function call {short(call)} is invalid; expected "name" and "args"')
-    return ToolCall(id=_function_id(call), name=name, arguments=json.dumps(call.get("args") or {}, ensure_ascii=False))
+    arguments = json.dumps(call.get("args") or {}, ensure_ascii=False)
+    return ToolCall(id=_function_id(call, called), name=name, arguments=arguments)
 
 
-def _function_result(result: Any) -> dict[str, Any]:
+def _function_result(result: Any, answered: Counter[str]) -> dict[str, Any]:
     name = result.get("name") if isinstance(result, dict) else None
     if not isinstance(name, str):
         raise LineError(f'function response {short(result)} is invalid; expected "name" and "response"')
     given = result.get("response")
     content = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
-    return {"role": "tool", "content": content, "tool_call_id": _function_id(result), "name": name}
+    return {"role": "tool", "content": content, "tool_call_id": _function_id(result, answered), "name": name}
 
 
-def _function_id(one: Mapping[str, Any]) -> str:
-    """Return the id of a call. Older requests link a result to its call only by the function's name."""
+def _function_id(one: Mapping[str, Any], seen: Counter[str]) -> str:
+    """Return the id of a call or of the one that a result answers.
+
+    Older requests link a result to its call only by the function's name: the first result is that of the first call.
+    """
     named = one.get("id")
-    return named if isinstance(named, str) and named else f"function:{one['name']}"
+    if isinstance(named, str) and named:
+        return named
+    name = one["name"]
+    seen[name] += 1
+    return f"function:{name}" if seen[name] == 1 else f"function:{name}#{seen[name]}"
