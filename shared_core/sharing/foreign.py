@@ -1,7 +1,9 @@
 """Store the conversations of other programs: each one whole or not at all."""
 
 import gc
-from collections.abc import Callable, Iterator, Sequence
+import itertools
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -20,6 +22,10 @@ from shared_core.store import Store
 
 MAX_NAMED = 10
 """The number of conversations that an error lists."""
+
+
+VERSION = re.compile(r"version-\d+")
+"""The names of the branches that are made for versions of a conversation."""
 
 
 class InsertionPoint(NamedTuple):
@@ -160,12 +166,55 @@ def _turn(message: Message, newest: Newest) -> Newest:
 
 def _merge(job: Job, conversation: Conversation, target: Target) -> Imported:
     """Add a conversation to a session that holds something. Known messages are left as they are."""
-    lines = (NumberedLine(number, line) for number, line in enumerate(conversation.lines(), 1))
+    here = _branches_here(job.store, job.store.create_session(*target), conversation)
+    lines = (NumberedLine(number, line) for number, line in enumerate(here.conversation.lines(), 1))
     (done,) = import_lines(
         job.store, job.name, lines, lambda line: target, format=job.format, total=len(conversation.nodes),
         count_tokens=counted(job.draft), progress=lambda done, total: job.advance(done),
     )  # fmt: skip
-    return done
+    added = {name: done.result.branches[other] for name, other in here.names.items()}
+    branches = {name: added.get(name) or here.known[name] for name in conversation.ends}
+    return done._replace(result=replace(done.result, branches=branches))
+
+
+class _BranchesHere(NamedTuple):
+    """A conversation with its branches named as in the session that it is added to.
+
+    Attributes:
+        conversation: the conversation, with the branches to create or to move.
+        names: branch in the file -> branch of `conversation`.
+        known: branch in the file -> branch of the session that ends at the same message.
+    """
+
+    conversation: Conversation
+    names: Mapping[str, str]
+    known: Mapping[str, str]
+
+
+def _branches_here(store: Store, session: int, conversation: Conversation) -> _BranchesHere:
+    """Return the branches that a newer file adds to a session; its versions may be numbered differently.
+
+    A version needs no branch if one ends at the same message. One that has grown moves its branch forward, and a new
+    one gets the next free number.
+    """
+    branches = store.branches(session)
+    ids = {record.position: record.message.id for record in store.get(session, [one.head for one in branches])}
+    ending = {ids[one.head]: one.name for one in reversed(branches) if one.head in ids}  # the oldest of several
+    before: dict[str | None, str] = {}  # message -> the version here that ends there or earlier, the nearest one
+    for message, parent in conversation.nodes:
+        name = ending.get(message.id, "")
+        before[message.id] = name if VERSION.fullmatch(name) else before.get(parent, "")
+    taken = {one.name for one in branches} | {ref.name for ref in store.refs(session, "tag")}
+    free = (name for number in itertools.count(1) if (name := f"version-{number}") not in taken)
+    ends: dict[str, str | None] = {}
+    names: dict[str, str] = {}
+    known = {name: ending[end] for name, end in conversation.ends.items() if name != MAIN and end in ending}
+    for name, end in conversation.ends.items():
+        if name not in known:
+            grown = before.get(end, "")
+            names[name] = MAIN if name == MAIN else grown if grown and grown not in ends else next(free)
+            ends[names[name]] = end
+    return _BranchesHere(replace(conversation, ends=ends), names, known)
 
 
 def counted(draft: Callable[[Message], Draft]) -> CountTokens:

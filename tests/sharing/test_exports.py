@@ -153,6 +153,34 @@ def test_a_newer_export_adds_what_is_new(store: Store, tmp_path: Path, name: str
     assert not any(one.new for one in import_sessions(store, path))
 
 
+def test_versions_keep_their_branches_in_newer_exports(store: Store, tmp_path: Path) -> None:
+    nodes = ["q1", "q1 a1", "q1 a2", "a1 q2", "q2 b1", "q2 b2", "a2 q3", "b1 q4", "q1 a3"]
+    mapping: dict[str, Any] = {}
+
+    def export(count: int, shown: str) -> ImportResult:
+        for when, (*above, id_) in enumerate(map(str.split, nodes[:count])):
+            said = {"author": {"role": "user" if id_.startswith("q") else "assistant"}, "content": {"parts": [id_]}}
+            mapping[id_] = {"parent": above[0] if above else None, "message": said | {"create_time": when}}
+        chat = {"conversation_id": "c", "mapping": mapping, "current_node": shown}
+        (result,) = import_sessions(store, write(tmp_path, [chat]))
+        return result
+
+    def ends() -> dict[str, str]:
+        with InfiniteMemory(store, session_id="c") as memory:
+            return {one.name: said(store, "c", one.name)[-1].content for one in memory.branches()}
+
+    assert export(3, "a1").branches == {"main": "main", "version-1": "version-1"}
+    assert export(6, "b1").branches == {"main": "main", "version-1": "version-1", "version-2": "version-2"}
+    assert ends() == {"main": "b1", "version-1": "a2", "version-2": "b2"}
+    # Now the first version is the newest one, and another version is shown.
+    found = export(7, "b2").branches
+    assert found == {"main": "imported/main", "version-1": "main", "version-2": "version-1"}
+    assert ends() == {"main": "b1", "version-1": "q3", "version-2": "b2", "imported/main": "b2"}
+    found = export(9, "q4").branches
+    assert found == {"main": "main", "version-1": "version-2", "version-2": "version-1", "version-3": "version-3"}
+    assert ends() == {"main": "q4", "version-1": "q3", "version-2": "b2", "imported/main": "b2", "version-3": "a3"}
+
+
 def test_one_chat_is_chosen_by_its_id_or_title(store: Store, tmp_path: Path) -> None:
     path = write(tmp_path, SAMPLES["chatgpt"])
     assert [one.session_id for one in import_sessions(store, path, sessions=["Hello"])] == ["c2"]
