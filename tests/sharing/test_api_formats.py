@@ -134,7 +134,7 @@ def test_speakers_have_many_names(file: Path) -> None:
         ([{"role": "assistant", "content": [{"type": "tool_use", "id": "a"}]}], "\"name\" and \"input\""),
         ([{"role": "user", "content": [{"type": "tool_result", "tool_use_id": 3}]}], "the id of a call as tool_use_id"),
         ([{"role": "user", "id": "a", "content": [{"type": "thinking"}]}] * 2, "message 2: id 'a' belongs to another"),
-        ([{"role": "user", "id": 7, "content": [{"type": "thinking"}]}], "message 7: id: Input should be"),
+        ([{"role": "user", "id": 7, "content": [{"type": "thinking"}]}], "message 7: id=7: expected a text"),
     ],
 )  # fmt: skip
 def test_a_wrong_message_is_named_in_one_line(file: Path, data: Any, expected: str) -> None:
