@@ -91,6 +91,17 @@ def test_chats_of_claude(store: Store) -> None:
     assert texts(said(store, old.session_id)) == ["An old export", "has no blocks."]
 
 
+def test_a_parent_may_come_later_in_the_file_of_claude(store: Store, tmp_path: Path) -> None:
+    above = {"b": "a", "d": "c", "c": "b", "a": "0000", "e": "b"}
+    chat = [{"uuid": id_, "sender": "human", "text": id_, "parent_message_uuid": up} for id_, up in above.items()]
+    (result,) = import_sessions(store, write(tmp_path, [{"uuid": "c", "chat_messages": chat}]))
+    assert result.branches == {"main": "main", "version-1": "version-1"}
+    assert [texts(said(store, "c", name)) for name in result.branches] == [["a", "b", "e"], ["a", "b", "c", "d"]]
+    chat[3]["parent_message_uuid"] = "d"
+    with pytest.raises(InputFileError, match="message 1: 'b' leads back to itself"):
+        import_sessions(store, write(tmp_path, [{"uuid": "c", "chat_messages": chat}]))
+
+
 def test_activity_of_gemini(store: Store) -> None:
     morning, noon = import_sessions(store, DATA / "gemini.json")
     assert (morning.session_id, morning.title, morning.new) == ("gemini-20250601T080000Z", "Good morning", 1)

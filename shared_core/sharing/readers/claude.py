@@ -6,7 +6,8 @@ https://github.com/socketteer/Claude-Conversation-Exporter read. Exports since 2
 older ones are lists.
 """
 
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -57,7 +58,7 @@ def read_claude(conversation: Mapping[str, Any], id_: str) -> Conversation:
     if not isinstance(said, list):
         raise LineError(f"chat_messages is {short(said)}; expected a list")
     reader = _Reader(time_of(conversation.get("created_at"), EPOCH))
-    for number, message in enumerate(said, 1):
+    for number, message in _parents_first(said):
         try:
             reader.add(message)
         except LineError as error:
@@ -65,6 +66,35 @@ def read_claude(conversation: Mapping[str, Any], id_: str) -> Conversation:
     current = conversation.get("current_leaf_message_uuid")
     last = reader.last_piece.get(current) if isinstance(current, str) else None
     return reader.builder.finish(id_, conversation.get("name"), last or reader.newest)
+
+
+def _parents_first(said: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+    """Yield messages with their numbers, in the order of the file, but each after its parent.
+
+    Raises:
+        LineError: a message comes before itself.
+    """
+    later = {_uuid(message) for message in said}  # not yielded yet
+    waiting: dict[str, list[tuple[int, Any]]] = {}
+    for numbered in enumerate(said, 1):
+        above = _uuid(numbered[1], "parent_message_uuid")
+        if above is not None and above in later:
+            waiting.setdefault(above, []).append(numbered)
+            continue
+        ready = deque([numbered])
+        while ready:
+            yield ready[0]
+            uuid = _uuid(ready.popleft()[1])
+            later.discard(uuid)
+            ready += waiting.pop(uuid or "", ())
+    if waiting:
+        number, message = next(iter(waiting.values()))[0]
+        raise LineError(f"message {number}: {short(_uuid(message))} leads back to itself; expected a tree")
+
+
+def _uuid(said: Any, field: str = "uuid") -> str | None:
+    found = said.get(field) if isinstance(said, dict) else None
+    return found if isinstance(found, str) else None
 
 
 class _Reader:
