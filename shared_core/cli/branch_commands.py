@@ -194,7 +194,7 @@ def diff(
     shown = Lines.of(full)
 
     def lines() -> Iterator[str]:
-        yield printable(f"both: up to {found.base or 'nothing'}")
+        yield printable(f"both: up to {shown.id(found.base) or 'nothing'}")
         for name, sign, ids in ((a, "<", found.only_a), (b or memory.branch, ">", found.only_b)):
             yield printable(f"only {name}: {count(len(ids))}")
             for id_ in ids:
