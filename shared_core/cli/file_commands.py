@@ -223,10 +223,13 @@ def view(
     with replace(options, store=store).open():
         pass  # exits if there is no such session
     with progress("building prompts", 1) as settings["progress"]:
-        if out is None:
-            write_json(gather(store, **settings))
-        else:
-            _write_page(store, out, show, settings)
+        made = gather(store, **settings) if out is None else _write_page(store, out, settings)
+    if isinstance(made, dict):
+        write_json(made)
+        return
+    typer.echo(printable(f"{made} ({made.stat().st_size / 2**20:.1f} MiB)"))
+    if show and not webbrowser.open(made.resolve().as_uri()):
+        say(f"note: no browser was found; open {made} in yours")
 
 
 def _imported(memory: InfiniteMemory, result: ImportResult) -> dict[str, Any]:
@@ -286,12 +289,9 @@ def _number(questions: str) -> int | None:
     return int(questions)
 
 
-def _write_page(store: str, out: str, show: bool, settings: dict[str, Any]) -> None:
+def _write_page(store: str, out: str, settings: dict[str, Any]) -> Path:
     try:
-        page = write_page(store, out, **settings)
+        return write_page(store, out, **settings)
     except OSError as error:
         reason = error.strerror or str(error)
         raise typer.BadParameter(f"--out {out!r} cannot be written: {reason}") from error
-    typer.echo(printable(f"{page} ({page.stat().st_size / 2**20:.1f} MiB)"))
-    if show and not webbrowser.open(page.resolve().as_uri()):
-        say(f"note: no browser was found; open {page} in yours")
