@@ -126,7 +126,8 @@ class SessionOptions:
         """Raise StoreError if there is no such store. It is not created."""
         path = self.store.removeprefix("sqlite:///")
         if "://" not in path and not Path(path).expanduser().exists():
-            raise StoreError(f"no store at {self.store!r}: import a conversation first (infinite-memory import FILE)")
+            there = "create one with infinite-memory chat, add or import, or name another with --store"
+            raise StoreError(f"no store at {self.store!r}: {there}")
 
     def of_user(self) -> str:
         """Return whose conversations are meant, in words; empty for those of nobody."""
