@@ -220,7 +220,9 @@ def view(
         "questions": _number(questions), "reserve_tokens": reserve_tokens,
     }  # fmt: skip
     store = database or options.store
-    with replace(options, store=store).open():
+    options = replace(options, store=store).with_whole_id()
+    settings["session_id"] = options.session
+    with options.open():
         pass  # exits if there is no such session
     with progress("building prompts", 1) as settings["progress"]:
         made = gather(store, **settings) if out is None else _write_page(store, out, settings)
