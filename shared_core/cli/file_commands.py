@@ -170,7 +170,7 @@ def export_file(
 ) -> None:
     """Write a conversation to a file that can be shared.
 
-    The file appears complete or not at all; docs/format.md describes it. import reads jsonl and openai.
+    The file appears complete or not at all; the documentation describes it. import reads jsonl and openai.
     """
     redact: list[Redact] = [drop_grounding] if no_grounding else []
     redact += [drop_tool_results] if no_tools else []
