@@ -194,7 +194,7 @@ def diff(
     shown = Lines.of(full)
 
     def lines() -> Iterator[str]:
-        yield printable(f"both: up to {found.base or 'nothing'}")
+        yield printable(f"both: up to {shown.id(found.base) or 'nothing'}")
         for name, sign, ids in ((a, "<", found.only_a), (b or memory.branch, ">", found.only_b)):
             yield printable(f"only {name}: {count(len(ids))}")
             for id_ in ids:
@@ -231,8 +231,8 @@ def merge(
     \b
     The ways to merge:
       auto          fast-forward if possible, otherwise full
-      fast-forward  The branch ends where the other one does. It must not have
-                    messages that the other one has not.
+      fast-forward  The end of the branch moves to the end of the other one, which
+                    must hold all of its messages.
       full          All messages of the other branch become part of the branch,
                     before what is added next.
       squash        A question and its answer are added. The answer sums the

@@ -170,7 +170,7 @@ def export_file(
 ) -> None:
     """Write a conversation to a file that can be shared.
 
-    The file appears complete or not at all; docs/format.md describes it. import reads jsonl and openai.
+    The file appears complete or not at all; the documentation describes it. import reads jsonl and openai.
     """
     redact: list[Redact] = [drop_grounding] if no_grounding else []
     redact += [drop_tool_results] if no_tools else []
@@ -220,13 +220,18 @@ def view(
         "questions": _number(questions), "reserve_tokens": reserve_tokens,
     }  # fmt: skip
     store = database or options.store
-    with replace(options, store=store).open():
+    options = replace(options, store=store).with_whole_id()
+    settings["session_id"] = options.session
+    with options.open():
         pass  # exits if there is no such session
     with progress("building prompts", 1) as settings["progress"]:
-        if out is None:
-            write_json(gather(store, **settings))
-        else:
-            _write_page(store, out, show, settings)
+        made = gather(store, **settings) if out is None else _write_page(store, out, settings)
+    if isinstance(made, dict):
+        write_json(made)
+        return
+    typer.echo(printable(f"{made} ({made.stat().st_size / 2**20:.1f} MiB)"))
+    if show and not webbrowser.open(made.resolve().as_uri()):
+        say(f"note: no browser was found; open {made} in yours")
 
 
 def _imported(memory: InfiniteMemory, result: ImportResult) -> dict[str, Any]:
@@ -286,12 +291,9 @@ def _number(questions: str) -> int | None:
     return int(questions)
 
 
-def _write_page(store: str, out: str, show: bool, settings: dict[str, Any]) -> None:
+def _write_page(store: str, out: str, settings: dict[str, Any]) -> Path:
     try:
-        page = write_page(store, out, **settings)
+        return write_page(store, out, **settings)
     except OSError as error:
         reason = error.strerror or str(error)
         raise typer.BadParameter(f"--out {out!r} cannot be written: {reason}") from error
-    typer.echo(printable(f"{page} ({page.stat().st_size / 2**20:.1f} MiB)"))
-    if show and not webbrowser.open(page.resolve().as_uri()):
-        say(f"note: no browser was found; open {page} in yours")

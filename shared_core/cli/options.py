@@ -3,20 +3,21 @@
 import inspect
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn, Self
 
 import typer
 
 from shared_core.cli.completion import branch_names, session_names
 from shared_core.cli.head import read_head, write_head
-from shared_core.cli.printing import say, write_json
+from shared_core.cli.printing import SHORT_ID, say, short_id, write_json
 from shared_core.errors import StoreError
 from shared_core.memory import InfiniteMemory
+from shared_core.stores import open_store
 from shared_core.tokens import TokenFallbackWarning
 
 
@@ -130,13 +131,24 @@ class SessionOptions:
                 warnings.simplefilter("ignore", TokenFallbackWarning)
             return InfiniteMemory(self.store, session_id=self.session, user_id=self.user, **settings)
 
+    def with_whole_id(self) -> Self:
+        """Return these options with the session whose beginning, as a terminal shows it, is given; else themselves."""
+        if not SHORT_ID.fullmatch(self.session) or not self._has_store():
+            return self
+        with closing(open_store(self.store)) as store:
+            there = [key.session_id for key in store.sessions(self.user)]
+        fitting = [name for name in there if short_id(name) == self.session]
+        return replace(self, session=fitting[0]) if len(fitting) == 1 else self
+
+    def _has_store(self) -> bool:
+        path = self.store.removeprefix("sqlite:///")
+        return "://" in path or Path(path).expanduser().exists()
+
     def require_store(self) -> None:
         """Raise StoreError if there is no such store. It is not created."""
-        path = self.store.removeprefix("sqlite:///")
-        if "://" not in path and not Path(path).expanduser().exists():
-            raise StoreError(
-                f"no store at {self.store!r}: import a conversation (import FILE) or add a message (add) first"
-            )
+        if not self._has_store():
+            there = "create one with infinite-memory chat, add or import, or name another with --store"
+            raise StoreError(f"no store at {self.store!r}: {there}")
 
     def of_user(self) -> str:
         """Return whose conversations are meant, in words; empty for those of nobody."""
@@ -205,7 +217,7 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
             # Compared by name: the enumeration belongs to no public module of typer.
             here, before_name = (source is not None and source.name == "COMMANDLINE" for source in sources)
             options[name] = root.params[name] if before_name and not here else value
-        command(first.annotation(**options), **values)
+        command(first.annotation(**options).with_whole_id(), **values)
 
     parameters = [inspect.Parameter("context", first.kind, annotation=typer.Context), *own, *shared.values()]
     described: Any = run  # typer reads the parameters of a command from these two attributes

@@ -20,10 +20,13 @@ CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """Characters that a terminal would obey instead of showing."""
 
 RANDOM_ID = re.compile(r"[0-9a-f]{32}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-"""A random ID, whose beginning is enough to name the message with."""
+"""A random ID, whose beginning is enough to name the message or the session with."""
 
 SHORT = 8
 """The characters of a random ID on a terminal. Of stores with 10,000 messages, one in 86 has two that begin alike."""
+
+SHORT_ID = re.compile(rf"[0-9a-f]{{{SHORT}}}")
+"""What a terminal shows of a random ID."""
 
 PREVIEW_LIMIT = 20
 """How many messages are listed before the user confirms that they are forgotten."""
@@ -120,7 +123,7 @@ def moment(when: datetime) -> str:
 
 
 def short_id(id_: str) -> str:
-    """Return the beginning of a random ID, which is enough to name the message with; any other ID as it is."""
+    """Return the beginning of a random ID, which is enough to name what has it; any other ID as it is."""
     return id_[:SHORT] if RANDOM_ID.fullmatch(id_) else id_
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from shared_core.cli.lines import Lines
+from shared_core.cli.lines import Full, Lines
 from shared_core.cli.options import CommonOptions, with_options
 from shared_core.cli.printing import PREVIEW_LIMIT, count, message_record, moment, one_line, printable, say
 from shared_core.records import MAIN, SessionInfo
@@ -28,12 +28,14 @@ def sessions(
         int | None, typer.Option("--limit", "-n", metavar="N", min=1, help="List only this many of the newest.")
     ] = None,
     all_users: Annotated[bool, typer.Option("--all-users", help="List the conversations of all users.")] = False,
+    full: Full = False,
 ) -> None:
     """List the conversations of a user, newest first.
 
     The first is the one that was added to last. Without --user, these are the conversations that belong to no user.
     Each line holds the ID, how many messages and branches there are, the day of the first and the time of the last
-    message (UTC), and the first question.
+    message (UTC), and the first question. On a terminal, the beginning of random IDs is shown, which is enough to name
+    a conversation.
     """
     if all_users and options.user is not None:
         raise typer.BadParameter("--all-users lists the conversations of every user: leave out --user")
@@ -45,7 +47,7 @@ def sessions(
         whose = options.of_user() or " without a user"
         others = "" if all_users else f"{whose}; --all-users lists those of everybody"
         say(f"note: {options.store!r} holds no conversations{others}")
-    options.answer([info.to_dict() for info in found], _table(found, all_users=all_users))
+    options.answer([info.to_dict() for info in found], _table(found, Lines.of(full), all_users=all_users))
 
 
 @session_commands.command("rename-session")
@@ -56,7 +58,8 @@ def rename_session(
     to: Annotated[str, typer.Argument(metavar="NEW", help="The new ID of the conversation.")],
 ) -> None:
     """Give a conversation another ID; it keeps everything."""
-    with replace(options, session=name).open() as memory:
+    with replace(options, session=name).with_whole_id().open() as memory:
+        name = memory.session_id
         memory.rename_session(to)
         data = {"session": memory.session_id, "user": memory.user_id, "was": name}
     options.answer(data, [printable(f"renamed {name!r} to {to!r}")])
@@ -77,9 +80,9 @@ def search_sessions(options: CommonOptions, query: str, top_k: int, *, full: boo
         {"session": hit.session_id, "score": hit.score, "source": hit.source, **message_record(hit.message)}
         for hit in found
     ]
-    wide = min(WIDEST, max((len(one_line(hit.session_id)) for hit in found), default=0))
     lines = Lines.of(full)
-    shown = (lines.message(hit.message, f"{hit.score:6.2f}  {one_line(hit.session_id):<{wide}}  ") for hit in found)
+    wide = min(WIDEST, max((len(lines.id(hit.session_id)) for hit in found), default=0))
+    shown = (lines.message(hit.message, f"{hit.score:6.2f}  {lines.id(hit.session_id):<{wide}}  ") for hit in found)
     options.answer(data, shown)
 
 
@@ -103,7 +106,7 @@ def forget_sessions(options: CommonOptions, *, dry_run: bool, confirm: Callable[
 
 def _preview(found: Sequence[SessionInfo], total: int) -> Iterator[str]:
     yield f"would forget {_sum(found, total)}"
-    yield from _table(found[:PREVIEW_LIMIT])
+    yield from _table(found[:PREVIEW_LIMIT], Lines.of())
     if len(found) > PREVIEW_LIMIT:
         yield f"... and {len(found) - PREVIEW_LIMIT:,} more"
 
@@ -112,13 +115,12 @@ def _sum(found: Sequence[SessionInfo], total: int) -> str:
     return f"{count(total)} of {count(len(found), 'conversation')}"
 
 
-def _table(found: Sequence[SessionInfo], *, all_users: bool = False) -> Iterator[str]:
+def _table(found: Sequence[SessionInfo], lines: Lines, *, all_users: bool = False) -> Iterator[str]:
     """Yield a line for each session, under a head; on a terminal, none is wider than the terminal."""
     if not found:
         return
-    lines = Lines.of()
     users = ["USER", *(one_line(info.user_id or "-") for info in found)]
-    names = ["SESSION", *(one_line(info.session_id) for info in found)]
+    names = ["SESSION", *(lines.id(info.session_id) for info in found)]
     first = [(user, name) if all_users else (name,) for user, name in zip(users, names, strict=True)]
     rest = ["MESSAGES  BRANCHES  FIRST       LAST              TITLE", *map(_numbers, found)]
     wide = [min(WIDEST, max(len(row[column]) for row in first)) for column in range(1 + all_users)]

@@ -1,8 +1,9 @@
 """A local server that answers as OpenAI's and Anthropic's do: their clients work without a network and a key."""
 
 import json
+import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -27,7 +28,8 @@ def quote(said: Sequence[Message]) -> Message:
 class ChatServer:
     """Answers chat completions, the Responses API and Anthropic's Messages API, at a port of this machine.
 
-    It runs inside a `with` block, in a thread. Requests to stream are answered whole.
+    It runs inside a `with` block, in a thread. Chat completions are streamed word by word if the request says so; the
+    other APIs refuse such a request.
 
     Args:
         answer: returns the answer to the messages of a request. It may call tools. Called in other threads.
@@ -66,10 +68,10 @@ def _handler(server: ChatServer) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            reply = server.reply(self.path, body)
-            data = json.dumps({"error": {"message": "unknown path"}} if reply is None else reply).encode()
-            self.send_response(404 if reply is None else 200)
-            self.send_header("Content-Type", "application/json")
+            status, kind, text = _respond(server, self.path, body)
+            data = text.encode()
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
             self.wfile.write(data)
@@ -104,6 +106,38 @@ def _of_blocks(role: str, content: Any) -> list[Message]:
 
 
 # Responses
+
+
+def _respond(server: ChatServer, path: str, body: dict[str, Any]) -> tuple[int, str, str]:
+    """Return the status, the type of the content and the content that answer a request."""
+    streamed = body.get("stream", False)
+    if streamed and not path.endswith("/chat/completions"):
+        return 400, "application/json", _error("only chat completions are streamed here: leave out stream=True")
+    reply = server.reply(path, body)
+    if reply is None:
+        return 404, "application/json", _error("unknown path")
+    if not streamed:
+        return 200, "application/json", json.dumps(reply)
+    events = [*map(json.dumps, _chunks(reply)), "[DONE]"]
+    return 200, "text/event-stream", "".join(f"data: {event}\n\n" for event in events)
+
+
+def _error(message: str) -> str:
+    return json.dumps({"error": {"message": message}})
+
+
+def _chunks(reply: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the pieces of a chat completion: the role, the text word by word, the calls, and why it ends."""
+    (choice,) = reply["choices"]
+    message = choice["message"]
+    words = re.findall(r"\s*\S+|\s+$", message["content"] or "")
+    calls = [{"index": index, **call} for index, call in enumerate(message.get("tool_calls", ()))]
+    deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}, *({"content": word} for word in words)]
+    deltas += [{"tool_calls": [call]} for call in calls]
+    ends = [None] * len(deltas) + [choice["finish_reason"]]
+    made = {"id": reply["id"], "object": "chat.completion.chunk", "created": reply["created"], "model": reply["model"]}
+    for delta, end in zip([*deltas, {}], ends, strict=True):
+        yield made | {"choices": [{"index": 0, "delta": delta, "finish_reason": end, "logprobs": None}]}
 
 
 def _completion(answer: Message) -> dict[str, Any]:

@@ -238,9 +238,7 @@ def _open_existing(store: str | Path | Store) -> Iterator[Store]:
         return
     path = str(store).removeprefix("sqlite:///")
     if "://" not in path and not Path(path).expanduser().exists():
-        raise StoreError(
-            f"no store at {str(store)!r}: import a conversation (import FILE) or add a message (add) first"
-        )
+        raise StoreError(f"no store at {str(store)!r}: create one with infinite-memory chat, add or import")
     opened = open_store(store)
     try:
         yield opened

@@ -211,6 +211,11 @@ def test_progress_is_shown_for_long_files_only(here: Path, call: Call) -> None:
 def test_progress_is_shown_on_a_terminal(talk: str, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     assert "storing" in call("import", talk)[2]
+    screen = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", screen)
+    monkeypatch.setattr(sys, "stderr", screen)
+    assert call("view", "--out", "page.html")[0] == 0
+    assert -1 < screen.getvalue().rfind("building prompts") < screen.getvalue().find("page.html")
 
 
 def test_ask_gives_a_request_and_a_report_and_stores_nothing(stored: str, call: Call) -> None:
@@ -372,7 +377,7 @@ def test_a_store_that_does_not_exist_is_not_made(command: list[str], here: Path,
     code, out, err = call(*command, "--store", "none.db")
     assert (code, out) == (2, "")
     assert is_one_line(err)
-    assert "no store at 'none.db': import a conversation (import FILE) or add a message (add) first" in err
+    assert "no store at 'none.db': create one with infinite-memory chat, add or import" in err
     assert list(here.iterdir()) == []
 
 

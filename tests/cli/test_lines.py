@@ -86,6 +86,8 @@ def test_a_terminal_shows_the_beginning_of_a_random_id_and_takes_it(call: Call) 
     assert f"  {ID[:8]}  The tokenizer" in first
     assert f"  {ID}  The tokenizer" in call("log", "--full")[0]
     assert call("log", "--branch", ID[:8]) == [first]
+    assert call("diff", ID)[0] == f"both: up to {ID[:8]}"
+    assert call("diff", ID, "--full")[0] == f"both: up to {ID}"
 
 
 @given(st.text(), st.integers(2, 40))

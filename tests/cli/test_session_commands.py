@@ -84,6 +84,23 @@ def test_on_a_terminal_no_line_is_wider(call: Call, monkeypatch: pytest.MonkeyPa
     rows = call("sessions", "--all-users")[1].splitlines()
     assert len(rows) == len(whole) == 5
     assert max(map(cell_len, rows)) <= columns < max(map(cell_len, whole))
+    assert call("sessions", "--all-users", "--full")[1].splitlines() == whole
+
+
+def test_a_terminal_shows_the_beginning_of_a_random_session_and_takes_it(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = TALKS[3][1]
+    bob = ("--user", "bob", "--session", whole[:8])
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert call("sessions", "--user", "bob")[1].splitlines()[1].startswith(f"{whole[:8]}         2 ")
+    assert call("search", "Noted", "--all-sessions", *bob)[1].split()[1] == whole[:8]
+    assert call("add", "Where?", *bob)[0] == 0
+    assert json.loads(call("view", "--json", *bob)[1])["session"] == whole
+    assert json.loads(call("rename-session", whole[:8], "work", "--user", "bob", "--json")[1])["was"] == whole
+    code, _, err = call("log", *bob)
+    assert (code, f"no session '{whole[:8]}'" in err) == (1, True)
 
 
 def test_a_conversation_gets_another_name(call: Call) -> None:

@@ -6,6 +6,7 @@ from tests.support.documents import Ran, blocks_of, run
 
 PAGE = [
     "Noted. I was shown 2 messages.\nNoted. I was shown 4 messages.\nYou said: My locker code is 4471.\n",
+    "Noted. I was shown 2 messages.\nYou said: My locker code is 4471.\n",
     "It is sunny {}.\n['user', 'assistant', 'tool', 'assistant']\n",
     "{'role': 'user', 'content': 'What is my locker code?'}]\n3\n",
     "Which boat is this? 85\nTrue\n",

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from anthropic import Anthropic
-from openai import NotFoundError, OpenAI
+from openai import BadRequestError, NotFoundError, OpenAI
 
 from shared_core import InfiniteMemory, Message, ToolCall
 from shared_core.testing.chat_server import ChatServer, quote
@@ -98,6 +98,31 @@ def test_a_tool_loop_with_anthropic(server: ChatServer, memory: InfiniteMemory) 
     assert said(memory) == TALK
     assert [request["system"] for request in server.requests] == ["Be brief.", "Be brief."]
     assert [message["role"] for message in server.requests[-1]["messages"]] == ["user", "assistant", "user"]
+
+
+def test_a_streamed_tool_loop_with_chat_completions(client: OpenAI, memory: InfiniteMemory) -> None:
+    while True:
+        with client.chat.completions.stream(model="m", messages=memory.context().to_openai()) as stream:
+            pieces = [event.delta for event in stream if event.type == "content.delta"]
+            reply = stream.get_final_completion().choices[0].message
+        memory.add(reply)
+        if not reply.tool_calls:
+            break
+        for call in reply.tool_calls:
+            result = weather(**json.loads(call.function.arguments))
+            memory.add({"role": "tool", "tool_call_id": call.id, "content": result})
+    assert pieces == ["", "Porto:", " sunny,", " Lisbon:", " sunny"]
+    assert said(memory) == TALK
+
+
+@pytest.mark.parametrize("text", ["", " ", "one", " one\n two \n"])
+def test_the_pieces_of_a_stream_are_the_text(text: str) -> None:
+    with ChatServer(lambda _: Message.assistant(text)) as server, OpenAI(base_url=server.url, api_key="none") as client:
+        request: list[Any] = [{"role": "user", "content": "?"}]
+        chunks = client.chat.completions.create(model="m", messages=request, stream=True)
+        assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == text
+        with pytest.raises(BadRequestError, match="leave out stream=True"):
+            client.responses.create(model="m", input="?", stream=True)
 
 
 def test_the_server_knows_three_paths(server: ChatServer, client: OpenAI) -> None:

@@ -101,6 +101,18 @@ def test_found_are_the_matches_near_the_best_and_no_neighbours() -> None:
     assert ContextReport(100, 0, ()).found == ()
 
 
+def test_the_short_form_says_when_nothing_had_to_be_recalled() -> None:
+    told = "Nothing had to be recalled: the window holds the whole conversation."
+    with InfiniteMemory(max_tokens=700) as memory:
+        assert told not in memory.context("Hello?").report.render(width=80)
+        memory.add([Message.user("Day 0 was sunny."), Message.assistant("Good.")])
+        assert told in memory.context("Hello?").report.render(width=80).splitlines()
+        memory.add([Message.user(f"Day {day} was sunny.") for day in range(1, 60)])
+        assert told not in memory.context(
+            "Hello?",
+        ).report.render(width=80)
+
+
 def test_an_empty_report_is_short() -> None:
     assert ContextReport(100, 0, ()).render(width=60, colour=False).splitlines() == [
         "[" + "·" * 36 + "] 0 of 100 tokens (0 %)", "· free 100  (reply 0)", "", "every line: report.full()",

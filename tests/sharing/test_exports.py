@@ -423,7 +423,10 @@ def test_a_changed_file_is_imported_or_refused_with_a_named_error(
 
 
 def test_what_the_document_shows_runs(tmp_path: Path) -> None:
-    (ran,) = run(blocks_of("docs/import.md", tmp_path), tmp_path)
+    blocks = blocks_of("docs/import.md", tmp_path)
+    ran, asked = run(blocks, tmp_path, together=True)
+    assert asked.out.startswith("[('c1', 'Which ferry goes to Brac?')]\n")
+    assert "- assistant: The one at 07:45." in asked.out
     assert ran.out == "c1 Ferries 3\nWhich ferry goes to Brac?\n['main', 'version-1']\n"
     assert all(f"| `{name}` |" in (ROOT / "docs" / "import.md").read_text(encoding="utf-8") for name in FORMATS)
 
