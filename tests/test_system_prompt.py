@@ -180,6 +180,20 @@ def test_each_branch_has_its_own(kind: Any) -> None:
         assert prompts(memory) == ["C"]
 
 
+def test_a_branch_that_another_object_moves_has_the_prompt_of_where_it_ends(store: SQLiteStore) -> None:
+    memory, other = new(store), new(store)
+    memory.add([system("A"), *exchange(1)])
+    before = memory.messages()[-1].id
+    memory.add([system("B"), *exchange(2)])
+    assert prompts(other) == ["B"]
+    memory.stash()
+    memory.stash_pop()
+    assert prompts(memory) == prompts(other) == ["B"], "each message is sent once"
+    assert len(other.messages()) == len(list(other.messages())) == 5
+    memory.reset(before)
+    assert prompts(memory) == prompts(other) == ["A"]
+
+
 def test_copies_stay_one_prompt(store: SQLiteStore) -> None:
     memory = new(store)
     memory.add(exchange(1))
