@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared_core import InfiniteMemory, Message, SQLiteStore
+from shared_core import InfiniteMemory, Message, SQLiteStore, ToolCall
 from shared_core.testing import HashingEmbedder
 
 ai, user, system = Message.assistant, Message.user, Message.system
@@ -137,6 +137,21 @@ def test_an_edited_question_is_a_branch_from_before_it(store: SQLiteStore, sent:
     assert texts(memory.messages()) == [*texts(edited), "to it"]
     assert branches(memory) == ["main", "branch-1"]
     assert memory.stats()["messages"] == 12
+
+
+def test_an_answer_generated_again_with_tools_is_a_branch_though_all_words_are_the_same(store: SQLiteStore) -> None:
+    memory, history = new(store), list[Message]()
+    for _ in range(4):
+        history.append(user("again"))
+        memory.follow(history)
+        history.append(ai("no"))
+        memory.add(history[-1])
+    again = history[:-1]
+    memory.follow(again)
+    again += [ai("", tool_calls=[ToolCall(id="1", name="f", arguments="{}")]), Message.tool("r", tool_call_id="1")]
+    memory.follow(again)
+    assert texts(memory.messages()) == texts(again)
+    assert branches(memory) == ["main", "branch-1"]
 
 
 @given(st.lists(st.sampled_from(["a", "b"]), min_size=1, max_size=12), st.booleans(), st.booleans())
