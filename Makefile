@@ -3,6 +3,7 @@
 # make check   ruff, formatting, mypy
 # make soak    the long versions: 2,000 examples a property, 200 kills
 # make compat  the adapters with the oldest and the newest LangChain and LlamaIndex, each in an environment of its own
+# make docs    the documentation as a site, in site/
 # make clean   remove everything these made
 
 PYTHON ?= python3
@@ -22,9 +23,10 @@ PACKAGES = $(wildcard shared_core langchain_infinite_memory llama_index_infinite
 TYPED = $(PACKAGES) tests examples benchmarks
 
 export HF_HUB_OFFLINE = 1
+export NO_MKDOCS_2_WARNING = 1
 export PIP_NO_INPUT = 1
 
-.PHONY: demo test check soak compat clean
+.PHONY: demo test check soak compat docs clean
 .NOTPARALLEL:
 
 demo: export INFINITE_MEMORY_STORE = $(DEMO_STORE)
@@ -63,8 +65,11 @@ soak: $(VENV)/dev.stamp
 compat:
 	PYTHON=$(PYTHON) tests/compat.sh
 
+docs: $(VENV)/dev.stamp
+	$(BIN)/mkdocs build --strict
+
 clean:
-	rm -rf $(VENV) build dist .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) build dist site .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:

@@ -75,7 +75,7 @@ def main() -> None:
 
 
 class ToyModel(EchoChatModel):
-    """Stands for a real model: calls a tool when told to, and otherwise picks a line of what it was shown."""
+    """Stands for a real model: calls a tool when told to, and otherwise quotes a line of what it was shown."""
 
     def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Any:
         """Know the tools already."""
@@ -88,8 +88,9 @@ class ToyModel(EchoChatModel):
             name, argument = ORDERS[order]
             call = {"name": name, "args": {argument: rest}, "id": f"call-{newest.id}"}
             return ChatResult(generations=[ChatGeneration(message=AIMessage("", tool_calls=[call]))])
-        shown = newest.text if newest.type == "tool" else super()._generate(messages).generations[0].text
-        best = max(shown.splitlines(), key=lambda line: len(words(line) & words(typed(messages))))
+        if newest.type != "tool":
+            return super()._generate(messages)
+        best = max(newest.text.splitlines(), key=lambda line: len(words(line) & words(typed(messages))))
         return ChatResult(generations=[ChatGeneration(message=AIMessage(best))])
 
 

@@ -5,17 +5,19 @@ from typing import Any
 
 from langchain_core.callbacks import CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from typing_extensions import override
 
-from shared_core.interop.adapters import recalled_lines, words
+from shared_core.interop.echo import echo, words
 
 __all__ = ["EchoChatModel"]
 
+_ROLES = {"human": "user", "ai": "assistant"}
+
 
 class EchoChatModel(BaseChatModel):
-    """Answers with the old messages that it was shown with the question."""
+    """Answers a question with the line of its prompt that matches best: "You said: My locker code is 4471"."""
 
     @property
     @override
@@ -42,5 +44,4 @@ class EchoChatModel(BaseChatModel):
 
 
 def _answer(messages: Sequence[BaseMessage]) -> str:
-    roles = ("user" if isinstance(message, HumanMessage) else message.type for message in messages)
-    return recalled_lines([(role, message.text) for role, message in zip(roles, messages, strict=True)])
+    return echo([(_ROLES.get(message.type, message.type), message.text) for message in messages])

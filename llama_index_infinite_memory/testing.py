@@ -15,7 +15,7 @@ from llama_index.core.base.llms.types import (
 from llama_index.core.llms.callbacks import llm_chat_callback, llm_completion_callback
 from llama_index.core.llms.custom import CustomLLM
 
-from shared_core.interop.adapters import matching_line, words
+from shared_core.interop.echo import echo, words
 
 __all__ = ["EchoLLM"]
 
@@ -24,7 +24,7 @@ REWRITE = re.compile(r"follow up (?:input|message)[^:\n]*[:>]\s*(.*?)\s*<?standa
 
 
 class EchoLLM(CustomLLM):
-    """Answers with the line of the prompt that shares most words with the question."""
+    """Answers a question with the line of its prompt that matches best: "You said: My locker code is 4471"."""
 
     @classmethod
     def class_name(cls) -> str:
@@ -70,7 +70,7 @@ class EchoLLM(CustomLLM):
 
 
 def _answer(messages: Sequence[ChatMessage]) -> str:
-    shown = [("user" if message.role == "user" else "other", message.content or "") for message in messages]
+    shown = [(message.role.value, message.content or "") for message in messages]
     question = next((text for role, text in reversed(shown) if role == "user"), "")
     rewritten = REWRITE.search(question)
-    return rewritten[1] if rewritten else matching_line(shown)
+    return rewritten[1] if rewritten else echo(shown)

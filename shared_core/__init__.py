@@ -5,4 +5,6 @@ Names are loaded when they are first used, so that importing the package costs n
 
 import lazy_loader
 
+__version__ = "0.1.0"
+
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

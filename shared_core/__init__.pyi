@@ -32,3 +32,4 @@ from .stores import SQLiteStore as SQLiteStore
 from .summaries.wording import SummaryTemplate as SummaryTemplate
 
 __all__: list[str]
+__version__: str

@@ -255,7 +255,7 @@ def _answer_sessions(options: CommonOptions, file: str, results: Sequence[Import
     sessions, seconds = [result.to_dict() for result in results], round(time.monotonic() - started, 3)
     changed = [one for one in sessions if one["new"] or one["error"]]
     new = sum(one["new"] for one in sessions)
-    lines = [f"{file} -> {options.store}: {count(new)} new in {_sessions(len(changed))}, {seconds:.1f} s"]
+    lines = [f"{file} -> {options.store}: {count(new, 'new message')} in {_sessions(len(changed))}, {seconds:.1f} s"]
     lines += map(session_line, changed)
     if len(changed) < len(sessions):
         lines.append(f"nothing new in {_sessions(len(sessions) - len(changed))}")

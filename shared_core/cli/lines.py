@@ -17,21 +17,27 @@ from shared_core.tree.log import LogEntry, draw
 Full = Annotated[bool, typer.Option("--full", help="Print whole lines and IDs on a terminal, too; pipes get them.")]
 
 
+SMALLEST = 10
+"""The fewest lines that are printed at once, however small the terminal is."""
+
+
 @dataclass(frozen=True, slots=True)
 class Lines:
     """How lines are printed.
 
     Attributes:
         width: the columns that a line may take; longer ones are cut. None: lines and IDs are whole.
+        screenful: how many lines fit on the screen with the command and the next prompt. None: any number.
     """
 
     width: int | None = None
+    screenful: int | None = None
 
     @classmethod
     def of(cls, full: bool = False) -> "Lines":
         """Return lines that are as wide as the terminal; whole ones if stdout is none, or if the user asks for them."""
         console = Console()
-        return cls(console.width if console.is_terminal and not full else None)
+        return cls(console.width, max(SMALLEST, console.height - 4)) if console.is_terminal and not full else cls()
 
     def cut(self, line: str) -> str:
         """Return a line that is not too wide; it ends in an ellipsis if it was."""

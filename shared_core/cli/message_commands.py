@@ -1,7 +1,7 @@
 """The commands about messages: add, ask, search, log, stats and forget."""
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -153,21 +153,25 @@ def log(
 ) -> None:
     """Print the conversation on a branch, oldest message first.
 
-    Each line holds the time (UTC), the role, the ID and the text of a message. On a terminal it is cut to fit, and of
-    random IDs the beginning is shown, which is enough to name a message.
+    Each line holds the time (UTC), the role, the ID and the text of a message. On a terminal, the newest messages that
+    fit on the screen are printed. Lines are cut to fit, and of random IDs the beginning is shown, which is enough to
+    name a message.
     """
     if graph and options.branch is not None:
         raise typer.BadParameter("--graph draws all branches: leave out --branch")
     lines = Lines.of(full)
     with options.open() as memory:
+        shown = limit if limit is not None or options.as_json else lines.screenful
         if graph:
-            entries = memory.log(GRAPH_LIMIT if limit is None else limit)
+            entries = memory.log(GRAPH_LIMIT if shown is None else shown)
             options.answer([entry.to_dict() for entry in entries], lines.graph(entries))
             return
-        messages: Iterable[Message] = memory.messages() if limit is None else memory.newest(limit)
+        messages: Sequence[Message] = memory.messages() if shown is None else memory.newest(shown)
         if options.as_json:
             write_json({"branch": memory.branch, "messages": [message_record(message) for message in messages]})
             return
+        if limit is None and (earlier := len(memory.messages(replaced=True)) - len(messages)) > 0 and shown is not None:
+            typer.echo(f"… {count(earlier, 'earlier message')}: --limit N shows more, --full everything")
         for message in messages:
             typer.echo(lines.message(message))
 

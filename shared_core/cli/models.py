@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from shared_core.base import Summarizer
-from shared_core.interop.adapters import recalled_lines, words
+from shared_core.interop.echo import echo, words
 from shared_core.messages import Message
 from shared_core.summaries.wording import SUMMARY_PROMPT, instruction
 
@@ -17,7 +17,7 @@ ChatModel = Callable[[Sequence[Message]], Iterator[str]]
 """Takes the messages of a prompt and yields the answer in pieces, as it is written."""
 
 ECHO = "echo"
-"""The name of the model that answers with the messages that were recalled for it."""
+"""The name of the model that quotes the line of its prompt that answers the question."""
 
 PLUGINS = "infinite_memory.models"
 """The group of entry points under which a package offers the models of a provider, whose name is the entry's.
@@ -33,7 +33,7 @@ ModelName = Annotated[
     typer.Option(
         "--model", metavar="PROVIDER:MODEL", envvar="INFINITE_MEMORY_MODEL",
         help="The model that answers, for example openai:gpt-4o-mini. It needs the extra langchain and the package of "
-        "the provider. The model echo needs neither: it quotes what was recalled for it.",
+        "the provider. The model echo needs neither: it quotes the line that answers.",
     ),
 ]  # fmt: skip
 
@@ -64,4 +64,4 @@ def merge_summarizer(name: str | None) -> Summarizer | None:
 
 
 def _echo(messages: Sequence[Message]) -> Iterator[str]:
-    yield from words(recalled_lines([(message.role, message.content) for message in messages]))
+    yield from words(echo([(message.role, message.content) for message in messages]))

@@ -1,7 +1,8 @@
 """The options that commands share, and the decorator that gives them to a command as one object."""
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,6 +17,7 @@ from shared_core.cli.head import read_head, write_head
 from shared_core.cli.printing import say, write_json
 from shared_core.errors import StoreError
 from shared_core.memory import InfiniteMemory
+from shared_core.tokens import TokenFallbackWarning
 
 
 def _time(text: str) -> datetime:
@@ -83,7 +85,7 @@ class SessionOptions:
 
         The store and the session are created when a message is stored.
         """
-        with InfiniteMemory(self.store, session_id=self.session, user_id=self.user, **settings) as memory:
+        with self._memory(settings) as memory:
             memory.checkout(self.target())
             yield memory
 
@@ -119,14 +121,22 @@ class SessionOptions:
             StoreError: there is no such store. It is not created.
         """
         self.require_store()
-        with InfiniteMemory(self.store, session_id=self.session, user_id=self.user, **settings) as memory:
+        with self._memory(settings) as memory:
             yield memory
+
+    def _memory(self, settings: Mapping[str, Any]) -> InfiniteMemory:
+        with warnings.catch_warnings():
+            if "max_tokens" not in settings:  # only a prompt is measured in tokens
+                warnings.simplefilter("ignore", TokenFallbackWarning)
+            return InfiniteMemory(self.store, session_id=self.session, user_id=self.user, **settings)
 
     def require_store(self) -> None:
         """Raise StoreError if there is no such store. It is not created."""
         path = self.store.removeprefix("sqlite:///")
         if "://" not in path and not Path(path).expanduser().exists():
-            raise StoreError(f"no store at {self.store!r}: import a conversation first (infinite-memory import FILE)")
+            raise StoreError(
+                f"no store at {self.store!r}: import a conversation (import FILE) or add a message (add) first"
+            )
 
     def of_user(self) -> str:
         """Return whose conversations are meant, in words; empty for those of nobody."""

@@ -140,7 +140,7 @@ def table(data: Mapping[str, Any]) -> str:
 
 def import_summary(data: Mapping[str, Any]) -> str:
     """Return what an import stored."""
-    counts = f"{count(data['new'])} new, {data['known']:,} known, {data['forgotten']:,} forgotten earlier"
+    counts = f"{count(data['new'], 'new message')}, {data['known']:,} known, {data['forgotten']:,} forgotten earlier"
     counts += f", {data['remapped']:,} under new IDs" if data["remapped"] else ""
     span = f", from {data['first'][:10]} to {data['last'][:10]}" if data["first"] else ""
     how = f"embedder {data['embedder'] or 'none (ranked by words alone)'}, {data['seconds']:.1f} s"
@@ -155,7 +155,7 @@ def session_line(data: Mapping[str, Any]) -> str:
     title = f" {data['title']}" if data["title"] else ""
     if data["error"]:
         return printable(f"skipped {data['session_id']}{title}: {data['error']}".replace("\n", " "))
-    counts = f"{count(data['new'])} new" + (f", {data['known']:,} known" if data["known"] else "")
+    counts = f"{count(data['new'], 'new message')}" + (f", {data['known']:,} known" if data["known"] else "")
     left_out = f"; left out: {', '.join(data['left_out'])}" if data["left_out"] else ""
     return printable(f"{data['session_id']}{title}: {counts}{left_out}".replace("\n", " "))
 

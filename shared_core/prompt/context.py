@@ -271,11 +271,11 @@ class ContextReport:
     def _rest(self, width: int, more: str) -> Iterator[_Line]:
         """Yield how much the short report leaves out."""
         recalled = sum(line.kind is Kind.RECALLED and line.id is not None for line in self.included)
-        out = Counter(line.reason for line in self.lines if not line.included)
-        counts = [f"{recalled - BEST:,} more"] if recalled > BEST else []
+        out = Counter(line.reason.short for line in self.lines if not line.included)
+        counts = [f"{recalled - BEST:,} more recalled"] if recalled > BEST else []
         yield []
         if out:
-            reasons = ", ".join(f"{reason.value.replace('_', ' ')} {count:,}" for reason, count in out.most_common())
+            reasons = ", ".join(f"{reason} {count:,}" for reason, count in out.most_common())
             counts.append(f"{sum(out.values()):,} left out ({reasons})")
         parts = [*(f"… {', '.join(counts)};".split() if counts else []), f"every line: {more}"]
         yield from ([(line, "dim")] for line in flowed(parts, width, between=" "))

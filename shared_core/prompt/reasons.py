@@ -36,6 +36,11 @@ class Reason(StrEnum):
         reason.why = why
         return reason
 
+    @property
+    def short(self) -> str:
+        """It in two or three words, for counting; reasons that come to the same for a reader share them."""
+        return next((words for words, reasons in _SHORT.items() if self in reasons), self.value.replace("_", " "))
+
     # In the prompt
     ALWAYS_SENT = "always_sent", "a system or pinned message, which is always sent"
     QUESTION = "question", "the question"
@@ -83,3 +88,17 @@ class Reason(StrEnum):
     WINDOW_TOOK_ROOM = "window_took_room", "newer turns took the room that recall did not use in the end"
     FITS_IN_HINDSIGHT = "fits_in_hindsight", "did not fit by the estimate when it was considered, but would fit now"
     DISPLACED = "displaced", "was in the window until a newer, larger turn took the room"
+
+
+_SHORT = {
+    "no room": {
+        Reason.GROUNDING_TOO_LARGE, Reason.OLDER_GROUP, Reason.TOO_LARGE_FOR_WINDOW,
+        Reason.RECALL_SHARE_USED, Reason.TOO_LARGE_FOR_SHARE, Reason.BUDGET_USED, Reason.TOO_LARGE_FOR_BUDGET,
+        Reason.WINDOW_TOOK_ROOM, Reason.FITS_IN_HINDSIGHT, Reason.DISPLACED,
+    },
+    "older than the window": {Reason.OLDER_THAN_WINDOW, Reason.STABLE_START},
+    "in the prompt already": {Reason.IN_WINDOW, Reason.IN_SUMMARY, Reason.SAME_TURN},
+    "said twice": {Reason.DUPLICATE},
+    "asked before": {Reason.REPEATS_QUESTION},
+    "matches too little": {Reason.WEAK},
+}  # fmt: skip

@@ -1,7 +1,6 @@
 """A local server that answers as OpenAI's and Anthropic's do: their clients work without a network and a key."""
 
 import json
-import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -10,26 +9,19 @@ from typing import Any
 from typing_extensions import override
 
 from shared_core.formats.anthropic import write_anthropic
+from shared_core.interop.echo import echo
 from shared_core.messages import Message, fields_of, message_list
 
 __all__ = ["ChatServer", "quote"]
 
 Answer = Callable[[Sequence[Message]], Message]
 
-_WORD = re.compile(r"\w{4,}")
 _USAGE = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
 
 
 def quote(said: Sequence[Message]) -> Message:
-    """Return an answer: the line of the prompt that shares most words with its last line, if that is a question."""
-    *lines, question = [line for message in said for line in message.content.splitlines() if line.strip()] or [""]
-    asked = _words(question) if question.endswith("?") else set()
-    best = max(lines, key=lambda line: len(asked & _words(line)), default="")
-    return Message.assistant(f"It was said: {best}" if asked & _words(best) else "Noted.")
-
-
-def _words(line: str) -> set[str]:
-    return set(_WORD.findall(line.lower()))
+    """Return an answer: the line of the prompt that matches best, as "You said: My locker code is 4471"."""
+    return Message.assistant(echo([(message.role, message.content) for message in said]))
 
 
 class ChatServer:

@@ -238,7 +238,9 @@ def _open_existing(store: str | Path | Store) -> Iterator[Store]:
         return
     path = str(store).removeprefix("sqlite:///")
     if "://" not in path and not Path(path).expanduser().exists():
-        raise StoreError(f"no store at {str(store)!r}: import a conversation first (infinite-memory import FILE)")
+        raise StoreError(
+            f"no store at {str(store)!r}: import a conversation (import FILE) or add a message (add) first"
+        )
     opened = open_store(store)
     try:
         yield opened

@@ -99,7 +99,7 @@ def is_one_line(text: str) -> bool:
 def test_the_main_path_in_real_processes(talk: str, here: Path) -> None:
     first = process("import", talk, "--store", "a.db")
     assert (first.returncode, first.stderr) == (0, "")
-    assert "9 messages new, 0 known, 0 forgotten earlier" in first.stdout
+    assert "9 new messages, 0 known, 0 forgotten earlier" in first.stdout
     assert "4 turns, from 2025-03-01 to 2025-03-05" in first.stdout
 
     asked = process("ask", "What is my favourite landmark?", "--store", "a.db", "--max-tokens", "2000")
@@ -197,7 +197,7 @@ def test_an_empty_list_is_imported(here: Path, call: Call) -> None:
     (here / "none.json").write_text("[]")
     code, out, _ = call("import", "none.json")
     assert code == 0
-    assert "0 messages new" in out
+    assert "0 new messages" in out
 
 
 def test_progress_is_shown_for_long_files_only(here: Path, call: Call) -> None:
@@ -372,7 +372,7 @@ def test_a_store_that_does_not_exist_is_not_made(command: list[str], here: Path,
     code, out, err = call(*command, "--store", "none.db")
     assert (code, out) == (2, "")
     assert is_one_line(err)
-    assert "no store at 'none.db': import a conversation first" in err
+    assert "no store at 'none.db': import a conversation (import FILE) or add a message (add) first" in err
     assert list(here.iterdir()) == []
 
 

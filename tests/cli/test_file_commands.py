@@ -42,7 +42,7 @@ def test_a_conversation_goes_from_store_to_store(call: Call) -> None:
     assert (code, told["format"], told["new"], told["remapped"]) == (0, "infinite-memory", 6, 0)
     assert (told["session"], told["branches"]) == ("mine", {"main": "main", "side": "side"})
     again = call("import", "chat.jsonl", "--store", "new.db", "--session", "mine")[1]
-    assert "0 messages new, 6 known, 0 forgotten earlier" in again
+    assert "0 new messages, 6 known, 0 forgotten earlier" in again
     call("export", "again.jsonl", "--store", "new.db", "--session", "mine")
     assert Path("again.jsonl").read_text().splitlines()[2:-1] == Path("chat.jsonl").read_text().splitlines()[2:-1]
 
@@ -84,13 +84,13 @@ def test_a_whole_store_is_one_file(call: Call) -> None:
             memory.add(Message.user(f"{user} in {session}"))
     assert json.loads(call("export", "all.jsonl", "--all", "--json")[1])["messages"] == 9
     code, out, _ = call("import", "all.jsonl", "--store", "new.db")
-    assert (code, out.splitlines()[0][:-7]) == (0, "all.jsonl -> new.db: 9 messages new in 4 sessions")
+    assert (code, out.splitlines()[0][:-7]) == (0, "all.jsonl -> new.db: 9 new messages in 4 sessions")
     assert sorted(out.splitlines()[1:]) == [
-        "a: 1 message new", "b: 1 message new", "b: 1 message new", "default: 6 messages new",
+        "a: 1 new message", "b: 1 new message", "b: 1 new message", "default: 6 new messages",
     ]  # fmt: skip
     again = call("import", "all.jsonl", "--store", "new.db")[1].splitlines()
     assert (again[0][:-7], again[1:]) == (
-        "all.jsonl -> new.db: 0 messages new in 0 sessions", ["nothing new in 4 sessions"],
+        "all.jsonl -> new.db: 0 new messages in 0 sessions", ["nothing new in 4 sessions"],
     )  # fmt: skip
     assert json.loads(call("export", "ann.jsonl", "--all", "--user", "ann", "--json")[1])["messages"] == 2
     told = json.loads(call("import", "ann.jsonl", "--store", "other.db", "--json")[1])
@@ -112,16 +112,16 @@ def test_an_export_of_chats_is_many_sessions(call: Call) -> None:
         file.write(DATA / "chatgpt.json", "conversations.json")
     code, out, err = call("import", "chats.zip", "--store", "new.db")
     assert (code, err) == (0, "")
-    assert out.splitlines()[0][:-7] == "chats.zip -> new.db: 5 messages new in 2 sessions"
+    assert out.splitlines()[0][:-7] == "chats.zip -> new.db: 5 new messages in 2 sessions"
     assert out.splitlines()[1:] == [
-        "c1 Ferries: 4 messages new; left out: 1 image, 1 attachment without text, 1 step of reasoning",
-        "c2 Hello: 1 message new",
+        "c1 Ferries: 4 new messages; left out: 1 image, 1 attachment without text, 1 step of reasoning",
+        "c2 Hello: 1 new message",
     ]
     assert set(out.splitlines()[1:]) <= set((ROOT / "docs" / "import.md").read_text(encoding="utf-8").splitlines())
     assert call("import", "chats.zip", "--store", "new.db")[1].splitlines()[1:] == ["nothing new in 2 sessions"]
     out = call("import", "chats.zip", "--store", "new.db", "--chat", "Ferries", "--session", "mine")[1]
     assert out.splitlines()[:2] == [
-        "chats.zip -> new.db: 4 messages new, 0 known, 0 forgotten earlier",
+        "chats.zip -> new.db: 4 new messages, 0 known, 0 forgotten earlier",
         "session mine (Ferries): 1 turn, from 2024-05-01 to 2024-05-01",
     ]
     told = json.loads(call("import", "chats.zip", "--store", "new.db", "--chat", "c2", "--json")[1])
@@ -141,7 +141,7 @@ def test_an_invalid_chat_is_skipped_if_that_is_wanted(call: Call) -> None:
     assert (code, "conversation 1: message 1: unknown role 'nobody'" in err, Path("new.db").exists()) == (2, True, True)
     code, out, _ = call("import", "chats.json", "--store", "new.db", "--skip-invalid")
     _, skipped, stored, rest = out.splitlines()
-    assert (code, stored.endswith("002: 2 messages new"), rest) == (1, True, "nothing new in 1 session")
+    assert (code, stored.endswith("002: 2 new messages"), rest) == (1, True, "nothing new in 1 session")
     assert skipped.startswith(
         "skipped 7d1f6c1e-0000-4000-9000-000000000001 Ferries to Brac: 'chats.json', conversation 1"
     )
@@ -159,12 +159,12 @@ def test_an_interrupted_import_says_what_is_stored(call: Call, monkeypatch: pyte
         patch.setattr(foreign, "TOGETHER", 1)
         patch.setattr(file_commands, "import_sessions", interrupted)
         code, out, err = call("import", str(DATA / "chatgpt.json"), "--store", "new.db")
-    assert (code, len(out.splitlines()), out.splitlines()[1][:26]) == (1, 2, "c1 Ferries: 4 messages new")
+    assert (code, len(out.splitlines()), out.splitlines()[1][:26]) == (1, 2, "c1 Ferries: 4 new messages")
     assert err == (
         "infinite-memory: interrupted: 1 session is stored as a whole; run the command again for the others\n"
     )
     out = call("import", str(DATA / "chatgpt.json"), "--store", "new.db")[1]
-    assert out.splitlines()[1:] == ["c2 Hello: 1 message new", "nothing new in 1 session"]
+    assert out.splitlines()[1:] == ["c2 Hello: 1 new message", "nothing new in 1 session"]
 
 
 @pytest.mark.parametrize(

@@ -67,6 +67,20 @@ def test_one_line_a_message(call: Call) -> None:
     assert len(call("branches")) == 2
 
 
+def test_a_terminal_shows_what_fits_on_it(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    with InfiniteMemory("chat.db") as memory:
+        memory.add([Message.user(f"more {number}") for number in range(30)])
+    monkeypatch.setenv("LINES", "16")
+    log = call("log")
+    assert log[0] == "… 22 earlier messages: --limit N shows more, --full everything"
+    assert [line.rsplit(maxsplit=1)[-1] for line in log[1:]] == [str(number) for number in range(18, 30)]
+    assert len([line for line in call("log", "--graph") if "*" in line]) == 12
+    assert len(call("log", "--limit", "20")) == 20
+    assert len(call("log", "--full")) == 34
+    monkeypatch.delenv("FORCE_COLOR")
+    assert len(call("log")) == 34
+
+
 def test_a_terminal_shows_the_beginning_of_a_random_id_and_takes_it(call: Call) -> None:
     first = call("log")[0]
     assert f"  {ID[:8]}  The tokenizer" in first

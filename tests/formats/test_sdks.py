@@ -109,7 +109,6 @@ def test_the_server_knows_three_paths(server: ChatServer, client: OpenAI) -> Non
 
 def test_a_server_without_a_model_quotes_the_line_that_answers() -> None:
     prompt = [Message.user("My locker code is 4471.\nIt rains."), Message.assistant("Noted.")]
-    assert quote([*prompt, Message.user("What is my locker code?")]).content == "It was said: My locker code is 4471."
-    assert quote([*prompt, Message.user("And the boat?")]).content == "Noted."
-    assert quote([*prompt, Message.user("My locker was moved.")]).content == "Noted."
-    assert quote([]).content == "Noted."
+    assert quote([*prompt, Message.user("What is my locker code?")]).content == "You said: My locker code is 4471."
+    assert quote([*prompt, Message.user("And the boat?")]).content == "I was shown 3 messages, and nothing matches."
+    assert quote([*prompt, Message.user("My locker was moved.")]).content == "Noted. I was shown 3 messages."

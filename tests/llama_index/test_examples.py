@@ -25,9 +25,9 @@ SAID = {
         "\n\n611 messages are stored\n",
     ],
     "llama_index_context.py": [
-        "In one it says: Refunds take five working days.\n",
-        "In one it says: My customer number is 4471.\n",
-        "In one it says: Vouchers expire after a year.\n",
+        "It says: Refunds take five working days.\n",
+        "You said: My customer number is 4471.\n",
+        "It says: Vouchers expire after a year.\n",
         "70 messages are stored, passages among the questions: False\n",
     ],
     "llama_index_workflow.py": [
@@ -36,8 +36,8 @@ SAID = {
         "\nQuestion 0: how heavy is a ladder?\n",
     ],
     "migration/llama_index_chat_memory_buffer.py": [
-        "before: I was shown 111 messages, and nothing in them matches.\n",
-        " messages. In one it says: My locker code is 4471.\nstored: 204 messages\n",
+        "before: I was shown 111 messages, and nothing matches.\n",
+        "\nnow: You said: My locker code is 4471.\nstored: 204 messages\n",
     ],
     "migration/llama_index_memory.py": ["with the block: True ", "\nwith the buffer: True "],
     "migration/llama_index_vector_memory.py": [
@@ -48,7 +48,7 @@ SAID = {
 
 
 PAGE = [
-    "In one it says: My locker code is 4471.\n",
+    "You said: My locker code is 4471.\n",
     "It is 2.\nIt is 6.\n['user', 'assistant', 'tool', 'assistant', 'user', 'assistant', 'tool', 'assistant']\n",
     "Dora, Ladder Street 5 0\n",
     "True False\n",
@@ -104,15 +104,15 @@ def test_the_echo_says_which_line_matches_word_by_word_in_a_stream() -> None:
     messages = [
         ChatMessage(role="system", content="Be brief.\nRefunds take five days."),
         ChatMessage(role="user", content="My locker code is 4471."),
-        ChatMessage(role="assistant", content="I was shown 1 messages. In one it says: locker refunds"),
+        ChatMessage(role="assistant", content="You said: the locker is for refunds"),
         ChatMessage(role="user", content="And what of the refunds, and the locker?"),
     ]
-    assert model.chat(messages).message.content == "I was shown 4 messages. In one it says: My locker code is 4471."
+    assert model.chat(messages).message.content == "You said: My locker code is 4471."
     streamed = list(model.stream_chat(messages))
     assert "".join(part.delta or "" for part in streamed) == streamed[-1].message.content
     assert streamed[-1].message.content == model.chat(messages).message.content
-    assert model.chat(messages[:1]).message.content == "I was shown 1 messages, and nothing in them matches."
-    assert model.complete("Hello").text == "I was shown 1 messages, and nothing in them matches."
+    assert model.chat(messages[:1]).message.content == "I was shown 1 message, and no question."
+    assert model.complete("Hello").text == "Noted. I was shown 1 message."
     assert [part.text for part in model.stream_complete("Hello")] == [model.complete("Hello").text]
     engine_s = "Rephrase it.\n\nChat History:\nnone\nFollow Up Input: And the locker?\nStandalone question:"
     assert model.complete(engine_s).text == "And the locker?"

@@ -5,6 +5,8 @@ import inspect
 import json
 import re
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +31,7 @@ SAID = {
     "quickstart.py": ["the code is 4093"],
     "openai_tools.py": [
         "> How is the weather in Porto?\nIn Porto the weather is sunny, 18 degrees.\n(6 messages are stored)\n",
-        "> What is my locker code?\nIt was said: - user: My locker code is 4471.\n(208 messages are stored)\n",
+        "> What is my locker code?\nYou said: My locker code is 4471.\n(208 messages are stored)\n",
         "and the first of them is {'role': 'system', 'content': 'You are brief.'}\n",
     ],
     "langchain_agent.py": [
@@ -41,25 +43,24 @@ SAID = {
     ],
     "langchain_chain.py": [
         "607 messages are stored\n\n",
-        " of 800 tokens used\nEarlier it was said:\n2026-03-1",
+        " of 800 tokens used\nYou said: ",
         "my locker at the climbing hall is number 118 and the code is 4093.",
         "**kiwi, cashew and pistachio**",
         "\n\n611 messages are stored\n",
     ],
     "langchain_fastapi.py": [
-        "- user: The code of my locker is 4000.\n",
+        "You said: The code of my locker is 4000.\n",
         "\n50 of 50 were reminded of their own code, 0 of somebody else's\n",
     ],
     "langchain_rag.py": [
         "[human] Refunds take five working days.\n\nRefunds go back to the card that was used.\n\n"
         "How long do refunds take?\n",
-        "[human] How long do refunds take?\n"
-        "[ai] I was shown 2 messages, and nothing from before them matches.\n"
+        "[human] How long do refunds take?\n[ai] It says: Refunds take five working days.\n"
         "[human] Vouchers are valid for a year.\n\nDo vouchers expire?\n",
         "apart\nHow long do refunds take?\n"
         "['Refunds take five working days.', 'Refunds go back to the card that was used.']\n",
     ],
-    "migration/buffer_memory.py": ["- user: My locker code is 4471.\n", "\nstored: 204 messages\n"],
+    "migration/buffer_memory.py": ["\nYou said: My locker code is 4471.\nstored: 204 messages\n"],
     "migration/message_history.py": [
         "before: I do not know\nprune_messages and session_factory: 4471\nwith_infinite_memory: 4471\n"
     ],
@@ -104,7 +105,7 @@ def test_every_example_is_run_and_listed() -> None:
     assert {name for name in files if "llama_index" not in name} == set(SAID)
     listed = re.findall(r"^\| \[`(.+?)`\]\((.+?)\) \|", (EXAMPLES / "README.md").read_text(encoding="utf-8"), re.M)
     assert [name for name, _ in listed] == [target for _, target in listed]
-    assert set(SAID) <= {name for name, _ in listed} <= files
+    assert {*SAID, NOTEBOOK.name} <= {name for name, _ in listed} <= files | {NOTEBOOK.name}
 
 
 # The server
@@ -155,27 +156,93 @@ def test_the_server_streams_and_keeps_what_was_sent_to_somebody_who_left(tmp_pat
         return stayed
 
     stayed = asyncio.run(talk())
-    answer = "I was shown 1 messages, and nothing from before them matches."
+    answer = "Noted. I was shown 1 message."
     assert stayed.chunks == re.findall(r"\S+\s*", answer)
     kept = [InfiniteChatMessageHistory(name, memory=path).messages for name in ("ann", "ben")]
     assert [message.text for message in kept[0]] == ["Hello.", answer]
-    assert kept[1][1].text == "I was shown "
+    assert kept[1][1].text == "Noted. I was "
     assert kept[1][1].additional_kwargs == {"incomplete": "stopped"}
     assert isinstance(kept[1][1], AIMessage)
+
+
+# The notebook
+
+
+NOTEBOOK = EXAMPLES / "first_hour.ipynb"
+RUN_NOTEBOOK = """
+import sys
+import nbformat
+from nbclient import NotebookClient
+
+notebook = nbformat.read(sys.argv[1], as_version=4)
+NotebookClient(notebook, timeout=60, kernel_name="python3", resources={"metadata": {"path": sys.argv[2]}}).execute()
+nbformat.write(notebook, sys.argv[3])
+"""
+NO_NETWORK = """
+import sys
+
+def refuse(event, args):
+    if event == "socket.getaddrinfo" or (event == "socket.connect" and args[1][0] != "127.0.0.1"):
+        raise ConnectionError(f"no network here: {event} {args[-1]}")
+
+sys.addaudithook(refuse)
+"""
+SHOWN = [
+    "402",
+    "[user] <earlier_messages>\n",
+    "<table",
+    "['My locker code is 4471.']",
+    "'I hope you stayed dry.'",
+    "on main: []\non holiday: ['To Porto: it is warm by then.'",
+    "['Where do we go in June?',",
+    "[]\n",
+]
+
+
+def cells_of(path: Path) -> list[dict[str, Any]]:
+    return [cell for cell in json.loads(path.read_text(encoding="utf-8"))["cells"] if cell["cell_type"] == "code"]
+
+
+def test_the_notebook_is_committed_without_outputs() -> None:
+    assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in cells_of(NOTEBOOK))
+
+
+def test_the_notebook_runs_without_a_network(tmp_path: Path) -> None:
+    startup = tmp_path / "ipython" / "profile_default" / "startup"
+    startup.mkdir(parents=True)
+    (startup / "00.py").write_text(NO_NETWORK)
+    folder = tmp_path / "work"
+    folder.mkdir()
+    places = {f"JUPYTER_{kind}_DIR": str(tmp_path / kind) for kind in ("CONFIG", "DATA", "RUNTIME")}
+    done = subprocess.run(
+        [sys.executable, "-c", RUN_NOTEBOOK, str(NOTEBOOK), str(folder), str(tmp_path / "out.ipynb")],
+        env={"PYTHONPATH": str(ROOT), "HOME": str(tmp_path), "IPYTHONDIR": str(tmp_path / "ipython"), **places},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    outputs = [output for cell in cells_of(tmp_path / "out.ipynb") for output in cell["outputs"]]
+    shown = [
+        "".join(output.get("text") or output["data"].get("text/html") or output["data"]["text/plain"])
+        for output in outputs
+    ]
+    assert len(shown) == len(SHOWN)
+    for expected, text in zip(SHOWN, shown, strict=True):
+        assert expected in text
+    assert list(folder.iterdir()) == []
 
 
 # The page
 
 
 PAGE = [
-    "Earlier it was said:\n",
-    "I was shown 1 messages, and nothing from before them matches.\n",
-    "I was shown 4 messages, and nothing from before them matches.\nMy locker code is 4471.\n",
+    "You said: My locker code is 4471.\n",
+    "Noted. I was shown 1 message.\n",
+    "You said: My locker code is 4471.\nMy locker code is 4471.\n",
     "I was sent: 'Refunds take five working days.\\n\\nHow long is it?'\nI was sent: 'Thank you.'\nHow long is it?\n",
     "- user: My locker code is 4471.\n- assistant: Noted.\n",
     "['Be brief.', 'My locker code is 4471.', 'Noted.'] 24\n",
     "user\n<earlier_messages>\n",
-    "- assistant: I was shown 1 messages, and nothing from before them matches.\nemil: I was shown 1 messages",
+    "dora: You said: My locker code is 4471.\nemil: I was shown 1 message, and nothing matches.\n",
     "10 of 3596\n",
 ]
 

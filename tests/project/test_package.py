@@ -4,12 +4,19 @@ import json
 import re
 import subprocess
 import sys
+import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
+from hatchling.builders.sdist import SdistBuilder
 from hatchling.builders.wheel import WheelBuilder
+from hatchling.metadata.core import ProjectMetadata
+from hatchling.plugin.manager import PluginManager
 
+import langchain_infinite_memory
+import llama_index_infinite_memory
 import shared_core
 
 ROOT = Path(__file__).parents[2]
@@ -93,6 +100,37 @@ def test_the_wheel_holds_every_module_and_its_types(wheel: list[str]) -> None:
 def test_the_wheel_installs_the_command_and_the_licence(wheel: list[str]) -> None:
     names = {name.partition(".dist-info/")[2] for name in wheel if ".dist-info/" in name}
     assert {"METADATA", "RECORD", "entry_points.txt", "licenses/LICENSE"} <= names
+
+
+def test_the_source_distribution_holds_what_a_packager_needs(tmp_path: Path) -> None:
+    (built,) = SdistBuilder(str(ROOT)).build(directory=str(tmp_path), versions=["standard"])
+    with tarfile.open(built) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    needed = {"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "LICENSE", "Makefile", "pyproject.toml"}
+    assert needed | {"mkdocs.yml", "constraints.txt", "docs/index.md", "tests/conftest.py"} <= names
+    assert "examples/data/conversation.json" in names
+    tops = {name.partition("/")[0] for name in names}
+    assert tops <= needed | IMPORT_PACKAGES | {
+        "docs", "examples", "tests", "mkdocs.yml", "constraints.txt", "PKG-INFO", ".gitignore"
+    }  # fmt: skip
+
+
+def test_there_is_one_version_and_the_changelog_has_it() -> None:
+    version = ProjectMetadata(str(ROOT), PluginManager()).version
+    assert shared_core.__version__ == version
+    assert langchain_infinite_memory.__version__ == llama_index_infinite_memory.__version__ == version
+    headings = re.findall(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert headings[0] == "Unreleased"
+    assert headings[1].split()[0] == version
+
+
+def test_the_project_says_where_it_lives() -> None:
+    urls = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]
+    assert set(urls) == {"Changelog", "Documentation", "Issues", "Source"}
+    assert all(url.startswith("https://") for url in urls.values())
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert urls["Documentation"] in readme
+    assert urls["Changelog"].removesuffix("CHANGELOG.md") in readme
 
 
 def test_importing_is_light_and_touches_nothing() -> None:

@@ -58,7 +58,8 @@ def test_the_short_form() -> None:
         "   2.00  2026-03-12  user  text 3",
         "   1.00  2026-03-12  user  text 4",
         "",
-        "… 2 more, 3 left out (weak 2, recall share used 1); every line: report.full()",
+        "… 2 more recalled, 3 left out (matches too little 2, no room 1);",
+        "every line: report.full()",
     ]
 
 

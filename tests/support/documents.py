@@ -24,8 +24,9 @@ def refuse(event, args):
 sys.addaudithook(refuse)
 ran = []
 for script, folder in json.loads(sys.argv[1]):
-    os.makedirs(folder)
+    os.makedirs(folder, exist_ok=True)
     os.chdir(folder)
+    sys.path[0] = folder  # a script imports what lies beside it
     with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
         runpy.run_path(script, run_name="__main__")
     ran.append((out.getvalue(), err.getvalue(), os.listdir()))
@@ -51,9 +52,9 @@ def blocks_of(document: str, folder: Path) -> list[Path]:
     return scripts
 
 
-def run(scripts: Sequence[Path], folder: Path) -> list[Ran]:
-    """Run scripts one after the other, each in a new folder inside this one; all must succeed."""
-    given = [(str(script), str(folder / f"run {number}")) for number, script in enumerate(scripts)]
+def run(scripts: Sequence[Path], folder: Path, *, together: bool = False) -> list[Ran]:
+    """Run scripts in turn, each in a new folder inside this one, or all `together` in it; all must succeed."""
+    given = [(str(script), str(folder if together else folder / f"run {n}")) for n, script in enumerate(scripts)]
     done = subprocess.run(
         [sys.executable, "-X", "utf8", "-c", RUN, json.dumps(given)],
         env={"PYTHONPATH": str(ROOT)},

@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from pydantic import ValidationError
-
 from shared_core.messages import Message, Payload, Role
 from shared_core.records import MAIN
 from shared_core.sharing.format import MAX_NESTING, BranchLine, HeadLine, Line, LineError, MessageLine, SessionLine
@@ -130,10 +128,9 @@ def ends_of(nodes: Mapping[str, Node], current: str | None) -> dict[str, str | N
 def message_of(what: str, **fields: Any) -> Message:
     """Return a message; `LineError` that names `what` it is and its id if a field is invalid."""
     try:
-        return Message.model_validate(fields)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        return Message(**fields)
+    except ValueError as error:
+        reason = " ".join(str(error).split()).removeprefix("Message: ")
         raise LineError(f"{what} {short(fields['id'])}: {reason}") from None
 
 
