@@ -152,7 +152,9 @@ class Follower:
             if not after and self._may_be_an_end(_said(sent), followed):
                 path, tail = self._active_path()
                 old = [recognized_fields(record.message) for record in _without_prompts(tail)]
-                if _overlap(old, [recognized_fields(one.message) for one in _said(sent)]) >= REPEATED:
+                said = [recognized_fields(one.message) for one in _said(sent)]
+                # Of two readings, the one that recognizes more of the history is right.
+                if _overlap(old, said) >= max(REPEATED, len(said) - len(followed.new)):
                     followed = self._continue(_said(sent), path, tail)
             if after.branch is not None and followed.turn is not None and _ends_turn(followed.new):
                 followed = replace(followed, at=self._end_of(after.branch) or followed.at)

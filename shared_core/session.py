@@ -177,6 +177,7 @@ class LiveSession:
         self.path = self.path_to(head)
         self._tail = []
         self._cursor = list(self.path.spans)
+        self._stays = []
         self.replaced = 0
         self._keep_staying([record for record in self.store.find(self.key, Pinned()) if self._covers(record)])
 

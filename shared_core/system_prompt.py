@@ -61,6 +61,20 @@ def said_together(messages: Sequence[Message], prompt_id: str | None = None) -> 
     return joined
 
 
+def prompt_joined(message: Message, before: Message | None) -> str | None:
+    """Return the `turn_id` of a message that names none, in a list that was kept elsewhere; None: it is no prompt.
+
+    Such a list may hold several requests, each with its prompt. System messages directly one after another are one.
+
+    Args:
+        message: the message, with its id.
+        before: the one before it, as stored.
+    """
+    if not is_prompt(message):
+        return None
+    return before.turn_id if before is not None and is_prompt(before) else message.id
+
+
 SystemPrompt = str | Callable[[], str | None]
 """A system prompt as a setting: its text, or a function that returns it for each question."""
 

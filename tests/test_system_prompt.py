@@ -1,5 +1,6 @@
 """System prompts are settings: the current one is sent first, what it replaced stays stored and is sent no more."""
 
+import json
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -180,6 +181,20 @@ def test_each_branch_has_its_own(kind: Any) -> None:
         assert prompts(memory) == ["C"]
 
 
+def test_a_branch_that_another_object_moves_has_the_prompt_of_where_it_ends(store: SQLiteStore) -> None:
+    memory, other = new(store), new(store)
+    memory.add([system("A"), *exchange(1)])
+    before = memory.messages()[-1].id
+    memory.add([system("B"), *exchange(2)])
+    assert prompts(other) == ["B"]
+    memory.stash()
+    memory.stash_pop()
+    assert prompts(memory) == prompts(other) == ["B"], "each message is sent once"
+    assert len(other.messages()) == len(list(other.messages())) == 5
+    memory.reset(before or "")
+    assert prompts(memory) == prompts(other) == ["A"]
+
+
 def test_copies_stay_one_prompt(store: SQLiteStore) -> None:
     memory = new(store)
     memory.add(exchange(1))
@@ -190,6 +205,46 @@ def test_copies_stay_one_prompt(store: SQLiteStore) -> None:
     memory.checkout("side")
     memory.rebase("main")
     assert prompts(memory) == ["A", "B"]
+
+
+# Imported
+
+
+def test_system_messages_one_after_another_in_a_list_are_one_prompt(store: SQLiteStore, tmp_path: Path) -> None:
+    file, memory = tmp_path / "talk.json", new(store)
+    talk = [("system", "A"), ("system", "B"), ("user", "q1"), ("assistant", "a1")]
+    for more, expected in (
+        ([], ["A", "B"]),
+        ([("system", "C"), ("user", "q2"), ("assistant", "a2")], ["C"]),
+        ([("system", "D"), ("system", "E"), ("user", "q3")], ["D", "E"]),
+    ):
+        talk += more
+        file.write_text(json.dumps([{"role": role, "content": text} for role, text in talk]))
+        assert memory.import_file(file).new == (len(more) or 4)
+        assert prompts(memory) == prompts(new(store)) == expected
+    assert [message.content for message in memory.messages(replaced=True)] == [text for _, text in talk]
+
+
+@pytest.mark.parametrize("full", [False, True], ids=["new session", "session with messages"])
+def test_system_messages_one_after_another_in_a_tree_are_one_prompt(
+    store: SQLiteStore, tmp_path: Path, *, full: bool
+) -> None:
+    file, memory = tmp_path / "conversations.json", new(store)
+    if full:
+        memory.add(exchange(1))
+    roles = ["system", "system", "user", "assistant"]
+    mapping = {
+        f"n{number}": {
+            "message": {"author": {"role": role}, "content": {"parts": [f"text {number}"]}, "create_time": number},
+            "parent": f"n{number - 1}" if number else None,
+        }
+        for number, role in enumerate(roles)
+    }
+    chat = {"id": "c", "title": "t", "mapping": mapping, "current_node": "n3"}
+    file.write_text(json.dumps([chat]))
+    memory.import_file(file)
+    memory.checkout("imported/main" if full else "main")
+    assert prompts(memory) == ["text 0", "text 1"]
 
 
 # Sent again with a history

@@ -19,6 +19,7 @@ from shared_core.sharing.position_map import SessionTree
 from shared_core.sharing.readers import Conversation, Entry, Foreign
 from shared_core.sharing.session_merge import CountTokens, other_id
 from shared_core.store import Store
+from shared_core.system_prompt import is_prompt, prompt_joined
 
 MAX_NAMED = 10
 """The number of conversations that an error lists."""
@@ -136,6 +137,7 @@ def restored(conversation: Conversation, draft: Callable[[Message], Draft]) -> R
     tips = [-1]
     positions: dict[str | None, Position] = {None: Position(0, -1)}
     turns: dict[str | None, Newest] = {None: Newest(None, -1)}
+    prompts: dict[str | None, Message] = {}
     records = []
     for number, (message, parent) in enumerate(conversation.nodes, 1):
         (segment, depth), newest = positions[parent], turns[parent]
@@ -144,23 +146,25 @@ def restored(conversation: Conversation, draft: Callable[[Message], Draft]) -> R
             tips.append(depth)
             segment = len(tips) - 1
         tips[segment] = depth + 1
-        turn = _turn(message, newest)
+        turn = _turn(message, newest, prompt_joined(message, prompts.get(parent)))
         position = positions[message.id] = Position(segment, depth + 1)
         turns[message.id] = turn if message.role == "user" else newest
         done = draft(message)
         stored = done.message.replace(turn_id=turn.turn_id)
+        if is_prompt(stored):
+            prompts[stored.id] = stored
         records.append(Record(stored, position, number, turn.turn_no, done.counter, done.tokens))
     segments = tuple(map(Segment, range(len(tips)), parents, tips))
     branches = tuple(Branch(name, positions[at]) for name, at in conversation.ends.items())
     return Restored(segments, tuple(records), branches=branches)
 
 
-def _turn(message: Message, newest: Newest) -> Newest:
-    """Return the turn that a message opens or joins."""
+def _turn(message: Message, newest: Newest, prompt: str | None) -> Newest:
+    """Return the turn that a message opens or joins; `prompt` is that of a system prompt."""
     if message.role == "user":
         return Newest(message.id, newest.turn_no + 1)
     if message.role == "system" or newest.turn_id is None:
-        return Newest(message.id, newest.turn_no)
+        return Newest(prompt or message.id, newest.turn_no)
     return newest
 
 
@@ -275,17 +279,20 @@ def _batches(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
 
 
 def _with_free_ids(store: Store, session: int, drafts: Sequence[Draft], listed: ListOutcome) -> list[Draft]:
-    """Return the drafts with another id wherever their own is stored with other content."""
+    """Return the drafts with another id wherever their own is stored with other content, and with joined prompts."""
     stored = {record.message.id: record.message for record in store.get(session, [_id(draft) for draft in drafts])}
     found: list[Draft] = []
-    before: str | None = None
+    before: Message | None = None
     for one in drafts:
         id_, message = _id(one), one.message
-        if id_ in stored and content_of(stored[id_]) != content_of(message):
-            listed.renamed[id_] = other_id(message, before)
-            one = Draft(message.replace(id=listed.renamed[id_]), one.counter, one.tokens)
-        before = _id(one)
-        found.append(one)
+        known = stored.get(id_)
+        if known is not None and content_of(known) != content_of(message):
+            listed.renamed[id_] = other_id(message, before.id if before is not None else None)
+            message, known = message.replace(id=listed.renamed[id_]), None
+        if is_prompt(message):
+            message = message.replace(turn_id=prompt_joined(message, before))
+        before = known or message
+        found.append(one if message is one.message else Draft(message, one.counter, one.tokens))
     return found
 
 

@@ -23,6 +23,7 @@ from shared_core.sharing.format import (
 )
 from shared_core.sharing.position_map import PositionMap, SessionTree
 from shared_core.store import Store
+from shared_core.system_prompt import is_prompt, prompt_joined
 
 CountTokens = Callable[[Message], tuple[str, int] | None]
 """Returns the name of a token counter and its count of a message. None: not counted."""
@@ -61,6 +62,7 @@ class SessionMerger:
         self._session = session
         self._count_tokens = count_tokens
         self._forgotten_ids = set(self._read_forgotten())
+        self._prompts: dict[FileRef | None, Message] = {}
 
     def _read_forgotten(self) -> list[str]:
         found: list[str] = []
@@ -111,6 +113,7 @@ class SessionMerger:
         if stored is not None:
             self.known += 1
             positions.mark_known(line.id, stored)
+            self._remember_prompt(line, stored.message)
         elif id_ in self._forgotten_ids:
             self.forgotten += 1
             positions.add_skipped(line.id, parent, fork=line.fork)
@@ -143,6 +146,7 @@ class SessionMerger:
         before = self.positions.position(parent)
         covers = [part for ends in line.covers for part in self.tree.stretches(*map(self.positions.position, ends))]
         turn, newest = self._turns(line, message, before)
+        self._remember_prompt(line, message.replace(turn_id=turn.turn_id))
         position = self.tree.next_position(before, fork=line.fork)
         self.tree.put(
             message, position, turn, newest, counted=self._count_tokens(message), covers=covers, vectors=line.vectors,
@@ -164,7 +168,13 @@ class SessionMerger:
             turn = Newest(message.id, newest.turn_no + 1)
             return turn, turn
         alone = message.role == "system" or newest.turn_id is None
-        return Newest(message.id, newest.turn_no) if alone else newest, newest
+        prompt = prompt_joined(message, self._prompts.get(line.parents[0] if line.parents else None))
+        return Newest(prompt or message.id, newest.turn_no) if alone else newest, newest
+
+    def _remember_prompt(self, line: MessageLine, stored: Message) -> None:
+        """Note a message of a system prompt of a list, which the next line may join."""
+        if line.turn_no is None and is_prompt(stored):
+            self._prompts[line.id] = stored
 
 
 def other_id(message: Message, after: FileRef | None) -> str:

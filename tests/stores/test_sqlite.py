@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from shared_core import InfiniteMemory
 from shared_core.errors import DuplicateError, StoreError, UnknownReferenceError
 from shared_core.messages import Payload
 from shared_core.records import MAIN, ROOT, After, Draft, Position, Snapshot, VectorRows
@@ -415,6 +416,31 @@ def test_every_shipped_schema_is_brought_up_to_date(path: Path, version: int, fi
             session.check()
         session.append(MAIN, drafts("u2", "a2"))
         session.check()
+    check_integrity(path)
+
+
+def test_system_messages_that_were_stored_together_become_one_prompt(path: Path) -> None:
+    """Before this step, each had a turn of its own, and all of them were sent."""
+    roles = ["system", "system", "user", "assistant", "system", "user", "system", "system", "system"]
+    make_version(path, 3, fill=False)
+    with closing(sqlite3.connect(path)) as writer, writer:
+        writer.execute("INSERT INTO sessions (ident, session_id) VALUES ('[null, \"s\"]', 's')")
+        writer.execute("INSERT INTO segments (session, segment, least_tip) VALUES (1, 0, 8)")
+        writer.execute("INSERT INTO branches (session, name, segment, depth, ordinal) VALUES (1, 'main', 0, NULL, 1)")
+        for depth, role in enumerate(roles):
+            writer.execute("INSERT INTO texts VALUES (?, NULL, ?, NULL)", (depth + 1, f"text {depth}"))
+            turn = {3: 2}.get(depth, depth)
+            writer.execute(
+                "INSERT INTO messages (session, segment, depth, seq, id, turn_id, turn_no, role, created_at, stays, "
+                "text) VALUES (1, 0, ?1, ?1 + 1, 'm' || ?1, 'm' || ?2, 0, ?3, '2024-02-29T12:00:00.000000+00:00', ?4, "
+                "?1 + 1)",
+                (depth, turn, role, role == "system"),
+            )
+    with closing(SQLiteStore(path)) as store:
+        turns = [record.message.turn_id for record in store.find(1, After(0, ALL))]
+        assert turns == ["m0", "m0", "m2", "m2", "m4", "m5", "m6", "m6", "m6"]
+        sent = InfiniteMemory(store, session_id="s", ranking="lexical").context().messages
+        assert [message.content for message in sent] == ["text 6", "text 7", "text 8", "text 2", "text 3", "text 5"]
     check_integrity(path)
 
 

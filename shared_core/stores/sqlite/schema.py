@@ -173,5 +173,19 @@ MIGRATIONS: list[Migration] = [
             "CREATE INDEX summaries_place ON summaries (session, segment, depth, summary)",
         ),
     ),
+    Migration(
+        "system prompts",
+        (
+            # Of the system messages, only those with the newest turn are sent now. Those directly one after another
+            # were stored in one call, as far as can be known: they are one prompt, with the turn of its first message.
+            """UPDATE messages SET turn_id = (
+                SELECT f.id FROM messages AS f
+                WHERE f.session = messages.session AND f.segment = messages.segment AND f.depth <= messages.depth
+                AND f.stays = 1 AND f.role = 'system' AND NOT EXISTS (
+                    SELECT 1 FROM messages AS p WHERE p.session = f.session AND p.segment = f.segment
+                    AND p.depth = f.depth - 1 AND p.role = 'system')
+                ORDER BY f.depth DESC LIMIT 1) WHERE stays = 1 AND role = 'system'""",
+        ),
+    ),
 ]
 """Only append to this list: the number of a step, from 1, is the version of the schema that it leads to."""
