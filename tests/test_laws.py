@@ -18,7 +18,17 @@ from shared_core.messages import Message
 from shared_core.prompt.context import Context
 from shared_core.prompt.reasons import Kind
 from shared_core.stores import SQLiteStore
-from tests.support.prompt_cases import Case, as_stored, case_of, prepare, recalled_in, sent_in, summary_in, told_by
+from tests.support.prompt_cases import (
+    Case,
+    as_stored,
+    case_of,
+    counted_summary,
+    prepare,
+    recalled_in,
+    sent_in,
+    summary_in,
+    told_by,
+)
 from tests.support.prompt_oracle import (
     Messages,
     bare,
@@ -209,9 +219,9 @@ def test_law_5_nothing_is_recalled_that_stands_in_the_summary(scenario: Scenario
     line = next((line for line in context.report.included if line.kind is Kind.SUMMARY), None)
     if line is None:
         return
-    count, _, said = line.text.partition(" messages: ")
+    count, said = counted_summary(line.text)
     assert case.told.size(Message.user(said)) - scenario.arguments["message_overhead"] <= 80
-    assert 0 < int(count) <= len([m for m in case.told.messages if m.role != "system"])
+    assert 0 < count <= len([m for m in case.told.messages if m.role != "system"])
     assert set(case.past) - set(ids(context.messages))
     for id_ in recalled_in(context):
         words = " ".join(case.told.by_id[id_].content.split()).casefold()

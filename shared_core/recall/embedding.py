@@ -250,7 +250,8 @@ def name_of(embed_text: EmbedText) -> str:
         TypeError: it is no function.
         ValueError: the function has no name of its own: it is a lambda or a partial.
     """
-    function("embed_text", embed_text, "(messages) -> str")
+    if not isinstance(embed_text, type):  # a class such as `str` makes texts, too
+        function("embed_text", embed_text, "(messages) -> str")
     # An object with __call__ is named by its class.
     own = getattr(embed_text, "__qualname__", None)
     named: Any = embed_text if own else type(embed_text)

@@ -213,8 +213,14 @@ def summary_in(context: Context) -> str:
     """The summary as it is written; empty without one."""
     for line in context.report.included:
         if line.kind is Kind.SUMMARY:
-            return f"<sum>\n{line.text.partition(' messages: ')[2]}\n</sum>"
+            return f"<sum>\n{counted_summary(line.text)[1]}\n</sum>"
     return ""
+
+
+def counted_summary(text: str) -> tuple[int, str]:
+    """How many messages a report says that a summary is made of, and what it says."""
+    count, _, said = text.partition(" message")
+    return int(count), said.removeprefix("s").removeprefix(": ")
 
 
 def as_stored(context: Context) -> list[Message]:

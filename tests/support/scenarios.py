@@ -153,6 +153,7 @@ class Scenario:
             "token_counter": COUNTERS[self.counter](),
             "embedder": HashingEmbedder(),
             "embed_budget_ms": float("inf"),
+            "reserve_tokens": 0,
             "recall_template": self.template,
             **self.arguments,
         }
