@@ -21,6 +21,7 @@ from shared_core.arguments import (
     whole_number,
 )
 from shared_core.base import Embedder, TokenCounter
+from shared_core.checkout import Checkout, Writer
 from shared_core.embedders import as_embedder
 from shared_core.errors import UnknownReferenceError
 from shared_core.forget import ForgetResult, every_record, forget, forget_sessions, select
@@ -49,7 +50,7 @@ from shared_core.recall.scope import Filter, RecallScope, RecallTools, RecallUni
 from shared_core.recall.search import RecallRules, Searcher
 from shared_core.recall.signals import Ranking
 from shared_core.records import MAIN, SessionInfo, Summary
-from shared_core.session import Checkout, LiveSession, Sizer, Writer
+from shared_core.session import LiveSession, Sizer
 from shared_core.sharing.files import FileVerbs
 from shared_core.store import ALL, Store
 from shared_core.stores import open_store

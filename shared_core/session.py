@@ -1,23 +1,16 @@
-"""One session as one memory object sees it: what is checked out, the newest messages, and the storing of new ones."""
+"""LiveSession: one session as one memory object sees it, with the path that is checked out and its newest messages."""
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
 from functools import lru_cache
-from typing import Any, TypeVar
 
 from shared_core.base import TokenCounter
-from shared_core.errors import DuplicateError, StaleHeadError, UnknownReferenceError
-from shared_core.messages import Message, in_utc
-from shared_core.paths import ROOT_PATH, Head, Path, Span, read, resolve, unused_branch_name, walk
+from shared_core.errors import UnknownReferenceError
+from shared_core.messages import Message
+from shared_core.paths import ROOT_PATH, Head, Path, Span, walk
 from shared_core.records import (
     MAIN,
     ROOT,
-    Appended,
-    Change,
-    Draft,
-    Expect,
     InTurn,
     Pinned,
     Position,
@@ -26,7 +19,7 @@ from shared_core.records import (
     SessionState,
 )
 from shared_core.store import Store
-from shared_core.system_prompt import in_front, is_prompt, kept_of, newest_prompt, said_together
+from shared_core.system_prompt import in_front, is_prompt, newest_prompt
 from shared_core.tokens import body_tokens
 from shared_core.turns import Entry, Turn, group_turns
 
@@ -337,221 +330,3 @@ class LiveSession:
         records = [record for record in self.store.find(self.key, InTurn(turn_id)) if self._covers(record)]
         entries = sorted(self.entries(records), key=lambda entry: entry.order)
         return next(iter(group_turns(entries)), None)
-
-
-Changes = Callable[[str], Sequence[Change]]
-"""Returns the changes to make in the same transaction, given the name of the branch."""
-
-Result = TypeVar("Result")
-
-
-def _no_changes(branch: str) -> Sequence[Change]:
-    return ()
-
-
-def if_unmoved(epoch: int, head: Position, changes: Changes = _no_changes) -> Changes:
-    """Return changes that fail if the branch no longer ends at this head, or if messages were forgotten since."""
-    return lambda name: [Expect(epoch, name, head), *changes(name)]
-
-
-class Writer:
-    """Stores the messages of one memory object.
-
-    Args:
-        live: the session, and what is checked out.
-        counter: counts the tokens of stored messages. The counts of a counter without a name are not stored.
-        clock: returns the time for messages that have none.
-        new_id: returns the id for messages that have none.
-
-    Attributes:
-        open_turn: the turn that this object opened last. The next reply joins it, even if other objects opened turns
-            on the branch since.
-    """
-
-    def __init__(
-        self, live: LiveSession, counter: TokenCounter, *, clock: Callable[[], datetime], new_id: Callable[[], str]
-    ) -> None:
-        self.live = live
-        self.counter = counter
-        self.clock = clock
-        self.new_id = new_id
-        self.open_turn: str | None = None
-
-    def add(self, messages: Sequence[Message], turn: str | None, prompt_id: str | None = None) -> list[Message]:
-        """Store messages and return them as stored. `turn` and errors are those of `InfiniteMemory.add`.
-
-        System messages replace the system prompt, or join the one whose `turn_id` is `prompt_id`.
-        """
-        if turn is not None and not isinstance(turn, str):
-            raise ValueError(f"turn={turn!r}: expected the id of a turn's user message")
-        if turn is not None and any(message.role == "user" for message in messages):
-            raise ValueError(f"turn={turn!r}: only replies can join a turn; a user message opens its own")
-        if not messages:
-            return []
-        if turn is not None and self.live.key is None:
-            raise UnknownReferenceError(f"there is no turn {turn!r} on this branch; nothing is stored yet")
-        known = self._known_prompt(messages)
-        new = said_together(
-            [self.completed(message) for index, message in enumerate(messages) if index not in known],
-            next((entry.message.turn_id for entry in known.values()), prompt_id),
-        )
-        drafts = [self.draft(message) for message in new]
-        records: Sequence[Record] = ()
-        if drafts:
-            records = self.write(drafts, turn=turn).records if turn is not None else self._append_to_open_turn(drafts)
-        for record in records:
-            if record.message.role == "user":
-                self.open_turn = record.message.turn_id
-        stored = [record.message for record in records]
-        for index, entry in known.items():
-            stored.insert(index, entry.message)
-        return stored
-
-    def _known_prompt(self, messages: Sequence[Message]) -> dict[int, Entry]:
-        """Return which of some messages say what the current system prompt says already: index -> what is stored.
-
-        A message with an id of its own is another one.
-        """
-        wanted = [index for index, message in enumerate(messages) if is_prompt(message)]
-        if not wanted or any(messages[index].id is not None for index in wanted):
-            return {}
-        self.live.sync()
-        prompt = self.live.prompt()
-        kept = kept_of([entry.message for entry in prompt], [messages[index] for index in wanted])
-        return dict(zip(wanted, prompt[:kept], strict=False))
-
-    def _append_to_open_turn(self, drafts: Sequence[Draft]) -> Sequence[Record]:
-        try:
-            return self.write(drafts, turn=self.open_turn).records
-        except UnknownReferenceError:
-            if self.open_turn is None:
-                raise
-            self.open_turn = None  # nothing of the turn is left on this branch
-            return self.write(drafts).records
-
-    def completed(self, message: Message) -> Message:
-        """Return a message with an id and a time."""
-        changes: dict[str, Any] = {}
-        if message.id is None:
-            changes["id"] = made = self.new_id()
-            if not isinstance(made, str) or not made:
-                raise ValueError(f"new_id returned {made!r}; it must return a text that is not empty")
-        if message.created_at is None:
-            now = self.clock()
-            if not isinstance(now, datetime):
-                raise ValueError(f"clock returned {now!r}; it must return a datetime")
-            changes["created_at"] = in_utc(now)
-        return message.replace(**changes) if changes else message
-
-    def draft(self, message: Message) -> Draft:
-        """Return a message with an id, a time and a token count."""
-        complete = self.completed(message)
-        if self.counter.name is None:
-            return Draft(complete)
-        return Draft(complete, self.counter.name, body_tokens(complete, self.counter))
-
-    def write(self, drafts: Sequence[Draft], *, turn: str | None = None, changes: Changes = _no_changes) -> Appended:
-        """Store drafts at the head. On a detached head, this opens a branch.
-
-        Args:
-            drafts: the messages to store.
-            turn: the turn that the first replies join, as in `Store.append`.
-            changes: returns the changes to make in the same transaction, given the name of the branch.
-        """
-        session = self.live.create()
-        store = self.live.store
-        branch, at = self.live.head
-        if branch is not None:
-            return store.append(session, branch, drafts, turn=turn, changes=changes(branch))
-        while True:
-            name = unused_branch_name(store, session)
-            try:
-                appended = store.append(session, name, drafts, at=at, turn=turn, changes=changes(name))
-            except DuplicateError:
-                if name not in {other.name for other in store.branches(session)}:
-                    raise
-                continue  # another writer took the name first
-            self.live.go(Head(name))
-            return appended
-
-
-class Checkout:
-    """What one memory object has checked out, and the operations that all methods on the tree share.
-
-    Args:
-        live: the session, and the branch or position that is checked out.
-        writer: stores messages there.
-        lock: held by one method at a time.
-    """
-
-    def __init__(self, live: LiveSession, writer: Writer, lock: AbstractContextManager[object]) -> None:
-        self.live = live
-        self.writer = writer
-        self.lock = lock
-        self.store = live.store
-
-    def existing(self) -> int:
-        """Return the session's key after a `sync`; UnknownReferenceError if nothing is stored."""
-        session = self.stored()
-        self.live.sync()
-        return session
-
-    def stored(self) -> int:
-        """Return the session's key; UnknownReferenceError if nothing is stored."""
-        if self.live.key is None:
-            raise UnknownReferenceError("there are no branches: nothing is stored yet")
-        return self.live.key
-
-    def position_of(self, reference: str | None) -> Position:
-        """Return the position that a reference means. None: the position that is checked out.
-
-        Raises:
-            UnknownReferenceError: the reference means no position.
-        """
-        session = self.live.create()
-        head = self.live.head if reference is None else resolve(self.store, session, reference)
-        at = head.at or self.store.state(session, head.branch).head
-        if at is None:
-            raise UnknownReferenceError(f"the branch {head.branch!r} does not exist any more")
-        return at
-
-    def stand(self, head: Head) -> None:
-        """Check out a branch or a position."""
-        self.live.go(head)
-        self.writer.open_turn = None
-
-    def stand_at(self, position: Position) -> None:
-        """Check out the branch that ends at this position, or the position itself if there is none."""
-        if self.live.ends_at(position):
-            return
-        session = self.live.key
-        branches = self.store.branches(session) if session is not None else []
-        names = [branch.name for branch in branches if branch.head == position]
-        self.stand(Head(names[-1]) if names else Head(None, position))
-        self.live.sync()
-
-    def until_fresh(self, verb: Callable[[], Result]) -> Result:
-        """Repeat a call until the branch did not change between its reads and its write."""
-        with self.lock:
-            while True:
-                try:
-                    return verb()
-                except StaleHeadError:
-                    continue
-
-    def read(self, spans: Iterable[Span]) -> list[Record]:
-        """Return the messages of some spans, in order."""
-        return list(read(self.store, self.stored(), spans))
-
-    def newest_of(self, spans: Sequence[Span], limit: int) -> list[Record]:
-        """Return the newest messages of some spans, at most `limit`, in order."""
-        session, found = self.stored(), list[Record]()
-        for span in reversed(spans):
-            wanted = min(limit - len(found), span.upto - span.start + 1)
-            records = self.store.newest(session, Position(span.segment, span.upto), wanted) if wanted else ()
-            found += [record for record in records if record.position.depth >= span.start]
-        return found[::-1]
-
-    def newest_shared(self, one: Path, other: Path) -> str | None:
-        """Return the id of the newest message that two paths share. None: they share none."""
-        return next((record.message.id for record in self.newest_of(one.shared(other), 1)), None)

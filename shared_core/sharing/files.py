@@ -10,12 +10,12 @@ from typing import Literal, get_args
 
 from shared_core.arguments import file_path, one_of
 from shared_core.base import TokenCounter
+from shared_core.checkout import Checkout
 from shared_core.errors import InputFileError, UnknownReferenceError
 from shared_core.messages import Message
 from shared_core.paths import Span, read, unused_branch_name
 from shared_core.records import Draft
 from shared_core.redact import Redact, redacted
-from shared_core.session import Checkout
 from shared_core.sharing.documents import markdown, openai_list
 from shared_core.sharing.export import Progress, Source, atomically, branch_end, write_sessions
 from shared_core.sharing.foreign import (

@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from shared_core.arguments import text_value
+from shared_core.checkout import Checkout
 from shared_core.errors import DuplicateError, UnknownReferenceError
 from shared_core.messages import Message
 from shared_core.paths import EARLIER, Head, read, resolve
 from shared_core.records import MAIN, After, Branch, Create, Delete, Drop, Move, Put, Rename
 from shared_core.reprs import short_repr
-from shared_core.session import Checkout
 from shared_core.tree.log import Lineage, LogEntry
 
 

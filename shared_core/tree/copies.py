@@ -6,13 +6,13 @@ from datetime import UTC, datetime
 from itertools import chain
 from typing import Any
 
+from shared_core.checkout import Changes, Checkout, if_unmoved
 from shared_core.errors import UnknownReferenceError
 from shared_core.forget import groups_of_turn
 from shared_core.messages import Message
 from shared_core.paths import Head, Path, Span, resolve
 from shared_core.records import Change, Draft, Drop, InTurn, MadeFrom, Move, Position, Put, Record, Ref
 from shared_core.reprs import short_repr
-from shared_core.session import Changes, Checkout, if_unmoved
 from shared_core.system_prompt import said_together
 from shared_core.tree.branches import lineage
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from shared_core.base import Summarizer
+from shared_core.checkout import Changes, Checkout, if_unmoved
 from shared_core.errors import StaleHeadError, UnknownReferenceError
 from shared_core.messages import Message
 from shared_core.paths import Head, Path, Span
 from shared_core.records import Draft, Merge, Move, Position, Stretch
 from shared_core.reprs import short_repr
-from shared_core.session import Changes, Checkout, if_unmoved
 
 CLIP = 280
 """Characters of a message in a digest."""

@@ -30,6 +30,7 @@ FLOORS = [
     "stores",
     "prompt",
     "session",
+    "checkout",
     "index",
     "recall",
     "summaries",
