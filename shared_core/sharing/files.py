@@ -12,8 +12,10 @@ from shared_core.arguments import file_path, one_of
 from shared_core.base import TokenCounter
 from shared_core.checkout import Checkout
 from shared_core.errors import InputFileError, UnknownReferenceError
+from shared_core.message_sequence import MessageSequence
 from shared_core.messages import Message
-from shared_core.paths import Span, read, unused_branch_name
+from shared_core.paths import ROOT_PATH, unused_branch_name
+from shared_core.paths import Path as BranchPath
 from shared_core.records import Draft
 from shared_core.redact import Redact, redacted
 from shared_core.sharing.documents import markdown, openai_list
@@ -57,8 +59,8 @@ class FileVerbs:
             path: the file to write; an existing file is replaced.
             format: `"jsonl"` writes the whole conversation, with all branches, so that it can be imported again; see
                 `docs/format.md`. `"markdown"` writes one branch, for people to read. `"openai"` writes one branch as a
-                list of chat-completions messages, without times, ids and grounding. None: Markdown if the path ends
-                with `.md` or `.markdown`, else JSONL.
+                list of chat-completions messages, without times, ids, grounding and replaced system messages. None:
+                Markdown if the path ends with `.md` or `.markdown`, else JSONL.
             branch: write this branch alone, with nothing that was said only on others. None: JSONL has all branches,
                 the other formats the one that is checked out.
             vectors: also write the vectors of the messages, so that they need not be embedded again after an import.
@@ -88,21 +90,23 @@ class FileVerbs:
                     f"nothing is stored in session {live.session_id!r} yet: there is nothing to export"
                 )
             source = Source(live.key, live.user_id, live.session_id, live.head, branch)
-            spans = self._branch_spans(branch) if chosen != "jsonl" else ()
+            line = self._branch_path(branch) if chosen != "jsonl" else ROOT_PATH
+            prompt = {entry.message.id for entry in live.prompt_of(line)} if chosen == "openai" else None
         if chosen == "jsonl":
             return write_sessions(live.store, [source], path, vectors=vectors, rules=rules, progress=progress)
-        said = (redacted(record.message, rules) for record in read(live.store, source.session, spans))
+        record = MessageSequence(live.store, source.session, line, prompt=prompt, replaced=0)
+        said = (redacted(message, rules) for message in record)
         messages = (message for message in said if message is not None)
         document = openai_list if chosen == "openai" else partial(markdown, live.session_id)
         return _write_document(path, messages, document)
 
-    def _branch_spans(self, branch: str | None) -> Sequence[Span]:
+    def _branch_path(self, branch: str | None) -> BranchPath:
         """Return the path of a branch; None: of what is checked out."""
         live = self._checkout.live
         live.sync()
         if branch is None:
-            return live.path.spans
-        return live.path_to(branch_end(live.store.branches(self._checkout.stored()), branch)).spans
+            return live.path
+        return live.path_to(branch_end(live.store.branches(self._checkout.stored()), branch))
 
     def import_file(
         self, path: str | os.PathLike[str], *, session: str | None = None, format: str | None = None,

@@ -232,6 +232,16 @@ TALK = [
 ]
 
 
+def test_a_list_of_openai_s_messages_holds_the_current_system_prompt_alone(tmp_path: Path) -> None:
+    path = tmp_path / "chat.json"
+    with InfiniteMemory() as memory:
+        for number in range(3):
+            memory.add([Message.system(f"It is {number}."), Message.user(f"question {number}")])
+        assert memory.export(path, format="openai") == 4
+    contents = [item["content"] for item in json.loads(path.read_text(encoding="utf-8"))]
+    assert contents == ["question 0", "question 1", "It is 2.", "question 2"]
+
+
 def test_a_branch_is_a_list_of_openai_s_messages(tmp_path: Path) -> None:
     path = tmp_path / "chat.json"
     with InfiniteMemory() as memory:
