@@ -99,4 +99,5 @@ class MessageSequence(Sequence[Message]):
         raise TypeError("messages() returns a view of a branch, which is not hashable; use tuple(memory.messages())")
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {len(self):,} messages>"
+        count = len(self)
+        return f"<{type(self).__name__} of {count:,} message{'' if count == 1 else 's'}>"

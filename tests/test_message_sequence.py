@@ -62,7 +62,7 @@ def test_it_is_equal_to_the_list_of_it(
             assert list(reversed(found)) == expected[::-1]
             assert found[start:stop:step] == expected[start:stop:step]
             assert found == expected
-            assert f"{len(expected)} messages" in repr(found)
+            assert repr(found).endswith(" 1 message>" if len(expected) == 1 else f" {len(expected)} messages>")
             if -len(expected) <= index < len(expected):
                 assert found[index] == expected[index]
             else:
