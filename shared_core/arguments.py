@@ -224,7 +224,7 @@ OTHER_NAMES = {
 
 def suggestion(name: str, known: Collection[str]) -> str:
     """Return "; did you mean …?" for an unknown name of an argument; empty if none of the known names is near."""
-    near = [one for one in known if name in OTHER_NAMES.get(one, ())]
+    near = [one for one, others in OTHER_NAMES.items() if one in known and name in others]
     near = near or get_close_matches(name, sorted(known), n=1, cutoff=0.8)
     return f"; did you mean {near[0]!r}?" if near else ""
 
