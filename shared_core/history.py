@@ -204,7 +204,8 @@ class Follower:
     def _with_new_ids(self, prompt: Sequence[Message]) -> list[Message]:
         """Return system messages with ids that are not taken."""
         ids = [message.id for message in prompt if message.id is not None]
-        taken = {r.message.id for r in self.live.store.get(self.live.key, ids)} if ids and self.live.key else {None}
+        stored = self.live.store.get(self.live.key, ids) if ids and self.live.key is not None else ()
+        taken = {record.message.id for record in stored}
         return [
             message.replace(id=self.new_id()) if message.id is None or message.id in taken else message
             for message in prompt
