@@ -1,4 +1,4 @@
-"""Forks and exits of the process: locks stay usable in a child, and background work is stopped."""
+"""Threads, forks and exits: calls with a time limit, locks that a child can use, and an end of background work."""
 
 import atexit
 import os
@@ -6,14 +6,36 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Generator
+from concurrent.futures import Future
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, TypeVar
+
+Result = TypeVar("Result")
 
 _guard = threading.RLock()
 _locks: "weakref.WeakSet[Any]" = weakref.WeakSet()
 _held: list[Any] = []
 _inner: list[tuple[Callable[[], None], Callable[[], None]]] = []
 _hooked = False
+
+
+def in_time(function: Callable[[], Result], seconds: float, name: str) -> Result:
+    """Call a function in a thread of this name and return what it returns, for calls without a limit of their own.
+
+    Raises:
+        TimeoutError: it takes longer. It goes on in the background.
+        BaseException: whatever the function raises.
+    """
+    future: Future[Result] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(function())
+        except BaseException as error:  # raised in the caller's thread
+            future.set_exception(error)
+
+    threading.Thread(target=run, name=name, daemon=True).start()
+    return future.result(seconds)
 
 
 def fork_safe_lock() -> AbstractContextManager[object]:

@@ -1,14 +1,13 @@
 """The Hugging Face hub: models in its cache, and one quick attempt to find a model online."""
 
 import os
-import threading
 from collections.abc import Callable
-from concurrent.futures import Future
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from shared_core.errors import EmbedderError
+from shared_core.lifecycle import in_time
 
 SECONDS = 5.0
 """How long the hub may take to say whether it has a model. Its own client would try again for minutes."""
@@ -116,19 +115,10 @@ def _asked(names: list[str], revision: str | None) -> str | None:
 
 
 def _in_time(ask: Callable[[], str | None]) -> str | None:
-    """Ask in a thread, because looking up the hub's address has no timeout of its own."""
-    answer: Future[str | None] = Future()
-
-    def run() -> None:
-        try:
-            answer.set_result(ask())
-        except Exception as error:  # whatever the client and its transport raise means the same here
-            answer.set_exception(error)
-
-    threading.Thread(target=run, name="hub", daemon=True).start()
+    """Ask with a time limit, because looking up the hub's address has none of its own."""
     try:
-        return answer.result(SECONDS)
-    except Exception as error:
+        return in_time(ask, SECONDS, "hub")
+    except Exception as error:  # whatever the client and its transport raise means the same here, and is named
         return f"not on this machine, and the Hugging Face hub cannot be reached ({_brief(error)})"
 
 

@@ -8,11 +8,11 @@ import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from shared_core.lifecycle import in_time
 from shared_core.tokens.conservative import ConservativeCounter
 
 if TYPE_CHECKING:
@@ -168,13 +168,4 @@ def _table_folders() -> Iterator[Path]:
 
 def _in_time(function: Callable[..., _T], *arguments: Any, **named: Any) -> _T:
     """Call in a thread and wait `DOWNLOAD_SECONDS`. A later end still fills tiktoken's cache for the next process."""
-    future: Future[_T] = Future()
-
-    def run() -> None:
-        try:
-            future.set_result(function(*arguments, **named))
-        except BaseException as error:
-            future.set_exception(error)
-
-    threading.Thread(target=run, name="tiktoken-download", daemon=True).start()
-    return future.result(DOWNLOAD_SECONDS)
+    return in_time(partial(function, *arguments, **named), DOWNLOAD_SECONDS, "tiktoken-download")
