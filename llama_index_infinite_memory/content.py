@@ -12,7 +12,7 @@ from llama_index.core.base.llms import types
 from llama_index.core.base.llms.types import TextBlock
 from pydantic import AnyUrl, BaseModel
 
-from shared_core.formats.media import AUDIO_TOKENS, FILE_TOKENS, IMAGE_TOKENS, LOW_IMAGE_TOKENS, VIDEO_TOKENS
+from shared_core.formats.parts import AUDIO_TOKENS, FILE_TOKENS, IMAGE_TOKENS, LOW_IMAGE_TOKENS, VIDEO_TOKENS
 from shared_core.interop.content import references, text_slice, text_tokens, unpack_blocks
 from shared_core.interop.values import Encode, UnstorableError, ValueCodec
 

@@ -20,7 +20,8 @@ try:
     from typer.main import get_command
 
     from shared_core.cli.branch_commands import branch_commands
-    from shared_core.cli.chat_command import chat_commands
+    from shared_core.cli.chat import chat_commands
+    from shared_core.cli.error_words import in_words
     from shared_core.cli.examples import epilog
     from shared_core.cli.file_commands import file_commands
     from shared_core.cli.message_commands import message_commands
@@ -28,7 +29,6 @@ try:
     from shared_core.cli.printing import say
     from shared_core.cli.session_commands import session_commands
     from shared_core.cli.stash_commands import stash_commands
-    from shared_core.cli.wording import in_words
 except ModuleNotFoundError as error:
     if error.name not in {"typer", "rich"}:
         raise

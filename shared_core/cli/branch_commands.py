@@ -5,12 +5,12 @@ from typing import Annotated, Any
 
 import typer
 
+from shared_core.cli.answers import answer_change, branch_lines, copied, merged, tag_lines
 from shared_core.cli.completion import branch_names, revisions
 from shared_core.cli.lines import Full, Lines
 from shared_core.cli.models import merge_summarizer
 from shared_core.cli.options import BranchOptions, CommonOptions, with_options
 from shared_core.cli.printing import count, moment, one_line, printable
-from shared_core.cli.results import answer_change, branch_lines, copied, merged, tag_lines
 from shared_core.memory import InfiniteMemory
 from shared_core.records import Branch
 from shared_core.tree.merge import How

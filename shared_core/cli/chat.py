@@ -3,16 +3,17 @@
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple, get_args
+from typing import Annotated, NamedTuple, get_args
 
 import typer
 
 from shared_core.base import Summarizer
+from shared_core.cli.answers import branch_lines, copied, merged, stash_line
+from shared_core.cli.error_words import in_words
 from shared_core.cli.lines import Lines, whole_ids
-from shared_core.cli.models import ChatModel
+from shared_core.cli.models import ECHO, ChatModel, ModelName, chat_model, merge_summarizer
+from shared_core.cli.options import BranchName, MaxTokens, ReserveTokens, SessionOptions, with_options
 from shared_core.cli.printing import count, one_line, printable, say, show_report
-from shared_core.cli.results import branch_lines, copied, merged, stash_line
-from shared_core.cli.wording import in_words
 from shared_core.errors import InfiniteMemoryError
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
@@ -237,3 +238,31 @@ def _print(lines: Iterator[str] | Sequence[str]) -> None:
 
 def _note(text: str) -> None:
     typer.echo(text, err=True)
+
+
+chat_commands = typer.Typer()
+
+
+@chat_commands.command()
+@with_options
+def chat(
+    options: SessionOptions,
+    model: ModelName = ECHO,
+    system: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="What the model is told first, with every question.")
+    ] = None,
+    branch: BranchName = None,
+    max_tokens: MaxTokens = 4096,
+    reserve_tokens: ReserveTokens = 500,
+) -> None:
+    """Chat with a model that remembers.
+
+    /help lists what you can do in the chat, such as going on with another branch. The store and the conversation are
+    created if they do not exist. Ctrl-C stops an answer.
+    """
+    answer, summarizer = chat_model(model), merge_summarizer(model)
+    limits = {"max_tokens": max_tokens, "reserve_tokens": reserve_tokens}
+    with options.create(system=system, on_overflow="keep", **limits) as memory:
+        if branch is not None:
+            memory.checkout(branch)
+        ChatLoop(memory, answer, summarizer=summarizer, check_out=options.check_out).run(options.store)

@@ -7,17 +7,16 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import wraps
-from pathlib import Path
 from typing import Annotated, Any, NoReturn, Self
 
 import typer
 
 from shared_core.cli.completion import branch_names, session_names
-from shared_core.cli.head import read_head, write_head
 from shared_core.cli.printing import SHORT_ID, say, short_id, write_json
-from shared_core.errors import StoreError
+from shared_core.errors import StoreError, UnknownReferenceError
 from shared_core.memory import InfiniteMemory
-from shared_core.stores import open_store
+from shared_core.records import MAIN, Change, Drop, Put
+from shared_core.stores import open_store, store_exists
 from shared_core.tokens import TokenFallbackWarning
 
 
@@ -133,20 +132,16 @@ class SessionOptions:
 
     def with_whole_id(self) -> Self:
         """Return these options with the session whose beginning, as a terminal shows it, is given; else themselves."""
-        if not SHORT_ID.fullmatch(self.session) or not self._has_store():
+        if not SHORT_ID.fullmatch(self.session) or not store_exists(self.store):
             return self
         with closing(open_store(self.store)) as store:
             there = [key.session_id for key in store.sessions(self.user)]
         fitting = [name for name in there if short_id(name) == self.session]
         return replace(self, session=fitting[0]) if len(fitting) == 1 else self
 
-    def _has_store(self) -> bool:
-        path = self.store.removeprefix("sqlite:///")
-        return "://" in path or Path(path).expanduser().exists()
-
     def require_store(self) -> None:
         """Raise StoreError if there is no such store. It is not created."""
-        if not self._has_store():
+        if not store_exists(self.store):
             there = "create one with infinite-memory chat, add or import, or name another with --store"
             raise StoreError(f"no store at {self.store!r}: {there}")
 
@@ -224,3 +219,31 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
     described.__signature__ = inspect.Signature(parameters)
     described.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
+
+
+# The branch that is checked out, which the store keeps from one command to the next
+
+
+def read_head(store: str, user_id: str | None, session_id: str) -> str:
+    """Return the branch that is checked out in a session: `main`, unless another was checked out and still exists."""
+    with closing(open_store(store)) as opened:
+        session = opened.session(user_id, session_id)
+        if session is None:
+            return MAIN
+        heads = [ref.name for ref in opened.refs(session, "head", limit=1)]
+        return next((branch.name for branch in opened.branches(session) if [branch.name] == heads), MAIN)
+
+
+def write_head(store: str, user_id: str | None, session_id: str, branch: str) -> None:
+    """Check a branch of a session out for the commands to come.
+
+    Raises:
+        UnknownReferenceError: there is no such branch.
+    """
+    with closing(open_store(store)) as opened:
+        session = opened.create_session(user_id, session_id)
+        ends = {one.name: one.head for one in opened.branches(session)}
+        if branch not in ends:
+            raise UnknownReferenceError(f"there is no branch {branch!r} any more")
+        changes: list[Change] = [Drop(ref.number) for ref in opened.refs(session, "head")]
+        opened.change(session, [*changes, Put("head", branch, ends[branch])] if branch != MAIN else changes)

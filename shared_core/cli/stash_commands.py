@@ -4,10 +4,10 @@ from typing import Annotated
 
 import typer
 
+from shared_core.cli.answers import answer_change, copied, stash_line
 from shared_core.cli.lines import Full, Lines
 from shared_core.cli.options import BranchOptions, CommonOptions, with_options
 from shared_core.cli.printing import count
-from shared_core.cli.results import answer_change, copied, stash_line
 
 stash_commands = typer.Typer()
 

@@ -7,7 +7,7 @@ from shared_core.field_errors import shown
 from shared_core.store import Store
 from shared_core.stores.sqlite import SQLiteStore
 
-__all__ = ["SQLiteStore", "open_store"]
+__all__ = ["SQLiteStore", "open_store", "store_exists"]
 
 
 def open_store(store: str | Path | Store | None = None, *, durability: str = "full") -> Store:
@@ -38,3 +38,9 @@ def open_store(store: str | Path | Store | None = None, *, durability: str = "fu
                 "or a Store"
             )
     return SQLiteStore(":memory:" if store is None else Path(store).expanduser(), durability=durability)
+
+
+def store_exists(store: str | Path) -> bool:
+    """Return whether there is a database at an address that `open_store` takes, so that asking creates none."""
+    path = str(store).removeprefix("sqlite:///")
+    return "://" in path or Path(path).expanduser().exists()

@@ -21,7 +21,7 @@ from shared_core.prompt.context import Context, ContextReport, ReportLine
 from shared_core.prompt.reasons import Kind, Reason
 from shared_core.records import After, Position, Record
 from shared_core.store import Store
-from shared_core.stores import open_store
+from shared_core.stores import open_store, store_exists
 from shared_core.tree.copies import Stash
 from shared_core.tree.log import Lineage, LogEntry
 from shared_core.view.overview import BANDS, overview
@@ -236,8 +236,7 @@ def _open_existing(store: str | Path | Store) -> Iterator[Store]:
     if isinstance(store, Store):
         yield store
         return
-    path = str(store).removeprefix("sqlite:///")
-    if "://" not in path and not Path(path).expanduser().exists():
+    if not store_exists(store):
         raise StoreError(f"no store at {str(store)!r}: create one with infinite-memory chat, add or import")
     opened = open_store(store)
     try:

@@ -16,7 +16,7 @@ from langchain_infinite_memory.chat import chat_model as langchain_model
 from langchain_infinite_memory.testing import EchoChatModel
 from shared_core import InfiniteMemory, Message
 from shared_core.cli.app import run
-from shared_core.cli.chat_loop import ChatLoop
+from shared_core.cli.chat import ChatLoop
 from shared_core.cli.models import ChatModel
 from tests.langchain.random_histories import needs_providers
 from tests.support.documents import ROOT

@@ -9,7 +9,7 @@ import pytest
 
 from shared_core import InfiniteMemory, Message
 from shared_core.cli.app import run
-from shared_core.cli.head import read_head, write_head
+from shared_core.cli.options import read_head, write_head
 from shared_core.errors import UnknownReferenceError
 from tests.support.histories import texts
 

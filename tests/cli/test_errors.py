@@ -12,7 +12,7 @@ import pytest
 import shared_core.__main__
 from shared_core import InfiniteMemory, Message
 from shared_core.cli.app import run
-from shared_core.cli.wording import in_words
+from shared_core.cli.error_words import in_words
 
 Call = Callable[..., tuple[int, str, str]]
 

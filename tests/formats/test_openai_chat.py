@@ -10,8 +10,7 @@ from hypothesis import given
 from openai.types.chat import ChatCompletionMessage
 
 from shared_core import Context, ContextReport, Grounding, InfiniteMemory, Message, ToolCall
-from shared_core.formats.media import AUDIO_TOKENS, FILE_TOKENS, IMAGE_TOKENS, LOW_IMAGE_TOKENS
-from shared_core.formats.parts import OPENAI_FORMAT
+from shared_core.formats.parts import AUDIO_TOKENS, FILE_TOKENS, IMAGE_TOKENS, LOW_IMAGE_TOKENS, OPENAI_FORMAT
 from shared_core.messages import Payload
 from shared_core.sharing.readers.openai import read_messages
 from tests.formats.requests import PDF, PNG, chat_dicts, check_chat, messages

@@ -31,7 +31,7 @@ import langchain_infinite_memory
 from langchain_infinite_memory import UnstorableWarning, from_message, to_message
 from langchain_infinite_memory.content import CODEC, block_tokens
 from shared_core import Grounding, GroundingItem, InfiniteMemory, Message, ToolCall
-from shared_core.formats.media import AUDIO_TOKENS, FILE_TOKENS, IMAGE_TOKENS, LOW_IMAGE_TOKENS, VIDEO_TOKENS
+from shared_core.formats.parts import AUDIO_TOKENS, FILE_TOKENS, IMAGE_TOKENS, LOW_IMAGE_TOKENS, VIDEO_TOKENS
 from shared_core.interop.content import text_tokens
 from shared_core.interop.values import UnstorableError
 from shared_core.messages import Payload, content_of

@@ -13,7 +13,7 @@ from langchain_core.messages.utils import count_tokens_approximately
 from langchain_infinite_memory import as_token_counter, message_counter, to_message
 from langchain_infinite_memory.token_counters import ApproximateCounter, ModelCounter
 from shared_core import InfiniteMemory
-from shared_core.formats.media import IMAGE_TOKENS
+from shared_core.formats.parts import IMAGE_TOKENS
 from shared_core.tokens import ConservativeCounter, TiktokenCounter, TokenFallbackWarning, message_tokens
 from tests.langchain.sample_messages import EVERY, PICTURE
 

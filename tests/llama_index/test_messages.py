@@ -22,7 +22,7 @@ from llama_index_infinite_memory import UnstorableWarning, from_message, to_mess
 from llama_index_infinite_memory.content import CODEC, blocks_tokens
 from llama_index_infinite_memory.messages import FORMAT, read_message
 from shared_core import Grounding, InfiniteMemory, Message, ToolCall
-from shared_core.formats.media import FILE_TOKENS, IMAGE_TOKENS, LOW_IMAGE_TOKENS
+from shared_core.formats.parts import FILE_TOKENS, IMAGE_TOKENS, LOW_IMAGE_TOKENS
 from shared_core.interop.values import UnstorableError
 from shared_core.messages import Payload
 from tests.llama_index.sample_messages import EVERY, PNG, WITH_A_STREAM, messages, part

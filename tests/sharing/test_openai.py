@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared_core.errors import InputFileError
-from shared_core.formats.media import IMAGE_TOKENS
-from shared_core.formats.parts import OPENAI_FORMAT
+from shared_core.formats.parts import IMAGE_TOKENS, OPENAI_FORMAT
 from shared_core.messages import Grounding, GroundingItem, Message, Payload, ToolCall
 from shared_core.sharing.readers.openai import read_messages
 

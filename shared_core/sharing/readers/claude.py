@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from shared_core.sharing.format import LineError
-from shared_core.sharing.readers.anthropic import Piece, pieces_of
+from shared_core.sharing.readers.anthropic_api import Piece, pieces_of
 from shared_core.sharing.readers.conversation import (
     EPOCH,
     Builder,

@@ -13,7 +13,7 @@ from shared_core.stores.rows import Rows
 from shared_core.stores.sqlite.connection import Database
 from shared_core.stores.sqlite.derived_rows import DerivedRows
 from shared_core.stores.sqlite.message_rows import MessageRows
-from shared_core.stores.sqlite.overview import overview
+from shared_core.stores.sqlite.session_rows import overview
 from shared_core.stores.tree_store import TreeStore
 
 _SYNCHRONOUS = {"full": "FULL", "process": "NORMAL"}
