@@ -361,11 +361,10 @@ class TestTrimming:
 
         assert same(prune_messages(CHAT, max_tokens=5, token_counter=Counts()), [CHAT[0], CHAT[3]])  # type: ignore[call-overload]
 
-    def test_a_model_that_raises_counts_no_more_and_it_is_said(self) -> None:
-        with pytest.warns(TokenFallbackWarning, match=r"of Model raised NotImplementedError.*over-estimated") as caught:
-            kept = prune_messages(CHAT, max_tokens=10_000, token_counter=Model(broken=True))
-        assert same(kept, CHAT)
-        assert len(caught) == 1
+    def test_what_such_a_model_raises_is_raised_as_upstream(self) -> None:
+        for trim in (prune_messages, trim_messages):
+            with pytest.raises(NotImplementedError, match="no such model"):
+                trim(CHAT, max_tokens=10_000, token_counter=Model(broken=True))
 
     def test_a_model_counts_texts_if_it_can(self) -> None:
         class Tokenizes(Model):
