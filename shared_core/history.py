@@ -49,7 +49,8 @@ class FollowedHistory:
             the client inserted it before messages that were stored earlier.
         chains: for each message, a digest of everything that users, assistants and tools say up to it.
         branch: the branch at whose end the history was, if the caller sets it. The reply that ends the turn is then
-            added to this branch, even if others have added messages to it since. Otherwise, it opens a branch.
+            added to this branch, even if others have added messages to it since; or, if the branch has another name by
+            now, to `main` or the newest branch that holds the question. Otherwise, it opens a branch.
     """
 
     ids: tuple[str | None, ...] = ()
@@ -238,14 +239,15 @@ class Follower:
         return [known[id_] for id_ in ids if id_ in known]
 
     def _with_new_ids(self, prompt: Sequence[Message]) -> list[Message]:
-        """Return system messages with ids that are not taken."""
+        """Return system messages with ids that are not taken, each with its own."""
         ids = [message.id for message in prompt if message.id is not None]
         stored = self.live.store.get(self.live.key, ids) if ids and self.live.key is not None else ()
-        taken = {record.message.id for record in stored}
-        return [
-            message.replace(id=self.new_id()) if message.id is None or message.id in taken else message
-            for message in prompt
-        ]
+        taken = {None, *(record.message.id for record in stored)}
+        fresh = []
+        for message in prompt:
+            fresh.append(message.replace(id=self.new_id()) if message.id in taken else message)
+            taken.add(message.id)
+        return fresh
 
     # What is said
 

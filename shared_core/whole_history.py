@@ -9,7 +9,7 @@ from shared_core.messages import Message
 from shared_core.paths import beginning
 from shared_core.provenance import families
 from shared_core.recognition import Sent, chain_of, says_the_same, without_prompts
-from shared_core.records import ROOT, Position, Record
+from shared_core.records import Position, Record
 from shared_core.session import LiveSession
 from shared_core.system_prompt import is_prompt
 
@@ -172,10 +172,9 @@ class WholeHistory:
     def _at(self, end: Record | None) -> Position | None:
         if end is not None:
             return end.position
-        # Nothing of the history stands anywhere. What is said on the path that is checked out is not part of it.
-        if _Ahead(self.live).next(None) is None:
-            return None
-        return Position(self.live.path.spans[0].segment, ROOT.depth)
+        # Nothing of the history stands anywhere. A line without what is said here begins after its system prompt.
+        first, path = _Ahead(self.live).next(None), self.live.path
+        return path.at(path.index_of(first.position) - 1) if first is not None else None
 
     # What is new
 

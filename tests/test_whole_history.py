@@ -243,7 +243,14 @@ def test_a_system_prompt_is_not_missed(client: Client, store: SQLiteStore) -> No
     assert len(everything(store)) == count + 1 + 6
 
 
-@pytest.mark.parametrize("done", ["add", "merge", "rebase"])
+def test_a_line_that_begins_anew_keeps_the_system_prompt(client: Client) -> None:
+    client.memory.add([Message.system("be brief"), Message.system("be polite", pinned=False)])
+    client.send(talk(*LONG))
+    client.send(talk("q9"))
+    assert [message.content for message in client.memory.messages()] == ["be brief", "be polite", "says q9"]
+
+
+@pytest.mark.parametrize("done", ["cherry-pick", "rebase"])
 def test_copies_that_others_made_are_recognized(client: Client, store: SQLiteStore, done: str) -> None:
     client.send(talk(*LONG[:4]))
     memory = opened(store)
