@@ -163,7 +163,7 @@ class Follower:
             raise TypeError(f"after={after!r}: expected what an earlier follow() returned")
         sent = list(chained(messages, after.chains[-1] if after else ""))
         if removed == "leave_out":
-            followed = self._whole(said_of(sent), after, since)
+            followed = self._whole(sent, after, since)
         elif not after and self._repeats_a_question(said_of(sent)):
             path, tail = self._active_path()
             # The digests of these messages are taken by the earlier ones, and digests of the whole conversation so far
@@ -181,8 +181,10 @@ class Follower:
     def _whole(self, sent: Sequence[Sent], after: FollowedHistory, since: str | None) -> Followed:
         """Match a history that is the whole conversation."""
         known, _ = after.split()
+        kept = next((n for n, one in enumerate(sent) if since is not None and one.message.id == since), None)
+        first = None if kept is None else len(said_of(sent[:kept]))
         added = lambda end, message: self._added_after(_Match(end), message)  # noqa: E731
-        line = WholeHistory(self.live, self.new_id, added, sent).line(self._newest_of(known), since)
+        line = WholeHistory(self.live, self.new_id, added, said_of(sent)).line(self._newest_of(known), first)
         return Followed(line.at, line.turn, line.new, FollowedHistory(line.ids), copied=line.copied)
 
     def _part(self, sent: Sequence[Sent], after: FollowedHistory) -> Followed:

@@ -63,14 +63,14 @@ class WholeHistory:
     sent: Sequence[Sent]
     _stored: "_Stored | None" = None
 
-    def line(self, before: Record | None, since: str | None) -> Line:
+    def line(self, before: Record | None, first: int | None) -> Line:
         """Return the line of the history.
 
         Args:
             before: the stored message that the history continues. None: it begins the conversation.
-            since: the id of the first message of the history that need not come directly after the one before it.
+            first: the index of the first message that is on the line; it may stand anywhere, and what the history says
+                before it is not stored. None: the whole history is on the line.
         """
-        first = next((n for n, one in enumerate(self.sent) if since is not None and one.message.id == since), None)
         if first is None:
             return self._line(before, 0, [])
         stored = self._stored_from(0)
