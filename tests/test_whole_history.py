@@ -144,6 +144,21 @@ def test_what_stands_before_a_given_message_stays(client: Client, store: SQLiteS
     assert line(client.memory) == ["summary", "q6", "a6"], "nothing says that it stays"
 
 
+def test_the_first_message_that_is_kept_is_looked_for_on_the_own_line(store: SQLiteStore) -> None:
+    one = opened(store)
+    one.follow(talk(*LONG), removed="leave_out")
+    followed = one.follow(talk("q1", *LONG[2:]), removed="leave_out")
+    kept = talk("summary", "q3", "a3", "q4")
+    # Of two forms of it, this is the one on the line of what was followed, else on the one that is checked out.
+    one.checkout(MAIN)
+    one.follow(kept, after=followed.upto(2), removed="leave_out", since="q3")
+    assert (line(one), one.branch) == (["q1", *LONG[2:], "q4"], "branch-1")
+    for branch, expected in ((MAIN, [*LONG, "q4"]), ("branch-1", ["q1", *LONG[2:], "q4"])):
+        one.checkout(branch)
+        one.follow(kept, removed="leave_out", since="q3")
+        assert line(one) == expected
+
+
 def test_what_stands_before_a_system_message_stays(client: Client) -> None:
     client.send(talk(*LONG))
     for _ in range(2):
@@ -234,6 +249,18 @@ def test_who_forgets_a_message_forgets_its_copies_and_edited_forms(client: Clien
     assert line(client.memory) == ["a1", "q2", "q3", "a3", "q4"]
 
 
+def test_two_messages_that_now_say_the_same_are_two(client: Client, store: SQLiteStore) -> None:
+    client.send(talk(*LONG))
+    redacted = [one.replace(content="[redacted]") if one.id in ("a1", "a2") else one for one in talk(*LONG)]
+    client.send(redacted)
+    assert line(client.memory) == ["q1", "[redacted]", "q2", "[redacted]", "q3", "a3"]
+    client.memory.forget(ids=["a1"])
+    assert line(client.memory) == ["q1", "q2", "[redacted]", "q3", "a3"]
+    client.sent, client.followed = [], FollowedHistory()
+    assert client.send(redacted).ids[1] is None
+    assert line(client.memory) == ["q1", "q2", "[redacted]", "q3", "a3"]
+
+
 def test_a_system_prompt_is_not_missed(client: Client, store: SQLiteStore) -> None:
     system = Message.system
     client.send([system("one"), *talk(*LONG[:4])])
@@ -288,12 +315,13 @@ def test_what_is_put_between_is_on_the_line(client: Client, store: SQLiteStore) 
     client.send(between)
     assert line(client.memory) == ["q1", "a1", "note", *LONG[2:]]
     # An answer that says the same as the one after it is another one.
-    client.send([*between[:3], ai("says note", id="note 2"), *between[3:]])
+    between.insert(2, ai("says note", id="note 2"))
+    assert client.send(between).ids[1:3] == ("a1", "note 2")
     assert line(client.memory) == ["q1", "a1", "note", "note", *LONG[2:]]
     # One that `add` stored there is taken for the one in the list.
     client.memory.make_main()
     client.memory.add(ai("says a4"))
-    client.send([*between[:3], ai("says note", id="note 2"), *between[3:], *talk("a4", "q5")])
+    client.send([*between, *talk("a4", "q5")])
     assert line(client.memory) == ["q1", "a1", "note", "note", *LONG[2:], "a4", "q5"]
     assert client.memory.branch == MAIN
 
