@@ -278,6 +278,12 @@ def test_a_system_prompt_is_not_missed(client: Client, store: SQLiteStore) -> No
         f"says {id_}" for id_ in (*LONG[2:], "q4")
     ]
     assert len(everything(store)) == count + 1 + 6
+    # Nor is it missed on a line that is not checked out.
+    for _ in range(2):
+        client.send([system("three"), *talk(*LONG[2:], "q4", "q5")])
+        client.sent, client.followed = [], FollowedHistory()
+        client.memory.checkout(MAIN)
+    assert len(everything(store)) == count + 1 + 6 + 2
 
 
 def test_a_line_that_begins_anew_keeps_the_system_prompt(client: Client) -> None:
@@ -427,15 +433,20 @@ def test_what_is_read_grows_with_what_is_new(store: SQLiteStore) -> None:
             history += new
         assert reads[0] == reads[1]
         assert sum(reads[0].values()) <= 4
-        # A new object reads the list once, and where it is not the line that is checked out, its copies, too.
-        for expected in (1, 2):
+        # A new object reads the list once, and where its line is not the one that is checked out, its copies, too.
+        for times, copied, main in ((1, False, False), (2, True, False), (1, True, True)):
+            if copied:
+                del history[1]
+                one.follow(history, removed="leave_out")
+            if main:
+                one.make_main()
             counting.reset()
             opened(counting).follow(history, removed="leave_out")
             rows = counting.rows["get"] + counting.rows["at"] + counting.rows["madefrom"]
-            assert len(history) <= rows <= expected * len(history) + 8
-            del history[1]
-            opened(counting).follow(history, removed="leave_out")
-            counting.reset()
+            assert len(history) <= rows <= times * len(history) + 8
+        counting.reset()
+        opened(counting).follow(history[:5], removed="leave_out")
+        assert counting.rows["at"] <= 2 * 5 + 4
 
 
 def test_a_wrong_word_for_what_is_removed_is_an_error(store: SQLiteStore) -> None:
