@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -247,6 +248,15 @@ def test_who_forgets_a_message_forgets_its_copies_and_edited_forms(client: Clien
     client.sent, client.followed = [], FollowedHistory()
     client.send([*edited, *talk("q4")])
     assert line(client.memory) == ["a1", "q2", "q3", "a3", "q4"]
+
+
+def test_a_redacted_reply_does_not_come_after_what_it_was(store: SQLiteStore) -> None:
+    """Not even where it may be added to a branch to which others have added."""
+    one = opened(store)
+    one.follow(talk("q1", "a1"), removed="leave_out")
+    asked = replace(one.follow(talk("q1"), removed="leave_out"), branch=MAIN)
+    one.follow([ai("[redacted]", id="a1")], after=asked, removed="leave_out")
+    assert line(one) == ["q1", "[redacted]"]
 
 
 def test_two_messages_that_now_say_the_same_are_two(client: Client, store: SQLiteStore) -> None:
