@@ -107,12 +107,13 @@ class AsyncInfiniteMemory:
 
     async def context(
         self, question: str | MessageLike | None = None, *, system: SystemPrompt | None = None,
-        tools: Sequence[Any] | None = None, reserve_tokens: int | None = None, include_question: bool = True,
+        tools: Sequence[Any] | None = None, max_tokens: int | None = None, reserve_tokens: int | None = None,
+        include_question: bool = True,
     ) -> Context:  # fmt: skip
         """Return the prompt for a question; see `InfiniteMemory.context`."""
         steps = await asyncio.to_thread(  # the function that returns the system prompt may block
-            self._memory.context_steps, question, system=system, tools=tools, reserve_tokens=reserve_tokens,
-            include_question=include_question,
+            self._memory.context_steps, question, system=system, tools=tools, max_tokens=max_tokens,
+            reserve_tokens=reserve_tokens, include_question=include_question,
         )  # fmt: skip
         return await self._drive(steps)
 

@@ -366,7 +366,8 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
 
     def context(
         self, question: str | MessageLike | None = None, *, system: SystemPrompt | None = None,
-        tools: Sequence[Any] | None = None, reserve_tokens: int | None = None, include_question: bool = True,
+        tools: Sequence[Any] | None = None, max_tokens: int | None = None, reserve_tokens: int | None = None,
+        include_question: bool = True,
     ) -> Context:  # fmt: skip
         """Return the prompt for a question, with a report that explains it. No message is stored.
 
@@ -375,6 +376,7 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
                 message has the same text and no answer yet, the question is taken to be that message.
             system: the system prompt for this question, instead of the constructor's `system`; `""` for none.
             tools: the tool schemas that you send with the prompt. They take part of the budget.
+            max_tokens: the context limit of the model that is asked, instead of the constructor's `max_tokens`.
             reserve_tokens: the tokens kept free for the reply, instead of the constructor's `reserve_tokens`.
             include_question: whether the prompt contains the question. If False, room is kept for the question, and
                 recalled text goes into a system message.
@@ -385,22 +387,24 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
             EmbedderMismatchError: another embedder made the session's vectors.
         """
         steps = self.context_steps(
-            question, system=system, tools=tools, reserve_tokens=reserve_tokens, include_question=include_question
-        )
+            question, system=system, tools=tools, max_tokens=max_tokens, reserve_tokens=reserve_tokens,
+            include_question=include_question,
+        )  # fmt: skip
         return drive(steps)
 
     def context_steps(
         self, question: str | MessageLike | None, *, system: SystemPrompt | None, tools: Sequence[Any] | None,
-        reserve_tokens: int | None, include_question: bool,
+        reserve_tokens: int | None, include_question: bool, max_tokens: int | None = None,
     ) -> AskSteps:  # fmt: skip
         """Return the steps of `context`. The caller answers their requests, synchronously or asynchronously."""
         message = None if question is None else user_message("question", question)
         blank = message is not None and not (message.content.strip() or message.grounding or message.media_tokens)
+        limit = self.max_tokens if max_tokens is None else max_tokens
         reserve = self.reserve_tokens if reserve_tokens is None else reserve_tokens
         # Checked again, because callers may assign the attributes. A caller's own reserve may leave nothing.
-        prompt_budget(self.max_tokens, reserve, least=1 if reserve_tokens is None else 0)
+        prompt_budget(limit, reserve, least=1 if reserve_tokens is None else 0)
         prompt = prompt_text(self.system if system is None else system)
-        ask = Ask(None if blank else message, self.max_tokens, reserve, schemas(tools), include_question, prompt)
+        ask = Ask(None if blank else message, limit, reserve, schemas(tools), include_question, prompt)
         return self._prompts.steps(ask)
 
     def count(self, message: MessageLike) -> int:
