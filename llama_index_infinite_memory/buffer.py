@@ -14,12 +14,10 @@ from llama_index_infinite_memory.conversation import Conversation, StoreLike, co
 from llama_index_infinite_memory.prompt import (
     Input,
     Question,
-    as_report,
     cache_context,
     cached_context,
     prompt_messages,
     read_question,
-    whole_conversation,
     widened,
 )
 from llama_index_infinite_memory.serialization import SerializableBuffer, register
@@ -141,14 +139,12 @@ class InfiniteChatMemoryBuffer(SerializableBuffer):
         Raises:
             ValueError: `initial_token_count` exceeds the limit.
         """
-        question, whole = self._question_or_all(input, initial_token_count)
-        return prompt_messages(self._conversation, question, self._context(question)) if whole is None else whole
+        question = self._question(input, initial_token_count)
+        return prompt_messages(self._conversation, question, self._context(question))
 
     async def aget(self, input: Input = None, initial_token_count: int = 0, **kwargs: Any) -> list[ChatMessage]:
         """Do what `get` does without blocking the event loop; asynchronous embeddings are awaited."""
-        question, whole = await asyncio.to_thread(self._question_or_all, input, initial_token_count)
-        if whole is not None:
-            return whole
+        question = await asyncio.to_thread(self._question, input, initial_token_count)
         context = await self._acontext(question)
         return await asyncio.to_thread(prompt_messages, self._conversation, question, context)
 
@@ -156,11 +152,7 @@ class InfiniteChatMemoryBuffer(SerializableBuffer):
         if initial > self.token_limit:
             raise ValueError("Initial token count exceeds token limit")
         self._conversation.last = given, initial
-        return read_question(self._conversation, given, self.token_limit - initial)
-
-    def _question_or_all(self, given: Input, initial: int) -> tuple[Question, list[ChatMessage] | None]:
-        question = self._question(given, initial)
-        return question, whole_conversation(self._conversation, question)
+        return read_question(self._conversation, given, self.token_limit, initial)
 
     def _context(self, question: Question) -> Context:
         state, built = cached_context(self._conversation, question)
@@ -239,8 +231,7 @@ class InfiniteChatMemoryBuffer(SerializableBuffer):
     def explain(self, input: Input = None, initial_token_count: int = 0) -> ContextReport:
         """Return the report on what `get` returns for the same arguments; without any, for those of its last call."""
         given = (input, initial_token_count) if input is not None or initial_token_count else self._conversation.last
-        question = self._question(*given)
-        return as_report(question, self._context(question))
+        return self._context(self._question(*given)).report
 
     # Beyond the protocol
 

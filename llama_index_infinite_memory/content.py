@@ -12,7 +12,7 @@ from llama_index.core.base.llms import types
 from llama_index.core.base.llms.types import TextBlock
 from pydantic import AnyUrl, BaseModel
 
-from shared_core.formats.parts import AUDIO_TOKENS, FILE_TOKENS, IMAGE_TOKENS, LOW_IMAGE_TOKENS, VIDEO_TOKENS
+from shared_core.formats.parts import LOW_IMAGE_TOKENS
 from shared_core.interop.content import references, text_slice, text_tokens, unpack_blocks
 from shared_core.interop.values import Encode, UnstorableError, ValueCodec
 
@@ -60,15 +60,12 @@ _CLASSES: dict[str, type[BaseModel]] = {
 _STREAM_FIELDS = {"image": "image", "audio": "audio", "video": "video", "document": "data"}
 """Block type -> its field that may hold a stream."""
 
-_FIGURES = {
-    "image": IMAGE_TOKENS,
-    "audio": AUDIO_TOKENS,
-    "video": VIDEO_TOKENS,
-    "document": FILE_TOKENS,
-    "cache": 0,
-    "text": 0,  # counted with the message's text
-    "tool_call": 0,  # counted with the message's tool calls
-}
+MEDIA_TOKENS: Mapping[str, int] = {"image": 256, "audio": 256, "video": 256, "document": 2048}
+"""Block type -> what a block costs in tokens unless the buffer is told otherwise; the estimates of LlamaIndex's
+`Memory`."""
+
+MEDIA_ARGUMENTS = {kind: f"{kind}_token_size_estimate" for kind in MEDIA_TOKENS}
+"""Block type -> the argument of a buffer, and of `Memory`, that sets another estimate."""
 
 
 def bare_text(text: str) -> TextBlock:
@@ -166,28 +163,32 @@ def _value(kind: str, name: str, value: Any) -> Any:
 # Cost
 
 
-def blocks_tokens(blocks: Iterable[Any]) -> int:
+def blocks_tokens(blocks: Iterable[Any], media: Mapping[str, int] = MEDIA_TOKENS) -> int:
     """Return the tokens of the blocks that are neither text nor tool calls.
 
     Thinking counts with the number that its provider gave, else by its text; citations count by their text.
+
+    Args:
+        blocks: the blocks.
+        media: block type -> what such a block costs.
     """
-    return sum(map(_block_tokens, blocks))
+    return sum(_block_tokens(block, media) for block in blocks)
 
 
-def _block_tokens(block: Any) -> int:
+def _block_tokens(block: Any, media: Mapping[str, int]) -> int:
     kind = getattr(block, "block_type", "")
     if kind == "image" and getattr(block, "detail", None) == "low":
-        return LOW_IMAGE_TOKENS
-    if kind in _FIGURES:
-        return _FIGURES[kind]
+        return min(LOW_IMAGE_TOKENS, media[kind])
+    if kind in media:
+        return media[kind]
     if kind == "thinking":
         return int(block.num_tokens or text_tokens(block.content or ""))
     if kind == "citable":
-        return text_tokens(block.title + block.source) + sum(map(_inner_tokens, block.content))
+        return text_tokens(block.title + block.source) + sum(_inner_tokens(inner, media) for inner in block.content)
     if kind == "citation":
-        return text_tokens(block.title + block.source) + _inner_tokens(block.cited_content)
-    return 0
+        return text_tokens(block.title + block.source) + _inner_tokens(block.cited_content, media)
+    return 0  # texts and tool calls are counted with the message
 
 
-def _inner_tokens(block: Any) -> int:
-    return text_tokens(block.text) if block.block_type == "text" else _block_tokens(block)
+def _inner_tokens(block: Any, media: Mapping[str, int]) -> int:
+    return text_tokens(block.text) if block.block_type == "text" else _block_tokens(block, media)

@@ -7,7 +7,7 @@ from typing import Any
 from llama_index.core.base.llms import types
 from llama_index.core.base.llms.types import ChatMessage, MessageRole
 
-from llama_index_infinite_memory.content import CODEC, bare_text, blocks_tokens, pack, unpack
+from llama_index_infinite_memory.content import CODEC, MEDIA_TOKENS, bare_text, blocks_tokens, pack, unpack
 from llama_index_infinite_memory.strippers import EXECUTED
 from shared_core.interop.content import arguments_object, arguments_text, function_call_id, legacy_call, text_mark
 from shared_core.interop.values import UnstorableError, UnstorableWarning
@@ -50,8 +50,15 @@ def from_message(message: ChatMessage) -> Message:
     return read
 
 
-def read_message(message: ChatMessage) -> tuple[Message, tuple[str, ...]]:
-    """Return what `from_message` returns, and descriptions of what is left out, without a warning."""
+def read_message(
+    message: ChatMessage, media: Mapping[str, int] = MEDIA_TOKENS
+) -> tuple[Message, tuple[str, ...]]:
+    """Return what `from_message` returns, and descriptions of what is left out, without a warning.
+
+    Args:
+        message: the message.
+        media: block type -> what such a block costs in tokens.
+    """
     if not isinstance(message, ChatMessage):
         raise TypeError(f"expected a ChatMessage, not {repr(message)[:80]}")
     role, kwargs = MessageRole(message.role).value, message.additional_kwargs
@@ -64,7 +71,7 @@ def read_message(message: ChatMessage) -> tuple[Message, tuple[str, ...]]:
         name=_text(kwargs.get("name")),
         tool_calls=engine_calls(message) if _ROLE_OF[role] == "assistant" else (),
         tool_call_id=_answered(role, kwargs),
-        media_tokens=blocks_tokens(message.blocks),
+        media_tokens=blocks_tokens(message.blocks, media),
     )
     lost: list[str] = []
     data = _rest(message, _bare(converted), lost)

@@ -449,7 +449,7 @@ def _ends_turn(messages: Sequence[Message]) -> bool:
 
 def recognized_fields(message: Message) -> Mapping[str, Any]:
     """Return the fields by which a message that was sent again is recognized. Clients often lose the others."""
-    return message.model_dump(include={"role", "content", "tool_calls", "tool_call_id"})
+    return message.whole.model_dump(include={"role", "content", "tool_calls", "tool_call_id"})
 
 
 def _chain(chain: str, message: Message) -> str:
@@ -460,7 +460,7 @@ def _chain(chain: str, message: Message) -> str:
     )
     answered = "null" if message.tool_call_id is None else json.dumps(message.tool_call_id)
     said = (
-        f'[{json.dumps(chain)}, {{"content": {json.dumps(message.content)}, "role": "{message.role}", '
+        f'[{json.dumps(chain)}, {{"content": {json.dumps(message.whole.content)}, "role": "{message.role}", '
         f'"tool_call_id": {answered}, "tool_calls": {calls}}}]'
     )
     return hashlib.blake2b(said.encode(), digest_size=16).hexdigest()

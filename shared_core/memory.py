@@ -1,7 +1,7 @@
 """InfiniteMemory: stores everything said in a chat and builds, for each question, the best prompt that fits."""
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -39,8 +39,6 @@ from shared_core.prompt.frame import (
     KeepGrounding,
     OnOverflow,
     SummaryPlacement,
-    render_grounding,
-    with_grounding,
 )
 from shared_core.prompt.template import RecallTemplate
 from shared_core.prompt.window import Fill
@@ -54,6 +52,7 @@ from shared_core.session import LiveSession, Sizer
 from shared_core.sharing.files import FileVerbs
 from shared_core.store import ALL, Store
 from shared_core.stores import open_store
+from shared_core.strippers import Stripper, strip, stripper_list
 from shared_core.summaries.requests import AnySummarizer, SummaryRules
 from shared_core.summaries.rolling import RollingSummary
 from shared_core.summaries.wording import SummaryTemplate
@@ -135,6 +134,9 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
         summary_template: the wording around the summary. None: the default `SummaryTemplate`.
         embed_budget_ms: how many milliseconds one question may spend on embedding messages that have no vector yet. The
             others are found by their words until `index` or a later question embeds them.
+        strippers: set apart text that only serves one turn when a message is stored, such as documents pasted around a
+            question: `shared_core.strippers` has `PASTED_CONTEXT` and `TOOL_RESULTS`. The current turn is sent with it,
+            older ones without. What is set apart is not recalled, but `search` finds it.
         durability: `"full"` makes a stored message survive a power cut, `"process"` a killed process only, which is
             faster. It applies if `store` is a path.
         clock: returns the time for messages that have none, as a datetime with a time zone.
@@ -160,7 +162,7 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
         on_overflow: OnOverflow = "raise", fill: Fill = "stop", summarizer: AnySummarizer | None = None,
         summary_tokens: int = 500, summarizer_tokens: int = 4000, summary_placement: SummaryPlacement = "system",
         summary_template: SummaryTemplate | None = None, embed_budget_ms: float = 200,
-        durability: Literal["full", "process"] = "full",
+        strippers: Iterable[Stripper] = (), durability: Literal["full", "process"] = "full",
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
     ) -> None:  # fmt: skip
@@ -171,7 +173,7 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
             function("system", system, "() -> str | None, or a text")
         function("clock", clock, "() -> datetime")
         function("new_id", new_id, "() -> str")
-        self._system = system
+        self._system, self._strippers = system, stripper_list(strippers)
         if scope == "user" and user_id is None:
             raise ValueError('scope="user": pass the user_id whose sessions are to be searched')
         framer = Framer(as_counter(token_counter), message_overhead, keep_grounding, grounding_overflow, on_overflow)
@@ -224,7 +226,7 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
             DuplicateError: an id is already stored with other content.
             UnknownReferenceError: the branch has no such turn.
         """
-        given = message_list(messages)
+        given = [strip(message, self._strippers) for message in message_list(messages)]
         with self._lock:
             stored = self._checkout.writer.add(given, turn)
             self._unsaved += len(stored)
@@ -248,7 +250,7 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
         Returns:
             The whole history, with the ids under which its messages are stored.
         """
-        given = message_list(messages)
+        given = [strip(message, self._strippers) for message in message_list(messages)]
         checkout = self._checkout
         with self._lock:
             checkout.live.sync()
@@ -397,7 +399,7 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
         reserve_tokens: int | None, include_question: bool, max_tokens: int | None = None,
     ) -> AskSteps:  # fmt: skip
         """Return the steps of `context`. The caller answers their requests, synchronously or asynchronously."""
-        message = None if question is None else user_message("question", question)
+        message = None if question is None else strip(user_message("question", question), self._strippers)
         blank = message is not None and not (message.content.strip() or message.grounding or message.media_tokens)
         limit = self.max_tokens if max_tokens is None else max_tokens
         reserve = self.reserve_tokens if reserve_tokens is None else reserve_tokens
@@ -409,8 +411,7 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
 
     def count(self, message: MessageLike) -> int:
         """Return the tokens a message takes when it is sent: text, name, tool calls, media, grounding and framing."""
-        given = one_message(message)
-        sent = with_grounding(given, render_grounding(given.grounding))
+        sent = one_message(message).grounded
         return message_tokens(sent, self._checkout.writer.counter, self._checkout.live.sizer.overhead)
 
     def search(

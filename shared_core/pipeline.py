@@ -12,6 +12,7 @@ from shared_core.errors import StoreError
 from shared_core.index.session_vectors import SessionVectors
 from shared_core.messages import Message
 from shared_core.paths import Path
+from shared_core.prompt.abridged import with_results
 from shared_core.prompt.assembler import Assembler
 from shared_core.prompt.context import Context
 from shared_core.prompt.frame import Frame
@@ -258,9 +259,9 @@ class PromptBuilder:
         newest = next((turn for turn in reversed(turns) if turn.asks), None)
         question = ask.question
         if question is None:
-            return (newest.whole(pending=True), newest) if newest else (None, None)
+            return (self._pending(newest), newest) if newest else (None, None)
         if newest is not None and not newest.answered and newest.entries[0].message.content == question.content:
-            current = newest.whole(pending=True)
+            current = self._pending(newest)
             if question.grounding is not None:
                 first = current.entries[0]
                 grounded = replace(first, message=first.message.replace(grounding=question.grounding))
@@ -271,6 +272,10 @@ class PromptBuilder:
         tokens = message_tokens(question, framer.counter, framer.overhead)
         order = self.live.path.head.depth + 1
         return Turn("", turn_no, (Entry(question, tokens, turn_no, order),)), None
+
+    def _pending(self, turn: Turn) -> Turn:
+        """Return the turn that is being answered, with its results whole: the model has asked for them."""
+        return with_results(turn.whole(pending=True), self.assembler.size)
 
     # Search and index
 

@@ -10,6 +10,7 @@ from typing import Literal, get_args
 
 from shared_core.arguments import in_range, instance, one_of, whole_number
 from shared_core.messages import Message, Role
+from shared_core.prompt.abridged import abridged
 from shared_core.prompt.context import Context, ContextReport, ReportLine
 from shared_core.prompt.frame import (
     Frame,
@@ -180,7 +181,14 @@ class Assembler:
         return fit_window(dressed, frame.rest - recall, slack=self.slack, fill=self.fill)
 
     def _dressed(self, frame: Frame, turns: Sequence[Turn]) -> list[Turn]:
-        """Return turns as they are sent: with their grounding as far back as `keep_grounding` reaches.
+        """Return turns as they are sent, newest first: `_grounded`, and with less of what is not text if needed."""
+        return abridged(
+            self._grounded(frame, turns), self.size, room=frame.rest,
+            window=lambda: frame.rest - self.room_for_recall(frame, turns),
+        )  # fmt: skip
+
+    def _grounded(self, frame: Frame, turns: Sequence[Turn]) -> list[Turn]:
+        """Return turns with their grounding as far back as `keep_grounding` reaches.
 
         Pinned user messages count as well, but are sent without the text that was retrieved for them.
         """
@@ -200,7 +208,7 @@ class Assembler:
     def _dress(self, entry: Entry) -> Entry:
         if entry.message.grounding is None or entry.message.role != "user":
             return entry
-        message = with_grounding(entry.message, render_grounding(entry.message.grounding))
+        message = entry.message.grounded
         return replace(entry, message=message, tokens=self.size(message))
 
     def size(self, message: Message) -> int:

@@ -38,14 +38,21 @@ class FittedGrounding:
         return bool(self.omitted) or self.cut
 
 
-def render_grounding(grounding: Grounding | None, *, keep: Sequence[int] | None = None) -> str:
+def render_grounding(grounding: Grounding | None, *, keep: Sequence[int] | None = None, content: str = "") -> str:
     """Return header, items and footer as one text; empty if there are no items.
 
     Args:
         grounding: the grounding; None renders as an empty text.
         keep: indices of the items to show; all by default.
+        content: the content of the message, which is part of the text if the grounding surrounds it.
     """
-    return "" if grounding is None else grounding.render(keep)
+    return "" if grounding is None else _written(grounding, grounding.shown(keep), content)
+
+
+def _written(grounding: Grounding, texts: Sequence[str], content: str) -> str:
+    if not grounding.surrounds:
+        return grounding.around(texts)
+    return grounding.around_content(content, texts) if any(texts) else ""
 
 
 def _strongest_first(grounding: Grounding) -> list[int]:
@@ -57,12 +64,15 @@ def _strongest_first(grounding: Grounding) -> list[int]:
     return sorted(grounding.filled, key=strength, reverse=True)
 
 
-def fit_grounding(grounding: Grounding | None, fits: Callable[[str], bool]) -> FittedGrounding:
+def fit_grounding(
+    grounding: Grounding | None, fits: Callable[[str], bool], *, content: str = ""
+) -> FittedGrounding:
     """Trim grounding until it fits. Whole items are left out, weakest first; only the last remaining one is cut.
 
     Args:
         grounding: the grounding to trim.
         fits: returns whether a rendered grounding fits. If a text fits, a shorter one must fit as well.
+        content: as for `render_grounding`.
 
     Returns:
         The longest version found that fits; empty if not even a part of the best item does.
@@ -70,23 +80,26 @@ def fit_grounding(grounding: Grounding | None, fits: Callable[[str], bool]) -> F
     order = _strongest_first(grounding) if grounding is not None else []
     if grounding is None or not order:
         return FittedGrounding("")
-    whole = render_grounding(grounding)
+    whole = render_grounding(grounding, content=content)
     if fits(whole):  # checked first: a note on omitted items may be longer than the items
         return FittedGrounding(whole)
     # Counting tokens is the expensive part, so bisect instead of removing item by item.
     counts = range(1, len(order))
-    kept = bisect_left(counts, True, key=lambda count: not fits(render_grounding(grounding, keep=order[:count])))
+    kept = bisect_left(
+        counts, True, key=lambda count: not fits(render_grounding(grounding, keep=order[:count], content=content))
+    )
     if kept:
-        return FittedGrounding(render_grounding(grounding, keep=order[:kept]), omitted=len(order) - kept)
-    text = _cut(grounding, grounding.items[order[0]].text, fits)
+        text = render_grounding(grounding, keep=order[:kept], content=content)
+        return FittedGrounding(text, omitted=len(order) - kept)
+    text = _cut(grounding.items[order[0]].text, fits, lambda part: _written(grounding, [part], content))
     return FittedGrounding(text, omitted=len(order) - bool(text), cut=bool(text))
 
 
-def _cut(grounding: Grounding, item: str, fits: Callable[[str], bool]) -> str:
+def _cut(item: str, fits: Callable[[str], bool], render: Callable[[str], str]) -> str:
     """Return the rendering with the longest beginning of `item` that fits, cut between words if possible."""
 
     def rendered(length: int) -> str:
-        return grounding.around([item[:length].rstrip()])
+        return render(item[:length].rstrip())
 
     longest = bisect_left(range(1, len(item) + 1), True, key=lambda length: not fits(rendered(length)))
     at_word = rendered(_word_end(item, longest))
@@ -102,10 +115,15 @@ def _word_end(text: str, length: int) -> int:
 
 
 def with_grounding(message: Message, grounding_text: str) -> Message:
-    """Return the message as sent: with the grounding before its text instead of in a field of its own."""
+    """Return the message as sent: with the grounding before its text instead of in a field of its own.
+
+    Grounding that surrounds the content has been rendered with it, so its text is the whole content.
+    """
     if not grounding_text and message.grounding is None:
         return message
-    return message.replace(content=join(grounding_text, message.content), grounding=None)
+    surrounds = message.grounding is not None and message.grounding.surrounds
+    content = grounding_text if surrounds and grounding_text else join(grounding_text, message.content)
+    return message.replace(content=content, grounding=None)
 
 
 KeepGrounding = Literal["newest", "all", "none"] | int
@@ -266,7 +284,7 @@ class Framer:
         if self.refuses_grounding_of(frame):
             assert frame.question is not None
             message = frame.question.message
-            needed = self._sent(message, render_grounding(message.grounding))
+            needed = message_tokens(message.grounded, self.counter, self.overhead)
             available = frame.open - _size(frame.groups)
             raise MessageTooLargeError(
                 f"the question with its grounding needs {needed:,} tokens, but {available:,} are left for it: retrieve "
@@ -285,7 +303,9 @@ class Framer:
         if message.grounding is None or self.keep_grounding in ("none", 0):
             return frame
         available = frame.open - _size(frame.groups)
-        fitted = fit_grounding(message.grounding, lambda text: self._sent(message, text) <= available)
+        fitted = fit_grounding(
+            message.grounding, lambda text: self._sent(message, text) <= available, content=message.content
+        )
         tokens = self._sent(message, fitted.text) - frame.bare if fitted.text else 0
         return replace(frame, grounding=fitted, grounding_tokens=tokens)
 
@@ -325,7 +345,9 @@ def asked_with(frame: Frame, recalled: str) -> Message:
     """Return the question as sent: after the summary, if it goes there, the recalled text, and its grounding."""
     assert frame.question is not None
     summary = frame.summary.text if frame.summary is not None and frame.summary.beside else ""
-    return with_grounding(frame.question.message, join(summary, recalled, frame.grounding.text))
+    asked = with_grounding(frame.question.message, frame.grounding.text)
+    before = join(summary, recalled)
+    return asked.replace(content=join(before, asked.content)) if before else asked
 
 
 def insert_summary(frame: Frame, messages: list[Message]) -> list[Message]:
