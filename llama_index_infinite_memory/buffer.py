@@ -38,6 +38,10 @@ LIMIT_RATIO = 0.75
 """The share of a model's context window that is the limit, as in `ChatMemoryBuffer`."""
 
 
+SEARCHED: tuple[Role, ...] = ("user", "assistant", "tool")
+"""The roles of the messages that a search finds unless one is named."""
+
+
 class FoundMessage(NamedTuple):
     """A copy of a message that a search found; `id` names it for `branch` and `checkout`."""
 
@@ -250,8 +254,11 @@ class InfiniteChatMemoryBuffer(SerializableBuffer):
         self, query: str, top_k: int = 10, *, since: datetime | None = None, until: datetime | None = None,
         role: Role | None = None,
     ) -> list[FoundMessage]:  # fmt: skip
-        """Return the messages of this branch that match a query, best first; see `InfiniteMemory.search`."""
-        return self._found(self._conversation.memory.search(query, top_k, since=since, until=until, role=role))
+        """Return the messages of this branch that match a query, best first; see `InfiniteMemory.search`.
+
+        Results of tools, and text that is set apart, are searched as well.
+        """
+        return self._found(self._conversation.memory.search(query, top_k, since=since, until=until, role=role or SEARCHED))
 
     async def asearch(
         self, query: str, top_k: int = 10, *, since: datetime | None = None, until: datetime | None = None,
@@ -259,7 +266,7 @@ class InfiniteChatMemoryBuffer(SerializableBuffer):
     ) -> list[FoundMessage]:  # fmt: skip
         """Do what `search` does without blocking the event loop."""
         memory = AsyncInfiniteMemory(await asyncio.to_thread(lambda: self._conversation.memory))
-        found = await memory.search(query, top_k, since=since, until=until, role=role)
+        found = await memory.search(query, top_k, since=since, until=until, role=role or SEARCHED)
         return await asyncio.to_thread(self._found, found)
 
     def _found(self, found: list[ScoredMessage]) -> list[FoundMessage]:

@@ -12,6 +12,7 @@ from shared_core.arguments import (
     moment,
     one_of,
     prompt_budget,
+    role_names,
     schemas,
     session_names,
     suggests_names,
@@ -416,9 +417,11 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
 
     def search(
         self, query: str, top_k: int = 10, *, since: date | str | None = None, until: date | str | None = None,
-        role: Role | None = None, scope: RecallScope | None = None,
+        role: Role | Sequence[Role] | None = None, scope: RecallScope | None = None,
     ) -> list[ScoredMessage]:  # fmt: skip
         """Return the messages of this branch that match a query, best first, without those that match too little.
+
+        Messages are also found by the words of their grounding, such as documents pasted around a question.
 
         Args:
             query: the text to search for.
@@ -426,28 +429,27 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
             since: only messages said at or after this time: a datetime, a date, or ISO 8601 text such as
                 `"2026-01-31"` or `"2026-01-31T10:00"`. A time without a zone is taken as UTC.
             until: only messages said at or before this time; a date means until the end of that day.
-            role: only messages of this role. None: user and assistant messages. Tool results and system messages are
-                found only if you name their role.
+            role: only messages of this role, or of these. None: user and assistant messages. Tool results and system
+                messages are found only if you name their role.
             scope: what is searched, instead of the constructor's `scope`: `"session"` is this branch alone, `"user"`
                 also the main branches of the other sessions that `sessions` lists.
         """
         return drive(self.search_steps(query, top_k, since=since, until=until, role=role, scope=scope))
 
     def search_steps(
-        self, query: str, top_k: int, *, since: date | str | None, until: date | str | None, role: Role | None,
-        scope: RecallScope | None = None,
+        self, query: str, top_k: int, *, since: date | str | None, until: date | str | None,
+        role: Role | Sequence[Role] | None, scope: RecallScope | None = None,
     ) -> SearchSteps:  # fmt: skip
         """Return the steps of `search`; see `context_steps`."""
         text_value("query", query)
         whole_number("top_k", top_k, least=0)
         if scope is not None:
             one_of("scope", scope, get_args(RecallScope))
-        if role is not None:
-            one_of("role", role, get_args(Role))
+        roles = None if role is None else role_names("role", role)
         wanted = Filter(
             since=float("-inf") if since is None else moment("since", since).timestamp(),
             until=float("inf") if until is None else moment("until", until, end=True).timestamp(),
-            role=role,
+            roles=roles,
             scope=scope,
         )
         return self._prompts.search_steps(query, top_k, wanted)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from shared_core.field_errors import explained
-from shared_core.formats.fields import MessageFields, own_copy, short
+from shared_core.formats.fields import ROLE_NAMES, MessageFields, own_copy, short
 from shared_core.formats.openai_chat import write_chat
 from shared_core.formats.openai_responses import message_groups, read_group, write_items
 
@@ -170,6 +170,11 @@ class Grounding(_Value):
         """
         return self.around_content(content, self.shown(keep))
 
+    @property
+    def text(self) -> str:
+        """Everything it holds, for a search."""
+        return join(self.header, *(item.text for item in self.items), self.footer)
+
     def shown(self, keep: Sequence[int] | None = None) -> list[str]:
         """Return the texts of the items to show, in order."""
         return [self.items[index].text for index in (self.filled if keep is None else sorted(keep))]
@@ -217,7 +222,8 @@ class Message(_Value):
     message is stored.
 
     Args:
-        role: who speaks: `"system"`, `"user"`, `"assistant"` or `"tool"`.
+        role: who speaks: `"system"`, `"user"`, `"assistant"` or `"tool"`; or what other programs call them, such as
+            `"human"`, `"ai"`, `"agent"`, `"model"`, `"bot"`, `"developer"` or `"function"`.
         content: the text, without grounding.
         id: an id that is unique in the session.
         name: the speaker's name, if several people or agents share a role.
@@ -243,6 +249,11 @@ class Message(_Value):
     pinned: bool = False
     media_tokens: Annotated[int, Field(ge=0)] = 0
     payload: Payload | None = None
+
+    @field_validator("role", mode="before")
+    @classmethod
+    def _accept_names(cls, value: Any) -> Any:
+        return ROLE_NAMES.get(value.lower(), value) if isinstance(value, str) else value
 
     @field_validator("grounding", mode="before")
     @classmethod

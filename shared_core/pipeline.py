@@ -19,6 +19,7 @@ from shared_core.prompt.frame import Frame
 from shared_core.prompt.window import SKIP_LIMIT, Candidate, Window
 from shared_core.recall.candidates import read_candidates, read_hits
 from shared_core.recall.embedding import EmbedderChoice, EmbedReply, EmbedRequest
+from shared_core.recall.grounding_hits import grounding_hits, with_grounding_hits
 from shared_core.recall.ranking import ScoredMessage
 from shared_core.recall.scope import Filter
 from shared_core.recall.search import POOL_TOKENS, Found, Searcher
@@ -289,6 +290,7 @@ class PromptBuilder:
             found = yield from self.searcher.find(query, state, wanted, room=POOL_TOKENS * top_k)
             best = found.ranked.at(np.flatnonzero(~found.ranked.weak)[:top_k])
             with self._lock:
+                best = with_grounding_hits(best, grounding_hits(found.words, found.scopes))[:top_k]
                 if self.live.sync().epoch == state.epoch:  # otherwise, messages were forgotten in the meantime
                     return read_hits(self.live, found, best)
 

@@ -139,7 +139,7 @@ METHODS: Wrong = {
     "memory.context('x', tools={'name': 'f'})": (TypeError, "put a single one in a list"),
     "memory.search(5)": (ValueError, "query=5: expected a text"),
     "memory.search('x', top_k='5')": (ValueError, "top_k='5': expected a whole number"),
-    "memory.search('x', role='bot')": (ValueError, "role='bot': choose one of 'system', 'user'"),
+    "memory.search('x', role='boss')": (ValueError, "role='boss': choose one of 'system', 'developer', 'user'"),
     "memory.search('x', since='yesterday')": (ValueError, "since='yesterday': expected a time, such as '2026-01-31'"),
     "memory.search('x', until=5)": (TypeError, "until=5: expected a time, such as '2026-01-31'"),
     "memory.forget()": (ValueError, "pass exactly one of"),
@@ -182,7 +182,7 @@ METHODS: Wrong = {
 MESSAGES: Wrong = {
     "Message('user', 'hi')": (TypeError, "name the fields of a Message: Message(role=…, content=…)"),
     "Message()": (ValueError, "Message: role= is missing"),
-    "Message(role='bot')": (ValueError, "role='bot': choose one of 'system', 'user', 'assistant' or 'tool'; 'bot' is"),
+    "Message(role='boss')": (ValueError, "role='boss': choose one of 'system', 'user', 'assistant' or 'tool'"),
     "Message(role='user', contnt='x')": (ValueError, "there is no field 'contnt'; did you mean 'content'?"),
     "Message(role='user', zebra=1)": (ValueError, "there is no field 'zebra'; there are role, content, id, "),
     "Message.user(None)": (ValueError, "content=None: expected a text"),

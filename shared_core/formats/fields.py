@@ -1,10 +1,18 @@
 """The fields of a message as plain data. Every format is read to these fields and written from them."""
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypedDict
 
-__all__ = ["CallFields", "MessageFields", "PayloadFields", "own_copy", "short", "write_each"]
+__all__ = ["ROLE_NAMES", "CallFields", "MessageFields", "PayloadFields", "own_copy", "role_named", "short", "write_each"]
+
+ROLE_NAMES: Mapping[str, str] = {
+    **dict.fromkeys(("system", "developer"), "system"),
+    **dict.fromkeys(("user", "human"), "user"),
+    **dict.fromkeys(("assistant", "ai", "agent", "model", "bot", "chatbot"), "assistant"),
+    **dict.fromkeys(("tool", "function"), "tool"),
+}
+"""The names that programs give to those who speak, in small letters -> role of a `Message`."""
 
 MAX_SHOWN = 60
 """Characters of a wrong value that an error message shows."""
@@ -46,6 +54,14 @@ def short(value: Any) -> str:
     """Return the `repr` of a value, shortened for an error message."""
     shown = repr(value)
     return shown if len(shown) <= MAX_SHOWN else shown[: MAX_SHOWN - 3] + "..."
+
+
+def role_named(name: Any) -> str:
+    """Return the role that a name stands for; ValueError if it is unknown."""
+    role = ROLE_NAMES.get(name.lower()) if isinstance(name, str) else None
+    if role is None:
+        raise ValueError(f"unknown role {short(name)}; expected one of {', '.join(ROLE_NAMES)}")
+    return role
 
 
 def own_copy(data: Any) -> Any:

@@ -22,7 +22,7 @@ from llama_index_infinite_memory import UnstorableWarning, from_message, to_mess
 from llama_index_infinite_memory.content import CODEC, blocks_tokens
 from llama_index_infinite_memory.messages import FORMAT, read_message
 from shared_core import Grounding, InfiniteMemory, Message, ToolCall
-from shared_core.formats.parts import FILE_TOKENS, IMAGE_TOKENS, LOW_IMAGE_TOKENS
+from shared_core.formats.parts import LOW_IMAGE_TOKENS
 from shared_core.interop.values import UnstorableError
 from shared_core.messages import Payload
 from tests.llama_index.sample_messages import EVERY, PNG, WITH_A_STREAM, messages, part
@@ -216,12 +216,12 @@ def test_a_call_given_twice_is_one_call() -> None:
 def test_media_is_counted() -> None:
     picture, low = ImageBlock(image=PNG), ImageBlock(url="https://e.org/a.png", detail="low")
     assert from_message(ChatMessage(blocks=[TextBlock(text="x"), picture, low])).media_tokens == (
-        IMAGE_TOKENS + LOW_IMAGE_TOKENS
+        256 + LOW_IMAGE_TOKENS
     )
     counted = {part(message, -1).block_type: blocks_tokens(message.blocks) for message in EVERY if message.blocks}
-    assert counted["document"] == 2 * FILE_TOKENS
+    assert counted["document"] == 2 * 2048
     assert counted["citation"] == 1 + 2
-    assert counted["citable"] == 1 + 2 + IMAGE_TOKENS
+    assert counted["citable"] == 1 + 2 + 256
     assert counted["cache"] == 0
     if hasattr(types, "ThinkingBlock"):
         assert blocks_tokens([types.ThinkingBlock(num_tokens=90)]) == 90
