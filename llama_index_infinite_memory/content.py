@@ -1,6 +1,7 @@
 """The blocks of a message: as JSON data around its text, in which no text is stored twice, and what they cost."""
 
 import base64
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime
 from enum import Enum
@@ -10,10 +11,13 @@ from typing import Any
 
 from llama_index.core.base.llms import types
 from llama_index.core.base.llms.types import TextBlock
+from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore
+from llama_index.core.storage.docstore.utils import doc_to_json, json_to_doc
 from pydantic import AnyUrl, BaseModel
 
 from shared_core.formats.parts import LOW_IMAGE_TOKENS
 from shared_core.interop.content import references, text_slice, text_tokens, unpack_blocks
+from shared_core.messages import Grounding, GroundingItem
 from shared_core.interop.values import Encode, UnstorableError, ValueCodec
 
 
@@ -31,8 +35,18 @@ def _encode_model(value: BaseModel, encode: Encode) -> Any:
     return encode({**vars(value), **(value.model_extra or {})})
 
 
+def _encode_scored(value: NodeWithScore, encode: Encode) -> Any:
+    return {"$scored": [encode(value.node), encode(value.score)]}
+
+
+def _encode_node(value: BaseNode, encode: Encode) -> Any:
+    return {"$node": encode(doc_to_json(value))}
+
+
 CODEC = ValueCodec(
     [
+        (NodeWithScore, _encode_scored),
+        (BaseNode, _encode_node),
         (Enum, lambda value, encode: encode(value.value)),
         (Mapping, lambda value, encode: encode(dict(value))),
         ((set, frozenset), lambda value, encode: {"$set": [encode(item) for item in value]}),
@@ -41,10 +55,33 @@ CODEC = ValueCodec(
         (Path, lambda value, _: {"$path": str(value)}),
         (AnyUrl, lambda value, _: {"$url": str(value)}),
         (BaseModel, _encode_model),
-    ]
+    ],
+    {"$scored": lambda pair: NodeWithScore(node=pair[0], score=pair[1]), "$node": json_to_doc},
 )
-"""Encodes the values of message fields as JSON data: besides what every `ValueCodec` does, sets, bytes, dates, paths
-and URLs. A pydantic object becomes a mapping and an enumeration its value, which are not equal to what they were."""
+"""Encodes the values of message fields as JSON data: besides what every `ValueCodec` does, nodes, sets, bytes, dates,
+paths and URLs. Another pydantic object becomes a mapping and an enumeration its value, which are not equal to what they were."""
+
+GROUNDING = "grounding"
+"""The key of `additional_kwargs` under which retrieved passages stand."""
+
+
+def grounding_of(value: Any) -> Grounding | None:
+    """Return the grounding that a text, or a list of texts and nodes, best first, stands for; None if it is none."""
+    given = [value] if isinstance(value, str) else value
+    if not isinstance(given, list | tuple) or not all(isinstance(one, str | BaseNode | NodeWithScore) for one in given):
+        return None
+    items = tuple(map(_item, given))
+    return Grounding(items=items) if any(item.text for item in items) else None
+
+
+def _item(value: str | BaseNode | NodeWithScore) -> GroundingItem:
+    if isinstance(value, str):
+        return GroundingItem(text=value)
+    score = value.score if isinstance(value, NodeWithScore) else None
+    node = value.node if isinstance(value, NodeWithScore) else value
+    usable = score is not None and math.isfinite(score)
+    return GroundingItem(text=node.get_content(MetadataMode.LLM), score=score if usable else None)
+
 
 SEPARATOR = "\n"
 """What `ChatMessage.content` puts between the texts of its blocks."""

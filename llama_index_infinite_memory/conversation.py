@@ -14,6 +14,7 @@ from typing import Any
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.storage.chat_store import BaseChatStore
 
+from llama_index_infinite_memory.content import GROUNDING
 from llama_index_infinite_memory.messages import UnstorableWarning, read_message, same, to_message
 from llama_index_infinite_memory.settings import Settings
 from shared_core.errors import UnknownReferenceError
@@ -178,8 +179,10 @@ class Conversation:
     def sent(self, message: Message) -> ChatMessage:
         """Return a message of a prompt, which may hold less text than was put, or more."""
         original = self._originals.get(message.id or "")
-        if original is not None and (original.content or "") == message.content:
-            return copied(original)
+        if original is not None and (original.content or "") == message.content and message.grounding is None:
+            shown = copied(original)
+            shown.additional_kwargs.pop(GROUNDING, None)  # no provider's API knows it
+            return shown
         return to_message(message)
 
     def live(self, stored: Message) -> ChatMessage:

@@ -12,7 +12,7 @@ from shared_core.errors import StoreError
 from shared_core.index.session_vectors import SessionVectors
 from shared_core.messages import Message
 from shared_core.paths import Path
-from shared_core.prompt.abridged import with_results
+from shared_core.prompt.abridged import tokens_without_media, with_results
 from shared_core.prompt.assembler import Assembler
 from shared_core.prompt.context import Context
 from shared_core.prompt.frame import Frame
@@ -222,7 +222,7 @@ class PromptBuilder:
                 plan = self._plan_over(ask, budget, state, turns, whole=whole)
                 # Turns that cannot be sent take no room, so the budget may need more of the past than expected.
                 room = plan.asked.open - plan.asked.bare
-                if whole or sum(turn.tokens for turn in plan.turns) > room:
+                if whole or sum(map(tokens_without_media, plan.turns)) > room:
                     return plan
             needed = 2 * sum(entry.tokens for entry in entries) + 1
 

@@ -18,10 +18,20 @@ def with_results(turn: Turn, size: Size) -> Turn:
     return _changed(turn, lambda message: message if message.role == "user" else message.whole, size)
 
 
+def _shows(message: Message) -> bool:
+    # What an assistant's message holds besides text is its reasoning.
+    return bool(message.media_tokens) and message.role in ("user", "tool")
+
+
+def tokens_without_media(turn: Turn) -> int:
+    """Return at least how many tokens a turn takes."""
+    return turn.tokens - sum(entry.message.media_tokens for entry in turn.entries if _shows(entry.message))
+
+
 def without_media(message: Message) -> Message:
     """Return a message of a user or a tool as text, with a note in the place of its media."""
-    if not message.media_tokens or message.role not in ("user", "tool"):
-        return message  # what an assistant's message holds besides text is its reasoning
+    if not _shows(message):
+        return message
     # The payload, which holds the media, is left out as well: every format can write a message without one.
     text = "\n".join(filter(None, (message.content, MEDIA_LEFT_OUT)))
     return message.replace(content=text, media_tokens=0, payload=None)

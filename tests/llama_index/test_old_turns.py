@@ -183,3 +183,15 @@ def test_what_was_set_apart_is_found_by_search_and_given_back_to_the_letter(made
     assert [one.message.content for one in found] == [pasted(number) for number in range(8, -1, -1)]
     assert ours.search("voucher of ladder 3")[0].message.content == pasted(3)
     assert ours.get(input="When does the voucher expire?")[-1].content == "Noted."
+
+
+def test_results_of_tools_are_found_by_search_short_or_long(made: Make) -> None:
+    ours = made()
+    call = called("weigh")
+    short, long = ("The blue ladder weighs 12 kg.", f"{PAGE} The red one has a dented rung.")
+    for result in (short, long):
+        reply = ChatMessage(role="tool", content=result, additional_kwargs={"tool_call_id": "1"})
+        ours.put_messages([ChatMessage(role="user", content="And?"), call, reply])
+    assert ours.search("blue ladder")[0].message.content == short
+    assert ours.search("dented rung")[0].message.content == long
+    assert [one.message.content for one in ours.search("dented rung", role="user")] == []
