@@ -269,10 +269,10 @@ def _langchain_messages(
 
 
 def _sent(message: Message, given: BaseMessage | None) -> BaseMessage:
-    """Return a message of the prompt: the given one, unless text was put before it."""
+    """Return a message of the prompt: the given one, unless the prompt holds another text."""
     if given is None:
         return from_message(message)
-    if message.role != "user" or read_message(given)[0].content == message.content:
+    if read_message(given)[0].content == message.content:
         return given
     written = from_message(message)
     return written.model_copy(update={"id": given.id})
