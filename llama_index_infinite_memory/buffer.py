@@ -258,7 +258,9 @@ class InfiniteChatMemoryBuffer(SerializableBuffer):
 
         Results of tools, and text that is set apart, are searched as well.
         """
-        return self._found(self._conversation.memory.search(query, top_k, since=since, until=until, role=role or SEARCHED))
+        return self._found(
+            self._conversation.memory.search(query, top_k, since=since, until=until, role=role or SEARCHED)
+        )
 
     async def asearch(
         self, query: str, top_k: int = 10, *, since: datetime | None = None, until: datetime | None = None,

@@ -17,8 +17,8 @@ from pydantic import AnyUrl, BaseModel
 
 from shared_core.formats.parts import LOW_IMAGE_TOKENS
 from shared_core.interop.content import references, text_slice, text_tokens, unpack_blocks
-from shared_core.messages import Grounding, GroundingItem
 from shared_core.interop.values import Encode, UnstorableError, ValueCodec
+from shared_core.messages import Grounding, GroundingItem
 
 
 def _encode_bytes(value: bytes | bytearray, _: Encode) -> Any:
@@ -59,7 +59,8 @@ CODEC = ValueCodec(
     {"$scored": lambda pair: NodeWithScore(node=pair[0], score=pair[1]), "$node": json_to_doc},
 )
 """Encodes the values of message fields as JSON data: besides what every `ValueCodec` does, nodes, sets, bytes, dates,
-paths and URLs. Another pydantic object becomes a mapping and an enumeration its value, which are not equal to what they were."""
+paths and URLs. Another pydantic object becomes a mapping and an enumeration its value, which are not equal to what they
+were."""
 
 GROUNDING = "grounding"
 """The key of `additional_kwargs` under which retrieved passages stand."""

@@ -7,7 +7,16 @@ from typing import Any
 from llama_index.core.base.llms import types
 from llama_index.core.base.llms.types import ChatMessage, MessageRole
 
-from llama_index_infinite_memory.content import CODEC, GROUNDING, MEDIA_TOKENS, bare_text, blocks_tokens, grounding_of, pack, unpack
+from llama_index_infinite_memory.content import (
+    CODEC,
+    GROUNDING,
+    MEDIA_TOKENS,
+    bare_text,
+    blocks_tokens,
+    grounding_of,
+    pack,
+    unpack,
+)
 from llama_index_infinite_memory.strippers import EXECUTED
 from shared_core.interop.content import arguments_object, arguments_text, function_call_id, legacy_call, text_mark
 from shared_core.interop.values import UnstorableError, UnstorableWarning
@@ -39,8 +48,8 @@ def from_message(message: ChatMessage) -> Message:
 
     The texts of its blocks, a line each, become the `content`. Pictures and the like cost fixed figures, thinking costs
     what its text does. In a user message, `additional_kwargs["grounding"]` becomes `grounding`: a text, or a list of
-    texts and nodes, best first. Objects in `additional_kwargs` are restored as mappings of the same content. What JSON cannot
-    express is left out with an `UnstorableWarning`: a block, or one entry of `additional_kwargs`.
+    texts and nodes, best first. Other objects in `additional_kwargs` are restored as mappings of the same content. What
+    JSON cannot express is left out with an `UnstorableWarning`: a block, or one entry of `additional_kwargs`.
 
     Raises:
         TypeError: it is not a `ChatMessage`.
@@ -51,9 +60,7 @@ def from_message(message: ChatMessage) -> Message:
     return read
 
 
-def read_message(
-    message: ChatMessage, media: Mapping[str, int] = MEDIA_TOKENS
-) -> tuple[Message, tuple[str, ...]]:
+def read_message(message: ChatMessage, media: Mapping[str, int] = MEDIA_TOKENS) -> tuple[Message, tuple[str, ...]]:
     """Return what `from_message` returns, and descriptions of what is left out, without a warning.
 
     Args:

@@ -8,7 +8,6 @@ from typing import Any, TypeVar, overload
 import tiktoken
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.base.llms.base import BaseLLM
-from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.utils import get_tokenizer
 
 from llama_index_infinite_memory import strippers as known_strippers

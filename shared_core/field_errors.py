@@ -31,6 +31,7 @@ ADVICE = {
 }
 """What to write instead, by field and type of error."""
 
+
 def shown(name: str, value: object) -> str:
     """Return an argument as it was given, cut to what one line can show."""
     text = repr(value)

@@ -113,7 +113,9 @@ def search(
     top_k: Annotated[int, typer.Option(metavar="N", min=1, help="The largest number of messages to list.")] = 10,
     since: Annotated[datetime | None, time_option("List only messages from this time on.")] = None,
     until: Annotated[datetime | None, time_option("List only messages up to this time.")] = None,
-    role: Annotated[Role | None, role_option("List only messages of this role: user, assistant, system or tool.")] = None,
+    role: Annotated[
+        Role | None, role_option("List only messages of this role: user, assistant, system or tool.")
+    ] = None,
     all_sessions: Annotated[
         bool, typer.Option("--all-sessions", help="Search all conversations of the user, in each its main branch.")
     ] = False,

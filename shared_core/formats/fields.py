@@ -4,7 +4,16 @@ import copy
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypedDict
 
-__all__ = ["ROLE_NAMES", "CallFields", "MessageFields", "PayloadFields", "own_copy", "role_named", "short", "write_each"]
+__all__ = [
+    "ROLE_NAMES",
+    "CallFields",
+    "MessageFields",
+    "PayloadFields",
+    "own_copy",
+    "role_named",
+    "short",
+    "write_each",
+]
 
 ROLE_NAMES: Mapping[str, str] = {
     **dict.fromkeys(("system", "developer"), "system"),

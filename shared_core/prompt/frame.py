@@ -64,9 +64,7 @@ def _strongest_first(grounding: Grounding) -> list[int]:
     return sorted(grounding.filled, key=strength, reverse=True)
 
 
-def fit_grounding(
-    grounding: Grounding | None, fits: Callable[[str], bool], *, content: str = ""
-) -> FittedGrounding:
+def fit_grounding(grounding: Grounding | None, fits: Callable[[str], bool], *, content: str = "") -> FittedGrounding:
     """Trim grounding until it fits. Whole items are left out, weakest first; only the last remaining one is cut.
 
     Args:

@@ -134,9 +134,7 @@ def eligible_mask(session_index: SessionIndex, line: LinePrefix, wanted: Filter,
     return eligible
 
 
-def _speaks(
-    session_index: SessionIndex, line: LinePrefix, wanted: tuple[Role, ...] | None, tools: RecallTools
-) -> Mask:
+def _speaks(session_index: SessionIndex, line: LinePrefix, wanted: tuple[Role, ...] | None, tools: RecallTools) -> Mask:
     """Return which messages have text that may be recalled."""
     roles = line.along(session_index.column("roles"))
     if wanted is not None:

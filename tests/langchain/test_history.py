@@ -29,8 +29,8 @@ from langchain_infinite_memory.history import InfiniteChatMessageHistory, Sessio
 from langchain_infinite_memory.settings import memory_settings
 from shared_core import DuplicateError, InfiniteMemory, Message, SessionPool, SQLiteStore
 from shared_core.embedders import StaticEmbedder
-from shared_core.testing import HashingEmbedder
 from shared_core.strippers import PASTED_CONTEXT
+from shared_core.testing import HashingEmbedder
 from tests.langchain.sample_messages import EVERY
 from tests.support.event_loop import nothing_blocks
 
