@@ -131,7 +131,8 @@ class InfiniteMemoryBlock(BaseMemoryBlock[str]):
             return ""
         async with self._use(session_id or NO_SESSION) as memory:
             found = await AsyncInfiniteMemory(memory).search(query, SHORTLIST)
-        return self._written([hit.message for hit in found])
+        # What only served an earlier turn is not recalled.
+        return self._written([hit.message for hit in found if hit.source != "grounding"])
 
     async def atruncate(self, content: str, tokens_to_truncate: int) -> str | None:
         """Return the content shortened by so many tokens, without the weakest matches; None if nothing is left."""

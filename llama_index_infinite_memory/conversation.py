@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.schema import QueryBundle
 from llama_index.core.storage.chat_store import BaseChatStore
 
 from llama_index_infinite_memory.content import GROUNDING
@@ -68,7 +69,7 @@ class Conversation:
         self.counter = settings.counter
         self.lock = fork_safe_lock()
         self.chat_store: tuple[BaseChatStore, str] | None = None
-        self.last: tuple[str | ChatMessage | None, int] = (None, 0)
+        self.last: tuple[str | ChatMessage | QueryBundle | None, int] = (None, 0)
         self.closed = False
         self.restored = False
         self._dumped: tuple[Any, list[dict[str, Any]]] = (None, [])

@@ -40,11 +40,10 @@ def role_names(name: str, value: Any) -> tuple[Role, ...]:
         ValueError: a name is unknown.
     """
     names = [value] if isinstance(value, str) or not isinstance(value, Iterable) else list(value)
-    roles = {one: ROLE_NAMES.get(one.lower()) if isinstance(one, str) else None for one in names}
-    for one, role in roles.items():
-        if role is None:
+    for one in names:
+        if not isinstance(one, str) or one.lower() not in ROLE_NAMES:
             raise ValueError(f"{shown(name, one)}: choose one of {', '.join(map(repr, ROLE_NAMES))}")
-    return tuple(dict.fromkeys(role for role in roles.values() if role is not None))  # type: ignore[arg-type]
+    return tuple(dict.fromkeys(ROLE_NAMES[one.lower()] for one in names))
 
 
 def whole_number(name: str, value: int, *, least: int) -> int:

@@ -3,12 +3,12 @@
 import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from shared_core.field_errors import explained
-from shared_core.formats.fields import ROLE_NAMES, MessageFields, own_copy, short
+from shared_core.formats.fields import ROLE_NAMES, MessageFields, Role, own_copy, short
 from shared_core.formats.openai_chat import write_chat
 from shared_core.formats.openai_responses import message_groups, read_group, write_items
 
@@ -31,8 +31,6 @@ __all__ = [
 
 BLANK_LINE = "\n\n"
 """The separator between the parts of a rendered message."""
-
-Role = Literal["system", "user", "assistant", "tool"]
 
 
 def in_utc(moment: datetime) -> datetime:

@@ -2,24 +2,35 @@
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
 __all__ = [
     "ROLE_NAMES",
     "CallFields",
     "MessageFields",
     "PayloadFields",
+    "Role",
     "own_copy",
     "role_named",
     "short",
     "write_each",
 ]
 
-ROLE_NAMES: Mapping[str, str] = {
-    **dict.fromkeys(("system", "developer"), "system"),
-    **dict.fromkeys(("user", "human"), "user"),
-    **dict.fromkeys(("assistant", "ai", "agent", "model", "bot", "chatbot"), "assistant"),
-    **dict.fromkeys(("tool", "function"), "tool"),
+Role = Literal["system", "user", "assistant", "tool"]
+
+ROLE_NAMES: Mapping[str, Role] = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "human": "user",
+    "assistant": "assistant",
+    "ai": "assistant",
+    "agent": "assistant",
+    "model": "assistant",
+    "bot": "assistant",
+    "chatbot": "assistant",
+    "tool": "tool",
+    "function": "tool",
 }
 """The names that programs give to those who speak, in small letters -> role of a `Message`."""
 
@@ -65,7 +76,7 @@ def short(value: Any) -> str:
     return shown if len(shown) <= MAX_SHOWN else shown[: MAX_SHOWN - 3] + "..."
 
 
-def role_named(name: Any) -> str:
+def role_named(name: Any) -> Role:
     """Return the role that a name stands for; ValueError if it is unknown."""
     role = ROLE_NAMES.get(name.lower()) if isinstance(name, str) else None
     if role is None:

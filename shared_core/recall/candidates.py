@@ -177,6 +177,7 @@ def read_hits(live: LiveSession, found: Found, best: Sequence[Ranked]) -> list[S
             message = record.message
             sides = (ranked.lexical > 0, ranked.dense is not None)
             source: Source = "both" if all(sides) else "lexical" if sides[0] else "dense"
+            source = "grounding" if ranked.grounding else source
             hit = ScoredMessage(message, ranked.score, source, ranked.lexical, ranked.dense, names[session])
             hits.append(hit)
     return hits

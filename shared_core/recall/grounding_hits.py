@@ -24,7 +24,8 @@ def grounding_hits(words: Sequence[str], scopes: Sequence[Scope]) -> list[Ranked
             continue
         share = _shares(words, scope, lengths)
         found = np.flatnonzero((share >= MIN_LEXICAL) & scope.eligible)
-        hits += [Ranked(number, int(index), float(share[index]), float(share[index]), None, False) for index in found]
+        for index, value in zip(found.tolist(), share[found].tolist(), strict=True):
+            hits.append(Ranked(number, index, value, value, None, weak=False, grounding=True))
     return sorted(hits, key=lambda hit: (-hit.score, hit.scope, -hit.line_index))
 
 

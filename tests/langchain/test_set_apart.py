@@ -66,9 +66,12 @@ def test_of_old_results_the_beginning_is_sent_where_not_everything_fits() -> Non
 
 def test_a_chain_is_sent_them_too_and_its_history_holds_them_to_the_letter(tmp_path: Path) -> None:
     sent: list[list[BaseMessage]] = []
-    chain = with_infinite_memory(
-        RunnableLambda(lambda messages: sent.append(messages) or "Noted."), memory=tmp_path / "a.db", ranking="lexical"
-    )
+
+    def answer(messages: list[BaseMessage]) -> str:
+        sent.append(messages)
+        return "Noted."
+
+    chain = with_infinite_memory(RunnableLambda(answer), memory=tmp_path / "a.db", ranking="lexical")
     for number in range(3):
         chain.invoke(pasted(number), {"configurable": {"session_id": "s"}})
     assert humans(sent[-1]) == ["What is in 0?", "What is in 1?", pasted(2)]

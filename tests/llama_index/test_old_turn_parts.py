@@ -48,7 +48,7 @@ USER = [
         "How long?",
     ),
     (
-        CHAT_REFINE_PROMPT_TMPL_MSGS[0].content.format(
+        str(CHAT_REFINE_PROMPT_TMPL_MSGS[0].content).format(
             context_msg=PASSAGES, query_str="How\nlong?", existing_answer="5"
         ),
         "How\nlong?",
