@@ -185,7 +185,7 @@ class Grounding(_Value):
             return content
         rest, omitted = "".join(texts), len(self.filled) - sum(map(bool, texts))
         if omitted:
-            rest = join(rest.strip("\n"), self.omitted_note.replace("{count}", str(omitted)), "")
+            rest = join(rest.strip("\n"), self.omitted_note.replace("{count}", str(omitted)))
         if self.header:
             return content.removesuffix(CUT) + self.header + rest
         return rest + (BLANK_LINE if omitted else "") + content + self.footer

@@ -100,6 +100,8 @@ CONSTRUCTOR: Wrong = {
     "InfiniteMemory(summarizer=5)": (TypeError, "summarizer=5: expected a callable(previous_summary, messages)"),
     "InfiniteMemory(summary_tokens=0)": (ValueError, "summary_tokens=0: expected a whole number"),
     "InfiniteMemory(summarizer_tokens='x')": (ValueError, "summarizer_tokens='x': expected a whole number"),
+    "InfiniteMemory(strippers='x')": (TypeError, "strippers='x': expected a list of Stripper; [] sets nothing apart"),
+    "InfiniteMemory(strippers=[1])": (TypeError, "strippers holds 1; expected Stripper(name, function)"),
     "InfiniteMemory(summary_placement='x')": (ValueError, "choose one of 'system', 'grounding'"),
     "InfiniteMemory(summary_template=5)": (TypeError, "write summary_template=SummaryTemplate(…)"),
     "InfiniteMemory(embed_budget_ms='x')": (ValueError, "embed_budget_ms='x': expected a number of at least 0"),
