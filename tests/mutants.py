@@ -89,8 +89,8 @@ MUTANTS: dict[int, tuple[Mutant, ...]] = {
         Mutant(
             "a call that still waits is dropped",
             "pipeline.py",
-            "return (newest.whole(pending=True), newest) if newest else (None, None)",
-            "return (newest.whole(), newest) if newest else (None, None)",
+            "with_results(turn.whole(pending=True), self.assembler.size)",
+            "with_results(turn.whole(), self.assembler.size)",
         ),
     ),
     3: (
@@ -199,8 +199,8 @@ MUTANTS: dict[int, tuple[Mutant, ...]] = {
         Mutant(
             "words of other branches count",
             "index/lexical.py",
-            "line.upto - size + 0.5",
-            "len(self) - size + 0.5",
+            "idf_of(size, line.upto)",
+            "idf_of(size, len(self))",
         ),
         Mutant(
             "an older question loses its grounding one prompt late",
