@@ -72,6 +72,9 @@ def _with_media(turns: Sequence[Turn], light: Sequence[Turn], room: int, window:
 
 def _changed(turn: Turn, change: Callable[[Message], Message], size: Size) -> Turn:
     """Return a turn with its messages changed; the turn itself if none is."""
+    # Nearly all turns hold nothing but text, and all of them are looked at for every prompt.
+    if not any(entry.message.grounding or entry.message.media_tokens for entry in turn.entries):
+        return turn
     entries = tuple(_entry(entry, change(entry.message), size) for entry in turn.entries)
     same = all(new is old for new, old in zip(entries, turn.entries, strict=True))
     return turn if same else replace(turn, entries=entries)

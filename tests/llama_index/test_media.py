@@ -80,3 +80,13 @@ def test_what_media_cost_is_said_by_the_names_of_memory() -> None:
         assert plain._conversation.memory.newest(1)[0].media_tokens == 256
     with pytest.raises(ValueError, match="image_token_size_estimate=-1: expected a whole number of at least 0"):
         InfiniteChatMemoryBuffer.from_defaults(image_token_size_estimate=-1)
+
+
+def test_a_turn_that_is_recalled_comes_without_its_media() -> None:
+    with InfiniteChatMemoryBuffer.from_defaults(token_limit=900, ranking="lexical") as memory:
+        memory.put_messages([user("Is this the blue ladder?", PICTURE), assistant("Yes, the blue ladder.")])
+        for number in range(40):
+            memory.put_messages([user(f"Day {number} was sunny. " * 5), assistant("Good. " * 5)])
+        sent = shown(memory.get(input="Where is the blue ladder?"))
+        assert sent[:2] == [("Is this the blue ladder?\n[media left out]", 0), ("Yes, the blue ladder.", 0)]
+        assert memory.explain().total_tokens <= 900
