@@ -2,13 +2,21 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import takewhile
-from typing import Any, Literal
+from typing import Literal
 
 from shared_core.checkout import Checkout
 from shared_core.messages import Message
 from shared_core.paths import Path
-from shared_core.recognition import Sent, chain_of, chained, said_of, without_prompts
+from shared_core.recognition import (
+    REPEATED,
+    Sent,
+    chain_of,
+    chained,
+    longest_match,
+    overlap,
+    said_of,
+    without_prompts,
+)
 from shared_core.recognition import recognized_fields as recognized_fields
 from shared_core.records import MAIN, After, Position, Record
 from shared_core.reprs import short_repr
@@ -29,10 +37,6 @@ FIRST_LOOK = 8
 Most histories differ from the last one only at their end, so one small read is usually enough.
 """
 
-
-REPEATED = 3
-"""The fewest messages that tell a history that went back from one whose words happen to be the same."""
-
 NEXT_LOOK = 4
 """How many messages are read to find the one that follows another: a system prompt may lie between them."""
 
@@ -49,7 +53,8 @@ class FollowedHistory:
             the client inserted it before messages that were stored earlier.
         chains: for each message, a digest of everything that users, assistants and tools say up to it.
         branch: the branch at whose end the history was, if the caller sets it. The reply that ends the turn is then
-            added to this branch, even if others have added messages to it since. Otherwise, it opens a branch.
+            added to this branch, even if others have added messages to it since; or, if the branch has another name by
+            now, to `main` or the newest branch that holds the question. Otherwise, it opens a branch.
     """
 
     ids: tuple[str | None, ...] = ()
@@ -162,7 +167,7 @@ class Follower:
             raise TypeError(f"after={after!r}: expected what an earlier follow() returned")
         sent = list(chained(messages, after.chains[-1] if after else ""))
         if removed == "leave_out":
-            followed = self._whole(said_of(sent), after, since)
+            followed = self._whole(sent, after, since)
         elif not after and self._repeats_a_question(said_of(sent)):
             path, tail = self._active_path()
             # The digests of these messages are taken by the earlier ones, and digests of the whole conversation so far
@@ -180,8 +185,10 @@ class Follower:
     def _whole(self, sent: Sequence[Sent], after: FollowedHistory, since: str | None) -> Followed:
         """Match a history that is the whole conversation."""
         known, _ = after.split()
+        kept = next((n for n, one in enumerate(sent) if since is not None and one.message.id == since), None)
+        first = None if kept is None else len(said_of(sent[:kept]))
         added = lambda end, message: self._added_after(_Match(end), message)  # noqa: E731
-        line = WholeHistory(self.live, self.new_id, added, sent).line(self._newest_of(known), since)
+        line = WholeHistory(self.live, self.new_id, added, said_of(sent)).line(self._newest_of(known), first)
         return Followed(line.at, line.turn, line.new, FollowedHistory(line.ids), copied=line.copied)
 
     def _part(self, sent: Sequence[Sent], after: FollowedHistory) -> Followed:
@@ -194,7 +201,7 @@ class Follower:
         old = [recognized_fields(record.message) for record in without_prompts(tail)]
         said = [recognized_fields(one.message) for one in sent]
         # Of two readings, the one that recognizes more of the history is right.
-        if _overlap(old, said) >= max(REPEATED, len(said) - len(followed.new)):
+        if overlap(old, said) >= max(REPEATED, len(said) - len(followed.new)):
             return self._continue(sent, path, tail)
         return followed
 
@@ -238,14 +245,15 @@ class Follower:
         return [known[id_] for id_ in ids if id_ in known]
 
     def _with_new_ids(self, prompt: Sequence[Message]) -> list[Message]:
-        """Return system messages with ids that are not taken."""
+        """Return system messages with ids that are not taken, each with its own."""
         ids = [message.id for message in prompt if message.id is not None]
         stored = self.live.store.get(self.live.key, ids) if ids and self.live.key is not None else ()
-        taken = {record.message.id for record in stored}
-        return [
-            message.replace(id=self.new_id()) if message.id is None or message.id in taken else message
-            for message in prompt
-        ]
+        taken = {None, *(record.message.id for record in stored)}
+        fresh = []
+        for message in prompt:
+            fresh.append(message.replace(id=self.new_id()) if message.id in taken else message)
+            taken.add(message.id)
+        return fresh
 
     # What is said
 
@@ -432,8 +440,8 @@ class Follower:
         """
         tail = without_prompts(tail)
         old, said = [recognized_fields(r.message) for r in tail], [recognized_fields(one.message) for one in sent]
-        count = _overlap(old, said)
-        first, count = (len(tail) - count, count) if count else _longest_match(old, said)
+        count = overlap(old, said)
+        first, count = (len(tail) - count, count) if count else longest_match(old, said)
         if not count:
             ids = tuple(one.message.id or one.chain for one in sent)
             new = tuple(one.message.replace(id=id_, turn_id=None) for one, id_ in zip(sent, ids, strict=True))
@@ -468,22 +476,6 @@ class Follower:
             if record.message.role == "user":
                 return record.message.id != chain
         return False
-
-
-def _overlap(old: Sequence[Mapping[str, Any]], said: Sequence[Mapping[str, Any]]) -> int:
-    """Return how many messages at the end of `old` are the beginning of `said`."""
-    return next((count for count in range(min(len(old), len(said)), 0, -1) if old[-count:] == said[:count]), 0)
-
-
-def _longest_match(old: Sequence[Mapping[str, Any]], said: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
-    """Return where the longest beginning of `said` stands among `old`, the newest of equals, and its length, or 0."""
-    best = (len(old), 0)
-    for first in range(len(old) - 1, -1, -1):
-        pairs = zip(old[first:], said, strict=False)
-        count = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-        if count >= REPEATED and count > best[1]:
-            best = (first, count)
-    return best
 
 
 def _ends_turn(messages: Sequence[Message]) -> bool:
