@@ -24,7 +24,7 @@ from pydantic import BaseModel
 from langchain_infinite_memory.additional_kwargs import GROUNDING, grounding_of
 from langchain_infinite_memory.messages import from_message, system_first, to_message
 from shared_core.messages import Message
-from shared_core.prompt.frame import render_grounding, with_grounding
+from shared_core.prompt.frame import with_grounding
 
 INCOMPLETE = "incomplete"
 """The key of `additional_kwargs` that says why an answer is incomplete: `"stopped"` or `"failed"`."""
@@ -96,7 +96,7 @@ class ChainInput:
     def without_memory(self) -> list[Message]:
         """Return the prompt if the memory fails: the input, with grounding written into the question."""
         question = self.question
-        asked = [with_grounding(question, render_grounding(question.grounding))] if question else []
+        asked = [question.grounded] if question else []
         return [with_grounding(message, "") for message in self.earlier] + asked + list(self.after)
 
 

@@ -248,11 +248,11 @@ def from_message(message: Message) -> BaseMessage:
     exact text of a call's arguments) is kept in `additional_kwargs["infinite_memory"]`, so that `to_message` returns
     the same content again. These are not carried over: `created_at` and `turn_id`, which belong to the store; tool
     calls of a message that is not an assistant's; and the `tool_call_id` of one that is not a tool's (a tool's message
-    without one gets "").
+    without one gets ""). Text that is set apart is where it was.
 
     In a prompt, recalled messages and grounding stand before the content, here as in the engine's message.
     """
-    data = _own(message.payload)
+    message, data = message.whole, _own(message.payload)
     built = _bare(message, data)
     if "content" in data:
         built.content = unpack(message.content, data["content"], data["$text"])

@@ -13,6 +13,7 @@ from langchain_infinite_memory.token_counters import TextCounter, as_token_count
 from shared_core.arguments import suggestion
 from shared_core.base import Embedder, SummarizerModel
 from shared_core.interop.adapters import ModelSummarizer, memory_arguments
+from shared_core.strippers import PASTED_CONTEXT
 from shared_core.summaries.requests import AnySummarizer
 from shared_core.summaries.wording import SUMMARY_PROMPT
 
@@ -34,7 +35,8 @@ def memory_settings(
     """Return arguments for `InfiniteMemory` and `SessionPool`.
 
     An agent or a chain has to go on, so `on_overflow` is `"keep"` unless another is given: a question that does not fit
-    is sent all the same, and the report says so.
+    is sent all the same, and the report says so. Documents that a known template pasted around a question are set
+    apart, unless other `strippers` are given.
 
     Args:
         embeddings: what `as_embedder` takes, such as LangChain's `Embeddings`; the engine's `embedder` by another name.
@@ -58,7 +60,7 @@ def memory_settings(
         settings["token_counter"] = as_token_counter(token_counter)
     if summarizer is not None:
         settings["summarizer"] = as_summarizer(summarizer)
-    return {"on_overflow": "keep", **settings}
+    return {"on_overflow": "keep", "strippers": (PASTED_CONTEXT,), **settings}
 
 
 @overload

@@ -23,6 +23,7 @@ from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
 from shared_core.pool import SessionPool
 from shared_core.prompt.context import Context, ContextReport
+from shared_core.prompt.stubs import is_stub
 from shared_core.tokens import as_counter, message_tokens, tools_tokens
 
 logger = logging.getLogger("langchain_infinite_memory")
@@ -269,10 +270,12 @@ def _langchain_messages(
 
 
 def _sent(message: Message, given: BaseMessage | None) -> BaseMessage:
-    """Return a message of the prompt: the given one, unless text was put before it."""
+    """Return a message of the prompt: the given one, unless the prompt holds another text."""
     if given is None:
         return from_message(message)
-    if message.role != "user" or read_message(given)[0].content == message.content:
+    if is_stub(message):
+        return given.model_copy(update={"content": message.content})
+    if read_message(given)[0].content == message.content:
         return given
     written = from_message(message)
     return written.model_copy(update={"id": given.id})

@@ -16,13 +16,14 @@ from pydantic import Field, PrivateAttr
 from llama_index_infinite_memory.embeddings import as_embedder
 from llama_index_infinite_memory.messages import from_message
 from llama_index_infinite_memory.settings import EmbedModel
-from llama_index_infinite_memory.strippers import Stripper, strip
+from llama_index_infinite_memory.strippers import DEFAULT_STRIPPERS
 from shared_core.aio import AsyncInfiniteMemory
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
 from shared_core.pool import SessionPool
 from shared_core.prompt.template import RecallTemplate
 from shared_core.store import Store
+from shared_core.strippers import Stripper, strip, stripper_list
 
 __all__ = ["InfiniteMemoryBlock"]
 
@@ -78,7 +79,7 @@ class InfiniteMemoryBlock(BaseMemoryBlock[str]):
     top_k: int | None = Field(default=None, ge=0)
     user_id: str | None = None
     _pool: SessionPool = PrivateAttr()
-    _strippers: tuple[Stripper, ...] | None = PrivateAttr()
+    _strippers: tuple[Stripper, ...] = PrivateAttr()
     _count: Callable[[str], Sized] = PrivateAttr()
     _template: RecallTemplate = PrivateAttr()
 
@@ -93,7 +94,7 @@ class InfiniteMemoryBlock(BaseMemoryBlock[str]):
             name=name, description=description, priority=priority, accept_short_term_memory=accept_short_term_memory,
             max_tokens=max_tokens, top_k=top_k, user_id=user_id,
         )  # type: ignore[call-arg]  # fmt: skip
-        self._strippers = None if strippers is None else tuple(strippers)
+        self._strippers = stripper_list(DEFAULT_STRIPPERS if strippers is None else strippers)
         self._count = tokenizer_fn or get_tokenizer()
         self._template = template
         if settings.get("summarizer") is not None:
@@ -130,7 +131,8 @@ class InfiniteMemoryBlock(BaseMemoryBlock[str]):
             return ""
         async with self._use(session_id or NO_SESSION) as memory:
             found = await AsyncInfiniteMemory(memory).search(query, SHORTLIST)
-        return self._written([hit.message for hit in found])
+        # What only served an earlier turn is not recalled.
+        return self._written([hit.message for hit in found if hit.source != "grounding"])
 
     async def atruncate(self, content: str, tokens_to_truncate: int) -> str | None:
         """Return the content shortened by so many tokens, without the weakest matches; None if nothing is left."""

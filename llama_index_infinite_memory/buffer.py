@@ -14,12 +14,10 @@ from llama_index_infinite_memory.conversation import Conversation, StoreLike, co
 from llama_index_infinite_memory.prompt import (
     Input,
     Question,
-    as_report,
     cache_context,
     cached_context,
     prompt_messages,
     read_question,
-    whole_conversation,
     widened,
 )
 from llama_index_infinite_memory.serialization import SerializableBuffer, register
@@ -38,6 +36,10 @@ TOKEN_LIMIT = 3000
 
 LIMIT_RATIO = 0.75
 """The share of a model's context window that is the limit, as in `ChatMemoryBuffer`."""
+
+
+SEARCHED: tuple[Role, ...] = ("user", "assistant", "tool")
+"""The roles of the messages that a search finds unless one is named."""
 
 
 class FoundMessage(NamedTuple):
@@ -141,14 +143,12 @@ class InfiniteChatMemoryBuffer(SerializableBuffer):
         Raises:
             ValueError: `initial_token_count` exceeds the limit.
         """
-        question, whole = self._question_or_all(input, initial_token_count)
-        return prompt_messages(self._conversation, question, self._context(question)) if whole is None else whole
+        question = self._question(input, initial_token_count)
+        return prompt_messages(self._conversation, question, self._context(question))
 
     async def aget(self, input: Input = None, initial_token_count: int = 0, **kwargs: Any) -> list[ChatMessage]:
         """Do what `get` does without blocking the event loop; asynchronous embeddings are awaited."""
-        question, whole = await asyncio.to_thread(self._question_or_all, input, initial_token_count)
-        if whole is not None:
-            return whole
+        question = await asyncio.to_thread(self._question, input, initial_token_count)
         context = await self._acontext(question)
         return await asyncio.to_thread(prompt_messages, self._conversation, question, context)
 
@@ -156,11 +156,7 @@ class InfiniteChatMemoryBuffer(SerializableBuffer):
         if initial > self.token_limit:
             raise ValueError("Initial token count exceeds token limit")
         self._conversation.last = given, initial
-        return read_question(self._conversation, given, self.token_limit - initial)
-
-    def _question_or_all(self, given: Input, initial: int) -> tuple[Question, list[ChatMessage] | None]:
-        question = self._question(given, initial)
-        return question, whole_conversation(self._conversation, question)
+        return read_question(self._conversation, given, self.token_limit, initial)
 
     def _context(self, question: Question) -> Context:
         state, built = cached_context(self._conversation, question)
@@ -239,8 +235,7 @@ class InfiniteChatMemoryBuffer(SerializableBuffer):
     def explain(self, input: Input = None, initial_token_count: int = 0) -> ContextReport:
         """Return the report on what `get` returns for the same arguments; without any, for those of its last call."""
         given = (input, initial_token_count) if input is not None or initial_token_count else self._conversation.last
-        question = self._question(*given)
-        return as_report(question, self._context(question))
+        return self._context(self._question(*given)).report
 
     # Beyond the protocol
 
@@ -259,8 +254,13 @@ class InfiniteChatMemoryBuffer(SerializableBuffer):
         self, query: str, top_k: int = 10, *, since: datetime | None = None, until: datetime | None = None,
         role: Role | None = None,
     ) -> list[FoundMessage]:  # fmt: skip
-        """Return the messages of this branch that match a query, best first; see `InfiniteMemory.search`."""
-        return self._found(self._conversation.memory.search(query, top_k, since=since, until=until, role=role))
+        """Return the messages of this branch that match a query, best first; see `InfiniteMemory.search`.
+
+        Results of tools, and text that is set apart, are searched as well.
+        """
+        return self._found(
+            self._conversation.memory.search(query, top_k, since=since, until=until, role=role or SEARCHED)
+        )
 
     async def asearch(
         self, query: str, top_k: int = 10, *, since: datetime | None = None, until: datetime | None = None,
@@ -268,7 +268,7 @@ class InfiniteChatMemoryBuffer(SerializableBuffer):
     ) -> list[FoundMessage]:  # fmt: skip
         """Do what `search` does without blocking the event loop."""
         memory = AsyncInfiniteMemory(await asyncio.to_thread(lambda: self._conversation.memory))
-        found = await memory.search(query, top_k, since=since, until=until, role=role)
+        found = await memory.search(query, top_k, since=since, until=until, role=role or SEARCHED)
         return await asyncio.to_thread(self._found, found)
 
     def _found(self, found: list[ScoredMessage]) -> list[FoundMessage]:

@@ -1,6 +1,7 @@
 """The blocks of a message: as JSON data around its text, in which no text is stored twice, and what they cost."""
 
 import base64
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime
 from enum import Enum
@@ -10,11 +11,14 @@ from typing import Any
 
 from llama_index.core.base.llms import types
 from llama_index.core.base.llms.types import TextBlock
+from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore
+from llama_index.core.storage.docstore.utils import doc_to_json, json_to_doc
 from pydantic import AnyUrl, BaseModel
 
-from shared_core.formats.parts import AUDIO_TOKENS, FILE_TOKENS, IMAGE_TOKENS, LOW_IMAGE_TOKENS, VIDEO_TOKENS
+from shared_core.formats.parts import LOW_IMAGE_TOKENS
 from shared_core.interop.content import references, text_slice, text_tokens, unpack_blocks
 from shared_core.interop.values import Encode, UnstorableError, ValueCodec
+from shared_core.messages import Grounding, GroundingItem
 
 
 def _encode_bytes(value: bytes | bytearray, _: Encode) -> Any:
@@ -31,8 +35,18 @@ def _encode_model(value: BaseModel, encode: Encode) -> Any:
     return encode({**vars(value), **(value.model_extra or {})})
 
 
+def _encode_scored(value: NodeWithScore, encode: Encode) -> Any:
+    return {"$scored": [encode(value.node), encode(value.score)]}
+
+
+def _encode_node(value: BaseNode, encode: Encode) -> Any:
+    return {"$node": encode(doc_to_json(value))}
+
+
 CODEC = ValueCodec(
     [
+        (NodeWithScore, _encode_scored),
+        (BaseNode, _encode_node),
         (Enum, lambda value, encode: encode(value.value)),
         (Mapping, lambda value, encode: encode(dict(value))),
         ((set, frozenset), lambda value, encode: {"$set": [encode(item) for item in value]}),
@@ -41,10 +55,34 @@ CODEC = ValueCodec(
         (Path, lambda value, _: {"$path": str(value)}),
         (AnyUrl, lambda value, _: {"$url": str(value)}),
         (BaseModel, _encode_model),
-    ]
+    ],
+    {"$scored": lambda pair: NodeWithScore(node=pair[0], score=pair[1]), "$node": json_to_doc},
 )
-"""Encodes the values of message fields as JSON data: besides what every `ValueCodec` does, sets, bytes, dates, paths
-and URLs. A pydantic object becomes a mapping and an enumeration its value, which are not equal to what they were."""
+"""Encodes the values of message fields as JSON data: besides what every `ValueCodec` does, nodes, sets, bytes, dates,
+paths and URLs. Another pydantic object becomes a mapping and an enumeration its value, which are not equal to what they
+were."""
+
+GROUNDING = "grounding"
+"""The key of `additional_kwargs` under which retrieved passages stand."""
+
+
+def grounding_of(value: Any) -> Grounding | None:
+    """Return the grounding that a text, or a list of texts and nodes, best first, stands for; None if it is none."""
+    given = [value] if isinstance(value, str) else value
+    if not isinstance(given, list | tuple) or not all(isinstance(one, str | BaseNode | NodeWithScore) for one in given):
+        return None
+    items = tuple(map(_item, given))
+    return Grounding(items=items) if any(item.text for item in items) else None
+
+
+def _item(value: str | BaseNode | NodeWithScore) -> GroundingItem:
+    if isinstance(value, str):
+        return GroundingItem(text=value)
+    score = value.score if isinstance(value, NodeWithScore) else None
+    node = value.node if isinstance(value, NodeWithScore) else value
+    usable = score is not None and math.isfinite(score)
+    return GroundingItem(text=node.get_content(MetadataMode.LLM), score=score if usable else None)
+
 
 SEPARATOR = "\n"
 """What `ChatMessage.content` puts between the texts of its blocks."""
@@ -60,15 +98,12 @@ _CLASSES: dict[str, type[BaseModel]] = {
 _STREAM_FIELDS = {"image": "image", "audio": "audio", "video": "video", "document": "data"}
 """Block type -> its field that may hold a stream."""
 
-_FIGURES = {
-    "image": IMAGE_TOKENS,
-    "audio": AUDIO_TOKENS,
-    "video": VIDEO_TOKENS,
-    "document": FILE_TOKENS,
-    "cache": 0,
-    "text": 0,  # counted with the message's text
-    "tool_call": 0,  # counted with the message's tool calls
-}
+MEDIA_TOKENS: Mapping[str, int] = {"image": 256, "audio": 256, "video": 256, "document": 2048}
+"""Block type -> what a block costs in tokens unless the buffer is told otherwise; the estimates of LlamaIndex's
+`Memory`."""
+
+MEDIA_ARGUMENTS = {kind: f"{kind}_token_size_estimate" for kind in MEDIA_TOKENS}
+"""Block type -> the argument of a buffer, and of `Memory`, that sets another estimate."""
 
 
 def bare_text(text: str) -> TextBlock:
@@ -166,28 +201,32 @@ def _value(kind: str, name: str, value: Any) -> Any:
 # Cost
 
 
-def blocks_tokens(blocks: Iterable[Any]) -> int:
+def blocks_tokens(blocks: Iterable[Any], media: Mapping[str, int] = MEDIA_TOKENS) -> int:
     """Return the tokens of the blocks that are neither text nor tool calls.
 
     Thinking counts with the number that its provider gave, else by its text; citations count by their text.
+
+    Args:
+        blocks: the blocks.
+        media: block type -> what such a block costs.
     """
-    return sum(map(_block_tokens, blocks))
+    return sum(_block_tokens(block, media) for block in blocks)
 
 
-def _block_tokens(block: Any) -> int:
+def _block_tokens(block: Any, media: Mapping[str, int]) -> int:
     kind = getattr(block, "block_type", "")
     if kind == "image" and getattr(block, "detail", None) == "low":
-        return LOW_IMAGE_TOKENS
-    if kind in _FIGURES:
-        return _FIGURES[kind]
+        return min(LOW_IMAGE_TOKENS, media[kind])
+    if kind in media:
+        return media[kind]
     if kind == "thinking":
         return int(block.num_tokens or text_tokens(block.content or ""))
     if kind == "citable":
-        return text_tokens(block.title + block.source) + sum(map(_inner_tokens, block.content))
+        return text_tokens(block.title + block.source) + sum(_inner_tokens(inner, media) for inner in block.content)
     if kind == "citation":
-        return text_tokens(block.title + block.source) + _inner_tokens(block.cited_content)
-    return 0
+        return text_tokens(block.title + block.source) + _inner_tokens(block.cited_content, media)
+    return 0  # texts and tool calls are counted with the message
 
 
-def _inner_tokens(block: Any) -> int:
-    return text_tokens(block.text) if block.block_type == "text" else _block_tokens(block)
+def _inner_tokens(block: Any, media: Mapping[str, int]) -> int:
+    return text_tokens(block.text) if block.block_type == "text" else _block_tokens(block, media)

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.schema import QueryBundle
 from llama_index.core.storage.chat_store import BaseChatStore
 
+from llama_index_infinite_memory.content import GROUNDING
 from llama_index_infinite_memory.messages import UnstorableWarning, read_message, same, to_message
 from llama_index_infinite_memory.settings import Settings
-from llama_index_infinite_memory.strippers import rejoin, strip
 from shared_core.errors import UnknownReferenceError
 from shared_core.lifecycle import fork_safe_lock
 from shared_core.memory import InfiniteMemory
@@ -68,7 +69,7 @@ class Conversation:
         self.counter = settings.counter
         self.lock = fork_safe_lock()
         self.chat_store: tuple[BaseChatStore, str] | None = None
-        self.last: tuple[str | ChatMessage | None, int] = (None, 0)
+        self.last: tuple[str | ChatMessage | QueryBundle | None, int] = (None, 0)
         self.closed = False
         self.restored = False
         self._dumped: tuple[Any, list[dict[str, Any]]] = (None, [])
@@ -104,11 +105,11 @@ class Conversation:
     # Storing
 
     def stored_form(self, message: ChatMessage) -> Message:
-        """Return a message as it is stored, with text that only served one turn set apart."""
-        read, lost = read_message(message)
+        """Return a message as the engine takes it."""
+        read, lost = read_message(message, self.settings.media)
         if lost and not self.in_memory:
             warnings.warn(f"ChatMessage: stored without {', '.join(lost)}", UnstorableWarning, stacklevel=5)
-        return strip(read, self.settings.strippers)
+        return read
 
     def add(self, messages: Iterable[ChatMessage]) -> None:
         """Store messages at the end, in one transaction."""
@@ -160,7 +161,7 @@ class Conversation:
 
     def _keep(self, stored: Message, given: ChatMessage) -> None:
         """Keep the original of a message that cannot be restored equal, such as one with objects in its kwargs."""
-        built = to_message(rejoin(stored))
+        built = to_message(stored.whole)
         streams = any(map(_has_stream, given.blocks))
         if stored.id is None or same(built.model_copy(update={"blocks": given.blocks} if streams else {}), given):
             return
@@ -174,13 +175,15 @@ class Conversation:
     def whole(self, stored: Message) -> ChatMessage:
         """Return a copy of a message as it was put."""
         original = self._originals.get(stored.id or "")
-        return copied(original) if original is not None else to_message(rejoin(stored))
+        return copied(original) if original is not None else to_message(stored.whole)
 
     def sent(self, message: Message) -> ChatMessage:
         """Return a message of a prompt, which may hold less text than was put, or more."""
         original = self._originals.get(message.id or "")
-        if original is not None and (original.content or "") == message.content:
-            return copied(original)
+        if original is not None and (original.content or "") == message.content and message.grounding is None:
+            shown = copied(original)
+            shown.additional_kwargs.pop(GROUNDING, None)  # no provider's API knows it
+            return shown
         return to_message(message)
 
     def live(self, stored: Message) -> ChatMessage:
@@ -193,7 +196,7 @@ class Conversation:
         """Return the text of the newest user message, with what an agent has written into it."""
         if self._live is not None and self._live[0] == stored.id:
             return self._live[1].content or ""
-        return rejoin(stored).content
+        return stored.whole.content
 
     def dump(self) -> list[dict[str, Any]]:
         """Return the messages of this branch as JSON data; each message is dumped once and then remembered."""

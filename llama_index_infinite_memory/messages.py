@@ -7,7 +7,16 @@ from typing import Any
 from llama_index.core.base.llms import types
 from llama_index.core.base.llms.types import ChatMessage, MessageRole
 
-from llama_index_infinite_memory.content import CODEC, bare_text, blocks_tokens, pack, unpack
+from llama_index_infinite_memory.content import (
+    CODEC,
+    GROUNDING,
+    MEDIA_TOKENS,
+    bare_text,
+    blocks_tokens,
+    grounding_of,
+    pack,
+    unpack,
+)
 from llama_index_infinite_memory.strippers import EXECUTED
 from shared_core.interop.content import arguments_object, arguments_text, function_call_id, legacy_call, text_mark
 from shared_core.interop.values import UnstorableError, UnstorableWarning
@@ -38,8 +47,9 @@ def from_message(message: ChatMessage) -> Message:
     """Convert a LlamaIndex message for the engine; `to_message` restores an equal one.
 
     The texts of its blocks, a line each, become the `content`. Pictures and the like cost fixed figures, thinking costs
-    what its text does. Objects in `additional_kwargs` are restored as mappings of the same content. What JSON cannot
-    express is left out with an `UnstorableWarning`: a block, or one entry of `additional_kwargs`.
+    what its text does. In a user message, `additional_kwargs["grounding"]` becomes `grounding`: a text, or a list of
+    texts and nodes, best first. Other objects in `additional_kwargs` are restored as mappings of the same content. What
+    JSON cannot express is left out with an `UnstorableWarning`: a block, or one entry of `additional_kwargs`.
 
     Raises:
         TypeError: it is not a `ChatMessage`.
@@ -50,8 +60,13 @@ def from_message(message: ChatMessage) -> Message:
     return read
 
 
-def read_message(message: ChatMessage) -> tuple[Message, tuple[str, ...]]:
-    """Return what `from_message` returns, and descriptions of what is left out, without a warning."""
+def read_message(message: ChatMessage, media: Mapping[str, int] = MEDIA_TOKENS) -> tuple[Message, tuple[str, ...]]:
+    """Return what `from_message` returns, and descriptions of what is left out, without a warning.
+
+    Args:
+        message: the message.
+        media: block type -> what such a block costs in tokens.
+    """
     if not isinstance(message, ChatMessage):
         raise TypeError(f"expected a ChatMessage, not {repr(message)[:80]}")
     role, kwargs = MessageRole(message.role).value, message.additional_kwargs
@@ -64,24 +79,32 @@ def read_message(message: ChatMessage) -> tuple[Message, tuple[str, ...]]:
         name=_text(kwargs.get("name")),
         tool_calls=engine_calls(message) if _ROLE_OF[role] == "assistant" else (),
         tool_call_id=_answered(role, kwargs),
-        media_tokens=blocks_tokens(message.blocks),
+        grounding=grounding_of(kwargs.get(GROUNDING)) if role == "user" else None,
+        media_tokens=blocks_tokens(message.blocks, media),
     )
     lost: list[str] = []
-    data = _rest(message, _bare(converted), lost)
+    data = _rest(message, converted, lost)
     if "blocks" in data:
         data["$text"] = text_mark(converted.content)
     return converted.replace(payload=Payload(format=FORMAT, data=data)) if data else converted, tuple(lost)
 
 
-def _rest(message: ChatMessage, bare: ChatMessage, lost: list[str]) -> dict[str, Any]:
-    """Return the fields of a message that differ from those of `bare`, which the engine's fields alone give."""
+def _rest(message: ChatMessage, converted: Message, lost: list[str]) -> dict[str, Any]:
+    """Return the fields of a message that the engine's fields alone do not give."""
     data: dict[str, Any] = {}
+    bare, kwargs = _bare(converted), dict(message.additional_kwargs)
+    if converted.grounding is not None:
+        texts = {item.text: {"$item": index} for index, item in enumerate(converted.grounding.items)}
+        try:
+            data[GROUNDING] = CODEC.encode(kwargs.pop(GROUNDING), texts)
+        except UnstorableError as error:
+            lost.append(f"what else is in additional_kwargs[{GROUNDING!r}] ({error})")
     if message.role != bare.role:
         data["role"] = MessageRole(message.role).value
     if not same(message.blocks, bare.blocks):
         data["blocks"] = pack(message.blocks, lost)
-    if not same(message.additional_kwargs, bare.additional_kwargs):
-        data["additional_kwargs"] = _entries(message.additional_kwargs, lost)
+    if not same(kwargs, bare.additional_kwargs):
+        data["additional_kwargs"] = _entries(kwargs, lost)
     return data
 
 
@@ -120,11 +143,12 @@ def to_message(message: Message) -> ChatMessage:
 
     A message made by `from_message` is restored equal. One that was stored without LlamaIndex, or by another adapter,
     becomes a plain message of its role, with its tool calls, and with `name` and `tool_call_id` in `additional_kwargs`.
-    LlamaIndex has no field for `id`, `created_at`, `turn_id`, `pinned` and grounding, which are not carried over.
+    LlamaIndex has no field for `id`, `created_at`, `turn_id`, `pinned` and the grounding of such a message, which are
+    not carried over. Text that is set apart is where it was.
 
     In a prompt, recalled messages and grounding stand before the content, here as in the engine's message.
     """
-    data = _own(message.payload)
+    message, data = message.whole, _own(message.payload)
     built = _bare(message)
     if "role" in data:
         built.role = MessageRole(data["role"])
@@ -132,6 +156,9 @@ def to_message(message: Message) -> ChatMessage:
         built.blocks = unpack(message.content, data["blocks"], data["$text"])
     if "additional_kwargs" in data:
         built.additional_kwargs = CODEC.decode(data["additional_kwargs"])
+    if message.grounding is not None and GROUNDING in data:
+        texts = [item.text for item in message.grounding.items]
+        built.additional_kwargs[GROUNDING] = CODEC.decode(data[GROUNDING], lambda _, index: texts[index])
     return built
 
 

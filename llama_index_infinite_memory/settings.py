@@ -8,13 +8,13 @@ from typing import Any, TypeVar, overload
 import tiktoken
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.base.llms.base import BaseLLM
-from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.utils import get_tokenizer
 
 from llama_index_infinite_memory import strippers as known_strippers
+from llama_index_infinite_memory.content import MEDIA_ARGUMENTS, MEDIA_TOKENS
 from llama_index_infinite_memory.embeddings import as_embedder
 from llama_index_infinite_memory.strippers import Stripper
-from shared_core.arguments import suggestion
+from shared_core.arguments import suggestion, whole_number
 from shared_core.base import Embedder, SummarizerModel
 from shared_core.interop.adapters import ModelSummarizer, memory_arguments
 from shared_core.summaries.requests import AnySummarizer
@@ -26,9 +26,6 @@ Tokenizer = Callable[[str], Sized]
 EmbedModel = Embedder | BaseEmbedding | Callable[[list[str]], Any] | str | None
 SummarizerLike = BaseLLM | AnySummarizer
 Given = TypeVar("Given", bound=AnySummarizer)
-
-NO_LIMIT = 2**40
-"""The engine's limit. Each call sets its own, because buffers of one conversation may have different limits."""
 
 _FIXED = {
     "store", "session_id", "user_id", "max_tokens", "reserve_tokens", "token_counter", "message_overhead", "embedder",
@@ -73,11 +70,6 @@ class TokenizerCounter:
         )
 
 
-def joined_tokens(messages: Sequence[ChatMessage], counter: TokenizerCounter) -> int:
-    """Return the tokens of messages as `ChatMemoryBuffer` counts them: of their joined text alone."""
-    return counter.tokens(SEPARATOR.join(str(message.content) for message in messages)) if messages else 0
-
-
 def _default_encoding(tokenizer_fn: Callable[[str], Sized]) -> str | None:
     if (
         not isinstance(tokenizer_fn, partial)
@@ -101,12 +93,14 @@ class Settings:
         tokenizer_fn: counts tokens.
         embed_model: finds older messages by meaning.
         strippers: set apart text that only served one turn; None: `DEFAULT_STRIPPERS`.
+        media: what a block costs in tokens, by its type: one of `MEDIA_TOKENS`.
         engine: other arguments of `InfiniteMemory`, by name.
     """
 
     tokenizer_fn: Tokenizer = field(default_factory=get_tokenizer)
     embed_model: EmbedModel = None
     strippers: tuple[Stripper, ...] | None = None
+    media: Mapping[str, int] = field(default_factory=lambda: MEDIA_TOKENS)
     engine: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -119,7 +113,11 @@ class Settings:
     ) -> "Settings":
         """Return settings, with defaults for what is None."""
         chosen = None if strippers is None else tuple(strippers)
-        return cls(tokenizer_fn or get_tokenizer(), embed_model, chosen, dict(engine))
+        others = dict(engine)
+        media = {kind: others.pop(name, MEDIA_TOKENS[kind]) for kind, name in MEDIA_ARGUMENTS.items()}
+        for kind, tokens in media.items():
+            whole_number(MEDIA_ARGUMENTS[kind], tokens, least=0)
+        return cls(tokenizer_fn or get_tokenizer(), embed_model, chosen, media, others)
 
     @property
     def counter(self) -> TokenizerCounter:
@@ -140,10 +138,10 @@ class Settings:
             "placement": "messages",
             "on_overflow": "keep",
             **given,
-            "max_tokens": NO_LIMIT,
             "reserve_tokens": 0,
             "token_counter": self.counter,
             "message_overhead": 0,
+            "strippers": known_strippers.DEFAULT_STRIPPERS if self.strippers is None else self.strippers,
             "embedder": as_embedder(self.embed_model),
         }
 
@@ -151,6 +149,7 @@ class Settings:
         """Return the settings as JSON data, without tokenizers, models and other objects."""
         data: dict[str, Any] = {}
         data |= {name: value for name, value in self.engine.items() if isinstance(value, str | int | float)}
+        data |= {MEDIA_ARGUMENTS[kind]: tokens for kind, tokens in self.media.items() if tokens != MEDIA_TOKENS[kind]}
         if isinstance(self.embed_model, str):
             data["embed_model"] = self.embed_model
         if self.strippers is not None:
@@ -171,7 +170,7 @@ class Settings:
 
 def refuse_unknown(given: Mapping[str, Any], known: Sequence[str] = ()) -> None:
     """Raise the error of `ChatMemoryBuffer` if an argument is unknown."""
-    accepted = memory_arguments() - _FIXED | set(known)
+    accepted = memory_arguments() - _FIXED | set(MEDIA_ARGUMENTS.values()) | set(known)
     unknown = {name: value for name, value in given.items() if name not in accepted}
     if unknown:
         near = suggestion(next(iter(unknown)), accepted | {"token_limit", "tokenizer_fn", "embed_model", "session_id"})

@@ -110,12 +110,13 @@ class AsyncInfiniteMemory:
 
     async def context(
         self, question: str | MessageLike | None = None, *, system: SystemPrompt | None = None,
-        tools: Sequence[Any] | None = None, reserve_tokens: int | None = None, include_question: bool = True,
+        tools: Sequence[Any] | None = None, max_tokens: int | None = None, reserve_tokens: int | None = None,
+        include_question: bool = True,
     ) -> Context:  # fmt: skip
         """Return the prompt for a question; see `InfiniteMemory.context`."""
         steps = await asyncio.to_thread(  # the function that returns the system prompt may block
-            self._memory.context_steps, question, system=system, tools=tools, reserve_tokens=reserve_tokens,
-            include_question=include_question,
+            self._memory.context_steps, question, system=system, tools=tools, max_tokens=max_tokens,
+            reserve_tokens=reserve_tokens, include_question=include_question,
         )  # fmt: skip
         return await self._drive(steps)
 
@@ -125,7 +126,7 @@ class AsyncInfiniteMemory:
 
     async def search(
         self, query: str, top_k: int = 10, *, since: date | str | None = None, until: date | str | None = None,
-        role: Role | None = None, scope: RecallScope | None = None,
+        role: Role | Sequence[Role] | None = None, scope: RecallScope | None = None,
     ) -> list[ScoredMessage]:  # fmt: skip
         """Return the messages that match best; see `InfiniteMemory.search`."""
         steps = self._memory.search_steps(query, top_k, since=since, until=until, role=role, scope=scope)

@@ -13,7 +13,8 @@ from pydantic import BaseModel
 
 from shared_core.errors import BudgetError
 from shared_core.field_errors import shown
-from shared_core.messages import Message, in_utc, one_message
+from shared_core.formats.fields import ROLE_NAMES
+from shared_core.messages import Message, Role, in_utc, one_message
 
 Value = TypeVar("Value")
 Method = TypeVar("Method", bound=Callable[..., None])
@@ -30,6 +31,19 @@ def one_of(name: str, value: Value, choices: Collection[Value]) -> Value:
     if value not in choices:
         raise ValueError(f"{shown(name, value)}: choose one of {', '.join(map(repr, choices))}")
     return value
+
+
+def role_names(name: str, value: Any) -> tuple[Role, ...]:
+    """Return the roles that one name, or a list of names, stands for.
+
+    Raises:
+        ValueError: a name is unknown.
+    """
+    names = [value] if isinstance(value, str) or not isinstance(value, Iterable) else list(value)
+    for one in names:
+        if not isinstance(one, str) or one.lower() not in ROLE_NAMES:
+            raise ValueError(f"{shown(name, one)}: choose one of {', '.join(map(repr, ROLE_NAMES))}")
+    return tuple(dict.fromkeys(ROLE_NAMES[one.lower()] for one in names))
 
 
 def whole_number(name: str, value: int, *, least: int) -> int:

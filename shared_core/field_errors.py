@@ -31,12 +31,6 @@ ADVICE = {
 }
 """What to write instead, by field and type of error."""
 
-ROLES = {
-    "human": "user", "person": "user", "ai": "assistant", "bot": "assistant", "model": "assistant",
-    "agent": "assistant", "chatbot": "assistant", "developer": "system", "function": "tool",
-}  # fmt: skip
-"""Roles of other libraries, and ours for them."""
-
 
 def shown(name: str, value: object) -> str:
     """Return an argument as it was given, cut to what one line can show."""
@@ -81,7 +75,5 @@ def _expected(problem: Mapping[str, Any]) -> str:
 
 
 def _advice(name: str, kind: str, given: object) -> str:
-    if name == "role" and isinstance(given, str) and (ours := ROLES.get(given.lower())):
-        return f"; {given!r} is {ours!r} here"
     field = name.rpartition(".")[2]
     return ADVICE.get((field, kind), "") if kind != "string_type" or isinstance(given, list | dict) else ""

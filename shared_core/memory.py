@@ -1,7 +1,7 @@
 """InfiniteMemory: stores everything said in a chat and builds, for each question, the best prompt that fits."""
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -11,6 +11,7 @@ from shared_core.arguments import (
     moment,
     one_of,
     prompt_budget,
+    role_names,
     schemas,
     session_names,
     suggests_names,
@@ -38,8 +39,6 @@ from shared_core.prompt.frame import (
     KeepGrounding,
     OnOverflow,
     SummaryPlacement,
-    render_grounding,
-    with_grounding,
 )
 from shared_core.prompt.template import RecallTemplate
 from shared_core.prompt.window import Fill
@@ -53,6 +52,7 @@ from shared_core.session import LiveSession, Sizer
 from shared_core.sharing.files import FileVerbs
 from shared_core.store import ALL, Store
 from shared_core.stores import open_store
+from shared_core.strippers import Stripper, strip, stripper_list
 from shared_core.summaries.requests import AnySummarizer, SummaryRules, drive
 from shared_core.summaries.rolling import RollingSummary
 from shared_core.summaries.wording import SummaryTemplate
@@ -134,6 +134,9 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
         summary_template: the wording around the summary. None: the default `SummaryTemplate`.
         embed_budget_ms: how many milliseconds one question may spend on embedding messages that have no vector yet. The
             others are found by their words until `index` or a later question embeds them.
+        strippers: set apart text that only serves one turn when a message is stored, such as documents pasted around a
+            question: `shared_core.strippers` has `PASTED_CONTEXT` and `TOOL_RESULTS`. The current turn is sent with it,
+            older ones without. What is set apart is not recalled, but `search` finds it.
         durability: `"full"` makes a stored message survive a power cut, `"process"` a killed process only, which is
             faster. It applies if `store` is a path.
         clock: returns the time for messages that have none, as a datetime with a time zone.
@@ -159,7 +162,7 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
         on_overflow: OnOverflow = "raise", fill: Fill = "stop", summarizer: AnySummarizer | None = None,
         summary_tokens: int = 500, summarizer_tokens: int = 4000, summary_placement: SummaryPlacement = "system",
         summary_template: SummaryTemplate | None = None, embed_budget_ms: float = 200,
-        durability: Literal["full", "process"] = "full",
+        strippers: Iterable[Stripper] = (), durability: Literal["full", "process"] = "full",
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
     ) -> None:  # fmt: skip
@@ -170,7 +173,7 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
             function("system", system, "() -> str | None, or a text")
         function("clock", clock, "() -> datetime")
         function("new_id", new_id, "() -> str")
-        self._system = system
+        self._system, self._strippers = system, stripper_list(strippers)
         if scope == "user" and user_id is None:
             raise ValueError('scope="user": pass the user_id whose sessions are to be searched')
         framer = Framer(as_counter(token_counter), message_overhead, keep_grounding, grounding_overflow, on_overflow)
@@ -223,7 +226,7 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
             DuplicateError: an id is already stored with other content.
             UnknownReferenceError: the branch has no such turn.
         """
-        given = message_list(messages)
+        given = [strip(message, self._strippers) for message in message_list(messages)]
         with self._lock:
             stored = self._checkout.writer.add(given, turn)
             self._note_stored(len(stored))
@@ -255,7 +258,7 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
         Returns:
             The whole history, with the ids under which its messages are stored.
         """
-        given = message_list(messages)
+        given = [strip(message, self._strippers) for message in message_list(messages)]
         one_of("removed", removed, get_args(Removed))
         with self._lock:
             history, stored = follow(self._checkout, given, after or FollowedHistory(), removed, since)
@@ -366,7 +369,8 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
 
     def context(
         self, question: str | MessageLike | None = None, *, system: SystemPrompt | None = None,
-        tools: Sequence[Any] | None = None, reserve_tokens: int | None = None, include_question: bool = True,
+        tools: Sequence[Any] | None = None, max_tokens: int | None = None, reserve_tokens: int | None = None,
+        include_question: bool = True,
     ) -> Context:  # fmt: skip
         """Return the prompt for a question, with a report that explains it. No message is stored.
 
@@ -375,6 +379,7 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
                 message has the same text and no answer yet, the question is taken to be that message.
             system: the system prompt for this question, instead of the constructor's `system`; `""` for none.
             tools: the tool schemas that you send with the prompt. They take part of the budget.
+            max_tokens: the context limit of the model that is asked, instead of the constructor's `max_tokens`.
             reserve_tokens: the tokens kept free for the reply, instead of the constructor's `reserve_tokens`.
             include_question: whether the prompt contains the question. If False, room is kept for the question, and
                 recalled text goes into a system message.
@@ -385,35 +390,38 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
             EmbedderMismatchError: another embedder made the session's vectors.
         """
         steps = self.context_steps(
-            question, system=system, tools=tools, reserve_tokens=reserve_tokens, include_question=include_question
-        )
+            question, system=system, tools=tools, max_tokens=max_tokens, reserve_tokens=reserve_tokens,
+            include_question=include_question,
+        )  # fmt: skip
         return drive(steps)
 
     def context_steps(
         self, question: str | MessageLike | None, *, system: SystemPrompt | None, tools: Sequence[Any] | None,
-        reserve_tokens: int | None, include_question: bool,
+        reserve_tokens: int | None, include_question: bool, max_tokens: int | None = None,
     ) -> AskSteps:  # fmt: skip
         """Return the steps of `context`. The caller answers their requests, synchronously or asynchronously."""
-        message = None if question is None else user_message("question", question)
+        message = None if question is None else strip(user_message("question", question), self._strippers)
         blank = message is not None and not (message.content.strip() or message.grounding or message.media_tokens)
+        limit = self.max_tokens if max_tokens is None else max_tokens
         reserve = self.reserve_tokens if reserve_tokens is None else reserve_tokens
         # Checked again, because callers may assign the attributes. A caller's own reserve may leave nothing.
-        prompt_budget(self.max_tokens, reserve, least=1 if reserve_tokens is None else 0)
+        prompt_budget(limit, reserve, least=1 if reserve_tokens is None else 0)
         prompt = prompt_text(self.system if system is None else system)
-        ask = Ask(None if blank else message, self.max_tokens, reserve, schemas(tools), include_question, prompt)
+        ask = Ask(None if blank else message, limit, reserve, schemas(tools), include_question, prompt)
         return self._prompts.steps(ask)
 
     def count(self, message: MessageLike) -> int:
         """Return the tokens a message takes when it is sent: text, name, tool calls, media, grounding and framing."""
-        given = one_message(message)
-        sent = with_grounding(given, render_grounding(given.grounding))
+        sent = one_message(message).grounded
         return message_tokens(sent, self._checkout.writer.counter, self._checkout.live.sizer.overhead)
 
     def search(
         self, query: str, top_k: int = 10, *, since: date | str | None = None, until: date | str | None = None,
-        role: Role | None = None, scope: RecallScope | None = None,
+        role: Role | Sequence[Role] | None = None, scope: RecallScope | None = None,
     ) -> list[ScoredMessage]:  # fmt: skip
         """Return the messages of this branch that match a query, best first, without those that match too little.
+
+        Messages are also found by the words of their grounding, such as documents pasted around a question.
 
         Args:
             query: the text to search for.
@@ -421,28 +429,27 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
             since: only messages said at or after this time: a datetime, a date, or ISO 8601 text such as
                 `"2026-01-31"` or `"2026-01-31T10:00"`. A time without a zone is taken as UTC.
             until: only messages said at or before this time; a date means until the end of that day.
-            role: only messages of this role. None: user and assistant messages. Tool results and system messages are
-                found only if you name their role.
+            role: only messages of this role, or of these. None: user and assistant messages. Tool results and system
+                messages are found only if you name their role.
             scope: what is searched, instead of the constructor's `scope`: `"session"` is this branch alone, `"user"`
                 also the main branches of the other sessions that `sessions` lists.
         """
         return drive(self.search_steps(query, top_k, since=since, until=until, role=role, scope=scope))
 
     def search_steps(
-        self, query: str, top_k: int, *, since: date | str | None, until: date | str | None, role: Role | None,
-        scope: RecallScope | None = None,
+        self, query: str, top_k: int, *, since: date | str | None, until: date | str | None,
+        role: Role | Sequence[Role] | None, scope: RecallScope | None = None,
     ) -> SearchSteps:  # fmt: skip
         """Return the steps of `search`; see `context_steps`."""
         text_value("query", query)
         whole_number("top_k", top_k, least=0)
         if scope is not None:
             one_of("scope", scope, get_args(RecallScope))
-        if role is not None:
-            one_of("role", role, get_args(Role))
+        roles = None if role is None else role_names("role", role)
         wanted = Filter(
             since=float("-inf") if since is None else moment("since", since).timestamp(),
             until=float("inf") if until is None else moment("until", until, end=True).timestamp(),
-            role=role,
+            roles=roles,
             scope=scope,
         )
         return self._prompts.search_steps(query, top_k, wanted)

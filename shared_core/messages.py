@@ -3,12 +3,12 @@
 import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from shared_core.field_errors import explained
-from shared_core.formats.fields import MessageFields, own_copy, short
+from shared_core.formats.fields import ROLE_NAMES, MessageFields, Role, own_copy, short
 from shared_core.formats.openai_chat import write_chat
 from shared_core.formats.openai_responses import message_groups, read_group, write_items
 
@@ -32,13 +32,17 @@ __all__ = [
 BLANK_LINE = "\n\n"
 """The separator between the parts of a rendered message."""
 
-Role = Literal["system", "user", "assistant", "tool"]
-
 
 def in_utc(moment: datetime) -> datetime:
     """Return `moment`, taken as UTC if it has no zone, as a message's time is."""
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
+
+SET_APART = "(Left out for length: {count} parts.)"
+"""The note of grounding that stood in the message itself; it marks such grounding in stored messages."""
+
+CUT = " […]"
+"""Ends a content whose end is set apart."""
 
 _set = object.__setattr__  # the only way to set an attribute of a frozen value
 
@@ -140,7 +144,7 @@ class Grounding(_Value):
         Args:
             keep: indices of the items to show; all by default.
         """
-        return self.around([self.items[index].text for index in (self.filled if keep is None else sorted(keep))])
+        return self.around(self.shown(keep))
 
     def around(self, texts: Sequence[str]) -> str:
         """Return header, texts, the note on items that are left out, and footer as one text; empty without texts."""
@@ -149,6 +153,42 @@ class Grounding(_Value):
         omitted = len(self.filled) - sum(map(bool, texts))
         note = self.omitted_note.replace("{count}", str(omitted)) if omitted else ""
         return join(self.header, *texts, note, self.footer)
+
+    @property
+    def surrounds(self) -> bool:
+        """Whether the text stood in the message itself, directly around its content; see `set_apart`."""
+        return self.omitted_note == SET_APART
+
+    def with_content(self, content: str, keep: Sequence[int] | None = None) -> str:
+        """Return the text of a message with its grounding, as it is sent.
+
+        Args:
+            content: the content of the message.
+            keep: indices of the items to show; all by default.
+        """
+        return self.around_content(content, self.shown(keep))
+
+    @property
+    def text(self) -> str:
+        """Everything it holds, for a search."""
+        return join(self.header, *(item.text for item in self.items), self.footer)
+
+    def shown(self, keep: Sequence[int] | None = None) -> list[str]:
+        """Return the texts of the items to show, in order."""
+        return [self.items[index].text for index in (self.filled if keep is None else sorted(keep))]
+
+    def around_content(self, content: str, texts: Sequence[str]) -> str:
+        """Return header, texts, the note on items that are left out, and footer, with the content where it belongs."""
+        if not self.surrounds:
+            return join(self.around(texts), content)
+        if not any(texts):
+            return content
+        rest, omitted = "".join(texts), len(self.filled) - sum(map(bool, texts))
+        if omitted:
+            rest = join(rest.strip("\n"), self.omitted_note.replace("{count}", str(omitted)))
+        if self.header:
+            return content.removesuffix(CUT) + self.header + rest
+        return rest + (BLANK_LINE if omitted else "") + content + self.footer
 
     @field_validator("items", mode="before")
     @classmethod
@@ -180,7 +220,8 @@ class Message(_Value):
     message is stored.
 
     Args:
-        role: who speaks: `"system"`, `"user"`, `"assistant"` or `"tool"`.
+        role: who speaks: `"system"`, `"user"`, `"assistant"` or `"tool"`; or what other programs call them, such as
+            `"human"`, `"ai"`, `"agent"`, `"model"`, `"bot"`, `"developer"` or `"function"`.
         content: the text, without grounding.
         id: an id that is unique in the session.
         name: the speaker's name, if several people or agents share a role.
@@ -206,6 +247,11 @@ class Message(_Value):
     pinned: bool = False
     media_tokens: Annotated[int, Field(ge=0)] = 0
     payload: Payload | None = None
+
+    @field_validator("role", mode="before")
+    @classmethod
+    def _accept_names(cls, value: Any) -> Any:
+        return ROLE_NAMES.get(value.lower(), value) if isinstance(value, str) else value
 
     @field_validator("grounding", mode="before")
     @classmethod
@@ -274,6 +320,20 @@ class Message(_Value):
         return write_items(fields_of(self))
 
     @property
+    def whole(self) -> "Message":
+        """The message as it was before text was set apart from its content; the message itself if none was."""
+        if self.grounding is None or not self.grounding.surrounds:
+            return self
+        return self.replace(content=self.grounding.with_content(self.content), grounding=None)
+
+    @property
+    def grounded(self) -> "Message":
+        """The message as it is sent with all its grounding: in its content instead of in a field of its own."""
+        if self.grounding is None:
+            return self
+        return self.replace(content=self.grounding.with_content(self.content), grounding=None)
+
+    @property
     def stays(self) -> bool:
         """Whether every prompt must hold this message."""
         return self.pinned or self.role == "system"
@@ -300,8 +360,11 @@ def _said(content: Any) -> Any:
 
 
 def content_of(message: Message) -> Mapping[str, Any]:
-    """Return the fields that two messages with the same content share: all except those that the store fills in."""
-    return message.model_dump(mode="json", exclude={"id", "created_at", "turn_id"}, exclude_defaults=True)
+    """Return the fields that two messages with the same content share: all except those that the store fills in.
+
+    Text that is set apart counts as part of the content.
+    """
+    return message.whole.model_dump(mode="json", exclude={"id", "created_at", "turn_id"}, exclude_defaults=True)
 
 
 MessageLike = Message | Mapping[str, Any] | BaseModel
@@ -313,7 +376,7 @@ def fields_of(message: Message) -> MessageFields:
     payload = message.payload
     return {
         "role": message.role,
-        "content": join(message.grounding.render(), message.content) if message.grounding else message.content,
+        "content": message.grounded.content,
         "id": message.id,
         "name": message.name,
         "tool_calls": [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in message.tool_calls],

@@ -12,12 +12,14 @@ from shared_core.errors import StoreError
 from shared_core.index.session_vectors import SessionVectors
 from shared_core.messages import Message
 from shared_core.paths import Path
+from shared_core.prompt.abridged import tokens_without_media, with_results
 from shared_core.prompt.assembler import Assembler
 from shared_core.prompt.context import Context
 from shared_core.prompt.frame import Frame
 from shared_core.prompt.window import SKIP_LIMIT, Candidate, Window
 from shared_core.recall.candidates import read_candidates, read_hits
 from shared_core.recall.embedding import EmbedderChoice, EmbedReply, EmbedRequest
+from shared_core.recall.grounding_hits import grounding_hits, with_grounding_hits
 from shared_core.recall.ranking import ScoredMessage
 from shared_core.recall.scope import Filter
 from shared_core.recall.search import POOL_TOKENS, Found, Searcher
@@ -27,7 +29,7 @@ from shared_core.summaries.requests import SummaryReply, SummaryRequest
 from shared_core.summaries.rolling import LEFT_OUT, PromptInputs, RollingSummary, SummarizedInputs
 from shared_core.system_prompt import FRONT, is_prompt
 from shared_core.tokens import message_tokens, tools_tokens
-from shared_core.turns import Entry, Turn, group_turns
+from shared_core.turns import Entry, Turn, group_turns, window_turns
 
 LARGE_BATCH = 256
 """Texts embedded at a time by `index`, when no question waits."""
@@ -209,7 +211,7 @@ class PromptBuilder:
                 plan = self._plan_over(ask, budget, state, turns, whole=whole)
                 # Turns that cannot be sent take no room, so the budget may need more of the past than expected.
                 room = plan.asked.open - plan.asked.bare
-                if whole or sum(turn.tokens for turn in plan.turns) > room:
+                if whole or sum(map(tokens_without_media, plan.turns)) > room:
                     return plan
             needed = 2 * sum(entry.tokens for entry in entries) + 1
 
@@ -220,14 +222,14 @@ class PromptBuilder:
         stays = self._stays(ask, current)
         pinned = {entry.message.turn_id for entry in stays}
         past = [turn for turn in reversed(turns) if turn is not stored and turn.turn_id not in pinned]
-        older = tuple(turn.whole() for turn in past if turn.asks)
+        older, unsent = window_turns(past, current)
         asked = framer.frame(budget=budget, tools=tools, stays=stays, current=current)
         base, fits = None, self.assembler.window(asked, older).reaches_all
         if self.searcher.rules.scope == "user" or not fits:
             base = self.assembler.window(asked, older, recall=self.assembler.room_for_recall(asked, older))
         before = self.live.path.at(stored.entries[0].order) if stored is not None else None
-        alone = [entry for turn in past if whole and not turn.asks for entry in turn.entries]
-        plan = Plan(state, self.live.path, asked, older, base, before, tuple(alone), fits, ())
+        alone = tuple(entry for turn in unsent if whole for entry in turn.entries)
+        plan = Plan(state, self.live.path, asked, tuple(older), base, before, alone, fits, ())
         if fits or self.rolling.rules.summarizer is None:
             return plan
         return replace(plan, summaries=self.rolling.versions(plan.path, plan.end))
@@ -247,9 +249,9 @@ class PromptBuilder:
         newest = next((turn for turn in reversed(turns) if turn.asks), None)
         question = ask.question
         if question is None:
-            return (newest.whole(pending=True), newest) if newest else (None, None)
+            return (self._pending(newest), newest) if newest else (None, None)
         if newest is not None and not newest.answered and newest.entries[0].message.content == question.content:
-            current = newest.whole(pending=True)
+            current = self._pending(newest)
             if question.grounding is not None:
                 first = current.entries[0]
                 grounded = replace(first, message=first.message.replace(grounding=question.grounding))
@@ -260,6 +262,10 @@ class PromptBuilder:
         tokens = message_tokens(question, framer.counter, framer.overhead)
         order = self.live.path.head.depth + 1
         return Turn("", turn_no, (Entry(question, tokens, turn_no, order),)), None
+
+    def _pending(self, turn: Turn) -> Turn:
+        """Return the turn that is being answered, with its results whole: the model has asked for them."""
+        return with_results(turn.whole(pending=True), self.assembler.size)
 
     # Search and index
 
@@ -273,6 +279,7 @@ class PromptBuilder:
             found = yield from self.searcher.find(query, state, wanted, room=POOL_TOKENS * top_k)
             best = found.ranked.at(np.flatnonzero(~found.ranked.weak)[:top_k])
             with self._lock:
+                best = with_grounding_hits(best, grounding_hits(found.words, found.scopes))[:top_k]
                 if self.live.sync().epoch == state.epoch:  # otherwise, messages were forgotten in the meantime
                     return read_hits(self.live, found, best)
 

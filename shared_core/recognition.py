@@ -23,13 +23,13 @@ class Sent(NamedTuple):
 
 def recognized_fields(message: Message) -> Mapping[str, Any]:
     """Return the fields by which a message that was sent again is recognized. Clients often lose the others."""
-    return message.model_dump(include={"role", "content", "tool_calls", "tool_call_id"})
+    return message.whole.model_dump(include={"role", "content", "tool_calls", "tool_call_id"})
 
 
 def says_the_same(one: Message, other: Message) -> bool:
     """Return whether two messages are the same one, sent twice, if their ids do not tell."""
-    return (one.role, one.content, one.tool_calls, one.tool_call_id) == (
-        other.role, other.content, other.tool_calls, other.tool_call_id
+    return (one.role, one.whole.content, one.tool_calls, one.tool_call_id) == (
+        other.role, other.whole.content, other.tool_calls, other.tool_call_id
     )  # fmt: skip
 
 
@@ -42,7 +42,7 @@ def chain_of(chain: str, message: Message) -> str:
     )
     answered = "null" if message.tool_call_id is None else json.dumps(message.tool_call_id)
     said = (
-        f'[{json.dumps(chain)}, {{"content": {json.dumps(message.content)}, "role": "{message.role}", '
+        f'[{json.dumps(chain)}, {{"content": {json.dumps(message.whole.content)}, "role": "{message.role}", '
         f'"tool_call_id": {answered}, "tool_calls": {calls}}}]'
     )
     return hashlib.blake2b(said.encode(), digest_size=16).hexdigest()

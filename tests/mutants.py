@@ -59,11 +59,12 @@ MUTANTS: dict[int, tuple[Mutant, ...]] = {
             "summary = self.summary.tokens if self.summary is not None else 0",
             "summary = 0",
         ),
+        Mutant("stubs are free", "prompt/stubs.py", "Entry(sent, tokens, ", "Entry(sent, 0, "),
         Mutant(
             "the window may take one token more",
             "prompt/window.py",
-            "if used + turn.tokens <= budget:",
-            "if used + turn.tokens <= budget + 1:",
+            "if used + turn.tokens <= budget and not",
+            "if used + turn.tokens <= budget + 1 and not",
         ),
     ),
     2: (
@@ -75,15 +76,21 @@ MUTANTS: dict[int, tuple[Mutant, ...]] = {
         ),
         Mutant(
             "an older group is kept behind one that was dropped",
-            "prompt/frame.py",
-            "fits = needed or (room >= 0 and not left_out)",
-            "fits = needed or room + _size(chain(*left_out)) >= 0",
+            "prompt/stubs.py",
+            "if must or (not left_out and tokens(given) <= room):",
+            "if must or tokens(given) <= room:",
+        ),
+        Mutant(
+            "an older group is whole behind one with stubs",
+            "prompt/stubs.py",
+            "whole = whole and (must or tokens(group) + min(older, reserve) <= room)",
+            "whole = must or tokens(group) + min(older, reserve) <= room",
         ),
         Mutant(
             "a call that still waits is dropped",
             "pipeline.py",
-            "return (newest.whole(pending=True), newest) if newest else (None, None)",
-            "return (newest.whole(), newest) if newest else (None, None)",
+            "with_results(turn.whole(pending=True), self.assembler.size)",
+            "with_results(turn.whole(), self.assembler.size)",
         ),
     ),
     3: (
@@ -104,9 +111,9 @@ MUTANTS: dict[int, tuple[Mutant, ...]] = {
     4: (
         Mutant(
             "broken tool groups are sent",
-            "pipeline.py",
-            "older = tuple(turn.whole() for turn in past if turn.asks)",
-            "older = tuple(turn for turn in past if turn.asks)",
+            "turns.py",
+            "held = [turn.whole() for turn in past",
+            "held = [turn for turn in past",
         ),
         Mutant(
             "results stand where they came, not with their call",
@@ -192,8 +199,8 @@ MUTANTS: dict[int, tuple[Mutant, ...]] = {
         Mutant(
             "words of other branches count",
             "index/lexical.py",
-            "line.upto - size + 0.5",
-            "len(self) - size + 0.5",
+            "idf_of(size, line.upto)",
+            "idf_of(size, len(self))",
         ),
         Mutant(
             "an older question loses its grounding one prompt late",

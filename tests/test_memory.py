@@ -328,8 +328,8 @@ def test_search_ranks_and_filters(memory: InfiniteMemory) -> None:
     assert memory.search("zeppelin") == []
     with pytest.raises(ValueError, match="top_k=-1"):
         memory.search("gardens", -1)
-    with pytest.raises(ValueError, match="role='agent'"):
-        memory.search("gardens", role="agent")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="role='boss'"):
+        memory.search("gardens", role="boss")  # type: ignore[arg-type]
 
 
 def test_search_finds_what_is_pinned(memory: InfiniteMemory) -> None:
@@ -501,6 +501,7 @@ DEFAULTS: dict[str, Any] = {
     "embedder": None,
     "ranking": "hybrid",
     "recall_unit": "message",
+    "strippers": (),
     "embed_text": None,
     "top_k": None,
     "recall_tokens": 0.8,
@@ -580,7 +581,7 @@ def test_an_argument_out_of_range_is_named_and_leaves_nothing(tmp_path: Path, na
 
 def test_every_argument_with_a_range_is_tried() -> None:
     free = {"store", "session_id", "user_id", "token_counter", "embedder", "embed_text", "recall_template"}
-    free |= {"summarizer", "summary_template", "system"}
+    free |= {"summarizer", "summary_template", "system", "strippers"}
     assert {name for name, _ in OUT_OF_RANGE} == set(DEFAULTS) - free
 
 

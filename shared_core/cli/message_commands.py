@@ -14,6 +14,7 @@ from shared_core.cli.options import (
     EmbedderName,
     MaxTokens,
     ReserveTokens,
+    role_option,
     time_option,
     with_options,
 )
@@ -45,7 +46,7 @@ def add(
     text: Annotated[
         str | None, typer.Argument(metavar="TEXT", help="The text. Without it, and if it is -, it is read from stdin.")
     ] = None,
-    role: Annotated[Literal["user", "assistant", "system"], typer.Option(help="The role of the speaker.")] = "user",
+    role: Annotated[Role, role_option("The role of the speaker: user, assistant or system.")] = "user",
 ) -> None:
     """Store a message at the end of a branch.
 
@@ -57,6 +58,8 @@ def add(
     content = sys.stdin.read().removesuffix("\n") if text in (None, "-") else text
     if not content:
         raise typer.BadParameter("there is nothing to add: the text is empty")
+    if role == "tool":
+        raise typer.BadParameter("a tool's result belongs to a call: import both from a file")
     with options.create() as memory:
         (message,) = memory.add(Message(role=role, content=content))
     options.answer(message_record(message), [Lines.of().message(message)])
@@ -110,7 +113,9 @@ def search(
     top_k: Annotated[int, typer.Option(metavar="N", min=1, help="The largest number of messages to list.")] = 10,
     since: Annotated[datetime | None, time_option("List only messages from this time on.")] = None,
     until: Annotated[datetime | None, time_option("List only messages up to this time.")] = None,
-    role: Annotated[Role | None, typer.Option(help="List only messages with this role.")] = None,
+    role: Annotated[
+        Role | None, role_option("List only messages of this role: user, assistant, system or tool.")
+    ] = None,
     all_sessions: Annotated[
         bool, typer.Option("--all-sessions", help="Search all conversations of the user, in each its main branch.")
     ] = False,

@@ -14,6 +14,7 @@ import typer
 from shared_core.cli.completion import branch_names, session_names
 from shared_core.cli.printing import SHORT_ID, say, short_id, write_json
 from shared_core.errors import StoreError, UnknownReferenceError
+from shared_core.formats.fields import role_named
 from shared_core.memory import InfiniteMemory
 from shared_core.records import MAIN, Change, Drop, Put
 from shared_core.stores import open_store, store_exists
@@ -51,6 +52,18 @@ SESSIONS_NAMED = 10
 """How many sessions are named where the one that was asked for does not exist."""
 
 NO_SESSIONS = "there is none: import a conversation, or see infinite-memory sessions --all-users"
+
+
+def _role(name: str) -> str:
+    try:
+        return role_named(name)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def role_option(help: str) -> Any:
+    """Return an option that takes a role, by the name that any program gives it."""
+    return typer.Option(parser=_role, metavar="ROLE", help=f"{help} Names such as human, ai and agent are known.")
 
 
 def time_option(help: str) -> Any:

@@ -1,10 +1,38 @@
 """The fields of a message as plain data. Every format is read to these fields and written from them."""
 
 import copy
-from collections.abc import Callable, Sequence
-from typing import Any, TypedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, TypedDict
 
-__all__ = ["CallFields", "MessageFields", "PayloadFields", "own_copy", "short", "write_each"]
+__all__ = [
+    "ROLE_NAMES",
+    "CallFields",
+    "MessageFields",
+    "PayloadFields",
+    "Role",
+    "own_copy",
+    "role_named",
+    "short",
+    "write_each",
+]
+
+Role = Literal["system", "user", "assistant", "tool"]
+
+ROLE_NAMES: Mapping[str, Role] = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "human": "user",
+    "assistant": "assistant",
+    "ai": "assistant",
+    "agent": "assistant",
+    "model": "assistant",
+    "bot": "assistant",
+    "chatbot": "assistant",
+    "tool": "tool",
+    "function": "tool",
+}
+"""The names that programs give to those who speak, in small letters -> role of a `Message`."""
 
 MAX_SHOWN = 60
 """Characters of a wrong value that an error message shows."""
@@ -46,6 +74,14 @@ def short(value: Any) -> str:
     """Return the `repr` of a value, shortened for an error message."""
     shown = repr(value)
     return shown if len(shown) <= MAX_SHOWN else shown[: MAX_SHOWN - 3] + "..."
+
+
+def role_named(name: Any) -> Role:
+    """Return the role that a name stands for; ValueError if it is unknown."""
+    role = ROLE_NAMES.get(name.lower()) if isinstance(name, str) else None
+    if role is None:
+        raise ValueError(f"unknown role {short(name)}; expected one of {', '.join(ROLE_NAMES)}")
+    return role
 
 
 def own_copy(data: Any) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from shared_core.formats.fields import CallFields, MessageFields, own_copy, short
+from shared_core.formats.fields import CallFields, MessageFields, own_copy, role_named, short
 from shared_core.formats.parts import (
     CHAT_PARTS,
     OPENAI_FORMAT,
@@ -17,15 +17,8 @@ from shared_core.formats.parts import (
     text_of,
 )
 
-ROLES: Mapping[str, str] = {
-    "system": "system",
-    "developer": "system",
-    "user": "user",
-    "assistant": "assistant",
-    "tool": "tool",
-    "function": "tool",
-}
-"""Role of a chat-completions message -> role of a `Message`."""
+ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+"""The roles that chat completions know. Others that mean one of them are read, and never written."""
 
 OWN_FIELDS = ("id", "turn_id", "grounding", "pinned", "media_tokens")
 """Fields of `Message` that a dict may hold as well. A request has no room for them."""
@@ -47,9 +40,9 @@ def read_chat(item: Mapping[str, Any]) -> MessageFields:
     Raises:
         ValueError: the role is unknown, a field has another form, or the text is not in "content" but in "text".
     """
-    role = ROLES.get(str(item.get("role")))
-    if role is None:
-        raise ValueError(f"unknown role {short(item.get('role'))}; expected one of {', '.join(ROLES)}")
+    role = role_named(item.get("role"))
+    if item["role"] not in ROLES:
+        item = {**item, "role": role}
     if "content" not in item and "text" in item:
         raise ValueError('the message has "text"; expected the text as "content"')
     content = item.get("content")
@@ -185,7 +178,7 @@ def write_chat(fields: MessageFields) -> dict[str, Any]:
 
 def _written_role(fields: MessageFields, data: Mapping[str, Any]) -> str:
     given = data.get("role")
-    return given if isinstance(given, str) and ROLES.get(given) == fields["role"] else fields["role"]
+    return given if given in ROLES and role_named(given) == fields["role"] else fields["role"]
 
 
 def _written_calls(fields: MessageFields, data: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,8 +3,8 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from shared_core.formats.fields import CallFields, MessageFields, own_copy, short
-from shared_core.formats.openai_chat import ROLES, check_chat, custom_calls, read_chat
+from shared_core.formats.fields import ROLE_NAMES, CallFields, MessageFields, own_copy, role_named, short
+from shared_core.formats.openai_chat import check_chat, custom_calls, read_chat
 from shared_core.formats.parts import (
     RESPONSES_FORMAT,
     RESPONSES_PARTS,
@@ -97,6 +97,7 @@ def read_group(group: Sequence[Mapping[str, Any]]) -> MessageFields:
     if not is_item(group[0]):
         check_chat(group[0])
         return read_chat(group[0])
+    group = [_known_role(item) for item in group]
     for item in group:
         _check(item)
     fields = _said(group)
@@ -126,6 +127,13 @@ def _check(item: Mapping[str, Any]) -> None:
         check_parts(item["output"], RESPONSES_PARTS)
 
 
+def _known_role(item: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return an item with the API's name for its role."""
+    role = item.get("role")
+    ours = ROLE_NAMES.get(role.lower()) if isinstance(role, str) and role not in ITEM_ROLES else None
+    return {**item, "role": ours} if ours in ITEM_ROLES else item
+
+
 def _need(item: Mapping[str, Any], *keys: str) -> None:
     for key in keys:
         if not isinstance(item.get(key), str):
@@ -141,7 +149,7 @@ def _said(group: Sequence[Mapping[str, Any]]) -> MessageFields:
     content = items_content(group)
     first = words[0] if words else {"role": "assistant"}
     fields: MessageFields = {
-        "role": ROLES[first["role"]] if "role" in first else "tool",
+        "role": role_named(first["role"]) if "role" in first else "tool",
         "content": text_of(content),
         "tool_calls": calls,
         "media_tokens": media_tokens(content),

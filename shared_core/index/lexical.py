@@ -331,6 +331,11 @@ def _fades(lengths: Ints) -> Floats:
     return shares
 
 
+def idf_of(size: int, total: int) -> float:
+    """Return the weight of a term that `size` of `total` messages contain."""
+    return log1p((total - size + 0.5) / (size + 0.5)) if total else 0.0
+
+
 class LexicalIndex:
     """The lexical index of a session. Rows are numbered from 0 as they are added; there are at most 2**24."""
 
@@ -383,7 +388,7 @@ class LexicalIndex:
             np.concatenate([np.empty(0, np.float32), *(weights for _, weights in found)]),
             np.repeat(np.arange(len(found)), sizes),
         )
-        idf = [log1p((line.upto - size + 0.5) / (size + 0.5)) if line.upto else 0.0 for size in sizes]
+        idf = [idf_of(size, line.upto) for size in sizes]
         return LexicalScores(hits, idf, line, self._fades.values)
 
     def _on_line(self, term: str, line: LinePrefix, mean: float) -> tuple[Indices, Floats]:

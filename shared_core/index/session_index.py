@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shared_core.index.arrays import GrowingArray, TurnNumbers, distinct, pack, read_snapshot
-from shared_core.index.lexical import LexicalIndex
+from shared_core.index.lexical import LexicalIndex, Postings
 from shared_core.index.path_rows import LinePrefix, PathLine
 from shared_core.index.text import is_standing_instruction, speaker_focus, statement_code, terms
 from shared_core.paths import Path, Span
@@ -26,6 +26,9 @@ CACHED_LINES = 8
 SNAPSHOT = "rows"
 """The snapshot's name in the store."""
 
+GROUNDING = "grounding "
+"""Begins the names of a snapshot's arrays that hold the words of grounding."""
+
 COLUMNS = {
     "segments": np.int32,
     "depths": np.int32,
@@ -38,6 +41,7 @@ COLUMNS = {
     "speakers": np.int32,
     "times": np.float64,
     "turns": np.int32,
+    "apart": np.int32,
 }
 
 Ints = npt.NDArray[np.int32]
@@ -45,6 +49,9 @@ Ints = npt.NDArray[np.int32]
 
 class SessionIndex:
     """The columns that recall needs, with a row for every message of a session in the order they were stored.
+
+    `lexical` holds the words of the contents, `grounding` those of the text that is kept apart from them, which only
+    `search` looks at; the column "apart" has their number.
 
     `damaged` is set if the snapshot could not be read and the index was made from the messages.
 
@@ -65,6 +72,7 @@ class SessionIndex:
         self.names: list[str] = []
         self.turns = TurnNumbers()
         self.lexical = LexicalIndex()
+        self.grounding = Postings()
         self._columns: dict[str, GrowingArray[Any]] = {name: GrowingArray(dtype) for name, dtype in COLUMNS.items()}
         self._rows_of: dict[int, GrowingArray[np.int32]] = {}
         self._depths_of: dict[int, GrowingArray[np.int32]] = {}
@@ -97,6 +105,7 @@ class SessionIndex:
         documents = [
             terms(f"{message.name}: {message.content}" if message.name else message.content) for message in messages
         ]
+        apart = [terms(message.grounding.text) if message.grounding else {} for message in messages]
         values: dict[str, list[Any]] = {
             "segments": [record.position.segment for record in records],
             "depths": [record.position.depth for record in records],
@@ -109,10 +118,13 @@ class SessionIndex:
             "speakers": [self._speaker(message.name) for message in messages],
             "times": [message.created_at.timestamp() if message.created_at else 0.0 for message in messages],
             "turns": [self.turns.number(message.turn_id or "") for message in messages],
+            "apart": [sum(document.values()) for document in apart],
         }
         for name, column in values.items():
             self._columns[name].extend(column)
         self.lexical.add(documents)
+        for row, document in enumerate(apart, start):
+            self.grounding.add(row, document)
         self._enter_segments(start)
         self.last_seq = records[-1].seq
 
@@ -235,6 +247,7 @@ class SessionIndex:
         """Store a snapshot, so that the next process reads it instead of all messages."""
         about = {"names": self.names, "last_seq": self.last_seq, "epoch": self.epoch}
         arrays = {name: self.column(name) for name in COLUMNS} | self.turns.arrays() | self.lexical.arrays()
+        arrays |= {f"{GROUNDING}{name}": values for name, values in self.grounding.arrays().items()}
         # The store refuses it if something was forgotten meanwhile, which the snapshot would still hold.
         if self.store.keep(self.session, Snapshot(SNAPSHOT, pack(about, arrays)), self.epoch):
             self.saved, self._needs_rewrite = len(self), False
@@ -250,6 +263,8 @@ class SessionIndex:
         self._columns = {name: GrowingArray.of(arrays[name]) for name in COLUMNS}
         self.turns = TurnNumbers.from_arrays(arrays)
         self.lexical = LexicalIndex.from_arrays(arrays)
+        own = {name.removeprefix(GROUNDING): found for name, found in arrays.items() if name.startswith(GROUNDING)}
+        self.grounding = Postings.from_arrays(own)
         self._enter_segments(0)
         self.last_seq = about["last_seq"]
         self.saved = len(self)

@@ -1,9 +1,9 @@
 """The frame of a prompt: system messages, the question with its grounding and tool groups, the summary; pure."""
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from itertools import chain, compress, takewhile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import compress, takewhile
 from typing import Literal, get_args
 
 from shared_core.arguments import one_of, whole_number
@@ -11,6 +11,8 @@ from shared_core.base import TokenCounter
 from shared_core.errors import BudgetError, MessageTooLargeError
 from shared_core.messages import Grounding, Message
 from shared_core.messages import join as join
+from shared_core.prompt.stubs import fit_groups, stubs_of
+from shared_core.prompt.stubs import tokens as _size
 from shared_core.tokens import message_tokens
 from shared_core.turns import Entry, Turn, chronological, tool_groups
 
@@ -38,14 +40,21 @@ class FittedGrounding:
         return bool(self.omitted) or self.cut
 
 
-def render_grounding(grounding: Grounding | None, *, keep: Sequence[int] | None = None) -> str:
+def render_grounding(grounding: Grounding | None, *, keep: Sequence[int] | None = None, content: str = "") -> str:
     """Return header, items and footer as one text; empty if there are no items.
 
     Args:
         grounding: the grounding; None renders as an empty text.
         keep: indices of the items to show; all by default.
+        content: the content of the message, which is part of the text if the grounding surrounds it.
     """
-    return "" if grounding is None else grounding.render(keep)
+    return "" if grounding is None else _written(grounding, grounding.shown(keep), content)
+
+
+def _written(grounding: Grounding, texts: Sequence[str], content: str) -> str:
+    if not grounding.surrounds:
+        return grounding.around(texts)
+    return grounding.around_content(content, texts) if any(texts) else ""
 
 
 def _strongest_first(grounding: Grounding) -> list[int]:
@@ -57,12 +66,13 @@ def _strongest_first(grounding: Grounding) -> list[int]:
     return sorted(grounding.filled, key=strength, reverse=True)
 
 
-def fit_grounding(grounding: Grounding | None, fits: Callable[[str], bool]) -> FittedGrounding:
+def fit_grounding(grounding: Grounding | None, fits: Callable[[str], bool], *, content: str = "") -> FittedGrounding:
     """Trim grounding until it fits. Whole items are left out, weakest first; only the last remaining one is cut.
 
     Args:
         grounding: the grounding to trim.
         fits: returns whether a rendered grounding fits. If a text fits, a shorter one must fit as well.
+        content: as for `render_grounding`.
 
     Returns:
         The longest version found that fits; empty if not even a part of the best item does.
@@ -70,23 +80,26 @@ def fit_grounding(grounding: Grounding | None, fits: Callable[[str], bool]) -> F
     order = _strongest_first(grounding) if grounding is not None else []
     if grounding is None or not order:
         return FittedGrounding("")
-    whole = render_grounding(grounding)
+    whole = render_grounding(grounding, content=content)
     if fits(whole):  # checked first: a note on omitted items may be longer than the items
         return FittedGrounding(whole)
     # Counting tokens is the expensive part, so bisect instead of removing item by item.
     counts = range(1, len(order))
-    kept = bisect_left(counts, True, key=lambda count: not fits(render_grounding(grounding, keep=order[:count])))
+    kept = bisect_left(
+        counts, True, key=lambda count: not fits(render_grounding(grounding, keep=order[:count], content=content))
+    )
     if kept:
-        return FittedGrounding(render_grounding(grounding, keep=order[:kept]), omitted=len(order) - kept)
-    text = _cut(grounding, grounding.items[order[0]].text, fits)
+        text = render_grounding(grounding, keep=order[:kept], content=content)
+        return FittedGrounding(text, omitted=len(order) - kept)
+    text = _cut(grounding.items[order[0]].text, fits, lambda part: _written(grounding, [part], content))
     return FittedGrounding(text, omitted=len(order) - bool(text), cut=bool(text))
 
 
-def _cut(grounding: Grounding, item: str, fits: Callable[[str], bool]) -> str:
+def _cut(item: str, fits: Callable[[str], bool], render: Callable[[str], str]) -> str:
     """Return the rendering with the longest beginning of `item` that fits, cut between words if possible."""
 
     def rendered(length: int) -> str:
-        return grounding.around([item[:length].rstrip()])
+        return render(item[:length].rstrip())
 
     longest = bisect_left(range(1, len(item) + 1), True, key=lambda length: not fits(rendered(length)))
     at_word = rendered(_word_end(item, longest))
@@ -102,10 +115,15 @@ def _word_end(text: str, length: int) -> int:
 
 
 def with_grounding(message: Message, grounding_text: str) -> Message:
-    """Return the message as sent: with the grounding before its text instead of in a field of its own."""
+    """Return the message as sent: with the grounding before its text instead of in a field of its own.
+
+    Grounding that surrounds the content has been rendered with it, so its text is the whole content.
+    """
     if not grounding_text and message.grounding is None:
         return message
-    return message.replace(content=join(grounding_text, message.content), grounding=None)
+    surrounds = message.grounding is not None and message.grounding.surrounds
+    content = grounding_text if surrounds and grounding_text else join(grounding_text, message.content)
+    return message.replace(content=content, grounding=None)
 
 
 KeepGrounding = Literal["newest", "all", "none"] | int
@@ -145,8 +163,9 @@ class Frame:
         grounding: the question's grounding, trimmed to fit.
         grounding_tokens: the tokens that it adds.
         answers: the messages that answer the question so far, in order.
-        groups: those of them that are sent, in order.
-        left_out: older tool groups of this turn that do not fit.
+        stubs: the stubs of tool results among them, by `order`, if they do not all fit.
+        groups: those of them that are sent, in order, or stubs.
+        left_out: older tool groups of this turn that do not fit, not even with stubs.
         spare: tokens left free so that the turn can grow.
         summary: the summary of messages older than the window, None without one.
     """
@@ -159,6 +178,7 @@ class Frame:
     grounding: FittedGrounding
     grounding_tokens: int
     answers: tuple[Entry, ...] = ()
+    stubs: Mapping[int, Entry] = field(default_factory=dict)
     groups: tuple[Entry, ...] = ()
     left_out: tuple[Entry, ...] = ()
     spare: int = 0
@@ -168,6 +188,12 @@ class Frame:
     def open(self) -> int:
         """Tokens left beside pinned messages and tool schemas."""
         return self.budget - self.tools - _size(self.stays)
+
+    @property
+    def stubbed(self) -> tuple[Entry, ...]:
+        """The tool results that are replaced by stubs, in order."""
+        sent = {entry.order for entry in self.groups if self.stubs.get(entry.order) == entry}
+        return tuple(entry for entry in self.answers if entry.order in sent)
 
     @property
     def room(self) -> int:
@@ -213,17 +239,13 @@ class Framer:
         """
         frame = Frame(budget, tools, tuple(stays), None, 0, FittedGrounding(""), 0)
         if frame.open < 0:
-            needed = budget - frame.open
-            raise BudgetError(
-                f"system and pinned messages and tool schemas need {needed:,} tokens, but the budget is {budget:,}: "
-                "raise max_tokens, lower reserve_tokens, or shorten them",
-                needed=needed,
-                available=budget,
-            )
+            raise _too_much_stays(frame)
         if current is None or not current.entries:
             return frame
         question, *answers = current.entries
         asked = self._with_grounding(replace(frame, question=question, bare=question.tokens, answers=tuple(answers)))
+        if _size(answers) > self._room_for_answers(asked):
+            asked = replace(asked, stubs=stubs_of(answers, lambda message: self._sent(message, "")))
         # Check with the answers so far but return without them: `Assembler.settle` adds as many as fit.
         self._check(self.answered(asked, len(answers)) if answers else asked)
         return asked
@@ -231,34 +253,31 @@ class Framer:
     def answered(self, asked: Frame, count: int, *, slack: float = 0.0) -> Frame:
         """Return the frame with the first `count` messages that answer the question.
 
-        The newest tool group and pinned ones are always included; then older ones, newest first, as long as they fit.
-        If some do not fit, the share `slack` of the room is left free, so that not every new message drops another
-        group. Grounding takes the room that groups leave, or comes before them if it must not be trimmed.
+        The newest tool group and pinned ones are always included; then older ones, newest first, as `fit_groups` says.
+        If some do not fit whole, the share `slack` of the room is left free, so that not every new message changes
+        another group. Grounding takes the room that groups leave, or comes before them if it must not be trimmed.
         """
         groups = list(tool_groups(asked.answers[:count]))
         # Without the newest results, which the model asked for, the turn could not go on.
         must = [group is groups[-1] or any(entry.message.pinned for entry in group) for group in groups]
-        room = asked.open - asked.bare - sum(map(_size, compress(groups, must)))
-        room -= asked.grounding_tokens if self.grounding_overflow == "error" else 0
+        room = self._room_for_answers(asked) - sum(map(_size, compress(groups, must)))
         if sum(size for size, needed in zip(map(_size, groups), must, strict=True) if not needed) > room > 0:
             room -= int(slack * room)
-        kept: list[tuple[Entry, ...]] = []
-        left_out: list[tuple[Entry, ...]] = []
-        for group, needed in zip(reversed(groups), reversed(must), strict=True):
-            room -= 0 if needed else _size(group)
-            # Once a group is left out, so are all older ones: the turn has one gap, not several.
-            fits = needed or (room >= 0 and not left_out)
-            (kept if fits else left_out).insert(0, group)
-        frame = replace(asked, groups=tuple(chain(*kept)), left_out=tuple(chain(*left_out)))
-        return self._with_grounding(frame)
+        fitted = fit_groups(groups, must, asked.stubs, room)
+        return self._with_grounding(replace(asked, groups=fitted.sent, left_out=fitted.left_out))
+
+    def _room_for_answers(self, asked: Frame) -> int:
+        """Return how many tokens the messages that answer a question may take."""
+        return asked.open - asked.bare - (asked.grounding_tokens if self.grounding_overflow == "error" else 0)
 
     def _check(self, frame: Frame) -> None:
         """Raise MessageTooLargeError if the question and its answers so far cannot be sent."""
         needed = frame.bare + _size(frame.groups)
         if needed > frame.open and self.on_overflow == "raise":
-            what = "the question and its newest tool group need" if frame.groups else "the question needs"
+            beside = f" and its newest tool group {needed - frame.bare:,}" if frame.groups else ""
             raise MessageTooLargeError(
-                f"{what} {needed:,} tokens, but {frame.open:,} are left: "
+                f"the question needs {frame.bare:,} tokens{beside}, but {frame.open:,} are left of a budget of "
+                f"{frame.budget:,}: "
                 'raise max_tokens, lower reserve_tokens, shorten it, or pass on_overflow="keep"',
                 needed=needed,
                 available=frame.open,
@@ -266,7 +285,7 @@ class Framer:
         if self.refuses_grounding_of(frame):
             assert frame.question is not None
             message = frame.question.message
-            needed = self._sent(message, render_grounding(message.grounding))
+            needed = message_tokens(message.grounded, self.counter, self.overhead)
             available = frame.open - _size(frame.groups)
             raise MessageTooLargeError(
                 f"the question with its grounding needs {needed:,} tokens, but {available:,} are left for it: retrieve "
@@ -285,7 +304,9 @@ class Framer:
         if message.grounding is None or self.keep_grounding in ("none", 0):
             return frame
         available = frame.open - _size(frame.groups)
-        fitted = fit_grounding(message.grounding, lambda text: self._sent(message, text) <= available)
+        fitted = fit_grounding(
+            message.grounding, lambda text: self._sent(message, text) <= available, content=message.content
+        )
         tokens = self._sent(message, fitted.text) - frame.bare if fitted.text else 0
         return replace(frame, grounding=fitted, grounding_tokens=tokens)
 
@@ -293,8 +314,15 @@ class Framer:
         return message_tokens(with_grounding(message, grounding_text), self.counter, self.overhead)
 
 
-def _size(entries: Iterable[Entry]) -> int:
-    return sum(entry.tokens for entry in entries)
+def _too_much_stays(frame: Frame) -> BudgetError:
+    needed = frame.budget - frame.open
+    parts = f"system and pinned messages ({needed - frame.tools:,}) and tool schemas ({frame.tools:,}) need"
+    return BudgetError(
+        f"{parts if frame.tools else 'system and pinned messages need'} {needed:,} tokens, but the budget is "
+        f"{frame.budget:,}: raise max_tokens, lower reserve_tokens, or shorten them",
+        needed=needed,
+        available=frame.budget,
+    )
 
 
 SummaryPlacement = Literal["system", "grounding"]
@@ -325,7 +353,9 @@ def asked_with(frame: Frame, recalled: str) -> Message:
     """Return the question as sent: after the summary, if it goes there, the recalled text, and its grounding."""
     assert frame.question is not None
     summary = frame.summary.text if frame.summary is not None and frame.summary.beside else ""
-    return with_grounding(frame.question.message, join(summary, recalled, frame.grounding.text))
+    asked = with_grounding(frame.question.message, frame.grounding.text)
+    before = join(summary, recalled)
+    return asked.replace(content=join(before, asked.content)) if before else asked
 
 
 def insert_summary(frame: Frame, messages: list[Message]) -> list[Message]:

@@ -11,6 +11,7 @@ import numpy as np
 from shared_core.index.arrays import distinct
 from shared_core.index.text import is_statement, statement_code
 from shared_core.paths import Path
+from shared_core.prompt.abridged import without_media
 from shared_core.prompt.assembler import Placement
 from shared_core.prompt.reasons import Reason
 from shared_core.prompt.window import ELSEWHERE, Candidate
@@ -177,6 +178,7 @@ def read_hits(live: LiveSession, found: Found, best: Sequence[Ranked]) -> list[S
             message = record.message
             sides = (ranked.lexical > 0, ranked.dense is not None)
             source: Source = "both" if all(sides) else "lexical" if sides[0] else "dense"
+            source = "grounding" if ranked.grounding else source
             hit = ScoredMessage(message, ranked.score, source, ranked.lexical, ranked.dense, names[session])
             hits.append(hit)
     return hits
@@ -295,8 +297,17 @@ class _Reader:
             elif self.whole_turns and kept[0].message.role != "user":
                 reason = reason or Reason.NO_QUESTION
         return Candidate(
-            tuple(map(_without_grounding, kept or entries)), ranked.score, ranked.lexical, ranked.dense, reason, match
+            tuple(map(self._as_recalled, kept or entries)), ranked.score, ranked.lexical, ranked.dense, reason, match
         )
+
+    def _as_recalled(self, entry: Entry) -> Entry:
+        """Return an entry without grounding, and without the media that would be sent with whole messages."""
+        bare = _without_grounding(entry)
+        message = without_media(bare.message) if self.whole_turns else bare.message
+        if message is bare.message:
+            return bare
+        sizer = self.live.sizer
+        return replace(bare, message=message, tokens=message_tokens(message, sizer.counter, sizer.overhead))
 
     def cut(self, candidate: Candidate) -> Candidate:
         """Return a candidate with its long messages cut to excerpts."""

@@ -107,7 +107,7 @@ def _lift_around(scope: Scope, strong: Indices, excess: Floats) -> tuple[Indices
     return indices[enough], lift[enough].astype(np.float32)
 
 
-Source = Literal["lexical", "dense", "both"]
+Source = Literal["lexical", "dense", "both", "grounding"]
 
 POOL = 100
 """Candidates per list; scores are normalised over their union. 50 to 200 differ by less than .5 points."""
@@ -152,7 +152,7 @@ class ScoredMessage:
     Attributes:
         message: the stored message.
         score: higher is better; scores are comparable within one search only.
-        source: the index that found it.
+        source: what found it: its words, its meaning, both, or the words of its grounding alone.
         lexical: the share of the question's informative words it matches, about 0 to 1.
         dense: the cosine with the question, None without a vector.
         session_id: the session that holds it.
@@ -173,7 +173,8 @@ class Ranked(NamedTuple):
     """A message found, by its scope and its index on that scope's line.
 
     It is `weak` if it matches too little to be recalled, and `own` if its own words or meaning match: others are found
-    through their neighbours. For a turn, the index is that of the message whose words match best.
+    through their neighbours. For a turn, the index is that of the message whose words match best. `grounding` says
+    whether only the words of its grounding match.
     """
 
     scope: int
@@ -183,6 +184,7 @@ class Ranked(NamedTuple):
     dense: float | None
     weak: bool
     own: bool = True
+    grounding: bool = False
 
 
 class RankedResults(Sequence[Ranked]):

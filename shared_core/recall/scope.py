@@ -107,7 +107,7 @@ class Filter:
         before: the question's position on the path; None for all of the path.
         without: turns that are in the prompt anyway.
         since, until: seconds since 1970, inclusive.
-        role: only messages of this role; None for all that take part in the conversation, tools as in `recall_tools`.
+        roles: only messages of these; None for all that take part in the conversation, tools as in `recall_tools`.
         repeats: how many messages that say the same are considered, newest first; None for no limit.
         scope: what is searched: this session, or the user's other sessions, too; None: what the memory's rules say.
     """
@@ -117,14 +117,14 @@ class Filter:
     without: tuple[str, ...] = ()
     since: float = -np.inf
     until: float = np.inf
-    role: Role | None = None
+    roles: tuple[Role, ...] | None = None
     repeats: int | None = None
     scope: RecallScope | None = None
 
 
 def eligible_mask(session_index: SessionIndex, line: LinePrefix, wanted: Filter, tools: RecallTools) -> Mask:
     """Return which messages of a line may be found. The line already ends at `wanted.before`."""
-    eligible = _speaks(session_index, line, wanted.role, tools)
+    eligible = _speaks(session_index, line, wanted.roles, tools)
     if wanted.since != -np.inf or wanted.until != np.inf:
         times = line.along(session_index.column("times"))
         eligible &= (times >= wanted.since) & (times <= wanted.until)
@@ -134,11 +134,11 @@ def eligible_mask(session_index: SessionIndex, line: LinePrefix, wanted: Filter,
     return eligible
 
 
-def _speaks(session_index: SessionIndex, line: LinePrefix, role: Role | None, tools: RecallTools) -> Mask:
+def _speaks(session_index: SessionIndex, line: LinePrefix, wanted: tuple[Role, ...] | None, tools: RecallTools) -> Mask:
     """Return which messages have text that may be recalled."""
     roles = line.along(session_index.column("roles"))
-    if role is not None:
-        said: Mask = np.equal(roles, ROLES.index(role))
+    if wanted is not None:
+        said: Mask = np.isin(roles, [ROLES.index(role) for role in wanted])
         said &= line.along(session_index.column("characters")) > 0
         return said
     tool, speaks = roles == ROLES.index("tool"), line.along(session_index.column("speaks"))

@@ -18,19 +18,16 @@ def markdown(title: str, messages: Iterable[Message]) -> Iterator[str]:
     A fence is longer than any run of backticks in the text, so that no text can end it.
     """
     yield f"# {_plain(title)}\n"
-    for message in messages:
+    for message in (given.whole for given in messages):
         yield f"\n## {_heading(message)}\n"
         if message.content:
             yield _fenced("text", message.content)
         for call in message.tool_calls:
             yield f"\nCalls {_plain(call.name)}:\n"
             yield _fenced("json", call.arguments)
-        if message.grounding is not None:
-            passages = [message.grounding.header, *(item.text for item in message.grounding.items)]
-            said = "\n\n".join(text for text in [*passages, message.grounding.footer] if text)
-            if said:
-                yield "\nFound for it:\n"
-                yield _fenced("text", said)
+        if message.grounding is not None and message.grounding.text:
+            yield "\nFound for it:\n"
+            yield _fenced("text", message.grounding.text)
 
 
 def _heading(message: Message) -> str:
@@ -63,7 +60,7 @@ def openai_list(messages: Iterable[Message]) -> Iterator[str]:
     before = "[\n"
     for message in messages:
         try:
-            line = json.dumps(message.replace(grounding=None).to_openai(), ensure_ascii=False, allow_nan=False)
+            line = json.dumps(message.whole.replace(grounding=None).to_openai(), ensure_ascii=False, allow_nan=False)
         except ValueError as error:
             raise ValueError(f"message {message.id!r} has no form in a list of OpenAI's messages: {error}") from None
         yield f"{before}  {line}"

@@ -164,3 +164,15 @@ def test_a_branch_that_is_gone_meanwhile_is_not_checked_out(call: Call) -> None:
     with pytest.raises(UnknownReferenceError, match="there is no branch 'side' any more"):
         write_head("chat.db", None, "default", "side")
     assert read_head("chat.db", None, "default") == read_head("chat.db", None, "none") == "main"
+
+
+def test_a_speaker_is_known_by_other_names(call: Call) -> None:
+    assert call("add", "--role", "ai", "The tower is in Lisbon.")[0] == 0
+    assert call("add", "--role", "HUMAN", "Which tower?")[0] == 0
+    code, out, _ = call("search", "tower", "--role", "agent", "--json")
+    assert (code, [hit["role"] for hit in json.loads(out)]) == (0, ["assistant"])
+    code, _, err = call("add", "--role", "boss", "Go!")
+    assert code == 2
+    assert "unknown role 'boss'" in err
+    code, _, err = call("add", "--role", "tool", "12")
+    assert (code, "a tool's result belongs to a call" in err) == (2, True)

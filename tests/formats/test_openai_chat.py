@@ -143,7 +143,10 @@ def test_an_object_of_the_sdk_is_a_message() -> None:
 
 
 WRONG: list[tuple[Any, str]] = [
-    ({"role": "you", "content": "x"}, "unknown role 'you'; expected one of system, developer, user, assistant"),
+    (
+        {"role": "you", "content": "x"},
+        "unknown role 'you'; expected one of system, developer, user, human, assistant, ai, agent, model",
+    ),
     ({"content": "x"}, "unknown role None"),
     ({"role": "user", "text": "x"}, 'the message has "text"; expected the text as "content"'),
     ({"role": "user"}, 'the message has no "content"'),

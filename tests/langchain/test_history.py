@@ -29,6 +29,7 @@ from langchain_infinite_memory.history import InfiniteChatMessageHistory, Sessio
 from langchain_infinite_memory.settings import memory_settings
 from shared_core import DuplicateError, InfiniteMemory, Message, SessionPool, SQLiteStore
 from shared_core.embedders import StaticEmbedder
+from shared_core.strippers import PASTED_CONTEXT
 from shared_core.testing import HashingEmbedder
 from tests.langchain.sample_messages import EVERY
 from tests.support.event_loop import nothing_blocks
@@ -57,8 +58,11 @@ def test_arguments_in_langchains_words() -> None:
     embedder, model = StaticEmbedder(), FakeListChatModel(responses=["x"])
     given = memory_settings(embeddings=embedder, token_counter="approximate", max_tokens=9)
     assert given.pop("token_counter").name == "langchain/approximate"
-    assert given == {"embedder": embedder, "max_tokens": 9, "on_overflow": "keep"}
-    assert memory_settings(on_overflow="raise", embedder=None) == {"on_overflow": "raise", "embedder": None}
+    own = {"on_overflow": "keep", "strippers": (PASTED_CONTEXT,)}
+    assert given == {"embedder": embedder, "max_tokens": 9, **own}
+    assert memory_settings(**own) == memory_settings() == own
+    given = memory_settings(on_overflow="raise", embedder=None, strippers=[])
+    assert given == {"on_overflow": "raise", "embedder": None, "strippers": []}
     with pytest.warns(UserWarning, match="FakeListChatModel"):
         assert memory_settings(token_counter=model)["token_counter"]("four") > 0
 

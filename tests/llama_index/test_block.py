@@ -13,7 +13,6 @@ from llama_index.core.memory import Memory, StaticMemoryBlock
 from llama_index.core.memory.memory import InsertMethod
 
 from llama_index_infinite_memory.block import InfiniteMemoryBlock
-from llama_index_infinite_memory.strippers import rejoin
 from shared_core import InfiniteMemory, SessionPool
 from shared_core.prompt.template import RecallTemplate
 from shared_core.testing import HashingEmbedder
@@ -76,11 +75,14 @@ def test_the_question_is_the_input_else_the_newest_user_message_else_the_newest(
     assert asked(block, history, initial_token_count=3, anything="else") == anchor
 
 
+PASTED = "Context information is below.\n-----\nOf an anchor.\n-----\nQuery: the ladder?\nAnswer: "
+
+
 def test_pasted_context_is_no_part_of_the_question(made: Make) -> None:
     block = made()
     asyncio.run(block.aput([*fact("Ana", "ladder", "cellar"), *fact("Tom", "anchor", "boathouse")]))
-    assert asked(block, "<context>Of an anchor.</context>\nthe ladder?") == "user: Ana keeps the ladder in the cellar"
-    assert "anchor" in asked(made(store=block._pool, strippers=()), "<context>Of an anchor.</context>\nthe ladder?")
+    assert asked(block, PASTED) == "user: Ana keeps the ladder in the cellar"
+    assert "anchor" in asked(made(store=block._pool, strippers=()), PASTED)
 
 
 def test_the_room_is_kept_and_the_best_come_first(made: Make) -> None:
@@ -137,7 +139,7 @@ def test_results_of_tools_are_stored_apart(made: Make) -> None:
     with pool.use("s") as memory:
         stored = memory.newest(1)[0]
     assert len(stored.content) < 250
-    assert rejoin(stored).content == long
+    assert stored.whole.content == long
     pool.close()
 
 

@@ -50,7 +50,7 @@ SAID = {
 PAGE = [
     "You said: My locker code is 4471.\n",
     "It is 2.\nIt is 6.\n['user', 'assistant', 'tool', 'assistant', 'user', 'assistant', 'tool', 'assistant']\n",
-    "Dora, Ladder Street 5 0\n",
+    "Dora, Ladder Street 5 1\n",
     "True False\n",
     "The ferry leaves at nine.\n",
 ]

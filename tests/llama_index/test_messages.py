@@ -15,14 +15,15 @@ from hypothesis import strategies as st
 from llama_index.core.base.llms import types
 from llama_index.core.base.llms.types import ChatMessage, ImageBlock, MessageRole, TextBlock
 from llama_index.core.llms.llm import ToolSelection
+from llama_index.core.schema import NodeRelationship, NodeWithScore, RelatedNodeInfo, TextNode
 from pydantic import BaseModel
 
 import llama_index_infinite_memory
-from llama_index_infinite_memory import UnstorableWarning, from_message, to_message
+from llama_index_infinite_memory import InfiniteChatMemoryBuffer, UnstorableWarning, from_message, to_message
 from llama_index_infinite_memory.content import CODEC, blocks_tokens
 from llama_index_infinite_memory.messages import FORMAT, read_message
 from shared_core import Grounding, InfiniteMemory, Message, ToolCall
-from shared_core.formats.parts import FILE_TOKENS, IMAGE_TOKENS, LOW_IMAGE_TOKENS
+from shared_core.formats.parts import LOW_IMAGE_TOKENS
 from shared_core.interop.values import UnstorableError
 from shared_core.messages import Payload
 from tests.llama_index.sample_messages import EVERY, PNG, WITH_A_STREAM, messages, part
@@ -216,12 +217,12 @@ def test_a_call_given_twice_is_one_call() -> None:
 def test_media_is_counted() -> None:
     picture, low = ImageBlock(image=PNG), ImageBlock(url="https://e.org/a.png", detail="low")
     assert from_message(ChatMessage(blocks=[TextBlock(text="x"), picture, low])).media_tokens == (
-        IMAGE_TOKENS + LOW_IMAGE_TOKENS
+        256 + LOW_IMAGE_TOKENS
     )
     counted = {part(message, -1).block_type: blocks_tokens(message.blocks) for message in EVERY if message.blocks}
-    assert counted["document"] == 2 * FILE_TOKENS
+    assert counted["document"] == 2 * 2048
     assert counted["citation"] == 1 + 2
-    assert counted["citable"] == 1 + 2 + IMAGE_TOKENS
+    assert counted["citable"] == 1 + 2 + 256
     assert counted["cache"] == 0
     if hasattr(types, "ThinkingBlock"):
         assert blocks_tokens([types.ThinkingBlock(num_tokens=90)]) == 90
@@ -349,3 +350,42 @@ except ImportError as error:
 
 def test_without_llama_index_the_extra_is_named() -> None:
     assert in_new_process(WITHOUT) == ("llama-index-core is not installed: pip install 'infinite-memory[llama-index]'")
+
+
+# Nodes as grounding
+
+
+def passages() -> list[Any]:
+    page = TextNode(text="Refunds take five days.", metadata={"file_name": "terms.md"}, id_="n1")
+    page.relationships[NodeRelationship.SOURCE] = RelatedNodeInfo(node_id="terms", metadata={"v": 2})
+    plain = TextNode(text="Vouchers expire.", id_="n2")
+    return [NodeWithScore(node=page, score=0.75), plain, "Ask Ana.", NodeWithScore(node=plain, score=None)]
+
+
+def test_nodes_are_grounding_and_come_back_equal(tmp_path: Path) -> None:
+    asked = ChatMessage(role="user", content="How long?", additional_kwargs={"grounding": passages(), "sent": 1})
+    read = from_message(asked)
+    assert read.grounding is not None
+    assert [(item.text, item.score) for item in read.grounding.items] == [
+        ("file_name: terms.md\n\nRefunds take five days.", 0.75), ("Vouchers expire.", None), ("Ask Ana.", None),
+        ("Vouchers expire.", None),
+    ]  # fmt: skip
+    assert to_message(read) == asked
+    assert "Vouchers" not in json.dumps(read.payload and read.payload.data)
+    with InfiniteChatMemoryBuffer.from_defaults(store=tmp_path / "a.db") as memory:
+        memory.put(asked)
+    with InfiniteChatMemoryBuffer.from_defaults(store=tmp_path / "a.db") as memory:
+        assert memory.get_all() == [asked]
+        (sent,) = memory.get()
+        assert sent.content == "\n\n".join([*(item.text for item in read.grounding.items), "How long?"])
+        assert sent.additional_kwargs == {"sent": 1}  # APIs refuse keys that they do not know
+        memory.put_messages([ChatMessage(role="assistant", content="Five days."), ChatMessage(content="And vouchers?")])
+        assert [message.content for message in memory.get()] == ["How long?", "Five days.", "And vouchers?"]
+        assert memory.search("refunds terms")[0].message == asked
+
+
+@pytest.mark.parametrize("value", [[], [1], {"a": 1}, None, "", [""]])
+def test_other_values_are_no_grounding_and_kept(value: Any) -> None:
+    asked = ChatMessage(role="user", content="x", additional_kwargs={"grounding": value})
+    assert from_message(asked).grounding is None
+    assert to_message(from_message(asked)) == asked

@@ -1,27 +1,28 @@
 """What only served one turn is set apart, and every message can be given back as it was."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from llama_index.core.agent.workflow.prompts import DEFAULT_STATE_PROMPT
 from llama_index.core.chat_engine.context import DEFAULT_CONTEXT_TEMPLATE
+from llama_index.core.prompts.chat_prompts import CHAT_REFINE_PROMPT_TMPL_MSGS
 from llama_index.core.prompts.default_prompts import (
     DEFAULT_REFINE_PROMPT_TMPL,
     DEFAULT_TEXT_QA_PROMPT_TMPL,
     DEFAULT_TREE_SUMMARIZE_TMPL,
 )
 
-from llama_index_infinite_memory.strippers import (
-    DEFAULT_STRIPPERS,
-    PASTED_CONTEXT,
-    Stripper,
-    rejoin,
-    set_apart,
-    strip,
-)
+from llama_index_infinite_memory.strippers import DEFAULT_STRIPPERS
 from shared_core import InfiniteMemory, Message
+from shared_core.strippers import PASTED_CONTEXT, Stripper, set_apart
+from shared_core.strippers import strip as strip_with
+
+
+def strip(message: Message, strippers: Sequence[Stripper] = DEFAULT_STRIPPERS) -> Message:
+    return strip_with(message, strippers)
+
 
 PASSAGES = "Refunds take five days.\n\nQuery: this line stands in a passage.\n\nVouchers expire."
 RAG = (
@@ -32,6 +33,10 @@ STUFFED = (
     "Use the following pieces of context to answer the question at the end. Never make up an answer.\n\n"
     f"{PASSAGES}\n\nQuestion: How long?\nHelpful Answer:"
 )
+TAGGED = (
+    "Answer the following question based only on the provided context:\n\n"
+    f"<context>\n{PASSAGES}\n</context>\n\nQuestion: How long?"
+)
 REACT = "Thought: I need a tool.\nAction: add\nAction Input: {'a': 1}\nObservation: 2\nThought: I know.\nAnswer: Two."
 
 USER = [
@@ -40,17 +45,22 @@ USER = [
     (DEFAULT_TREE_SUMMARIZE_TMPL.format(context_str=PASSAGES, query_str="How long?"), "How long?"),
     (
         DEFAULT_REFINE_PROMPT_TMPL.format(context_msg=PASSAGES, query_str="How long?", existing_answer="Five."),
-        "The original query is as follows: How long?",
+        "How long?",
+    ),
+    (
+        str(CHAT_REFINE_PROMPT_TMPL_MSGS[0].content).format(
+            context_msg=PASSAGES, query_str="How\nlong?", existing_answer="5"
+        ),
+        "How\nlong?",
     ),
     (DEFAULT_CONTEXT_TEMPLATE.format(context_str=PASSAGES) + "How long?", "How long?"),
-    (f"<context>\n{PASSAGES}\n</context>\n\nHow long?", "How long?"),
-    (f'How long?\n\n<documents>\n<document index="1">{PASSAGES}</document>\n</documents>\n', "How long?"),
+    (TAGGED, "How long?"),
     (RAG, RAG[: RAG.index("\nContext:")]),
     (STUFFED, "How long?"),
     (f"Answer the question based only on the following context:\n{PASSAGES}\n\nQuestion: How long?\n", "How long?"),
     (f"Context:\n{PASSAGES}\n\nQuestion: How long?\nAnswer:", "How long?"),
     (DEFAULT_STATE_PROMPT.format(state={"step": 1}, msg="How long?"), "How long?"),
-    (DEFAULT_STATE_PROMPT.format(state={}, msg=f"<context>{PASSAGES}</context>How long?"), "How long?"),
+    (DEFAULT_STATE_PROMPT.format(state={}, msg=TAGGED), "How long?"),
 ]
 KEPT = [
     "How long?",
@@ -59,6 +69,8 @@ KEPT = [
     "Context information is below.",
     DEFAULT_TEXT_QA_PROMPT_TMPL.format(context_str=PASSAGES, query_str=""),
     f"<context>{PASSAGES}</context>",
+    f"<context>\n{PASSAGES}\n</context>\n\nHow long?",  # a tag of their own
+    f'How long?\n\n<documents>\n<document index="1">{PASSAGES}</document>\n</documents>\n',
     "Before <context>a</context> after",
     "Current state:\nfine",
     "The original query is as follows: none",
@@ -70,7 +82,7 @@ def test_what_a_user_pasted_is_set_apart(text: str, kept: str) -> None:
     stripped = strip(Message.user(text))
     assert stripped.content == kept
     assert stripped.grounding is not None
-    assert rejoin(stripped) == Message.user(text)
+    assert stripped.whole == Message.user(text)
 
 
 @pytest.mark.parametrize("text", KEPT)
@@ -87,7 +99,7 @@ def test_only_a_users_message_has_pasted_text(text: str) -> None:
 def test_of_react_the_last_step_stays() -> None:
     stripped = strip(Message.assistant(REACT))
     assert stripped.content == "Thought: I know.\nAnswer: Two."
-    assert rejoin(stripped) == Message.assistant(REACT)
+    assert stripped.whole == Message.assistant(REACT)
 
 
 @pytest.mark.parametrize(
@@ -114,18 +126,18 @@ def test_of_a_long_result_the_beginning_stays(make: Callable[[str], Message]) ->
     long = make(head + "seven " * 61)
     stripped = strip(long)
     assert stripped.content == (head + "seven " * 61)[:198].rstrip() + " […]"
-    assert rejoin(stripped) == long
+    assert stripped.whole == long
 
 
 def test_what_came_with_grounding_keeps_it() -> None:
     message = Message.user(RAG, grounding="attached")
     assert strip(message) == message
-    assert rejoin(message) == message
+    assert message.whole == message
     assert set_apart(message, 3, 8) == message
 
 
 def test_the_list_is_the_users() -> None:
-    message = Message.user(DEFAULT_STATE_PROMPT.format(state={}, msg=f"<context>{PASSAGES}</context>How long?"))
+    message = Message.user(DEFAULT_STATE_PROMPT.format(state={}, msg=TAGGED))
     assert strip(message, ()) == message
     assert [stripper.name for stripper in DEFAULT_STRIPPERS] == [
         "state_prompts", "pasted_context", "react_observations", "execution_results", "tool_results",
@@ -161,7 +173,7 @@ MESSAGES = st.builds(
 @given(MESSAGES)
 def test_every_message_is_given_back_as_it_was(message: Message) -> None:
     stripped = strip(message)
-    assert rejoin(stripped) == message
+    assert stripped.whole == message
     assert strip(stripped) == stripped
     assert bool(message.content.strip()) == bool(stripped.content.strip())
 
@@ -170,7 +182,7 @@ def test_every_message_is_given_back_as_it_was(message: Message) -> None:
 def test_parts_of_parts_are_given_back_too(message: Message, start: int, end: int, then: int, until: int) -> None:
     once = set_apart(message, start, end)
     twice = set_apart(once, then, until)
-    assert rejoin(once) == rejoin(twice) == message
+    assert once.whole == twice.whole == message
     assert twice.content in once.content
 
 
@@ -183,5 +195,5 @@ def test_old_turns_lose_it_and_nothing_is_lost() -> None:
     sent = [message.content for message in memory.context().messages]
     assert sent[:-1] == ["How long?", "Five days.", "How\nlong?", "Five days.", "How long?", "Five days."]
     assert all(passage in sent[-1] for passage in PASSAGES.split("\n\n"))
-    assert [rejoin(message).content for message in memory.messages() if message.role == "user"] == [*asked, asked[0]]
+    assert [message.whole.content for message in memory.messages() if message.role == "user"] == [*asked, asked[0]]
     memory.close()

@@ -8,6 +8,7 @@ import pytest
 from llama_index.core.agent.workflow import AgentWorkflow, CodeActAgent, FunctionAgent, ReActAgent
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.chat_engine import SimpleChatEngine
+from llama_index.core.prompts.default_prompts import DEFAULT_TEXT_QA_PROMPT_TMPL
 
 from llama_index_infinite_memory import InfiniteChatMemoryBuffer
 from tests.llama_index.scripted_llm import Talker, called, lines
@@ -142,15 +143,55 @@ def test_of_agents_that_write_results_into_their_texts_it_is_the_same(kind: str,
         )
 
 
-def test_pasted_passages_are_sent_with_their_question_and_found_by_no_later_one(made: Make) -> None:
+def pasted(number: int) -> str:
+    """LlamaIndex's template around a page of its own."""
+    page = f"Passage {number}. {PAGE}\n\nThe voucher of ladder {number} expires in March."
+    return DEFAULT_TEXT_QA_PROMPT_TMPL.format(context_str=page, query_str=f"What is in it, {number}?")
+
+
+@pytest.mark.parametrize("limit", [700, 100_000])
+def test_pasted_passages_are_sent_with_their_question_and_with_no_later_one(limit: int, made: Make) -> None:
     llm = Talker(lambda messages: "Noted.")
-    ours = made(token_limit=700, ranking="lexical")
+    ours = made(token_limit=limit, ranking="lexical")
     engine = SimpleChatEngine.from_defaults(llm=llm, memory=ours)
-    asked = [f"<context>\nPassage {number}. {PAGE}\n</context>\nWhat is in it, {number}?" for number in range(6)]
+    asked = [pasted(number) for number in range(9)]
     for question in asked:
         engine.chat(question)
     last = [one["blocks"][0]["text"] for one in llm.requests[-1]]
     assert last[-1] == asked[-1]
-    assert last[0:-1:2] == [f"What is in it, {number}?" for number in range(5)]
+    assert last[0:-1:2] == [f"What is in it, {number}?" for number in range(8)]
     assert [str(message.content) for message in ours.get_all()][::2] == asked
-    assert ours.search("twelve kilos, eighty euros") == []
+
+
+def test_what_is_sent_is_what_is_explained(made: Make) -> None:
+    ours = made(token_limit=100_000)
+    for number in range(9):
+        ours.put(ChatMessage(role="user", content=pasted(number)))
+        report, sent = ours.explain(), ours.get()
+        assert report.total_tokens == sum(len(ours.tokenizer_fn(f" {message.content}")) for message in sent)
+        ours.put(ChatMessage(role="assistant", content="Noted."))
+    assert report.total_tokens < 500
+
+
+def test_what_was_set_apart_is_found_by_search_and_given_back_to_the_letter(made: Make) -> None:
+    ours = made(token_limit=700)
+    for number in range(9):
+        ours.put_messages(
+            [ChatMessage(role="user", content=pasted(number)), ChatMessage(role="assistant", content="Noted.")]
+        )
+    found = ours.search("voucher expires March", top_k=9)
+    assert [one.message.content for one in found] == [pasted(number) for number in range(8, -1, -1)]
+    assert ours.search("voucher of ladder 3")[0].message.content == pasted(3)
+    assert ours.get(input="When does the voucher expire?")[-1].content == "Noted."
+
+
+def test_results_of_tools_are_found_by_search_short_or_long(made: Make) -> None:
+    ours = made()
+    call = called("weigh")
+    short, long = ("The blue ladder weighs 12 kg.", f"{PAGE} The red one has a dented rung.")
+    for result in (short, long):
+        reply = ChatMessage(role="tool", content=result, additional_kwargs={"tool_call_id": "1"})
+        ours.put_messages([ChatMessage(role="user", content="And?"), call, reply])
+    assert ours.search("blue ladder")[0].message.content == short
+    assert ours.search("dented rung")[0].message.content == long
+    assert [one.message.content for one in ours.search("dented rung", role="user")] == []

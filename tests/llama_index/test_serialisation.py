@@ -17,8 +17,8 @@ from llama_index.core.storage.chat_store import SimpleChatStore
 from workflows.context.serializers import JsonSerializer
 
 from llama_index_infinite_memory import InfiniteChatMemoryBuffer
-from llama_index_infinite_memory.strippers import PASTED_CONTEXT
 from shared_core import InfiniteMemory, SQLiteStore, StoreError
+from shared_core.strippers import PASTED_CONTEXT
 from tests.llama_index.sample_messages import EVERY, PNG, WITH_A_STREAM, chats, part
 from tests.llama_index.test_buffer import HASHING, TALK, Thing, assistant, ours, texts, user
 from tests.llama_index.test_messages import in_new_process

@@ -15,6 +15,7 @@ FLOORS = [
     "field_errors",
     "formats",
     "messages",
+    "strippers",
     "reprs",
     "records",
     "base",

@@ -8,8 +8,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from shared_core import Grounding, GroundingItem, Message, RecallTemplate
+from shared_core import Grounding, GroundingItem, InfiniteMemory, Message, RecallTemplate
+from shared_core.messages import CUT
 from shared_core.prompt.frame import FittedGrounding, fit_grounding, join, render_grounding, with_grounding
+from shared_core.strippers import set_apart
 
 
 def found(*items: str | tuple[str, float], header: str = "", footer: str = "", note: str = "") -> Grounding:
@@ -218,3 +220,50 @@ class TestTemplate:
     def test_days_are_those_of_the_message_s_own_clock(self) -> None:
         late = datetime(2026, 3, 1, 23, 30, tzinfo=timezone(timedelta(hours=-5)))
         assert self.plain.render([said("a", created_at=late)]) == "H\n[2026-03-01]\n23:30 user: a\nF"
+
+
+class TestSurrounding:
+    """Text that stood around the question in the same message."""
+
+    TEXT = f"Context information is below.\n-----\none one\n\n{'two ' * 20}\n\nthree\n-----\nQuery: so?\nAnswer: "
+
+    def question(self) -> Message:
+        start = self.TEXT.index("so?")
+        return set_apart(Message.user(self.TEXT, id="m"), start, start + 3)
+
+    def test_it_is_sent_as_it_was_if_it_fits(self) -> None:
+        asked = self.question()
+        assert asked.content == "so?"
+        assert asked.grounded == asked.whole == Message.user(self.TEXT, id="m")
+        assert fit_grounding(asked.grounding, lambda text: True, content="so?") == FittedGrounding(self.TEXT)
+        assert with_grounding(asked, self.TEXT) == asked.whole
+        assert with_grounding(asked, "") == Message.user("so?", id="m")
+
+    def test_the_last_paragraphs_are_left_out_first(self) -> None:
+        asked = self.question()
+        fitted = fit_grounding(asked.grounding, lambda text: len(text) < 115, content="so?")
+        note = "(Left out for length: 2 parts.)"
+        expected = f"Context information is below.\n-----\none one\n\n{note}\n\nso?\nAnswer: "
+        assert fitted == FittedGrounding(expected, omitted=2)
+        assert with_grounding(asked, fitted.text).content == expected
+        assert fit_grounding(asked.grounding, lambda text: False, content="so?") == FittedGrounding("", omitted=3)
+
+    def test_of_text_before_its_passages_it_is_the_same(self) -> None:
+        text = "So?\n\none\n\ntwo"
+        asked = set_apart(Message.user(text), 0, 3)
+        assert (asked.content, asked.whole.content) == ("So?", text)
+        assert render_grounding(asked.grounding, keep=[0], content="So?") == (
+            "So?\n\none\n\n(Left out for length: 1 parts.)"
+        )
+        beginning = set_apart(Message.tool("abc def", "1"), 0, 3, mark=CUT)
+        assert (beginning.content, beginning.whole.content) == ("abc […]", "abc def")
+
+    def test_a_request_holds_it_where_it_was(self) -> None:
+        assert self.question().to_openai() == {"role": "user", "content": self.TEXT}
+
+    def test_the_prompt_sends_it_with_the_newest_question_and_counts_it(self) -> None:
+        with InfiniteMemory(token_counter=len, message_overhead=0, max_tokens=500, reserve_tokens=0) as memory:
+            memory.add([self.question().replace(id=None), Message.assistant("Yes."), self.question().replace(id=None)])
+            context = memory.context()
+            assert [message.content for message in context.messages] == ["so?", "Yes.", self.TEXT]
+            assert context.report.total_tokens == len("so?") + len("Yes.") + len(self.TEXT)

@@ -233,6 +233,26 @@ def test_a9_the_conversation_is_never_changed(sized: Sized) -> None:
         assert len(memory.context().messages) == len(stored)
 
 
+@given(
+    turns=st.lists(st.tuples(st.integers(1, 12), st.integers(1, 12)), max_size=20),
+    limits=st.lists(st.integers(12, 300), min_size=1, max_size=4),
+    slack=st.sampled_from([0.0, 0.25]),
+)
+def test_a9_the_limit_of_a_call_gives_the_prompt_of_a_memory_with_that_limit(
+    turns: list[tuple[int, int]], limits: list[int], slack: float
+) -> None:
+    """Whatever limits were asked for before, and the memory's own is not changed."""
+    messages = Sized("characters/4").messages([row for u, a in turns for row in (("u", u), ("a", a))])
+    with memory_of(messages, "characters/4", 40, window_slack=slack) as memory:
+        own = memory.context("what is the code?")
+        for limit in limits:
+            with memory_of(messages, "characters/4", limit, window_slack=slack) as other:
+                asked = memory.context("what is the code?", max_tokens=limit)
+                assert ids(asked.messages[:-1]) == ids(other.context("what is the code?").messages[:-1])
+                assert asked.report.budget == limit
+        assert memory.context("what is the code?") == own
+
+
 class TestA11B12:
     """A question that does not fit is an error with both numbers, never a prompt without it."""
 
@@ -260,6 +280,36 @@ class TestA11B12:
         assert ids(context.messages) == [0, 3]
         assert context.report.over_budget
         assert context.tokens == 21
+
+
+OFFER = "9:40 to Porto or 11:15 to Faro?"
+
+
+def test_a12_a_greeting_is_sent_with_the_first_question() -> None:
+    messages = [Message.assistant(OFFER), Message.user("The second, please.")]
+    assert [m.content for m in sliding_window(messages, max_tokens=100)] == [OFFER, "The second, please."]
+    with InfiniteMemory() as memory:
+        memory.add(messages[0])
+        assert memory.context().messages == (), "nobody has asked anything"
+        assert [m.content for m in memory.context("The second, please.").messages] == [OFFER, "The second, please."]
+        assert [m.content for m in memory.context("?", include_question=False).messages] == [OFFER]
+        memory.add(Message.system("Sell tickets."))
+        memory.add(messages[1])
+        assert [m.content for m in memory.context().messages] == ["Sell tickets.", OFFER, "The second, please."]
+
+
+@pytest.mark.parametrize("fill", ["stop", "skip"])
+def test_a12_a_greeting_is_the_oldest_of_the_window_and_never_without_the_first_turn(sized: Sized, fill: str) -> None:
+    messages = sized.messages([("a", 2), ("c", 2), ("t", 2), ("a", 3), ("u", 9), ("a", 4), ("u", 5)])
+    for limit in range(5, 30):
+        kept = [6] if limit < 18 else [4, 5, 6] if limit < 21 else [3, 4, 5, 6] if limit < 23 else [0, 3, 4, 5, 6]
+        context = by_turn(messages, sized.name, limit, fill=fill)
+        assert ids(context.messages) == kept
+        window = sliding_window(messages, max_tokens=limit, token_counter=sized.name, message_overhead=0, fill=fill)  # type: ignore[arg-type]
+        assert ids(window) == kept
+        reasons = {line.id: line.reason for line in context.report.lines}
+        assert reasons.get("1") in (None, Reason.NO_QUESTION)  # what is far older than the window is not read
+        assert (reasons.get("3") is Reason.NEWEST) == (limit >= 21)
 
 
 def test_a12_no_prompt_begins_with_an_answer_or_splits_a_tool_call(sized: Sized) -> None:

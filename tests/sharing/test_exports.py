@@ -25,6 +25,7 @@ from shared_core.sharing.readers.conversation import Conversation
 from shared_core.sharing.readers.gemini import text_of_html
 from shared_core.store import Store
 from shared_core.stores import SQLiteStore
+from shared_core.strippers import TOOL_RESULTS
 from tests.support.documents import ROOT, blocks_of, run
 from tests.support.histories import texts
 
@@ -435,3 +436,13 @@ def test_every_format_has_a_name() -> None:
     assert FORMATS == (
         "chatgpt", "claude", "gemini", "langchain", "llama-index", "gemini-api", "anthropic", "openai",
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "format"), [("talk.md", "markdown"), ("talk.json", "openai")])
+def test_a_document_holds_text_that_was_set_apart_where_it_stood(name: str, format: str, tmp_path: Path) -> None:
+    result = "Rungs. " * 80 + "The last one is dented."
+    with InfiniteMemory(strippers=[TOOL_RESULTS]) as memory:
+        call = ToolCall(id="1", name="look")
+        memory.add([Message.user("And?"), Message.assistant(tool_calls=(call,)), Message.tool(result, "1")])
+        memory.export(tmp_path / name, format=format)  # type: ignore[arg-type]
+    assert result in (tmp_path / name).read_text()

@@ -1,0 +1,59 @@
+"""A speaker may be called what any program calls them, wherever a role is taken."""
+
+import pytest
+
+from shared_core import InfiniteMemory, Message
+
+NAMES = {
+    "human": "user", "user": "user", "ai": "assistant", "agent": "assistant", "model": "assistant",
+    "bot": "assistant", "chatbot": "assistant", "developer": "system", "AI": "assistant", "Human": "user",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "role"), NAMES.items())
+def test_a_role_is_known_by_every_name(name: str, role: str) -> None:
+    with InfiniteMemory() as memory:
+        item = {"role": name, "content": "hi"}
+        item_of_responses = {"type": "message", "role": name, "content": [{"type": "input_text", "text": "hi"}]}
+        stored = memory.add([item, item_of_responses, Message.model_validate({"role": name, "content": "hi"})])
+        assert [message.role for message in stored] == [role] * 3
+        # Requests hold the names that OpenAI's APIs know.
+        written = "developer" if name == "developer" else role
+        assert [one.to_openai()["role"] for one in stored] == [written, role, role]
+        assert {one.to_responses()[0]["role"] for one in stored} <= {written, role}
+        assert memory.search("hi", role=name) == memory.search("hi", role=role)  # type: ignore[arg-type]
+
+
+def test_the_result_of_a_function_is_a_tool_s() -> None:
+    calls = [{"role": "function", "name": "add", "content": "2"}, {"role": "tool", "tool_call_id": "1", "content": "3"}]
+    assert [Message.from_openai(item).role for item in calls] == ["tool", "tool"]
+    assert [Message.from_openai(item).to_openai() for item in calls] == calls
+    assert Message(role="function", content="2").role == "tool"  # type: ignore[arg-type]
+
+
+def test_several_roles_can_be_searched_at_once() -> None:
+    with InfiniteMemory(ranking="lexical") as memory:
+        call_ = {"id": "1", "name": "weigh", "arguments": "{}"}
+        memory.add(
+            [
+                Message.system("Say what a ladder weighs."), Message.user("Which ladder?"),
+                Message.model_validate({"role": "assistant", "tool_calls": [call_]}),
+                Message.tool("The ladder weighs twelve kilos.", "1"), Message.assistant("That one."),
+            ]
+        )  # fmt: skip
+
+        def found(**arguments: object) -> set[str]:
+            return {hit.message.role for hit in memory.search("ladder weighs", **arguments)}  # type: ignore[arg-type]
+
+        assert found() == {"user", "assistant"}
+        assert found(role=["user", "tool"]) == found(role=("human", "function")) == {"user", "tool"}
+        assert found(role="tool") == {"tool"}
+        with pytest.raises(ValueError, match="role='boss': choose one of 'system', 'developer', 'user', 'human'"):
+            found(role=["user", "boss"])
+
+
+def test_an_unknown_role_is_an_error_that_lists_the_known_ones() -> None:
+    with pytest.raises(ValueError, match="unknown role 'boss'; expected one of system, developer, user, human, assis"):
+        Message.from_openai({"role": "boss", "content": "x"})
+    with pytest.raises(ValueError, match="role='boss': choose one of 'system', 'user', 'assistant' or 'tool'"):
+        Message(role="boss")  # type: ignore[arg-type]
