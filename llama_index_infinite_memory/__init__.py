@@ -12,8 +12,11 @@ from shared_core.interop.packages import public_name, require_framework
 if TYPE_CHECKING:  # the public names of a module are its `__all__`
     from llama_index_infinite_memory.block import *
     from llama_index_infinite_memory.buffer import *
+    from llama_index_infinite_memory.chat_store import *
     from llama_index_infinite_memory.embeddings import *
+    from llama_index_infinite_memory.instrumentation import *
     from llama_index_infinite_memory.messages import *
+    from llama_index_infinite_memory.serialization import *
     from llama_index_infinite_memory.settings import *
     from llama_index_infinite_memory.strippers import *
     from llama_index_infinite_memory.testing import *
@@ -23,8 +26,11 @@ require_framework("llama_index.core", distribution="llama-index-core", extra="ll
 _MODULES = {
     "block": ["InfiniteMemoryBlock"],
     "buffer": ["FoundMessage", "InfiniteChatMemoryBuffer"],
+    "chat_store": ["InfiniteChatStore"],
     "embeddings": ["EngineEmbedding", "as_embedder"],
+    "instrumentation": ["MemoryDegradedEvent", "MemoryGetEvent", "MemoryPutEvent"],
     "messages": ["UnstorableWarning", "from_message", "to_message"],
+    "serialization": ["RestoreWarning"],
     "settings": ["as_summarizer"],
     "strippers": ["DEFAULT_STRIPPERS", "Stripper", "set_apart"],
     "testing": ["EchoLLM"],

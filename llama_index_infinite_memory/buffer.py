@@ -1,16 +1,23 @@
 """InfiniteChatMemoryBuffer: a chat memory buffer for LlamaIndex that keeps every message."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+import copy
+import json
+import pickle
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar
 
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.llms.llm import LLM
-from llama_index.core.memory.types import DEFAULT_CHAT_STORE_KEY
+from llama_index.core.memory.types import DEFAULT_CHAT_STORE_KEY, BaseMemory
 from llama_index.core.storage.chat_store import BaseChatStore
+from pydantic import Field, PrivateAttr, SerializationInfo, SerializerFunctionWrapHandler, model_serializer
 
-from llama_index_infinite_memory.conversation import Conversation, StoreLike, copied
+from llama_index_infinite_memory.chat_store import InfiniteChatStore
+from llama_index_infinite_memory.conversation import Conversation
+from llama_index_infinite_memory.instrumentation import report_get, report_put, report_search, traced
+from llama_index_infinite_memory.open_stores import StoreLike, shared_store
 from llama_index_infinite_memory.prompt import (
     Input,
     Question,
@@ -20,16 +27,20 @@ from llama_index_infinite_memory.prompt import (
     read_question,
     widened,
 )
-from llama_index_infinite_memory.serialization import SerializableBuffer, register
-from llama_index_infinite_memory.settings import EmbedModel, Settings, Tokenizer, refuse_unknown
+from llama_index_infinite_memory.serialization import REFERENCE, reference, register, restore, upstream_messages
+from llama_index_infinite_memory.settings import EmbedModel, Settings, Tokenizer
 from llama_index_infinite_memory.strippers import Stripper
 from shared_core.aio import AsyncInfiniteMemory
 from shared_core.errors import BudgetError
+from shared_core.memory import InfiniteMemory
 from shared_core.messages import Role
+from shared_core.pool import SessionPool
 from shared_core.prompt.context import Context, ContextReport
 from shared_core.recall.ranking import ScoredMessage
 
 __all__ = ["FoundMessage", "InfiniteChatMemoryBuffer"]
+
+Result = TypeVar("Result")
 
 TOKEN_LIMIT = 3000
 """The default limit, as in `ChatMemoryBuffer`."""
@@ -43,29 +54,73 @@ SEARCHED: tuple[Role, ...] = ("user", "assistant", "tool")
 
 
 class FoundMessage(NamedTuple):
-    """A copy of a message that a search found; `id` names it for `branch` and `checkout`."""
+    """A copy of a message that a search found; `id` names it for `branch`, `checkout` and `forget`."""
 
     message: ChatMessage
     score: float
     id: str
 
 
-class InfiniteChatMemoryBuffer(SerializableBuffer):
+class InfiniteChatMemoryBuffer(BaseMemory):
     """A `ChatMemoryBuffer` that keeps every message, and recalls those that matter for a question.
 
     Create it with `from_defaults`. While the whole conversation fits `token_limit`, `get` returns what
     `ChatMemoryBuffer` returns. Later, it returns the system messages, older turns that match the question, and the
     newest turns, within the limit and in the order in which they were said.
 
-    `set` and `reset` erase nothing: the conversation continues on another branch (`main-2` and so on), and the old one
-    stays in the store. `forget` erases. Messages are copied when they are put and when they are returned, except the
-    newest user message: `get` returns the same object every time, because agents write their state into it.
+    `set` and `reset` erase nothing: what they take away keeps a branch of its own (`main-2` and so on) in the store.
+    `forget` erases. Messages are copied when they are put and when they are returned, except the newest user message:
+    `get` returns the same object every time, because agents write their state into it.
 
-    Threads may share a buffer, and buffers may share a conversation. Close it if its store is a file.
+    Threads may share a buffer, and buffers may share a conversation, a file or a chat store. Close it if its store is a
+    file. Copies, pickles and the result of `from_dict(to_dict())` go on in the same conversation.
+
+    Attributes:
+        token_limit: the most that `get` returns; may be changed.
+        chat_store_key: the key in `chat_store`, and the session's id unless one is given.
+        session_id: the session's id.
+        user_id: the user's id.
     """
 
-    def __init__(self, **data: Any) -> None:
-        super().__init__(**data)
+    token_limit: int
+    chat_store_key: str = Field(default=DEFAULT_CHAT_STORE_KEY, frozen=True)
+    session_id: str = Field(frozen=True)
+    user_id: str | None = Field(default=None, frozen=True)
+    _conversation: Conversation = PrivateAttr()
+
+    def __init__(self, **given: Any) -> None:
+        """Open a conversation; the arguments are those of `from_defaults`, but for `llm`, and all have their names."""
+        given.pop("class_name", None)
+        of_class = type(self).model_fields
+        fields = {name: given.pop(name) for name in [*given] if name in of_class}
+        if fields.get("token_limit", -1) < 1:
+            hint = " Pass token_limit instead of max_tokens." if "max_tokens" in given else ""
+            raise ValueError(f"Token limit must be set and greater than 0.{hint}")
+        fields["chat_store_key"] = fields.get("chat_store_key", DEFAULT_CHAT_STORE_KEY)
+        if fields.get("session_id") is None:
+            fields["session_id"] = fields["chat_store_key"]
+        super().__init__(**fields)
+        if "attached" in given:
+            data = {name: given.pop(name) for name in REFERENCE if name in given}
+            names = self.session_id, self.user_id, self.chat_store_key
+            self._conversation = restore(data, given, *names)
+        else:
+            self._conversation = self._opened(**given)
+
+    def _opened(
+        self, *, store: StoreLike = None, chat_store: BaseChatStore | None = None,
+        chat_history: Iterable[ChatMessage] | None = None, **settings: Any,
+    ) -> Conversation:  # fmt: skip
+        chosen = Settings.of(pool=store if isinstance(store, SessionPool) else None, **settings)
+        opened = shared_store(store, durability=chosen.others.get("durability", "full"))
+        made = Conversation(opened, session_id=self.session_id, user_id=self.user_id, settings=chosen)
+        if isinstance(chat_store, InfiniteChatStore) and chat_store.holds(made, self.chat_store_key):
+            raise ValueError("chat_store: it is the session of this buffer, in the same store; leave chat_store= out")
+        if chat_store is not None:
+            made.attach(chat_store, self.chat_store_key, instead=chat_history)
+        elif chat_history is not None:
+            made.replace(chat_history)
+        return register(made)
 
     @classmethod
     def class_name(cls) -> str:
@@ -94,43 +149,60 @@ class InfiniteChatMemoryBuffer(SerializableBuffer):
         Args:
             chat_history: messages that replace the stored conversation.
             llm: the limit is three quarters of its context window, unless a limit is given.
-            chat_store: its messages are imported, and all messages are also written to it.
+            chat_store: holds the conversation: what others add to it or delete there is seen here, and a message that
+                it does not take is not stored here. `store` adds recall, branches and what was said before.
             chat_store_key: the conversation's key there, and the session's id unless one is given.
             token_limit: the most that `get` returns; 3,000 without `llm`.
             tokenizer_fn: counts tokens; LlamaIndex's by default.
             session_id: the session's id.
             user_id: the user's id; sessions of two users are separate, even under one id.
-            store: a path (SQLite), a `Store`, or None: in memory.
+            store: a path (SQLite), which is opened once for all buffers of a process; a `Store`; a `SessionPool`, whose
+                settings are the defaults here; or None: in memory.
             embed_model: finds older messages by meaning: LlamaIndex's `BaseEmbedding`, a function, or an `Embedder`.
                 `Settings.embed_model` is never used. None: static word vectors, which come with this package.
             strippers: set apart text that only served one turn; None: `DEFAULT_STRIPPERS`.
-            kwargs: other arguments of `InfiniteMemory`, such as `top_k`, `min_score` or `keep_grounding`. `summarizer`
-                may be an `LLM`. `on_overflow` is `"keep"` by default: a question that does not fit is sent all the
-                same.
+            kwargs: fields of a subclass, and other arguments of `InfiniteMemory`, such as `top_k`, `min_score` or
+                `keep_grounding`. `summarizer` may be an `LLM`. `on_overflow` is `"keep"` by default: a question that
+                does not fit is sent all the same. `image_token_size_estimate`, `audio_...`, `video_...` and
+                `document_token_size_estimate` are what media cost, as for LlamaIndex's `Memory`.
 
         Raises:
             ValueError: an argument is unknown or out of range.
             StoreError: the store cannot be opened.
         """
-        refuse_unknown(kwargs)
         if llm is not None:
             token_limit = token_limit or int(llm.metadata.context_window * LIMIT_RATIO)
         elif token_limit is None:
             token_limit = TOKEN_LIMIT
-        names: dict[str, Any] = {"session_id": chat_store_key if session_id is None else session_id, "user_id": user_id}
-        if token_limit < 1:
-            return cls(token_limit=token_limit, **names)  # raises, before anything is opened
-        settings = Settings.of(tokenizer_fn, embed_model, strippers, kwargs)
-        conversation = register(Conversation(store, **names, settings=settings))
-        made = cls(conversation=conversation, token_limit=token_limit, chat_store_key=chat_store_key, **names)
-        if chat_store is not None:
-            conversation.write_through(chat_store, chat_store_key, instead=chat_history)
-        elif chat_history is not None:
-            conversation.replace(chat_history)
-        return made
+        return cls(
+            token_limit=token_limit, chat_history=chat_history, chat_store=chat_store, chat_store_key=chat_store_key,
+            tokenizer_fn=tokenizer_fn, session_id=session_id, user_id=user_id, store=store, embed_model=embed_model,
+            strippers=strippers, **kwargs,
+        )  # fmt: skip
+
+    @property
+    def memory(self) -> InfiniteMemory:
+        """The engine's memory of this conversation: summaries, merges, exports, and everything else it can do.
+
+        What it changes, a `chat_store` does not see: erase messages with `forget` here.
+        """
+        memory = self._conversation.memory
+        memory.max_tokens = self.token_limit
+        return memory
+
+    @property
+    def tokenizer_fn(self) -> Tokenizer:
+        """The tokenizer."""
+        return self._conversation.settings.tokenizer_fn
+
+    @property
+    def chat_store(self) -> BaseChatStore | None:
+        """The chat store that holds the conversation."""
+        return self._conversation.chat_store[0] if self._conversation.chat_store else None
 
     # The protocol of BaseMemory
 
+    @traced
     def get(self, input: Input = None, initial_token_count: int = 0, **kwargs: Any) -> list[ChatMessage]:
         """Return what a model needs for a question, within `token_limit`.
 
@@ -144,18 +216,22 @@ class InfiniteChatMemoryBuffer(SerializableBuffer):
             ValueError: `initial_token_count` exceeds the limit.
         """
         question = self._question(input, initial_token_count)
-        return prompt_messages(self._conversation, question, self._context(question))
+        return self._answer(question, self._context(question))
 
+    @traced
     async def aget(self, input: Input = None, initial_token_count: int = 0, **kwargs: Any) -> list[ChatMessage]:
         """Do what `get` does without blocking the event loop; asynchronous embeddings are awaited."""
-        question = await asyncio.to_thread(self._question, input, initial_token_count)
+        if type(self).get is not InfiniteChatMemoryBuffer.get:
+            return await self._in_order(lambda: self.get(input, initial_token_count=initial_token_count, **kwargs))
+        question = await self._in_order(self._question, input, initial_token_count)
         context = await self._acontext(question)
-        return await asyncio.to_thread(prompt_messages, self._conversation, question, context)
+        return await asyncio.to_thread(self._answer, question, context)
 
     def _question(self, given: Input, initial: int) -> Question:
         if initial > self.token_limit:
             raise ValueError("Initial token count exceeds token limit")
         self._conversation.last = given, initial
+        self._conversation.follow_chat_store()
         return read_question(self._conversation, given, self.token_limit, initial)
 
     def _context(self, question: Question) -> Context:
@@ -179,77 +255,87 @@ class InfiniteChatMemoryBuffer(SerializableBuffer):
             cache_context(self._conversation, state, built)
         return built
 
+    def _answer(self, question: Question, context: Context) -> list[ChatMessage]:
+        sent = prompt_messages(self._conversation, question, context)
+        asked = question.message or (question.turn[0].whole if question.turn else None)
+        report_get(self.session_id, asked.content if asked is not None else None, sent, context.report)
+        return sent
+
     def get_all(self) -> list[ChatMessage]:
         """Return copies of all messages of the branch, oldest first."""
+        self._conversation.follow_chat_store()
         return [self._conversation.whole(message) for message in self._conversation.memory.messages(replaced=True)]
 
     async def aget_all(self) -> list[ChatMessage]:
         """Do what `get_all` does without blocking the event loop."""
-        return await asyncio.to_thread(self.get_all)
+        return await self._in_order(self.get_all)
 
+    @traced
     def put(self, message: ChatMessage) -> None:
         """Store a message; it is durable on return. A reply belongs to the newest user message."""
-        self.put_messages([message])
+        self._store([message])
 
     async def aput(self, message: ChatMessage) -> None:
-        """Do what `put` does without blocking the event loop."""
-        await self.aput_messages([message])
+        """Do what `put` does without blocking the event loop; messages are stored in the order of the calls."""
+        await self._in_order(self.put, message)
 
+    @traced
     def put_messages(self, messages: Iterable[ChatMessage]) -> None:
         """Store messages in one transaction; they are durable on return."""
-        given = list(messages)
-        self._conversation.add(given)
-        if (mirror := self._conversation.chat_store) is not None:
-            for message in given:
-                mirror[0].add_message(mirror[1], copied(message))
+        if type(self).put is InfiniteChatMemoryBuffer.put:
+            self._store(list(messages))
+            return
+        for message in messages:  # a subclass does more with each of them
+            self.put(message)
 
     async def aput_messages(self, messages: Iterable[ChatMessage]) -> None:
         """Do what `put_messages` does without blocking the event loop."""
-        given = list(messages)
-        await asyncio.to_thread(self._conversation.add, given)
-        if (mirror := self._conversation.chat_store) is not None:
-            for message in given:
-                await mirror[0].async_add_message(mirror[1], copied(message))
+        await self._in_order(self.put_messages, list(messages))
 
+    def _store(self, messages: Sequence[ChatMessage]) -> None:
+        self._conversation.add(messages)
+        report_put(self.session_id, messages)
+
+    @traced
     def set(self, messages: Iterable[ChatMessage]) -> None:
         """Make these messages the conversation; those with which it begins already are not stored again."""
-        given = list(messages)
-        self._conversation.replace(given)
-        self._mirror(given)
+        self._conversation.replace(messages)
 
     async def aset(self, messages: Iterable[ChatMessage]) -> None:
         """Do what `set` does without blocking the event loop."""
-        given = list(messages)
-        await asyncio.to_thread(self._conversation.replace, given)
-        if (mirror := self._conversation.chat_store) is not None:
-            await mirror[0].aset_messages(mirror[1], [copied(message) for message in given])
+        await self._in_order(self.set, list(messages))
 
+    @traced
     def reset(self) -> None:
         """Start an empty conversation; nothing is erased."""
-        self.set([])
+        self._conversation.replace([])
 
     async def areset(self) -> None:
         """Do what `reset` does without blocking the event loop."""
-        await self.aset([])
+        await self._in_order(self.reset)
+
+    async def _in_order(self, function: Callable[..., Result], *args: Any) -> Result:
+        return await self._conversation.calls.run(function, *args)
+
+    # Beyond the protocol
 
     def explain(self, input: Input = None, initial_token_count: int = 0) -> ContextReport:
         """Return the report on what `get` returns for the same arguments; without any, for those of its last call."""
         given = (input, initial_token_count) if input is not None or initial_token_count else self._conversation.last
         return self._context(self._question(*given)).report
 
-    # Beyond the protocol
+    def forget(self, ids: Sequence[str] | None = None) -> None:
+        """Erase messages from all branches, from files and from `chat_store`.
 
-    def _mirror(self, messages: Sequence[ChatMessage] | None = None) -> None:
-        if (mirror := self._conversation.chat_store) is not None:
-            shown = self.get_all() if messages is None else messages
-            mirror[0].set_messages(mirror[1], [copied(message) for message in shown])
+        Args:
+            ids: those to erase, as `search` names them; None: the whole session.
 
-    def forget(self) -> None:
-        """Erase the session, with all its branches, from memory, files and `chat_store`."""
-        self._conversation.forget()
-        if (mirror := self._conversation.chat_store) is not None:
-            mirror[0].delete_messages(mirror[1])
+        Raises:
+            UnknownReferenceError: an id is not stored.
+        """
+        self._conversation.forget(ids)
 
+    @traced
     def search(
         self, query: str, top_k: int = 10, *, since: datetime | None = None, until: datetime | None = None,
         role: Role | None = None,
@@ -258,20 +344,22 @@ class InfiniteChatMemoryBuffer(SerializableBuffer):
 
         Results of tools, and text that is set apart, are searched as well.
         """
-        return self._found(
-            self._conversation.memory.search(query, top_k, since=since, until=until, role=role or SEARCHED)
-        )
+        self._conversation.follow_chat_store()
+        return self._found(query, self.memory.search(query, top_k, since=since, until=until, role=role or SEARCHED))
 
+    @traced
     async def asearch(
         self, query: str, top_k: int = 10, *, since: datetime | None = None, until: datetime | None = None,
         role: Role | None = None,
     ) -> list[FoundMessage]:  # fmt: skip
         """Do what `search` does without blocking the event loop."""
-        memory = AsyncInfiniteMemory(await asyncio.to_thread(lambda: self._conversation.memory))
+        await self._in_order(self._conversation.follow_chat_store)
+        memory = AsyncInfiniteMemory(await asyncio.to_thread(lambda: self.memory))
         found = await memory.search(query, top_k, since=since, until=until, role=role or SEARCHED)
-        return await asyncio.to_thread(self._found, found)
+        return await asyncio.to_thread(self._found, query, found)
 
-    def _found(self, found: list[ScoredMessage]) -> list[FoundMessage]:
+    def _found(self, query: str, found: list[ScoredMessage]) -> list[FoundMessage]:
+        report_search(query, [(one.message, one.score) for one in found])
         return [FoundMessage(self._conversation.whole(one.message), one.score, one.message.id or "") for one in found]
 
     @property
@@ -296,7 +384,6 @@ class InfiniteChatMemoryBuffer(SerializableBuffer):
             UnknownReferenceError: `at` names no message or branch.
         """
         self._conversation.branch(name, at)
-        self._mirror()
 
     def checkout(self, reference: str) -> None:
         """Check out a branch, or a message by its id; messages that are put there start a branch.
@@ -304,12 +391,10 @@ class InfiniteChatMemoryBuffer(SerializableBuffer):
         Raises:
             UnknownReferenceError: there is no such branch or message.
         """
-        with self._conversation.lock:
-            self._conversation.memory.checkout(reference)
-        self._mirror()
+        self._conversation.checkout(reference)
 
     def close(self) -> None:
-        """Save the index and release the store, for all buffers of the conversation; closing twice is allowed."""
+        """Save the index and let go of the store, for all buffers of the conversation; closing twice is allowed."""
         self._conversation.close()
 
     def __enter__(self) -> Self:
@@ -317,3 +402,92 @@ class InfiniteChatMemoryBuffer(SerializableBuffer):
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
+
+    # JSON
+
+    @model_serializer(mode="wrap")
+    def custom_model_dump(self, handler: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
+        """Return the fields, and a reference to the conversation, with the messages of its branch if it has no file."""
+        return {**handler(self), **reference(self._conversation), "class_name": self.class_name()}
+
+    def to_dict(self, **kwargs: Any) -> dict[str, Any]:
+        """Return JSON data that names the conversation and its present state."""
+        return self.model_dump(mode="json")
+
+    def to_string(self) -> str:
+        """Return `to_dict()` as JSON text."""
+        return json.dumps(self.to_dict())
+
+    @classmethod
+    def from_string(cls, json_str: str, **kwargs: Any) -> Self:
+        """Return a buffer of the conversation that `to_string` was called on."""
+        return cls.from_dict(json.loads(json_str), **kwargs)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any], **kwargs: Any) -> Self:
+        """Return a buffer of the conversation that `to_dict` was called on, in the state that it had then.
+
+        While that is its present state, both buffers share the conversation. A later message of the one that went on is
+        not seen by the other, which begins a branch. Data that `ChatMemoryBuffer` wrote is imported, in its present
+        form or its old one.
+
+        Args:
+            data: what `to_dict` returned; not changed.
+            kwargs: arguments of `from_defaults`, in case the conversation is no longer in use: those that JSON cannot
+                hold, such as `embed_model`, or the `store`, if the file was moved.
+
+        Raises:
+            ValueError: the data has no `token_limit`, or an argument is unknown.
+            StoreError: the conversation's file is gone, or holds another one.
+
+        Warns:
+            RestoreWarning: arguments are missing.
+        """
+        given = {**cls.restore_arguments(data), **kwargs}
+        if "attached" in data:
+            return cls(**{**data, **given})
+        key = data.get("chat_store_key", DEFAULT_CHAT_STORE_KEY)
+        told = {"chat_history": upstream_messages(data, key), "token_limit": data.get("token_limit", -1)}
+        return cls.from_defaults(**{**told, "chat_store_key": key, **given})
+
+    @classmethod
+    def restore_arguments(cls, data: Mapping[str, Any]) -> dict[str, Any]:
+        """Return arguments that JSON cannot hold, for `from_dict`; a subclass overrides this, for agents' contexts."""
+        return {}
+
+    # Copies
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
+        copied = copy.copy(self)
+        copied.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        return copied
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        settings = self._conversation.settings
+        kwargs = {"tokenizer_fn": settings.tokenizer_fn, "embed_model": settings.embed_model}
+        return _unpickled, (type(self), self.to_dict(), {name: v for name, v in kwargs.items() if _pickles(v)})
+
+    def __bool__(self) -> bool:
+        return True  # engines say `memory or Memory.from_defaults()`, which must not replace an empty buffer
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether both share one conversation and have the same limit."""
+        if not isinstance(other, InfiniteChatMemoryBuffer):
+            return NotImplemented
+        return self._conversation is other._conversation and self.__dict__ == other.__dict__
+
+    __hash__ = None  # type: ignore[assignment]  # the limit may change
+
+
+def _unpickled(
+    cls: type[InfiniteChatMemoryBuffer], data: dict[str, Any], kwargs: dict[str, Any]
+) -> InfiniteChatMemoryBuffer:
+    return cls.from_dict(data, **kwargs)
+
+
+def _pickles(value: Any) -> bool:
+    try:
+        pickle.dumps(value)
+    except Exception:  # pickling an unknown object may raise anything
+        return False
+    return value is not None

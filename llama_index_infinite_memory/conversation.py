@@ -1,34 +1,30 @@
-"""A conversation in use: the engine's memory, what its store cannot keep, and the branch that a buffer follows."""
+"""A conversation in use: the engine's memory, what its store cannot keep, and the chat store that leads it."""
 
 import copy
-import re
 import uuid
 import warnings
-import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache, partial
-from itertools import islice, takewhile
-from pathlib import Path
+from itertools import takewhile
 from typing import Any
 
-from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.base.llms.types import ChatMessage, TextBlock
 from llama_index.core.schema import QueryBundle
 from llama_index.core.storage.chat_store import BaseChatStore
 
+from llama_index_infinite_memory.call_queue import CallQueue
 from llama_index_infinite_memory.content import GROUNDING
 from llama_index_infinite_memory.messages import UnstorableWarning, read_message, same, to_message
+from llama_index_infinite_memory.open_stores import OpenStore
 from llama_index_infinite_memory.settings import Settings
-from shared_core.errors import UnknownReferenceError
+from shared_core.errors import StoreError, UnknownReferenceError
 from shared_core.lifecycle import fork_safe_lock
 from shared_core.memory import InfiniteMemory
-from shared_core.messages import Message
+from shared_core.messages import Message, content_of
 from shared_core.prompt.context import Context
-from shared_core.records import MAIN, Create, Position
-from shared_core.store import Store
-from shared_core.stores import open_store
+from shared_core.records import MAIN, Create, Position, SessionState
 from shared_core.tokens import body_tokens
-
-StoreLike = Store | str | Path | None
 
 REMEMBERED_SIZES = 4_096
 """The number of messages whose size is remembered."""
@@ -36,71 +32,72 @@ REMEMBERED_SIZES = 4_096
 FIRST_READ = 8
 """How many messages are read first, from the end; then twice as many, and so on."""
 
-_MAIN_LINE = re.compile(rf"{MAIN}(?:-\d+)?")
-
 
 class Conversation:
     """A conversation in use, which any number of buffers share.
 
     Args:
-        store: a path, a `Store`, or None: in memory.
+        opened: where it is stored.
         session_id: the session's id.
         user_id: the user's id.
         settings: how messages are counted and recalled.
         key: the name by which other buffers find it; None: a new one.
 
     Attributes:
+        store: the store.
         path: of the store, absolute, if it is a file.
-        owns_store: whether the store was opened here.
-        chat_store: a chat store to which messages are also written, with the key there; None: there is none.
+        in_memory: whether the messages are lost when nobody uses them.
+        chat_store: the chat store whose messages are the conversation, with the key there; None: there is none.
         lock: held while stored messages change.
+        calls: the calls of coroutines that change messages.
         engine: the memory.
         built: the newest prompt, and what it was built for.
         last: the newest question, and the tokens that were sent besides.
-        restored: whether the messages were read from data, because the memory that held them is gone.
     """
 
     def __init__(
-        self, store: StoreLike, *, session_id: str, user_id: str | None, settings: Settings, key: str | None = None
+        self, opened: OpenStore, *, session_id: str, user_id: str | None, settings: Settings, key: str | None = None
     ) -> None:
         self.key = key or uuid.uuid4().hex
-        self.path = _file(store)
+        self.opened: OpenStore | None = opened
+        self.store, self.path, self.in_memory = opened.store, opened.path, opened.in_memory
         self.settings = settings
         self.counter = settings.counter
         self.lock = fork_safe_lock()
+        self.calls = CallQueue()
         self.chat_store: tuple[BaseChatStore, str] | None = None
         self.last: tuple[str | ChatMessage | QueryBundle | None, int] = (None, 0)
-        self.closed = False
-        self.restored = False
-        self._dumped: tuple[Any, list[dict[str, Any]]] = (None, [])
+        self.built: tuple[Any, Context] | None = None
         self._originals: dict[str, ChatMessage] = {}
         self._live: tuple[str, ChatMessage] | None = None
-        self.built: tuple[Any, Context] | None = None
+        self._line: list[Message] = []
+        self._line_state: SessionState | None = None
+        self._shown_before: dict[str, ChatMessage] = {}
+        self._dumped: dict[str, dict[str, Any]] = {}
         self.size = lru_cache(maxsize=REMEMBERED_SIZES)(partial(body_tokens, counter=self.counter))
-        arguments = settings.arguments()
-        self.owns_store = not isinstance(store, Store)
-        self.store = open_store(self.path or store, durability=settings.engine.get("durability", "full"))
-        self._release = weakref.finalize(self, self.store.close) if self.owns_store else None
-        try:
-            self.engine = InfiniteMemory(self.store, session_id=session_id, user_id=user_id, **arguments)
-            check_out_main_line(self.engine)
-        except BaseException:
-            self._close_store()
-            raise
+        self.engine, self._release = opened.memory(session_id, user_id, settings)
+        if self.engine.branch != MAIN:  # a pool's memory stands where its last user left it
+            self.engine.checkout(MAIN)
 
     @property
     def memory(self) -> InfiniteMemory:
-        """The engine; it returns to its main line if others have erased its branch."""
+        """The engine; it returns to `main` if others have erased its branch.
+
+        Raises:
+            StoreError: the conversation is closed.
+        """
+        if self.opened is None:
+            raise StoreError("this conversation is closed; open it again with from_defaults or from_dict")
         branch = self.engine.branch
         if branch not in (None, MAIN) and branch not in {known.name for known in self.engine.branches()}:
-            with self.lock:
-                check_out_main_line(self.engine)
+            self.engine.checkout(MAIN)
         return self.engine
 
     @property
-    def in_memory(self) -> bool:
-        """Whether the messages are lost when the process ends."""
-        return self.owns_store and self.path is None
+    def head(self) -> str | None:
+        """The id of the newest message; None: there is none."""
+        newest = self.memory.newest(1)
+        return newest[0].id if newest else None
 
     # Storing
 
@@ -112,52 +109,131 @@ class Conversation:
         return read
 
     def add(self, messages: Iterable[ChatMessage]) -> None:
-        """Store messages at the end, in one transaction."""
+        """Store messages at the end, in one transaction; if the chat store or the store fails, in neither."""
         given = list(messages)
         converted = [self.stored_form(message) for message in given]
         with self.lock:
-            stored = self.memory.add(converted)
+            if self.chat_store is None:
+                self._add(given, converted)
+                return
+            self.follow_chat_store()
+            chat_store, key = self.chat_store
+            count = added = len(self.line())
+            try:
+                for message in given:
+                    chat_store.add_message(key, copied(message))
+                    added += 1
+                self._add(given, converted)
+            except BaseException:
+                for index in range(added - 1, count - 1, -1):
+                    chat_store.delete_message(key, index)
+                raise
+
+    def replace(self, messages: Iterable[ChatMessage]) -> None:
+        """Make these messages the conversation; messages that differ from them keep a branch of their own."""
+        given = list(messages)
+        with self.lock:
+            if self.chat_store is None:
+                self._become(given)
+                return
+            self.follow_chat_store()
+            before = self.all()
+            self._lead(given)
+            try:
+                self._become(given)
+            except BaseException:
+                self._lead(before)
+                raise
+
+    def _add(self, given: Sequence[ChatMessage], converted: Sequence[Message]) -> None:
+        stored = self.memory.add(converted) if converted else []
         for message, original in zip(stored, given, strict=True):
             self._keep(message, original)
 
-    def replace(self, messages: Iterable[ChatMessage]) -> None:
-        """Make these messages the conversation; messages that differ from them stay on their branch."""
-        given = list(messages)
-        with self.lock:
-            stored = list(self.memory.messages(replaced=True))
-            count = _common_start(stored, given, self.whole)
-            if count < len(stored):
-                _fork_main_line(self.memory, self.store, stored[:count])
-            if count < len(given):
-                self.add(given[count:])
+    def _become(self, given: Sequence[ChatMessage]) -> None:
+        """Let the branch hold these messages; those with which it begins already are not stored again."""
+        stored = self.line()
+        pairs = zip(stored, given, strict=False)
+        count = sum(1 for _ in takewhile(lambda pair: self._is_same(*pair), pairs))
+        converted = [self.stored_form(message) for message in given[count:]]
+        kept, aside = self._end_after(stored, count) if count < len(stored) else (count, None)
+        converted = [*map(self.stored_form, given[kept:count]), *converted]
+        try:
+            self._add(given[kept:], converted)
+        except BaseException:
+            if aside is not None:
+                self.memory.reset(aside)
+                self.memory.delete_branch(aside)
+            raise
+        if aside is not None and _says_again(converted, stored[kept:]):
+            self.memory.delete_branch(aside)  # a front end that keeps less than we do sends it with every question
+
+    def _end_after(self, stored: Sequence[Message], count: int) -> tuple[int, str | None]:
+        """Let the branch end after so many messages, or fewer; return how many, and the branch that keeps the rest."""
+        memory = self.memory
+        if memory.branch is None:
+            self.go_back_to(stored[count - 1].id if count else None)
+            return count, None
+        try:
+            return count, memory.set_aside(stored[count - 1].id if count else None)
+        except ValueError:  # a merge brought in the last one that stays
+            return 0, memory.set_aside()
 
     def branch(self, name: str, at: str | int | None) -> None:
         """Create a branch and check it out; `at` is a reference, or the number of messages that it begins with."""
-        with self.lock:
+        with self._moving():
             if not isinstance(at, int):
                 self.memory.fork(name, at)
                 return
-            first = list(islice(self.memory.messages(replaced=True), at)) if at > 0 else []
-            if at < 0 or len(first) < at:
+            line = self.line()
+            if not 0 <= at <= len(line):
                 raise UnknownReferenceError(f"at={at}: this branch has fewer messages")
-            _fork_after(self.memory, self.store, name, first)
+            self._fork(name, line[:at])
 
-    def write_through(
-        self, chat_store: BaseChatStore, key: str, *, instead: Sequence[ChatMessage] | None = None
-    ) -> None:
-        """Import the messages of a chat store, and write all further ones to it, too.
+    def checkout(self, reference: str) -> None:
+        """Check out a branch, or a message by its id."""
+        with self._moving():
+            self.memory.checkout(reference)
 
-        Args:
-            chat_store: any chat store.
-            key: the conversation's key there.
-            instead: messages that replace those in the chat store first.
-        """
-        if instead is not None:
-            chat_store.set_messages(key, [copied(message) for message in instead])
-        held = list(chat_store.get_messages(key))
-        if held or instead is not None:
-            self.replace(held)
-        self.chat_store = chat_store, key
+    @contextmanager
+    def _moving(self) -> Iterator[None]:
+        """Enter a block that checks something out; the chat store then holds that, or what was checked out stays."""
+        with self.lock:
+            self.follow_chat_store()
+            before = self.memory.branch or self.head
+            yield
+            try:
+                self._lead(self.all())
+            except BaseException:
+                if before is not None:
+                    self.memory.checkout(before)
+                raise
+
+    def go_back_to(self, id: str | None) -> None:
+        """Check out an earlier state, by its newest message, None: when there was none; it goes on as a branch."""
+        if id is not None:
+            self.memory.checkout(id)
+        else:
+            self._fork(_unused_name(self.memory), [])
+
+    def rebuild(self, messages: Iterable[Mapping[str, Any]]) -> None:
+        """Store what `dump` returned for a conversation that is gone."""
+        said = [Message.model_validate(message).replace(turn_id=None) for message in messages]
+        if said and self.opened is not None:
+            self.memory.add(said)
+            self.opened.rebuilt = True
+
+    def _fork(self, name: str, kept: Sequence[Message]) -> None:
+        """Create a branch that begins with the given messages, the first ones of this branch, and check it out."""
+        memory = self.memory
+        first = next(iter(memory.messages(replaced=True)), None)
+        key = self.store.session(memory.user_id, memory.session_id)
+        if kept or first is None or key is None:
+            memory.fork(name, at=kept[-1].id if kept else None)
+            return
+        (record,) = self.store.get(key, [str(first.id)])
+        self.store.change(key, [Create(name, Position(record.position.segment, -1))])
+        memory.checkout(name)
 
     def _keep(self, stored: Message, given: ChatMessage) -> None:
         """Keep the original of a message that cannot be restored equal, such as one with objects in its kwargs."""
@@ -170,7 +246,76 @@ class Conversation:
             original.blocks = built.blocks
         self._originals[stored.id] = original
 
+    # A chat store, which holds the conversation, so that the branch here is brought up to what it holds
+
+    def attach(self, chat_store: BaseChatStore, key: str, *, instead: Iterable[ChatMessage] | None = None) -> None:
+        """Let a chat store lead; with `instead`, these messages replace those in it first."""
+        self.chat_store = chat_store, key
+        if instead is not None:
+            self._lead(list(instead))
+        self.follow_chat_store()
+
+    def follow_chat_store(self) -> None:
+        """Store what the chat store holds; what was deleted there leaves the branch."""
+        if self.chat_store is not None:
+            chat_store, key = self.chat_store
+            with self.lock:
+                self._become(list(chat_store.get_messages(key)))
+
+    def _lead(self, messages: Sequence[ChatMessage]) -> None:
+        if self.chat_store is None:
+            return
+        chat_store, key = self.chat_store
+        if messages:
+            chat_store.set_messages(key, [copied(message) for message in messages])
+        else:
+            chat_store.delete_messages(key)
+
     # Reading
+
+    def line(self) -> list[Message]:
+        """Return all messages of the branch; those that an earlier call has read are not read again."""
+        memory = self.memory
+        with self.lock:
+            key = self.store.session(memory.user_id, memory.session_id)
+            state = self.store.state(key, memory.branch) if key is not None and memory.branch is not None else None
+            known, self._line_state = self._line_state, None
+            if known is None or state is None or known.head is None or state.head is None:
+                new = None
+            elif known == state:
+                new = self._line[-1:]
+            else:
+                grown = state.head.depth - known.head.depth if state.head.segment == known.head.segment else -1
+                new = memory.newest(grown + 1) if grown >= 0 and known.epoch == state.epoch and self._line else None
+            if new and new[0].id == self._line[-1].id:
+                self._line += new[1:]
+            else:
+                self._line = list(memory.messages(replaced=True))
+                self._shown_before.clear()
+                self._dumped.clear()
+            self._line_state = state
+            return list(self._line)
+
+    def all(self) -> list[ChatMessage]:
+        """Return copies of all messages of the branch."""
+        return [self.whole(message) for message in self.line()]
+
+    def _is_same(self, stored: Message, given: ChatMessage) -> bool:
+        """Return whether a message is a stored one, perhaps as another program wrote it, or as its mere text."""
+        shown = self._shown_before.get(str(stored.id))
+        if shown is None:  # only compared, so no copy is needed
+            shown = self._shown_before[str(stored.id)] = self.whole(stored)
+        if same(shown, given):
+            return True
+        if not isinstance(given, ChatMessage) or given.role != shown.role or given.content != shown.content:
+            return False
+        mere_text = not given.additional_kwargs and all(isinstance(block, TextBlock) for block in given.blocks)
+        rich = stored.tool_calls or any(block.block_type not in ("text", "thinking") for block in shown.blocks)
+        found = bool(mere_text and given.content and not rich)
+        found = found or content_of(read_message(given, self.settings.media)[0]) == content_of(stored)
+        if found:  # it will be sent so again
+            self._shown_before[str(stored.id)] = copied(given)
+        return found
 
     def whole(self, stored: Message) -> ChatMessage:
         """Return a copy of a message as it was put."""
@@ -201,52 +346,32 @@ class Conversation:
     def dump(self) -> list[dict[str, Any]]:
         """Return the messages of this branch as JSON data; each message is dumped once and then remembered."""
         with self.lock:
-            forgotten = 0 if self.owns_store else self.memory.stats()["forgotten"]  # by others who share the store
-            state = (self.memory.branch, forgotten)
-            known, dumped = self._dumped
-            dumped = dumped if known == state else []
-            count, new = 1, self.memory.newest(1)
-            while dumped and new and new[0].id != dumped[-1]["id"] and len(new) == count:
-                count *= 2
-                new = self.memory.newest(count)
-            ids = [message.id for message in new]
-            if dumped and dumped[-1]["id"] in ids:
-                new = new[ids.index(dumped[-1]["id"]) + 1 :]
-            else:
-                dumped, new = [], list(self.memory.messages(replaced=True))
-            dumped = [*dumped, *(message.model_dump(mode="json", exclude_defaults=True) for message in new)]
-            self._dumped = (state, dumped)
-            return list(dumped)
+            line = self.line()
+            for message in line[len(self._dumped) :]:
+                self._dumped[str(message.id)] = message.model_dump(mode="json", exclude_defaults=True)
+            return list(self._dumped.values())
 
     # End of use
 
-    def forget(self) -> None:
-        """Erase the session everywhere."""
+    def forget(self, ids: Sequence[str] | None = None) -> None:
+        """Erase messages, by default the whole session, here and in the chat store."""
         with self.lock:
-            self.engine.forget(session=True)
-            self._originals.clear()
-            self._live = self.built = None
-            self._dumped = (None, [])
+            self.follow_chat_store()
+            erased = self.memory.forget(ids=ids, session=ids is None).ids
+            for id_ in list(self._originals) if ids is None else erased:
+                self._originals.pop(id_, None)
+            self._live = self.built = self._line_state = None
+            self._lead(self.all())
 
     def close(self) -> None:
-        """Save the index, and release the store if it was opened here; closing twice is allowed."""
-        self.closed = True
-        try:
-            self.engine.close()
-        finally:
-            self._close_store()
-
-    def _close_store(self) -> None:
-        if self._release is not None:
-            self._release()
-
-
-def _file(store: StoreLike) -> str | None:
-    """Return the absolute path of the file that a store is; None if it is not a file, or named by another address."""
-    if store is None or isinstance(store, Store):
-        return None
-    name = str(store).removeprefix("sqlite:///") if isinstance(store, str) else str(store)
-    return None if name == ":memory:" or "://" in name else str(Path(name).expanduser().absolute())
+        """Save the index, and let go of the store; closing twice is allowed."""
+        with self.lock:
+            if self.opened is None:
+                return
+            try:
+                self._release()
+            finally:
+                self.opened = None
 
 
 def copied(message: ChatMessage) -> ChatMessage:
@@ -271,48 +396,19 @@ def _has_stream(block: Any) -> bool:
     return any(hasattr(value, "seek") for value in vars(block).values())
 
 
-# Branches
+def _says_again(given: Iterable[Message], stored: Iterable[Message]) -> bool:
+    """Return whether a history holds, in order, everything that people were told and said themselves."""
+    texts = iter([(message.role, message.content.strip()) for message in given])
+    return all(
+        (message.role, message.content.strip()) in texts
+        for message in stored
+        if message.role == "user" or (message.role == "assistant" and not message.tool_calls)
+    )
 
 
-def check_out_main_line(memory: InfiniteMemory) -> None:
-    """Check out the newest branch of the main line: `main`, or the last one that `replace` created."""
-    names = [branch.name for branch in memory.branches() if _MAIN_LINE.fullmatch(branch.name)]
-    if names and names[-1] != memory.branch:
-        memory.checkout(names[-1])
-
-
-def _fork_main_line(memory: InfiniteMemory, store: Store, kept: Sequence[Message]) -> None:
-    """Create and check out the next branch of the main line (`main-2` and so on), which begins with `kept`."""
+def _unused_name(memory: InfiniteMemory) -> str:
     taken = {branch.name for branch in memory.branches()}
-    number = next(number for number in range(2, len(taken) + 3) if f"{MAIN}-{number}" not in taken)
-    _fork_after(memory, store, f"{MAIN}-{number}", kept)
-
-
-def _fork_after(memory: InfiniteMemory, store: Store, name: str, kept: Sequence[Message]) -> None:
-    """Create a branch that begins with the given messages, the first ones of this branch, and check it out.
-
-    Raises:
-        DuplicateError: the name is taken.
-    """
-    if kept:
-        memory.fork(name, at=kept[-1].id)
-        return
-    key = store.session(memory.user_id, memory.session_id)
-    first = next(iter(memory.messages(replaced=True)), None)
-    if key is None or first is None or first.id is None:
-        memory.fork(name)
-        return
-    (record,) = store.get(key, [first.id])
-    store.change(key, [Create(name, Position(record.position.segment, -1))])
-    memory.checkout(name)
-
-
-def _common_start(
-    stored: Sequence[Message], given: Sequence[ChatMessage], shown: Callable[[Message], ChatMessage]
-) -> int:
-    """Return how many leading messages are the same."""
-    pairs = zip(stored, given, strict=False)
-    return sum(1 for _ in takewhile(lambda pair: same(shown(pair[0]), pair[1]), pairs))
+    return next(name for number in range(2, len(taken) + 3) if (name := f"{MAIN}-{number}") not in taken)
 
 
 def newest_turn(memory: InfiniteMemory) -> list[Message]:

@@ -91,7 +91,7 @@ def cached_context(conversation: Conversation, question: Question) -> tuple[Any,
     """
     engine, store = conversation.engine, conversation.store
     key = store.session(engine.user_id, engine.session_id)
-    if key is None or engine.branch is None or conversation.settings.engine.get("scope") == "user":
+    if key is None or engine.branch is None or conversation.settings.scope == "user":
         return None, None
     budget = question.max_tokens - question.reserve
     state = (question.message, budget, engine.branch, store.state(key, engine.branch))

@@ -1,205 +1,81 @@
-"""Buffers as JSON data, pickles and copies, which all lead back to the same conversation."""
+"""References to a conversation as JSON data, and the way back to the state that a reference names."""
 
-import json
-import pickle
-import threading
+import warnings
 import weakref
+from collections import OrderedDict
 from collections.abc import Mapping
-from typing import Any, Self, cast
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from llama_index.core.base.llms.types import ChatMessage
-from llama_index.core.memory.types import DEFAULT_CHAT_STORE_KEY, BaseMemory
 from llama_index.core.storage.chat_store import BaseChatStore
 from llama_index.core.storage.chat_store.loading import load_chat_store
-from pydantic import (
-    Field,
-    PrivateAttr,
-    SerializationInfo,
-    SerializerFunctionWrapHandler,
-    model_serializer,
-    model_validator,
-)
 
 from llama_index_infinite_memory.conversation import Conversation
-from llama_index_infinite_memory.settings import Settings, Tokenizer, refuse_unknown
-from shared_core.errors import UnknownReferenceError
-from shared_core.messages import Message
-from shared_core.records import MAIN
+from llama_index_infinite_memory.open_stores import OpenStore, StoreLike, shared_store
+from llama_index_infinite_memory.settings import Settings, written_settings
+from shared_core.errors import StoreError, UnknownReferenceError
+from shared_core.lifecycle import fork_safe_lock
+from shared_core.pool import SessionPool
 from shared_core.store import Store
+from shared_core.stores import store_exists
 
-_stores: "weakref.WeakValueDictionary[str, Store]" = weakref.WeakValueDictionary()
+__all__ = ["RestoreWarning"]
+
+KEPT = 1_000
+"""The number of conversations, those opened last, whose settings this process keeps for `restore`."""
+
+REFERENCE = ("attached", "store", "branch", "head", "settings", "left_out", "messages")
+"""The keys of a reference."""
+
+
+class RestoreWarning(UserWarning):
+    """A buffer was restored without objects that JSON cannot hold; the message names the arguments to pass."""
+
+
+class _Kept(NamedTuple):
+    """What a reference cannot hold."""
+
+    settings: Settings
+    chat_store: tuple[BaseChatStore, str] | None
+
+
 _conversations: "weakref.WeakValueDictionary[str, Conversation]" = weakref.WeakValueDictionary()
-_lock = threading.Lock()
-
-
-class SerializableBuffer(BaseMemory):
-    """A buffer of a conversation, without the operations on it.
-
-    Copies, pickles and the result of `from_dict(to_dict())` share the conversation while it is in use in this process.
-    Elsewhere, they open its file again; the messages of a conversation without a file are part of the data.
-
-    Attributes:
-        token_limit: the most that `get` returns; may be changed.
-        chat_store_key: the key in `chat_store`, and the session's id unless one is given.
-        session_id: the session's id.
-        user_id: the user's id.
-    """
-
-    token_limit: int
-    chat_store_key: str = Field(default=DEFAULT_CHAT_STORE_KEY, frozen=True)
-    session_id: str = Field(frozen=True)
-    user_id: str | None = Field(default=None, frozen=True)
-    _conversation: Conversation = PrivateAttr()
-
-    def __init__(
-        self, *, conversation: Conversation | None = None, tokenizer_fn: Tokenizer | None = None,
-        chat_store: BaseChatStore | None = None, **data: Any,
-    ) -> None:  # fmt: skip
-        super().__init__(**data)
-        if conversation is None:
-            settings = Settings.of(tokenizer_fn, None, None, {})
-            conversation = register(
-                Conversation(None, session_id=self.session_id, user_id=self.user_id, settings=settings)
-            )
-        self._conversation = conversation
-        if chat_store is not None:
-            conversation.write_through(chat_store, self.chat_store_key)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _check(cls, values: dict[str, Any]) -> dict[str, Any]:
-        if values.get("token_limit", -1) < 1:
-            hint = " Pass token_limit instead of max_tokens." if "max_tokens" in values else ""
-            raise ValueError(f"Token limit must be set and greater than 0.{hint}")
-        key = values.get("chat_store_key", DEFAULT_CHAT_STORE_KEY)
-        return {**values, "session_id": key if values.get("session_id") is None else values["session_id"]}
-
-    @property
-    def tokenizer_fn(self) -> Tokenizer:
-        """The tokenizer."""
-        return self._conversation.settings.tokenizer_fn
-
-    @property
-    def chat_store(self) -> BaseChatStore | None:
-        """The chat store to which messages are also written."""
-        return self._conversation.chat_store[0] if self._conversation.chat_store else None
-
-    # JSON
-
-    def to_dict(self, **kwargs: Any) -> dict[str, Any]:
-        """Return JSON data that names the conversation; if it has no file, with the messages of this branch."""
-        names = {"session_id": self.session_id, "user_id": self.user_id, "chat_store_key": self.chat_store_key}
-        return {
-            "token_limit": self.token_limit, **names, **reference(self._conversation), "class_name": self.class_name()
-        }  # fmt: skip
-
-    @model_serializer(mode="wrap")
-    def custom_model_dump(self, handler: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
-        """Return `to_dict()`."""
-        return self.to_dict()
-
-    def to_json(self, **kwargs: Any) -> str:
-        """Return `to_dict()` as JSON text."""
-        return json.dumps(self.to_dict())
-
-    def to_string(self) -> str:
-        """Return `to_dict()` as JSON text."""
-        return self.to_json()
-
-    @classmethod
-    def from_string(cls, json_str: str, **kwargs: Any) -> Self:
-        """Return a buffer of the conversation that `to_string` was called on."""
-        return cls.from_dict(json.loads(json_str), **kwargs)
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any], **kwargs: Any) -> Self:
-        """Return a buffer of the conversation that `to_dict` was called on.
-
-        Data that `ChatMemoryBuffer` wrote is imported, in its present form or its old one.
-
-        Args:
-            data: what `to_dict` returned; not changed.
-            kwargs: `tokenizer_fn`, `embed_model`, `strippers` and other settings, in case the conversation is no longer
-                in use; for data of `ChatMemoryBuffer`, any argument of `from_defaults`.
-
-        Raises:
-            ValueError: the data has no `token_limit`, or an argument is unknown.
-            StoreError: the conversation's file cannot be opened.
-        """
-        key = data.get("chat_store_key", DEFAULT_CHAT_STORE_KEY)
-        limit = data.get("token_limit", -1)
-        if "attached" not in data:
-            given = {"chat_history": upstream_messages(data, key), "token_limit": limit, "chat_store_key": key}
-            return cast(Self, cls.from_defaults(**{**given, **kwargs}))
-        refuse_unknown(kwargs, known=("tokenizer_fn", "embed_model", "strippers"))
-        session_id, user_id = data["session_id"], data.get("user_id")
-        conversation = restore(data, session_id, user_id, kwargs)
-        return cls(
-            conversation=conversation, token_limit=limit, chat_store_key=key, session_id=session_id, user_id=user_id
-        )
-
-    # Copies
-
-    def __copy__(self) -> Self:
-        return type(self)(
-            conversation=self._conversation, token_limit=self.token_limit, chat_store_key=self.chat_store_key,
-            session_id=self.session_id, user_id=self.user_id,
-        )  # fmt: skip
-
-    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
-        return self.__copy__()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        settings = self._conversation.settings
-        kwargs = {"tokenizer_fn": settings.tokenizer_fn, "embed_model": settings.embed_model}
-        return _unpickled, (type(self), self.to_dict(), {name: v for name, v in kwargs.items() if _pickles(v)})
-
-    def __bool__(self) -> bool:
-        return True  # engines say `memory or Memory.from_defaults()`, which must not replace an empty buffer
-
-    def __eq__(self, other: object) -> bool:
-        """Return whether both share one conversation and have the same limit."""
-        if not isinstance(other, SerializableBuffer):
-            return NotImplemented
-        return self._conversation is other._conversation and self.token_limit == other.token_limit
-
-    __hash__ = None  # type: ignore[assignment]  # the limit may change
-
-
-def _unpickled(cls: type[SerializableBuffer], data: dict[str, Any], kwargs: dict[str, Any]) -> SerializableBuffer:
-    return cls.from_dict(data, **kwargs)
-
-
-def _pickles(value: Any) -> bool:
-    try:
-        pickle.dumps(value)
-    except Exception:  # pickling an unknown object may raise anything
-        return False
-    return value is not None
-
-
-# Conversations in use
+_opened: "weakref.WeakValueDictionary[str, OpenStore]" = weakref.WeakValueDictionary()
+_given: "weakref.WeakValueDictionary[str, Store | SessionPool]" = weakref.WeakValueDictionary()
+_kept: "OrderedDict[str, _Kept]" = OrderedDict()
+_lock = fork_safe_lock()
 
 
 def register(conversation: Conversation) -> Conversation:
-    """Let `restore` find a conversation for as long as it is in use."""
+    """Let `restore` find a conversation while it is in use, and its settings for longer."""
+    opened = conversation.opened
+    assert opened is not None
     with _lock:
         _conversations[conversation.key] = conversation
-        if not conversation.owns_store:
-            _stores[conversation.key] = conversation.store
+        _opened[conversation.key] = opened
+        if opened.path is None and not opened.in_memory:
+            _given[conversation.key] = opened.pool or opened.store
+        _kept[conversation.key] = _Kept(conversation.settings, conversation.chat_store)
+        while len(_kept) > KEPT:
+            _kept.popitem(last=False)
     return conversation
 
 
 def reference(conversation: Conversation) -> dict[str, Any]:
-    """Return JSON data that names a conversation, with its messages if they would be lost with this process."""
+    """Return JSON data that names a conversation and its state, with its messages unless a file holds them."""
     with conversation.lock:
-        newest = conversation.memory.newest(1)
+        conversation.follow_chat_store()
+        left_out = conversation.settings.unwritten()
+        left_out += ["chat_store"] if conversation.chat_store is not None else []
+        left_out += ["store"] if conversation.path is None and not conversation.in_memory else []
         data: dict[str, Any] = {
             "attached": conversation.key,
             "store": conversation.path,
             "branch": conversation.memory.branch,
-            "head": newest[0].id if newest else None,
+            "head": conversation.head,
             "settings": conversation.settings.to_dict(),
+            "left_out": left_out,
         }
         if conversation.path is None:
             data["messages"] = conversation.dump()
@@ -207,56 +83,138 @@ def reference(conversation: Conversation) -> dict[str, Any]:
 
 
 def restore(
-    data: Mapping[str, Any], session_id: str, user_id: str | None, overrides: Mapping[str, Any]
+    data: Mapping[str, Any], overrides: Mapping[str, Any], session_id: str, user_id: str | None, chat_store_key: str
 ) -> Conversation:
-    """Return the conversation that `reference` was called on.
+    """Return the conversation that `reference` was called on, in the state in which it was then.
 
-    It is the one in use, or its file is opened again, or it is made anew of the messages in the data.
+    If that is its present state, it is the conversation in use. Otherwise it is another one on the same store, whose
+    messages, once it goes on, are on a branch of their own.
 
     Args:
         data: what `reference` returned.
+        overrides: arguments of a buffer that data cannot hold, such as a model, in case it is no longer in use.
         session_id: the session's id.
         user_id: the user's id.
-        overrides: settings that data cannot hold, such as a model, in case the conversation is no longer in use.
+        chat_store_key: the key in the chat store.
 
     Raises:
-        StoreError: its file cannot be opened.
+        StoreError: its file is gone, holds another conversation, or cannot be opened.
     """
+    key = str(data["attached"])
     with _lock:
-        found = _conversations.get(str(data.get("attached")))
-        given = _stores.get(str(data.get("attached")))
-    if found is not None and not found.closed and _holds(found, data):
+        found, kept = _conversations.get(key), _kept.get(key)
+    given = dict(overrides)
+    chat_store = given.pop("chat_store", None)
+    if found is not None and _is_present(found, data, chat_store):
         return found
-    settings = Settings.from_dict(data.get("settings") or {}, overrides)
-    key = str(data["attached"]) if data.get("attached") and found is None else None
-    opened = Conversation(
-        given or data.get("store"), session_id=session_id, user_id=user_id, settings=settings, key=key
-    )
-    if opened.in_memory:
-        messages = [Message.model_validate(message) for message in data.get("messages") or ()]
-        opened.memory.add([message.replace(turn_id=None) for message in messages])
-        opened.restored = True
-    elif (ref := data.get("branch") or data.get("head")) not in (None, MAIN):
-        _check_out(opened, str(ref))
-    return register(opened)
+    opened = _store_of(data)
+    settings = _settings(data, given, kept)
+    names: dict[str, Any] = {"session_id": session_id, "user_id": user_id, "settings": settings}
+    restored = Conversation(opened, **names, key=None if found is not None else key)
+    if opened.rebuilt and not _knows(restored, data.get("head")):  # another state of a store that is gone
+        restored = Conversation(shared_store(None), **names)
+    _go_to(restored, data)
+    if chat_store is not None:
+        restored.attach(chat_store, chat_store_key)
+    elif kept is not None and kept.chat_store is not None and _holds(kept.chat_store, restored):
+        restored.attach(*kept.chat_store)
+    _warn(data, overrides, kept, restored)
+    return register(restored)
 
 
-def _holds(found: Conversation, data: Mapping[str, Any]) -> bool:
-    """Return whether a conversation continues the data: two states of a lost one may be read, in any order."""
-    if not found.restored or data.get("head") is None:
-        return True
+def _is_present(found: Conversation, data: Mapping[str, Any], chat_store: BaseChatStore | None) -> bool:
+    """Return whether a conversation in use is in the state that data names, and where its caller wants it."""
+    if found.opened is None or data.get("store") not in (None, found.path, found.opened.pool, found.store):
+        return False
+    if chat_store is not None and (found.chat_store is None or found.chat_store[0] is not chat_store):
+        return False
+    found.follow_chat_store()
+    same_branch = found.memory.branch == data.get("branch") or found.opened.rebuilt  # which holds nothing but that
+    return same_branch and found.head == data.get("head")
+
+
+def _store_of(data: Mapping[str, Any]) -> OpenStore:
+    store, key = data.get("store"), str(data["attached"])
+    if store is None:
+        with _lock:
+            opened, given = _opened.get(key), _given.get(key)
+        return opened or shared_store(given)
+    store = present_file(store, may_be_new=bool(data.get("messages")))
+    return shared_store(store, durability=(data.get("settings") or {}).get("durability", "full"))
+
+
+def present_file(store: StoreLike, *, may_be_new: bool) -> StoreLike:
+    """Return the store that data names; StoreError if it is a file that is not there, unless it may be created."""
+    if isinstance(store, str | Path) and not may_be_new and not store_exists(store):
+        raise StoreError(
+            f"{str(store)!r} is gone, which holds what is to be restored; if it was moved, pass its path: "
+            "from_dict(data, store=...)"
+        )
+    return store
+
+
+def _settings(data: Mapping[str, Any], overrides: Mapping[str, Any], kept: _Kept | None) -> Settings:
+    if kept is None:
+        return Settings.of(**{**written_settings(data.get("settings") or {}), **overrides})
+    settings = kept.settings
+    named = {
+        "tokenizer_fn": settings.tokenizer_fn, "embed_model": settings.embed_model, "strippers": settings.strippers
+    }  # fmt: skip
+    return Settings.of(**{**named, **settings.others, **overrides})
+
+
+def _knows(conversation: Conversation, head: str | None) -> bool:
     try:
-        found.memory.get(str(data["head"]))
+        return head is None or conversation.memory.get(head) is not None
     except UnknownReferenceError:
         return False
-    return True
 
 
-def _check_out(opened: Conversation, ref: str) -> None:
-    try:
-        opened.memory.checkout(ref)
-    except UnknownReferenceError:  # forgotten since, so the main line stays checked out
+def _go_to(restored: Conversation, data: Mapping[str, Any]) -> None:
+    """Check out the state that data names."""
+    memory, head = restored.memory, data.get("head")
+    if restored.store.session(memory.user_id, memory.session_id) is None:
+        if not data.get("messages") and head is not None:
+            raise StoreError(
+                f"{restored.path or 'the store given'!r} holds no conversation {memory.session_id!r}; pass the path of "
+                "the file that does: from_dict(data, store=...)"
+            )
+        restored.rebuild(data.get("messages") or ())
         return
+    names = [branch.name for branch in memory.branches()]
+    wanted = dict.fromkeys(name for name in (data.get("branch"), *names) if name in names)
+    for name in wanted:
+        newest = memory.newest_at(name)
+        if (newest.id if newest is not None else None) == head:
+            memory.checkout(name)
+            return
+    if _knows(restored, head):
+        restored.go_back_to(head)
+    else:  # forgotten since
+        memory.checkout(next(iter(wanted)))
+
+
+def _holds(chat_store: tuple[BaseChatStore, str], restored: Conversation) -> bool:
+    return list(chat_store[0].get_messages(chat_store[1])) == restored.all()
+
+
+def _warn(data: Mapping[str, Any], overrides: Mapping[str, Any], kept: _Kept | None, restored: Conversation) -> None:
+    """Say which arguments are missing."""
+    missing = [name for name in data.get("left_out", ()) if name not in overrides]
+    if kept is not None:
+        missing = [name for name in missing if name in ("chat_store", "store")]
+    if restored.chat_store is not None:
+        missing = [name for name in missing if name != "chat_store"]
+    if not restored.in_memory:
+        missing = [name for name in missing if name != "store"]
+    if missing:
+        shown = ", ".join(f"{name}=..." for name in missing)
+        warnings.warn(
+            f"restored without {', '.join(missing)}, which JSON cannot hold: pass from_dict(data, {shown}), "
+            "or return them from restore_arguments",
+            RestoreWarning,
+            stacklevel=5,
+        )
 
 
 def upstream_messages(data: Mapping[str, Any], key: str) -> list[ChatMessage] | None:

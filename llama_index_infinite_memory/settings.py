@@ -1,8 +1,8 @@
 """Arguments of `InfiniteMemory` in LlamaIndex's words: its tokenizer, embeddings and models."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Mapping, Sized
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, TypeVar, overload
 
 import tiktoken
@@ -17,6 +17,7 @@ from llama_index_infinite_memory.strippers import Stripper
 from shared_core.arguments import suggestion, whole_number
 from shared_core.base import Embedder, SummarizerModel
 from shared_core.interop.adapters import ModelSummarizer, memory_arguments
+from shared_core.pool import SessionPool
 from shared_core.summaries.requests import AnySummarizer
 from shared_core.summaries.wording import SUMMARY_PROMPT
 
@@ -93,31 +94,34 @@ class Settings:
         tokenizer_fn: counts tokens.
         embed_model: finds older messages by meaning.
         strippers: set apart text that only served one turn; None: `DEFAULT_STRIPPERS`.
-        media: what a block costs in tokens, by its type: one of `MEDIA_TOKENS`.
-        engine: other arguments of `InfiniteMemory`, by name.
+        others: the other arguments, by name: those of `InfiniteMemory`, and what media cost.
     """
 
     tokenizer_fn: Tokenizer = field(default_factory=get_tokenizer)
     embed_model: EmbedModel = None
     strippers: tuple[Stripper, ...] | None = None
-    media: Mapping[str, int] = field(default_factory=lambda: MEDIA_TOKENS)
-    engine: Mapping[str, Any] = field(default_factory=dict)
+    others: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(
-        cls,
-        tokenizer_fn: Tokenizer | None,
-        embed_model: EmbedModel,
-        strippers: Iterable[Stripper] | None,
-        engine: Mapping[str, Any],
-    ) -> "Settings":
-        """Return settings, with defaults for what is None."""
-        chosen = None if strippers is None else tuple(strippers)
-        others = dict(engine)
-        media = {kind: others.pop(name, MEDIA_TOKENS[kind]) for kind, name in MEDIA_ARGUMENTS.items()}
-        for kind, tokens in media.items():
-            whole_number(MEDIA_ARGUMENTS[kind], tokens, least=0)
-        return cls(tokenizer_fn or get_tokenizer(), embed_model, chosen, media, others)
+        cls, *, tokenizer_fn: Tokenizer | None = None, embed_model: EmbedModel = None,
+        strippers: Iterable[Stripper] | None = None, pool: SessionPool | None = None, **others: Any,
+    ) -> "Settings":  # fmt: skip
+        """Return settings, with defaults for what is None; a pool's settings are defaults for those of the engine.
+
+        Raises:
+            ValueError: an argument is unknown, or one of those checked here is out of range.
+        """
+        refuse_unknown(others)
+        for name in MEDIA_ARGUMENTS.values():
+            whole_number(name, others.get(name, 0), least=0)
+        shared = pool.settings if pool is not None else {}
+        inherited = {name: value for name, value in shared.items() if name not in {*_FIXED, "strippers"}}
+        model = shared.get("embedder") if embed_model is None else embed_model
+        chosen = shared.get("strippers") if strippers is None else strippers
+        return cls(
+            tokenizer_fn or get_tokenizer(), model, None if chosen is None else tuple(chosen), {**inherited, **others}
+        )
 
     @property
     def counter(self) -> TokenizerCounter:
@@ -127,11 +131,28 @@ class Settings:
     @property
     def on_overflow(self) -> str:
         """What happens to a question that does not fit."""
-        return str(self.engine.get("on_overflow", "keep"))
+        return str(self.others.get("on_overflow", "keep"))
+
+    @property
+    def scope(self) -> str:
+        """What recall searches."""
+        return str(self.others.get("scope", "session"))
+
+    @cached_property
+    def media(self) -> Mapping[str, int]:
+        """What a block costs in tokens, by its type: one of `MEDIA_TOKENS`."""
+        return {kind: self.others.get(name, MEDIA_TOKENS[kind]) for kind, name in MEDIA_ARGUMENTS.items()}
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What the settings of two memories have in common exactly if they are the same; objects stand as their ids."""
+        values = {"tokenizer_fn": self.tokenizer_fn, "embed_model": self.embed_model, **self.others}
+        plain = ((name, value if _is_plain(value) else id(value)) for name, value in sorted(values.items()))
+        return (*plain, self.strippers)
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments of `InfiniteMemory`."""
-        given = {name: value for name, value in self.engine.items() if name != "durability"}
+        given = {n: v for n, v in self.others.items() if n != "durability" and n not in MEDIA_ARGUMENTS.values()}
         if given.get("summarizer") is not None:
             given["summarizer"] = as_summarizer(given["summarizer"])
         return {
@@ -147,33 +168,46 @@ class Settings:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as JSON data, without tokenizers, models and other objects."""
-        data: dict[str, Any] = {}
-        data |= {name: value for name, value in self.engine.items() if isinstance(value, str | int | float)}
-        data |= {MEDIA_ARGUMENTS[kind]: tokens for kind, tokens in self.media.items() if tokens != MEDIA_TOKENS[kind]}
+        data = {name: value for name, value in self.others.items() if _is_plain(value)}
         if isinstance(self.embed_model, str):
             data["embed_model"] = self.embed_model
         if self.strippers is not None:
             data["strippers"] = [stripper.name for stripper in self.strippers]
         return data
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any], overrides: Mapping[str, Any]) -> "Settings":
-        """Return the settings that `to_dict` was called on, as far as it holds them; `overrides` take precedence."""
-        given = {**data, **overrides}
-        chosen = given.pop("strippers", None)
-        if chosen is not None:
-            known = {value.name: value for value in vars(known_strippers).values() if isinstance(value, Stripper)}
-            chosen = [known.get(one) if isinstance(one, str) else one for one in chosen]
-            chosen = [one for one in chosen if one is not None]
-        return cls.of(given.pop("tokenizer_fn", None), given.pop("embed_model", None), chosen, given)
+    def unwritten(self) -> list[str]:
+        """Return the names of the arguments that `to_dict` cannot write."""
+        names = [name for name, value in self.others.items() if not _is_plain(value)]
+        names += ["tokenizer_fn"] if self.counter.name is None else []
+        names += [] if self.embed_model is None or isinstance(self.embed_model, str) else ["embed_model"]
+        names += ["strippers"] if set(self.strippers or ()) - set(_known_strippers().values()) else []
+        return sorted(names)
 
 
-def refuse_unknown(given: Mapping[str, Any], known: Sequence[str] = ()) -> None:
+def written_settings(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of `Settings.of` that `Settings.to_dict` wrote."""
+    names = data.get("strippers")
+    known = _known_strippers()
+    chosen = None if names is None else [known[name] for name in names if name in known]
+    return {**data, "strippers": chosen}
+
+
+def _known_strippers() -> dict[str, Stripper]:
+    return {value.name: value for value in vars(known_strippers).values() if isinstance(value, Stripper)}
+
+
+def _is_plain(value: object) -> bool:
+    return value is None or isinstance(value, str | int | float)
+
+
+def refuse_unknown(given: Mapping[str, Any]) -> None:
     """Raise the error of `ChatMemoryBuffer` if an argument is unknown."""
-    accepted = memory_arguments() - _FIXED | set(MEDIA_ARGUMENTS.values()) | set(known)
+    accepted = memory_arguments() - _FIXED | set(MEDIA_ARGUMENTS.values())
     unknown = {name: value for name, value in given.items() if name not in accepted}
     if unknown:
-        near = suggestion(next(iter(unknown)), accepted | {"token_limit", "tokenizer_fn", "embed_model", "session_id"})
+        near = suggestion(
+            next(iter(unknown)), accepted | {"token_limit", "tokenizer_fn", "embed_model", "session_id", "store"}
+        )
         raise ValueError(f"Unexpected kwargs: {unknown}{near}")
 
 

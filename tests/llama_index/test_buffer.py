@@ -335,7 +335,7 @@ def test_arguments_of_the_engine_are_passed_on() -> None:
 
 
 def test_the_constructor_takes_what_chat_memory_buffer_s_takes() -> None:
-    memory = InfiniteChatMemoryBuffer(token_limit=7, tokenizer_fn=list, ignored=1)
+    memory = InfiniteChatMemoryBuffer(token_limit=7, tokenizer_fn=list)
     assert (memory.token_limit, memory.tokenizer_fn, memory.chat_store_key, memory.session_id) == (
         7, list, "chat_history", "chat_history",
     )  # fmt: skip
@@ -357,8 +357,8 @@ def test_the_history_given_is_what_is_stored(tmp_path: Path) -> None:
     with ours(store=tmp_path / "a.db", session_id="s", chat_history=[]) as third:
         assert third.get_all() == []
     with ours(store=tmp_path / "a.db", session_id="s") as fourth:
-        assert fourth.get_all() == []
-        fourth.checkout("main")
+        assert (fourth.get_all(), fourth.branches()) == ([], ["main", "main-2", "main-3"])
+        fourth.checkout("main-2")
         assert fourth.get_all() == TALK
 
 
@@ -451,15 +451,19 @@ def test_set_replaces_and_erases_nothing() -> None:
     memory.set([user("a"), assistant("b"), user("c"), assistant("d")])
     assert (texts(memory.get_all()), memory.branches()) == (["a", "b", "c", "d"], ["main"])
     memory.set([user("a"), assistant("other")])
-    assert (texts(memory.get_all()), memory.current_branch) == (["a", "other"], "main-2")
+    assert (texts(memory.get_all()), memory.current_branch) == (["a", "other"], "main")
     memory.set([user("x")])
-    assert (texts(memory.get_all()), memory.current_branch) == (["x"], "main-3")
+    assert (texts(memory.get_all()), memory.branches()) == (["x"], ["main", "main-2", "main-3"])
     memory.put(assistant("y"))
     assert texts(memory.get()) == ["x", "y"]
     memory.set([user("x"), assistant("y")])
     assert memory.branches() == ["main", "main-2", "main-3"]
-    memory.checkout("main")
+    memory.checkout("main-2")
     assert texts(memory.get_all()) == ["a", "b", "c", "d"]
+    memory.reset()
+    assert (memory.get_all(), memory.current_branch) == ([], "main-2")
+    memory.checkout("main")
+    assert texts(memory.get_all()) == ["x", "y"]
 
 
 def test_what_a_history_begins_with_is_stored_once() -> None:
@@ -480,7 +484,7 @@ def test_reset_begins_anew_and_forget_erases() -> None:
     assert memory.branches() == ["main", "main-2"]
     memory.put(user("a"))
     assert memory.get() == [user("a")]
-    memory.checkout("main")
+    memory.checkout("main-2")
     assert len(memory.get_all()) == 2
     memory.forget()
     assert (memory.get_all(), memory.branches(), memory.search("secret")) == ([], ["main"], [])
@@ -592,13 +596,15 @@ def test_a_chat_store_is_imported_and_written_to(chat_store: SimpleChatStore, tm
         memory.set([user("x")])
         memory.put_messages([assistant("y")])
         assert texts(chat_store.get_messages("me")) == ["x", "y"]
-        memory.checkout("main")
+        memory.checkout("main-2")
         assert texts(chat_store.get_messages("me")) == ["hi", "hello", "and?"]
         memory.reset()
         assert chat_store.get_messages("me") == []
         memory.put(user("z"))
-        part(memory.get_all()[0], 0).text = part(chat_store.get_messages("me")[0], 0).text = "changed"
+        part(memory.get_all()[0], 0).text = "changed"
         assert texts(memory.get_all()) == ["z"]
+        part(chat_store.get_messages("me")[0], 0).text = "changed there"
+        assert texts(memory.get_all()) == texts(memory.get()) == ["changed there"]
         memory.forget()
         assert "me" not in chat_store.get_keys()
     assert texts(chat_store.get_messages("you")) == ["other"]
@@ -614,10 +620,12 @@ def test_a_history_replaces_what_a_chat_store_holds(chat_store: SimpleChatStore)
     assert texts(direct.get()) == ["other"]
 
 
-def test_an_empty_chat_store_leaves_what_is_stored(tmp_path: Path) -> None:
+def test_a_chat_store_is_the_conversation_also_when_it_is_empty(tmp_path: Path) -> None:
     with ours(TALK, store=tmp_path / "a.db"):
         pass
     with ours(store=tmp_path / "a.db", chat_store=SimpleChatStore()) as memory:
+        assert (memory.get_all(), memory.branches()) == ([], ["main", "main-2"])
+        memory.checkout("main-2")
         assert memory.get_all() == TALK
 
 

@@ -1,6 +1,7 @@
 """The buffer in threads and on the event loop: nothing lost, nothing twice, and the loop never held up."""
 
 import asyncio
+import os
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -90,7 +91,40 @@ def test_fifty_puts_at_once() -> None:
 
     memory = ours()
     asyncio.run(talk(memory))
-    assert sorted(texts(memory.get_all())) == sorted(f"m{number}" for number in range(50))
+    assert texts(memory.get_all()) == [f"m{number}" for number in range(50)]
+
+
+def test_a_call_that_was_cancelled_before_its_turn_is_left_out() -> None:
+    async def talk(memory: InfiniteChatMemoryBuffer) -> None:
+        memory._conversation.lock.acquire()  # type: ignore[attr-defined]
+        calls = [asyncio.create_task(memory.aput(user(f"m{number}"))) for number in range(4)]
+        await asyncio.sleep(0)
+        calls[2].cancel()
+        await asyncio.wait([calls[2]])
+        memory._conversation.lock.release()  # type: ignore[attr-defined]
+        await asyncio.gather(*calls, return_exceptions=True)
+        with pytest.raises(TypeError):
+            await memory.aput("not a message")  # type: ignore[arg-type]
+        assert texts(await memory.aget_all()) == ["m0", "m1", "m3"]
+
+    asyncio.run(talk(ours()))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_forked_process_goes_on_in_the_file_of_its_parent(tmp_path: Path) -> None:
+    with ours(TALK[:2], store=tmp_path / "a.db") as memory:
+        asyncio.run(memory.aput(user("from the parent")))
+        child = os.fork()
+        if child == 0:  # pragma: no cover
+            try:
+                asyncio.run(memory.aput(user("from the child")))
+                os._exit(0 if ours(store=tmp_path / "a.db").get_all() == memory.get_all() else 1)
+            finally:
+                os._exit(2)
+        assert os.waitpid(child, 0)[1] == 0
+        memory.put(assistant("so"))
+        assert texts(memory.get_all())[2:] == ["from the parent", "from the child", "so"]
 
 
 @pytest.mark.parametrize("place", ["memory", "file"])

@@ -1,0 +1,233 @@
+"""InfiniteChatStore: a chat store for LlamaIndex that keeps every message, for memories that take one."""
+
+import uuid
+import weakref
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Self
+
+from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.storage.chat_store import BaseChatStore
+from llama_index.core.storage.chat_store.loading import RECOGNIZED_CHAT_STORES
+from pydantic import PrivateAttr, SerializationInfo, SerializerFunctionWrapHandler, model_serializer
+
+from llama_index_infinite_memory.call_queue import CallQueue
+from llama_index_infinite_memory.conversation import Conversation
+from llama_index_infinite_memory.open_stores import OpenStore, StoreLike, shared_store
+from llama_index_infinite_memory.serialization import present_file
+from llama_index_infinite_memory.settings import Settings, written_settings
+from shared_core.errors import StoreError
+from shared_core.lifecycle import fork_safe_lock
+from shared_core.pool import SessionPool
+from shared_core.records import MAIN
+
+__all__ = ["InfiniteChatStore"]
+
+IN_USE = 64
+"""The number of conversations that stay ready to use, those used last."""
+
+_stores: "weakref.WeakValueDictionary[str, InfiniteChatStore]" = weakref.WeakValueDictionary()
+
+
+class InfiniteChatStore(BaseChatStore):
+    """A chat store whose conversations are sessions of infinite-memory, one for each key.
+
+    A `ChatMemoryBuffer` with it, or any other memory that takes a chat store, keeps its conversations in a file, where
+    an `InfiniteChatMemoryBuffer` with the key as its `session_id` recalls from them. What is set anew or deleted leaves
+    the conversation, and stays on a branch of its own; `forget` erases.
+
+    Several chat stores, threads and processes may share a file. Close it if its store is a file.
+
+    Args:
+        store: a path (SQLite), a `Store`, a `SessionPool`, or None: in memory.
+        user_id: the user whose conversations these are.
+        settings: `embed_model`, `strippers` and other arguments of `InfiniteChatMemoryBuffer.from_defaults`.
+
+    Raises:
+        ValueError: an argument is unknown or out of range.
+        StoreError: the store cannot be opened.
+    """
+
+    user_id: str | None = None
+    _name: str = PrivateAttr()
+    _settings: Settings = PrivateAttr()
+    _opened: OpenStore | None = PrivateAttr(default=None)
+    _conversations: "OrderedDict[str, Conversation]" = PrivateAttr(default_factory=OrderedDict)
+    _lock: Any = PrivateAttr(default_factory=fork_safe_lock)
+    _calls: CallQueue = PrivateAttr(default_factory=CallQueue)
+
+    def __init__(self, store: StoreLike = None, *, user_id: str | None = None, **settings: Any) -> None:
+        super().__init__(user_id=user_id)  # type: ignore[call-arg]
+        self._settings = Settings.of(pool=store if isinstance(store, SessionPool) else None, **settings)
+        self._opened = shared_store(store, durability=self._settings.others.get("durability", "full"))
+        self._name = uuid.uuid4().hex
+        _stores[self._name] = self
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Return the name under which LlamaIndex serializes it."""
+        return "InfiniteChatStore"
+
+    # The protocol of BaseChatStore
+
+    def set_messages(self, key: str, messages: Sequence[ChatMessage]) -> None:
+        """Make these messages the conversation of a key; those with which it begins already are not stored again."""
+        with self._used(key) as conversation:
+            conversation.replace(messages)
+
+    def get_messages(self, key: str) -> list[ChatMessage]:
+        """Return copies of the messages of a key; none if it is not known."""
+        with self._used(key) as conversation:
+            return conversation.all()
+
+    def add_message(self, key: str, message: ChatMessage, idx: int | None = None) -> None:
+        """Store a message at the end; with `idx`, before the message of this index."""
+        with self._used(key) as conversation:
+            if idx is None:
+                conversation.add([message])
+                return
+            messages = conversation.all()
+            messages.insert(idx, message)
+            conversation.replace(messages)
+
+    def delete_messages(self, key: str) -> list[ChatMessage] | None:
+        """Empty a conversation and return its messages; None if it was empty."""
+        with self._used(key) as conversation:
+            messages = conversation.all()
+            conversation.replace([])
+            return messages or None
+
+    def delete_message(self, key: str, idx: int) -> ChatMessage | None:
+        """Take a message out of a conversation and return it; None if there is none of this index."""
+        with self._used(key) as conversation:
+            messages = conversation.all()
+            if not -len(messages) <= idx < len(messages):
+                return None
+            deleted = messages.pop(idx)
+            conversation.replace(messages)
+            return deleted
+
+    def delete_last_message(self, key: str) -> ChatMessage | None:
+        """Take the last message out of a conversation and return it; None if it is empty."""
+        return self.delete_message(key, -1)
+
+    def get_keys(self) -> list[str]:
+        """Return the keys of all conversations that hold messages, the oldest first."""
+        store = self._open.store
+        heads = [(name, key, store.state(key, MAIN).head) for key, _, name in store.sessions(self.user_id)]
+        return [name for name, key, head in heads if head is not None and store.newest(key, head, 1)]
+
+    async def aset_messages(self, key: str, messages: Sequence[ChatMessage]) -> None:
+        """Do what `set_messages` does without blocking the event loop; calls have their effect in their order."""
+        await self._calls.run(self.set_messages, key, list(messages))
+
+    async def async_add_message(self, key: str, message: ChatMessage, idx: int | None = None) -> None:
+        """Do what `add_message` does without blocking the event loop; calls have their effect in their order."""
+        await self._calls.run(self.add_message, key, message, idx)
+
+    # Beyond the protocol
+
+    def forget(self, key: str) -> None:
+        """Erase a conversation, with everything that was set anew or deleted in it before."""
+        with self._used(key) as conversation:
+            conversation.forget()
+
+    def holds(self, conversation: Conversation, key: str) -> bool:
+        """Return whether the conversation of a key is this one."""
+        memory = conversation.engine
+        names = self._open.store, key, self.user_id
+        return names == (conversation.store, memory.session_id, memory.user_id)
+
+    def close(self) -> None:
+        """Save the indexes and let go of the store; closing twice is allowed."""
+        with self._lock:
+            try:
+                while self._conversations:
+                    self._conversations.popitem()[1].close()
+            finally:
+                self._opened = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    @property
+    def _open(self) -> OpenStore:
+        if self._opened is None:
+            raise StoreError("this chat store is closed; open another one")
+        return self._opened
+
+    @contextmanager
+    def _used(self, key: str) -> Iterator[Conversation]:
+        with self._lock:
+            opened, found = self._open, self._conversations.get(key)
+            if found is None:
+                found = Conversation(opened, session_id=key, user_id=self.user_id, settings=self._settings)
+                self._conversations[key] = found
+            self._conversations.move_to_end(key)
+            while len(self._conversations) > IN_USE:
+                self._conversations.popitem(last=False)[1].close()
+            yield found
+
+    # JSON and copies, which lead back to the same store
+
+    @model_serializer(mode="wrap")
+    def custom_model_dump(self, handler: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
+        """Return JSON data that names the store; if it has no file, with the messages of its conversations."""
+        path = self._open.path
+        data = {
+            **handler(self),
+            "attached": self._name,
+            "store": path,
+            "settings": self._settings.to_dict(),
+            "class_name": self.class_name(),
+        }
+        if path is not None:
+            return data
+        said = {}
+        for key in self.get_keys():
+            with self._used(key) as conversation:
+                said[key] = conversation.dump()
+        return {**data, "messages": said}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any], **kwargs: Any) -> Self:
+        """Return the chat store that `to_dict` was called on, or open its store again.
+
+        Args:
+            data: what `to_dict` returned; not changed.
+            kwargs: arguments of the constructor that JSON cannot hold, or the `store`, if the file was moved.
+
+        Raises:
+            StoreError: its file is gone or cannot be opened.
+        """
+        found = _stores.get(str(data.get("attached")))
+        if isinstance(found, cls) and found._opened is not None:
+            return found
+        given = {**data, **kwargs}
+        store = present_file(given.get("store"), may_be_new=bool(data.get("messages")))
+        settings = {
+            n: v for n, v in given.items() if n not in ("attached", "store", "settings", "messages", "class_name")
+        }
+        made = cls(store, **{**written_settings(data.get("settings") or {}), **settings})
+        for key, messages in (data.get("messages") or {}).items():
+            with made._used(key) as conversation:
+                if conversation.head is None:
+                    conversation.rebuild(messages)
+        return made
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self).from_dict, (self.model_dump(mode="json"),)
+
+
+# `ChatMemoryBuffer` reads this table when it is restored, for instance whenever an agent uses its context again.
+RECOGNIZED_CHAT_STORES[InfiniteChatStore.class_name()] = InfiniteChatStore  # type: ignore[assignment]

@@ -1,0 +1,281 @@
+"""A chat store holds the conversation of a buffer; and ours holds those of LlamaIndex's own memories."""
+
+import asyncio
+import copy
+import json
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from llama_index.core.agent.workflow import FunctionAgent
+from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.memory import ChatMemoryBuffer, ChatSummaryMemoryBuffer
+from llama_index.core.storage.chat_store import BaseChatStore, SimpleChatStore
+from llama_index.core.workflow import Context
+from pydantic import BaseModel, Field, PrivateAttr
+
+from llama_index_infinite_memory import InfiniteChatMemoryBuffer, InfiniteChatStore
+from shared_core import SessionPool, SQLiteStore, StoreError
+from tests.llama_index.sample_messages import EVERY
+from tests.llama_index.scripted_llm import Talker, how_many
+from tests.llama_index.test_buffer import HASHING, TALK, assistant, called, ours, result, texts, user
+from tests.support.event_loop import nothing_blocks
+
+pytestmark = [  # what upstream's agents do
+    pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:is_running called from within a step"),
+]
+
+KEY = "chat_history"
+
+
+# A chat store that holds the conversation of a buffer
+
+
+def test_two_buffers_on_a_chat_store_see_each_other() -> None:
+    there = SimpleChatStore()
+    one, other = ours(chat_store=there), ours(chat_store=there)
+    one.put_messages([user("hi"), assistant("hello")])
+    other.put(user("and?"))
+    assert texts(one.get()) == texts(other.get_all()) == texts(there.get_messages(KEY)) == ["hi", "hello", "and?"]
+    one.set([user("hi"), assistant("no")])
+    other.put(user("so"))
+    assert texts(one.get()) == texts(other.get()) == ["hi", "no", "so"]
+    other.reset()
+    assert one.get() == one.get_all() == []
+    assert one.search("hi") == []
+    assert there.get_keys() == []
+
+
+def test_what_is_deleted_in_a_chat_store_is_gone_here() -> None:
+    there = SimpleChatStore()
+    memory = ours([user("my locker code is 4471"), assistant("noted"), *TALK[2:]], chat_store=there, token_limit=100)
+    assert "4471" in "".join(texts(memory.get(input="what is my locker code?")))
+    there.delete_message(KEY, 0)
+    assert "4471" not in "".join(texts(memory.get(input="what is my locker code?")))
+    assert "4471" not in "".join(texts([hit.message for hit in memory.search("locker code 4471")]))
+    assert memory.get_all()[0] == assistant("noted")
+    there.delete_last_message(KEY)
+    there.add_message(KEY, user("added there"))
+    assert [hit.message for hit in asyncio.run(memory.asearch("added there", 1))] == [user("added there")]
+    assert texts(asyncio.run(memory.aget()))[-1] == "added there"
+    assert memory.to_dict()["messages"][-1]["content"] == "added there"
+    there.delete_messages(KEY)
+    assert asyncio.run(memory.aget_all()) == []
+
+
+def test_what_is_forgotten_is_gone_there() -> None:
+    there = SimpleChatStore()
+    memory = ours([user("my locker code is 4471"), assistant("noted")], chat_store=there)
+    memory.forget([memory.search("locker code", 1)[0].id])
+    assert texts(memory.get_all()) == texts(there.get_messages(KEY)) == ["noted"]
+    memory.forget()
+    assert (memory.get_all(), there.get_keys()) == ([], [])
+
+
+class Failing(SimpleChatStore):
+    """Takes a number of messages, and then none."""
+
+    _room: int = PrivateAttr(default=100)
+
+    def add_message(self, key: str, message: ChatMessage, idx: int | None = None) -> None:
+        if self._room == 0:
+            raise ConnectionError("no network")
+        self._room -= 1
+        super().add_message(key, message, idx)
+
+    def set_messages(self, key: str, messages: list[ChatMessage]) -> None:
+        if self._room == 0:
+            raise ConnectionError("no network")
+        super().set_messages(key, messages)
+
+
+def test_a_write_that_fails_is_in_neither() -> None:
+    there = Failing()
+    memory = ours(TALK[:2], chat_store=there)
+    there._room = 1
+    with pytest.raises(ConnectionError):
+        memory.put_messages([user("one"), assistant("two")])
+    with pytest.raises(ConnectionError):
+        asyncio.run(memory.aput(user("three")))
+    with pytest.raises(ConnectionError):
+        memory.set([user("four")])
+    with pytest.raises(ConnectionError):
+        memory.branch("side", at=1)
+    assert memory.current_branch == "main"
+    with pytest.raises(ConnectionError):
+        memory.checkout("side")
+    assert memory.current_branch == "main"
+    there._room = 100
+    assert memory.get_all() == there.get_messages(KEY) == TALK[:2]
+    assert memory.memory.stats()["messages"] == 2
+    for broken in (memory.put, lambda message: memory.set([message])):
+        memory.close()
+        with pytest.raises(StoreError):
+            broken(user("five"))
+    assert there.get_messages(KEY) == TALK[:2]
+
+
+# Ours, for LlamaIndex's memories
+
+
+@pytest.fixture(params=["memory", "file", "pool"])
+def chat_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[InfiniteChatStore]:
+    pool = SessionPool(tmp_path / "pool.db") if request.param == "pool" else None
+    with InfiniteChatStore(tmp_path / "a.db" if request.param == "file" else pool, embed_model=HASHING) as store:
+        yield store
+    if pool is not None:
+        pool.close()
+
+
+steps = st.one_of(
+    st.tuples(st.just("set_messages"), st.lists(st.sampled_from([*TALK[:3], *EVERY[:8]]), max_size=4)),
+    st.tuples(st.just("add_message"), st.sampled_from(TALK[:4])),
+    st.tuples(st.just("add_message"), st.sampled_from(TALK[:4]), st.integers(-1, 4)),
+    st.tuples(st.just("delete_message"), st.integers(0, 3)),
+    st.tuples(st.just("delete_messages")),
+)
+
+
+def applied(store: BaseChatStore, key: str, step: tuple[Any, ...]) -> Any:
+    """Do a step, and return what it returns."""
+    return getattr(store, step[0])(key, *copy.deepcopy(step[1:]))
+
+
+@settings(max_examples=settings().max_examples // 2)
+@given(st.lists(st.tuples(st.sampled_from("ab"), steps), max_size=10))
+def test_it_holds_what_a_simple_chat_store_holds(history: list[tuple[str, tuple[Any, ...]]]) -> None:
+    theirs = SimpleChatStore()
+    with InfiniteChatStore(embed_model=HASHING) as store:
+        for key, step in history:
+            found, expected = applied(store, key, step), applied(theirs, key, step)
+            assert found == (expected or None)
+            assert [store.get_messages(one) for one in "ab"] == [theirs.get_messages(one) for one in "ab"]
+        held = {key for key in theirs.get_keys() if theirs.get_messages(key)}
+        assert set(store.get_keys()) == held
+
+
+def test_indexes_out_of_range_and_unknown_keys_are_none(chat_store: InfiniteChatStore) -> None:
+    assert (chat_store.get_messages("a"), chat_store.get_keys()) == ([], [])
+    assert chat_store.delete_messages("a") is None
+    assert chat_store.delete_last_message("a") is None
+    chat_store.add_message("a", user("hi"))
+    assert chat_store.delete_message("a", 1) is chat_store.delete_message("a", -2) is None
+    assert chat_store.delete_last_message("a") == user("hi")
+    assert (chat_store.delete_last_message("a"), chat_store.get_keys()) == (None, [])
+    for key in ("b", "a", "c"):
+        chat_store.add_message(key, user(key))
+    assert sorted(chat_store.get_keys()) == ["a", "b", "c"]
+    chat_store.forget("b")
+    assert (sorted(chat_store.get_keys()), chat_store.get_messages("b")) == (["a", "c"], [])
+
+
+def test_the_asynchronous_methods_do_what_the_others_do(tmp_path: Path) -> None:
+    async def talk(store: InfiniteChatStore) -> None:
+        await asyncio.gather(*(store.async_add_message("k", user(f"m{number}")) for number in range(20)))
+        assert texts(await store.aget_messages("k")) == [f"m{number}" for number in range(20)]
+        await store.aset_messages("k", TALK[:3])
+        await store.async_add_message("k", user("first"), 0)
+        assert await store.adelete_message("k", 0) == user("first")
+        assert await store.adelete_last_message("k") == TALK[2]
+        assert await store.aget_keys() == ["k"]
+        assert await store.adelete_messages("k") == TALK[:2]
+        assert await store.aget_messages("k") == []
+
+    scanned = ["shared_core", "llama_index_infinite_memory"]
+    with InfiniteChatStore(tmp_path / "a.db") as store, nothing_blocks(scanned_modules=scanned):
+        asyncio.run(talk(store))
+
+
+def test_what_a_chat_memory_buffer_keeps_in_it_is_recalled_by_ours(tmp_path: Path) -> None:
+    with InfiniteChatStore(tmp_path / "a.db", user_id="u") as store:
+        theirs = ChatMemoryBuffer.from_defaults(chat_store=store, chat_store_key="dora", token_limit=200)
+        for message in TALK:
+            theirs.put(message)
+        assert "my locker code is 4471" not in texts(theirs.get())
+        summing = ChatSummaryMemoryBuffer.from_defaults(chat_store=store, chat_store_key="other", token_limit=100)
+        summing.put(user("hi"))
+        with ours(store=tmp_path / "a.db", session_id="dora", user_id="u", token_limit=200) as memory:
+            assert texts(memory.get(input="what is my locker code?"))[0] == "my locker code is 4471"
+            memory.put(user("from ours"))
+        assert texts(theirs.get())[-1] == "from ours"
+        with pytest.raises(ValueError, match="it is the session of this buffer"):
+            ours(store=tmp_path / "a.db", chat_store=store, chat_store_key="dora", user_id="u")
+        with ours(chat_store=store, chat_store_key="dora") as following:
+            assert texts(following.get_all())[-1] == "from ours"
+        theirs.reset()
+        assert theirs.get_all() == []
+        assert store.get_keys() == ["other"]
+
+
+def test_an_agent_goes_on_with_a_chat_memory_buffer_over_it() -> None:
+    async def run(memory: ChatMemoryBuffer) -> list[str]:
+        agent = FunctionAgent(tools=[], llm=Talker(how_many), streaming=False)
+        context = Context(agent)
+        answers = [str(await agent.run("one", ctx=context, memory=memory))]
+        return [*answers, str(await agent.run("two", ctx=context))]
+
+    with InfiniteChatStore() as store:
+        memory = ChatMemoryBuffer.from_defaults(chat_store=store)
+        assert asyncio.run(run(memory)) == ["I was shown 1 messages.", "I was shown 3 messages."]
+        assert len(memory.get_all()) == 4
+
+
+def test_copies_and_json_lead_back_to_it(tmp_path: Path) -> None:
+    for place in (None, tmp_path / "a.db"):
+        with InfiniteChatStore(place, user_id="u", top_k=3) as store:
+            store.set_messages("k", [user("q"), called("a"), result("12", "a")])
+            data = json.loads(store.to_json())
+            assert data["class_name"] == "InfiniteChatStore"
+            for other in (copy.deepcopy(store), pickle.loads(pickle.dumps(store)), InfiniteChatStore.from_dict(data)):
+                assert other is store
+            held = store.get_messages("k")
+        with pytest.raises(StoreError, match="is closed"):
+            store.get_messages("k")
+        with InfiniteChatStore.from_dict(data) as again:
+            assert (again.get_messages("k"), again.user_id) == (held, "u")
+            assert again.model_dump()["settings"] == {"top_k": 3}
+    (tmp_path / "a.db").unlink()
+    with pytest.raises(StoreError, match=r"a\.db' is gone"):
+        InfiniteChatStore.from_dict(data)
+    with pytest.raises(ValueError, match="Unexpected kwargs"):
+        InfiniteChatStore(nothing=1)
+
+
+def test_many_keys_share_one_file(tmp_path: Path) -> None:
+    with InfiniteChatStore(tmp_path / "a.db") as store, InfiniteChatStore(tmp_path / "a.db") as other:
+        for number in range(70):
+            store.add_message(f"k{number}", user(f"m{number}"))
+        assert all(texts(other.get_messages(f"k{number}")) == [f"m{number}"] for number in range(70))
+        assert len(store._conversations) == 64
+        assert other._opened is store._opened
+        assert isinstance(store._opened and store._opened.store, SQLiteStore)
+        assert InfiniteChatMemoryBuffer(token_limit=9, store=tmp_path / "a.db", session_id="k3").get() == [user("m3")]
+
+
+class Rewriting(SimpleChatStore):
+    """Returns messages as JSON does, as chat stores on servers do."""
+
+    def get_messages(self, key: str) -> list[ChatMessage]:
+        return [ChatMessage.model_validate(one.model_dump(mode="json")) for one in super().get_messages(key)]
+
+
+class Call(BaseModel):
+    """A call as some integrations give it."""
+
+    id: str = "a"
+    type: str = "function"
+    function: dict[str, str] = Field(default_factory=lambda: {"name": "f", "arguments": "{}"})
+
+
+def test_a_chat_store_that_writes_messages_anew_does_not_part_them_from_ours() -> None:
+    memory = ours(chat_store=Rewriting())
+    calling = ChatMessage(role="assistant", content="", additional_kwargs={"tool_calls": [Call()]})
+    memory.put_messages([user("q"), calling, result("12", "a"), assistant("it is 12")])
+    assert memory.get_all()[1] == calling, "objects live on while the process does"
+    memory.put(user("thanks"))
+    assert (len(memory.get()), memory.branches(), memory.memory.stats()["messages"]) == (5, ["main"], 5)

@@ -1,0 +1,246 @@
+"""`main` is the line on which a conversation stands: for every handle, in every process, and for other sessions."""
+
+import asyncio
+import os
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from llama_index.core.agent.workflow import FunctionAgent
+from llama_index.core.base.llms.types import ChatMessage, ImageBlock, TextBlock, ThinkingBlock
+from llama_index.core.chat_engine import SimpleChatEngine
+
+from llama_index_infinite_memory import InfiniteChatMemoryBuffer
+from shared_core import InfiniteMemory, Message, SessionPool, SQLiteStore
+from tests.llama_index.scripted_llm import Talker, called, how_many
+from tests.llama_index.test_buffer import HASHING, TALK, assistant, ours, texts, user
+
+pytestmark = [  # what upstream's agents do
+    pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:is_running called from within a step"),
+]
+
+Buffer = InfiniteChatMemoryBuffer
+
+
+def test_two_handles_on_a_file_see_the_same_conversation(tmp_path: Path) -> None:
+    with ours(TALK[:4], store=tmp_path / "a.db") as one, ours(store=tmp_path / "a.db") as other:
+        for first, second in ((one, other), (other, one)):
+            first.reset()
+            assert first.get_all() == second.get_all() == second.get() == []
+            second.put(user("hi"))
+            assert texts(first.get()) == texts(second.get()) == ["hi"]
+            first.set([user("hi"), assistant("hello"), user("and?")])
+            second.put(assistant("so"))
+            assert texts(first.get_all()) == texts(second.get_all()) == ["hi", "hello", "and?", "so"]
+            second.set([user("hi"), assistant("no")])
+            assert texts(first.get_all()) == texts(second.get_all()) == ["hi", "no"]
+        assert one.current_branch == other.current_branch == "main"
+
+
+def in_another_process(path: Path) -> int:
+    """Begin anew in another process; return 0 if it saw what this one has set."""
+    child = os.fork()
+    if child == 0:  # pragma: no cover
+        try:
+            with closing(SQLiteStore(path)) as store:  # a connection of its own
+                memory = ours(store=store)
+                seen = texts(memory.get_all())
+                memory.reset()
+                memory.put_messages([user("from another process"), assistant("ok")])
+            os._exit(0 if seen == ["one", "two"] else 1)
+        finally:
+            os._exit(2)
+    return os.waitpid(child, 0)[1]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_second_process_sees_the_same_conversation(tmp_path: Path) -> None:
+    with ours(TALK[:4], store=tmp_path / "a.db") as memory:
+        memory.set([user("one"), assistant("two")])
+        assert in_another_process(tmp_path / "a.db") == 0
+        assert texts(memory.get()) == ["from another process", "ok"]
+        memory.put(user("thanks"))
+        assert texts(memory.get_all()) == ["from another process", "ok", "thanks"]
+        assert memory.branches() == ["main", "main-2", "main-3"]
+
+
+def test_other_sessions_recall_what_stands_and_not_what_was_cleared() -> None:
+    with closing(SQLiteStore(":memory:")) as store:
+        given: dict[str, Any] = {"store": store, "user_id": "u", "scope": "user", "embed_budget_ms": float("inf")}
+        one = ours([user("my locker code is 4471"), assistant("noted")], session_id="one", **given)
+        one.set([user("my locker code is 9902"), assistant("noted")])
+        asking = ours([user("what is my locker code?")], session_id="two", **given)
+        recalled = "".join(texts(asking.get()))
+        assert ("9902" in recalled, "4471" in recalled) == (True, False)
+
+
+def test_a_file_is_opened_once_for_all_buffers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with ours(store="a.db", session_id="one") as one, ours(store=tmp_path / "a.db", session_id="two") as two:
+        assert one._conversation.store is two._conversation.store
+        with ours(store="a.db", durability="process") as three:
+            assert three._conversation.store is not one._conversation.store
+        one.close()
+        two.put(user("hi"))
+        assert texts(two.get()) == ["hi"]
+    (tmp_path / "a.db").rename(tmp_path / "b.db")
+    with ours(store="b.db", session_id="two") as two, ours(store="a.db", session_id="two") as another:
+        assert (texts(two.get_all()), another.get_all()) == (["hi"], [])
+
+
+def test_a_pool_serves_any_number_of_buffers(tmp_path: Path) -> None:
+    with SessionPool(tmp_path / "a.db", embedder=HASHING, top_k=1) as pool:
+        for turn in range(3):
+            for number in range(40):
+                with Buffer.from_defaults(store=pool, session_id=f"s{number}", token_limit=100) as memory:
+                    assert len(memory.get_all()) == turn
+                    memory.put(user(f"turn {turn}"))
+                    engine = memory.memory
+        assert memory._conversation.settings.others == {"top_k": 1}
+        assert memory._conversation.settings.embed_model is HASHING
+        with Buffer.from_defaults(store=pool, session_id="s39", token_limit=50) as again:
+            assert again.memory is engine, "it is ready to use, with all that it has read"
+            assert (len(again.get_all()), again.memory.max_tokens) == (3, 50)
+            again.checkout(again.search("turn 0")[0].id)
+        with Buffer.from_defaults(store=pool, session_id="s39") as once_more:
+            assert once_more.current_branch == "main"
+        with Buffer.from_defaults(store=pool, session_id="s39", top_k=2) as another:
+            assert another.memory is not engine
+    with InfiniteMemory(tmp_path / "a.db", session_id="s7") as core:
+        assert len(list(core.messages())) == 3
+
+
+# A front end that sends the whole history each time
+
+
+class CountingStore(SQLiteStore):
+    """Counts the messages that are read, and the transactions."""
+
+    def __init__(self) -> None:
+        super().__init__(":memory:")
+        self.read = self.written = 0
+
+    def newest(self, *args: Any) -> Any:
+        found = super().newest(*args)
+        self.read += len(found)
+        return found
+
+    def find(self, *args: Any) -> Any:
+        found = super().find(*args)
+        self.read += len(found)
+        return found
+
+    def append(self, *args: Any, **kwargs: Any) -> Any:
+        self.written += 1
+        return super().append(*args, **kwargs)
+
+    def change(self, *args: Any) -> Any:
+        self.written += 1
+        return super().change(*args)
+
+
+def ui(memory: Buffer) -> list[ChatMessage]:
+    """What a front end shows and sends: texts, without calls of tools and their results."""
+    return [
+        ChatMessage(role=message.role, content=message.content)
+        for message in memory.get_all()
+        if message.content and message.role.value in ("user", "assistant")
+    ]
+
+
+def test_a_history_that_is_sent_each_time_costs_no_branch_and_little_reading() -> None:
+    with closing(CountingStore()) as store:
+        memory = ours(store=store, token_limit=100)
+        engine = SimpleChatEngine.from_defaults(llm=Talker(lambda messages: "fine"), memory=memory)
+        engine.chat("one", chat_history=[])
+        before = store.read, store.written
+        for turn in range(60):
+            engine.chat(f"question {turn}", chat_history=ui(memory))
+        assert memory.branches() == ["main"]
+        assert store.written - before[1] == 2 * 60, "the question, and the answer"
+        reads = store.read - before[0]
+        history = ui(memory)
+        read = store.read
+        for _ in range(50):
+            memory.set(history)
+        assert store.read == read, "what was read is not read again"
+        assert reads < 60 * 130
+
+
+def test_an_agent_whose_front_end_keeps_no_steps_opens_no_branch() -> None:
+    def rule(messages: Sequence[ChatMessage]) -> ChatMessage | str:
+        return called("add", a=1, b=2) if messages[-1].role == "user" else f"It is 3; {how_many(messages)}"
+
+    def add(a: int, b: int) -> int:
+        """Add."""
+        return a + b
+
+    async def run() -> None:
+        agent = FunctionAgent(tools=[add], llm=Talker(rule), streaming=False)
+        for turn in range(5):
+            await agent.run(f"question {turn}", memory=memory, chat_history=ui(memory))
+
+    memory = ours()
+    asyncio.run(run())
+    assert memory.branches() == ["main"]
+    assert [message.role.value for message in memory.get_all()][-4:] == ["user", "assistant", "tool", "assistant"]
+    assert len(memory.get_all()) == 2 * 4 + 4
+    memory.set([*ui(memory)[:-1], assistant("another answer")])
+    assert memory.branches() == ["main", "main-2"], "what was said is not lost"
+
+
+def test_set_after_a_merge_and_on_a_message(tmp_path: Path) -> None:
+    memory = ours(TALK[:2])
+    memory.branch("side")
+    memory.put_messages([user("aside"), assistant("fine")])
+    memory.checkout("main")
+    memory.put_messages([user("on main"), assistant("good")])
+    memory.memory.merge("side", "full")
+    memory.put(user("after"))
+    assert texts(memory.get_all())[2:] == ["on main", "good", "aside", "fine", "after"]
+    for count in (6, 5, 3, 1):
+        wanted = memory.get_all()[:count]
+        memory.set(wanted)
+        assert (memory.get_all(), memory.current_branch) == (wanted, "main")
+    memory.checkout(memory.search("locker", 1)[0].id)
+    memory.set([])
+    assert (memory.get_all(), memory.current_branch == "main") == ([], False)
+
+
+def test_a_history_that_cannot_be_stored_changes_nothing() -> None:
+    memory = ours(TALK[:4])
+    with pytest.raises(TypeError, match="expected a ChatMessage"):
+        memory.set([*TALK[:1], Message.user("not LlamaIndex's")])  # type: ignore[list-item]
+    assert (memory.get_all(), memory.branches()) == (TALK[:4], ["main"])
+
+
+def test_the_engine_is_at_hand(tmp_path: Path) -> None:
+    memory = ours(TALK, token_limit=200, summarizer=lambda previous, messages: f"so far {len(messages)}")
+    summary = memory.memory.summarize()
+    assert summary is not None
+    assert summary.text.startswith("so far")
+    assert memory.memory.export(tmp_path / "chat.jsonl") == len(TALK)
+    memory.memory.forget(ids=[memory.search("locker code", 1)[0].id])
+    assert memory.get_all() == TALK[1:]
+    memory.forget([memory.search("I will remember", 1, role="assistant")[0].id])
+    assert memory.get_all() == TALK[2:]
+
+
+def test_a_message_sent_back_as_its_text_is_the_stored_one() -> None:
+    thought = ChatMessage(
+        role="assistant",
+        blocks=[ThinkingBlock(content="hm"), TextBlock(text="yes")],
+        additional_kwargs={"usage": 7},
+    )
+    seen = ChatMessage(role="user", blocks=[TextBlock(text="look"), ImageBlock(url="https://e.org/a.png")])
+    memory = ours([user("is it?"), thought, seen])
+    memory.set([user("is it?"), assistant("yes"), seen])
+    assert (memory.get_all(), memory.memory.stats()["messages"]) == ([user("is it?"), thought, seen], 3)
+    memory.set([user("is it?"), assistant("yes"), user("look")])
+    assert memory.get_all() == [user("is it?"), thought, user("look")], "without the picture, it says something else"
+    memory.set([user("is it?"), ChatMessage(role="assistant", content="yes", additional_kwargs={"usage": 8})])
+    assert memory.get_all()[1].additional_kwargs == {"usage": 8}

@@ -1,0 +1,259 @@
+"""A buffer that is restored stands where it stood: at the present state it is the one in use, earlier it is another."""
+
+import asyncio
+import copy
+import gc
+import json
+import pickle
+import warnings
+from collections import OrderedDict
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from llama_index.core.agent.workflow import FunctionAgent
+from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.storage.chat_store import SimpleChatStore
+from llama_index.core.workflow import Context
+from pydantic import Field
+from workflows.context.serializers import JsonSerializer
+
+from llama_index_infinite_memory import InfiniteChatMemoryBuffer, RestoreWarning, Stripper, serialization
+from shared_core import SessionPool, SQLiteStore, StoreError
+from shared_core.strippers import PASTED_CONTEXT
+from shared_core.testing import HashingEmbedder
+from tests.llama_index.scripted_llm import Talker, how_many
+from tests.llama_index.test_buffer import HASHING, TALK, assistant, ours, texts, user
+
+pytestmark = [  # what upstream's agents do
+    pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:is_running called from within a step"),
+]
+
+Buffer = InfiniteChatMemoryBuffer
+
+
+def agent() -> Any:
+    return FunctionAgent(tools=[], llm=Talker(how_many), streaming=False)
+
+
+@pytest.mark.parametrize("place", ["memory", "file"])
+@pytest.mark.parametrize("held", [True, False])
+def test_an_earlier_context_is_the_earlier_conversation(place: str, held: bool, tmp_path: Path) -> None:
+    store = str(tmp_path / "a.db") if place == "file" else None
+
+    async def run() -> tuple[list[str], list[str], list[str]]:
+        memory: Any = Buffer.from_defaults(store=store)
+        context = Context(agent())
+        await agent().run("one", ctx=context, memory=memory)
+        memory = memory if held else None
+        snapshot = json.loads(json.dumps(context.to_dict()))
+        await agent().run("two", ctx=context)
+        await agent().run("three", ctx=context)
+        earlier = Context.from_dict(agent(), snapshot)
+        answers = [str(await agent().run(question, ctx=earlier)) for question in ("two, but other", "and more")]
+        live, other = [await one.store.get("memory") for one in (context, earlier)]
+        shown = texts(live.get_all()), texts(other.get_all()), answers
+        live.close()
+        other.close()
+        return shown
+
+    live, other, answers = asyncio.run(run())
+    assert live == [
+        "one", "I was shown 1 messages.", "two", "I was shown 3 messages.", "three", "I was shown 5 messages.",
+    ]  # fmt: skip
+    assert answers == ["I was shown 3 messages.", "I was shown 5 messages."]
+    assert other == [*live[:2], "two, but other", answers[0], "and more", answers[1]]
+    if place == "file":
+        with ours(store=store) as memory:
+            assert texts(memory.get_all()) == live, "main is the line of the user's object"
+
+
+def test_a_snapshot_of_before_a_reset_goes_on_where_it_was(tmp_path: Path) -> None:
+    with ours(TALK[:2], store=tmp_path / "a.db") as memory:
+        snapshot = memory.to_dict()
+        memory.reset()
+        memory.put(user("anew"))
+        with Buffer.from_dict(snapshot) as earlier:
+            assert (earlier.get_all(), earlier.current_branch) == (TALK[:2], "main-2")
+            earlier.put(user("more"))
+            again = Buffer.from_dict(earlier.to_dict())
+            assert again == earlier
+        with Buffer.from_dict({**snapshot, "head": None}) as empty:
+            assert (empty.get_all(), texts(memory.get_all())) == ([], ["anew"])
+            empty.put(user("other"))
+            assert (texts(memory.get_all()), empty.current_branch) == (["anew"], "main-3")
+
+
+def test_what_was_forgotten_does_not_come_back_with_a_snapshot(tmp_path: Path) -> None:
+    for store in (None, tmp_path / "a.db"):
+        with ours(TALK[:2], store=store) as memory:
+            snapshot = memory.to_dict()
+            memory.forget()
+            memory.put(user("hi"))
+            with Buffer.from_dict(snapshot) as earlier:
+                assert texts(earlier.get_all()) == ["hi"]
+
+
+def test_a_file_that_is_gone_or_another_is_an_error_that_names_it(tmp_path: Path) -> None:
+    with ours(TALK[:2], store=tmp_path / "a.db", embed_model=None) as memory:
+        data = memory.to_dict()
+    del memory
+    gc.collect()
+    (tmp_path / "a.db").rename(tmp_path / "moved.db")
+    with pytest.raises(StoreError, match=r"a\.db' is gone.*pass its path: from_dict\(data, store=\.\.\.\)"):
+        Buffer.from_dict(data)
+    assert not (tmp_path / "a.db").exists()
+    with ours([user("x")], store=tmp_path / "b.db", session_id="another"), pytest.raises(StoreError, match=r"b\.db"):
+        Buffer.from_dict(data, store=tmp_path / "b.db")
+    with Buffer.from_dict(data, store=tmp_path / "moved.db") as again:
+        assert again.get_all() == TALK[:2]
+
+
+class Restoring(InfiniteChatMemoryBuffer):
+    """A subclass that says what JSON cannot hold."""
+
+    @classmethod
+    def restore_arguments(cls, data: Any) -> dict[str, Any]:
+        return {"embed_model": HASHING, "strippers": [], "summarizer": lambda before, messages: "sum"}
+
+
+def test_what_json_cannot_hold_is_asked_for_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    signature = Stripper("signature", lambda message: message)
+    with ours(
+        TALK[:2], store=tmp_path / "a.db", excerpt_tokens=None, top_k=3, strippers=[PASTED_CONTEXT, signature],
+        summarizer=lambda before, messages: "sum",
+    ) as memory:  # fmt: skip
+        text = memory.to_string()
+        settings = memory._conversation.settings
+    del memory
+    gc.collect()
+    with Buffer.from_string(text) as again:  # no warning: this process has kept them
+        assert again._conversation.settings == settings
+    monkeypatch.setattr(serialization, "_kept", OrderedDict())  # as in another process
+    with pytest.warns(RestoreWarning) as caught:
+        again = Buffer.from_string(text)
+    with again:
+        assert again._conversation.settings.others == {"excerpt_tokens": None, "top_k": 3}
+        assert again._conversation.settings.strippers == (PASTED_CONTEXT,)
+    assert str(caught[0].message) == (
+        "restored without embed_model, strippers, summarizer, which JSON cannot hold: pass from_dict(data, "
+        "embed_model=..., strippers=..., summarizer=...), or return them from restore_arguments"
+    )
+    monkeypatch.setattr(serialization, "_kept", OrderedDict())
+    with Restoring.from_string(text) as mine:
+        assert mine._conversation.settings.embed_model is HASHING
+
+
+def test_a_store_or_a_chat_store_that_cannot_be_found_again_is_said() -> None:
+    with closing(SQLiteStore(":memory:")) as store:
+        memory = ours(TALK[:2], store=store, chat_store=SimpleChatStore(), embed_model=None)
+        data = {**memory.to_dict(), "attached": "of another process"}
+        with pytest.warns(
+            RestoreWarning, match=r"without chat_store, store, .* from_dict\(data, chat_store=..., store"
+        ):
+            elsewhere = Buffer.from_dict(data)
+        assert elsewhere.get_all() == TALK[:2], "the data holds them"
+        elsewhere = Buffer.from_dict(data, chat_store=memory.chat_store, store=store)
+        memory.put(user("more"))
+        assert texts(elsewhere.get_all()) == [*texts(TALK[:2]), "more"]
+
+
+def test_a_chat_store_is_kept_for_the_present_state_only() -> None:
+    there = SimpleChatStore()
+    memory = ours(TALK[:2], chat_store=there)
+    first = memory.to_dict()
+    del memory
+    gc.collect()
+    same = Buffer.from_dict(first)
+    assert same.chat_store is there
+    same.put(user("more"))
+    with pytest.warns(RestoreWarning, match="restored without chat_store"):
+        earlier = Buffer.from_dict(first)
+    earlier.put(user("other"))
+    assert texts(there.get_messages("chat_history")) == [*texts(TALK[:2]), "more"]
+    assert texts(earlier.get_all()) == [*texts(TALK[:2]), "other"]
+
+
+# Models of pydantic, and subclasses
+
+
+def test_a_dump_is_validated(tmp_path: Path) -> None:
+    for store in (None, tmp_path / "a.db"):
+        with ours(TALK[:2], store=store, token_limit=70) as memory:
+            for data in (memory.model_dump(), memory.model_dump(mode="json"), json.loads(memory.model_dump_json())):
+                assert Buffer.model_validate(data) == memory
+            assert Buffer(**memory.model_dump()) == Buffer.model_validate(memory) == memory
+
+
+def test_the_constructor_uses_all_that_it_is_given(tmp_path: Path) -> None:
+    with Buffer(token_limit=50, store=tmp_path / "a.db", session_id="s", embed_model=HASHING, top_k=1) as memory:
+        memory.put(user("hi"))
+    with ours(store=tmp_path / "a.db", session_id="s") as again:
+        assert texts(again.get_all()) == ["hi"]
+    assert texts(Buffer(token_limit=50, chat_history=[user("given")]).get()) == ["given"]
+    with pytest.raises(ValueError, match=r"Unexpected kwargs: \{'stroe': 'x\.db'\}; did you mean 'store'\?"):
+        Buffer(token_limit=50, stroe="x.db")
+
+
+class Labelled(InfiniteChatMemoryBuffer):
+    """A subclass with a field, and more to do for each message."""
+
+    label: str = "none"
+    marks: list[str] = Field(default_factory=list)
+
+    def put(self, message: ChatMessage) -> None:
+        super().put(message.model_copy(update={"additional_kwargs": {"label": self.label}}))
+
+    def get(self, *args: Any, **kwargs: Any) -> list[ChatMessage]:
+        return [*super().get(*args, **kwargs), user(f"seen by {self.label}")]
+
+    @classmethod
+    def class_name(cls) -> str:
+        return "Labelled"
+
+
+def labels(memory: Buffer) -> list[Any]:
+    return [message.additional_kwargs.get("label") for message in memory.get_all()]
+
+
+def test_a_subclass_keeps_its_fields_and_overrides() -> None:
+    memory = Labelled.from_defaults(label="mine", marks=["a"], embed_model=HASHING)
+    memory.put_messages([user("q"), assistant("a")])
+    asyncio.run(memory.aput(user("r")))
+    serializer = JsonSerializer()
+    copies = [
+        copy.copy(memory), copy.deepcopy(memory), memory.model_copy(), pickle.loads(pickle.dumps(memory)),
+        Labelled.from_dict(memory.to_dict()), Labelled.model_validate(memory.model_dump()),
+        serializer.deserialize(serializer.serialize(memory)),
+    ]  # fmt: skip
+    for other in copies:
+        assert (type(other), other.label, other.marks, other == memory) == (Labelled, "mine", ["a"], True)
+    copies[1].marks.append("b")
+    assert (memory.marks, copies[1] == memory) == (["a"], False)
+    assert texts(asyncio.run(memory.aget()))[-1] == texts(memory.get())[-1] == "seen by mine"
+    assert labels(memory) == ["mine"] * 3
+
+
+def test_agents_use_a_subclass_s_overrides() -> None:
+    memory = Labelled.from_defaults(label="mine", embed_model=HASHING)
+
+    async def run() -> list[str]:
+        context = Context(agent())
+        return [str(await agent().run("hi", ctx=context, memory=memory)), str(await agent().run("so", ctx=context))]
+
+    assert asyncio.run(run()) == ["I was shown 2 messages.", "I was shown 4 messages."]
+    assert labels(memory) == ["mine"] * 4
+
+
+def test_settings_of_a_pool_are_defaults() -> None:
+    with SessionPool(embedder=HASHING, min_score=0.5, top_k=2) as pool, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        memory = Buffer.from_defaults(store=pool, top_k=1, embed_model=HashingEmbedder(16))
+        assert dict(memory._conversation.settings.others) == {"min_score": 0.5, "top_k": 1}
+        assert Buffer.from_dict(memory.to_dict()) == memory
+        memory.put(user("hi"))
+        data = memory.to_dict()
+        memory.close()
+        assert texts(Buffer.from_dict(data).get_all()) == ["hi"], "from the pool, which is still there"
