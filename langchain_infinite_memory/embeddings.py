@@ -1,7 +1,8 @@
 """What LangChain accepts as embeddings, as an embedder for the engine."""
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from urllib.parse import urlsplit
 
 from langchain_core.embeddings import Embeddings
 
@@ -19,6 +20,9 @@ Function = Callable[[list[str]], Rows] | Callable[[list[str]], Awaitable[Rows]]
 MODEL_FIELDS = ("model", "model_name", "model_id", "deployment", "repo_id")
 """The attributes in which embeddings classes keep the name of their model."""
 
+ENDPOINT_FIELDS = ("azure_endpoint", "endpoint", "openai_api_base")
+"""The attributes in which Azure's classes keep the address of their server."""
+
 
 def as_embedder(embed: Embedder | Embeddings | Function | str | None, *, name: str | None = None) -> Embedder | None:
     """Return an embedder for `InfiniteMemory(embedder=...)`.
@@ -32,8 +36,8 @@ def as_embedder(embed: Embedder | Embeddings | Function | str | None, *, name: s
         embed: an `Embeddings`; a function, sync or async, from a list of texts to as many vectors;
             `"provider:model"`, as for LangChain's `init_embeddings`; or what the engine accepts: an `Embedder`, the
             name of one of its own, or None, which is returned.
-        name: identifies the vectors in the store. By default, the class and the model that it names, or the module and
-            name of a function. Two models must not share a name.
+        name: identifies the vectors in the store. By default, the class and the model that it names, with Azure also
+            the deployment and the server; or the module and name of a function. Two models must not share a name.
 
     Raises:
         MissingExtraError: `"provider:model"` needs the package `langchain`.
@@ -82,12 +86,25 @@ def _name_of_object(embedder: object) -> str:
     if isinstance(inner, Embeddings):
         return _name_of_object(inner)
     own = type(embedder).__qualname__
-    return f"{own}/{model}" if (model := _model_of(embedder)) else own
+    return "/".join(filter(None, (own, _model_of(embedder), _azure_deployment(embedder))))
 
 
-def _model_of(embedder: object) -> str | None:
-    named = (getattr(embedder, field, None) for field in MODEL_FIELDS)
-    return next((value for value in named if isinstance(value, str) and value), None)
+def _azure_deployment(embedder: object) -> str:
+    """Return the deployment and the server of Azure's embeddings: it is they who decide which model answers."""
+    if not any(cls.__name__.startswith("Azure") for cls in type(embedder).__mro__):
+        return ""
+    server = urlsplit(_first_text(embedder, ENDPOINT_FIELDS))
+    return f"{_first_text(embedder, ('deployment',))}@{server.netloc.lower()}{server.path.rstrip('/')}".strip("@")
+
+
+def _model_of(embedder: object) -> str:
+    return _first_text(embedder, MODEL_FIELDS)
+
+
+def _first_text(owner: object, fields: Sequence[str]) -> str:
+    """Return the first attribute that is a text and not empty; else the empty text."""
+    named = (getattr(owner, field, None) for field in fields)
+    return next((value for value in named if isinstance(value, str) and value), "")
 
 
 def _name_of_callable(function: object) -> str | None:

@@ -13,6 +13,7 @@ import pytest
 from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
 
 from langchain_infinite_memory import as_embedder
+from langchain_infinite_memory.embeddings import _name_of_object
 from shared_core import AsyncInfiniteMemory, Embedder, EmbedderError, InfiniteMemory, Message
 from shared_core.embedders import StaticEmbedder
 from shared_core.testing import HashingEmbedder
@@ -196,6 +197,36 @@ class Client:
 def test_names(value: Any, name: str) -> None:
     assert made(value).fingerprint.name == name
     assert made(value, name="mine").fingerprint.name == "mine"
+
+
+AZURE: Any = {"api_key": "none", "api_version": "2024-02-01"}
+ONE, TWO = "https://one.openai.azure.com", "https://TWO.openai.azure.com/"
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ({"azure_deployment": "small", "azure_endpoint": ONE}, "text-embedding-ada-002/small@one.openai.azure.com"),
+        ({"azure_deployment": "large", "azure_endpoint": ONE}, "text-embedding-ada-002/large@one.openai.azure.com"),
+        ({"azure_deployment": "small", "azure_endpoint": TWO}, "text-embedding-ada-002/small@two.openai.azure.com"),
+        ({"model": "text-embedding-3-small", "azure_endpoint": ONE}, "text-embedding-3-small/one.openai.azure.com"),
+        (
+            {"base_url": f"{ONE}/openai/deployments/Small/"},
+            "text-embedding-ada-002/one.openai.azure.com/openai/deployments/Small",
+        ),
+    ],
+)
+def test_azures_deployments_have_names_of_their_own(given: Any, name: str) -> None:
+    openai = pytest.importorskip("langchain_openai")
+
+    class Own(openai.AzureOpenAIEmbeddings):  # type: ignore[misc, name-defined]
+        pass
+
+    for cls in (openai.AzureOpenAIEmbeddings, Own):
+        embeddings = cls(**AZURE, **given)
+        assert _name_of_object(embeddings) == _name_of_object(cls(**AZURE, **given)) == f"{cls.__qualname__}/{name}"
+    other = openai.OpenAIEmbeddings(api_key="none", model="text-embedding-3-small", deployment="x", base_url=ONE)
+    assert _name_of_object(other) == "OpenAIEmbeddings/text-embedding-3-small", "as stored by earlier versions"
 
 
 @pytest.mark.parametrize("value", [lambda texts: embed(texts), functools.partial(embed), Client().embed])

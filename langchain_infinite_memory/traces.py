@@ -1,0 +1,101 @@
+"""recall_run: the recall of a prompt as a retriever run, which traces and event streams show."""
+
+import logging
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+
+from langchain_core.documents import Document
+from langchain_core.runnables import RunnableConfig, ensure_config
+from langchain_core.runnables.config import get_async_callback_manager_for_config, get_callback_manager_for_config
+
+from shared_core.prompt.context import ContextReport
+from shared_core.prompt.reasons import Kind
+
+logger = logging.getLogger("langchain_infinite_memory")
+
+NAME = "infinite_memory"
+"""The name of the run."""
+
+
+@dataclass(slots=True)
+class Recall:
+    """What a run reports at its end.
+
+    Attributes:
+        report: the report on the prompt, which the caller sets; None: nothing was recalled.
+    """
+
+    report: ContextReport | None = None
+
+    @property
+    def documents(self) -> list[Document]:
+        """The messages that the prompt recalls, in the order of the report."""
+        lines = self.report.included if self.report is not None else ()
+        return [
+            Document(
+                line.text,
+                id=line.id,
+                metadata={
+                    "message_id": line.id, "role": line.role, "time": line.at.isoformat() if line.at else None,
+                    "score": line.score,
+                },
+            )
+            for line in lines
+            if line.kind is Kind.RECALLED and line.id is not None
+        ]  # fmt: skip
+
+
+@contextmanager
+def recall_run(config: RunnableConfig | None, query: str) -> Iterator[Recall]:
+    """Report a retriever run to the callbacks of the current run, as its child; without callbacks, do nothing.
+
+    What a callback raises is logged, and the caller's code goes on. What the caller's code raises is reported.
+
+    Args:
+        config: the configuration of the current run; None: the one of the context, as in a node of a graph.
+        query: the question.
+    """
+    recall, run = Recall(), None
+    manager = get_callback_manager_for_config(ensure_config(config))
+    if manager.handlers:
+        with _logged("start"):
+            run = manager.on_retriever_start(None, query, name=NAME)
+    try:
+        yield recall
+    except BaseException as error:
+        if run is not None:
+            with _logged("error"):
+                run.on_retriever_error(error)
+        raise
+    if run is not None:
+        with _logged("end"):
+            run.on_retriever_end(recall.documents)
+
+
+@asynccontextmanager
+async def arecall_run(config: RunnableConfig | None, query: str) -> AsyncIterator[Recall]:
+    """Do what `recall_run` does with asynchronous callbacks."""
+    recall, run = Recall(), None
+    manager = get_async_callback_manager_for_config(ensure_config(config))
+    if manager.handlers:
+        with _logged("start"):
+            run = await manager.on_retriever_start(None, query, name=NAME)
+    try:
+        yield recall
+    except BaseException as error:
+        if run is not None:
+            with _logged("error"):
+                await run.on_retriever_error(error)
+        raise
+    if run is not None:
+        with _logged("end"):
+            await run.on_retriever_end(recall.documents)
+
+
+@contextmanager
+def _logged(event: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # a handler with `raise_error` may raise anything
+        logger.warning("a callback failed at the %s of a recall: %r", event, error)

@@ -1,0 +1,191 @@
+"""The recall of a prompt as a retriever run: what callbacks and event streams are told."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.documents import Document
+from langchain_core.runnables import Runnable, RunnableLambda
+from langgraph.graph import START, StateGraph
+
+from langchain_infinite_memory.traces import arecall_run, recall_run
+from shared_core import Context, InfiniteMemory, Message
+from shared_core.aio import AsyncInfiniteMemory
+from tests.langchain.agents import Words
+from tests.support.histories import NOON
+
+QUESTION = "which tower stands by the river?"
+SAID = [
+    Message.user("the tower stands by the river", id="q1", created_at=NOON),
+    Message.assistant("a fine tower", id="a1", created_at=NOON + timedelta(minutes=1)),
+    *(Message.user(f"i had fish number {n} for lunch today", id=f"f{n}", created_at=NOON) for n in range(12)),
+]
+
+Event = tuple[Any, ...]
+
+
+class Recorder(BaseCallbackHandler):
+    """Records the events of retrievers and the runs of chains."""
+
+    raise_error = True
+
+    def __init__(self, *, raises: str = "") -> None:
+        self.events: list[Event] = []
+        self.chains: list[UUID] = []
+        self._raises = raises
+
+    def on_chain_start(self, serialized: Any, inputs: Any, *, run_id: UUID, **rest: Any) -> None:
+        self.chains.append(run_id)
+
+    def on_retriever_start(self, serialized: Any, query: str, **rest: Any) -> None:
+        self._note("start", rest["run_id"], rest["parent_run_id"], rest["name"], query)
+
+    def on_retriever_end(self, documents: Any, **rest: Any) -> None:
+        self._note("end", rest["run_id"], rest["parent_run_id"], documents)
+
+    def on_retriever_error(self, error: BaseException, **rest: Any) -> None:
+        self._note("error", rest["run_id"], rest["parent_run_id"], error)
+
+    def _note(self, event: str, *told: Any) -> None:
+        self.events.append((event, *told))
+        if event == self._raises:
+            raise OSError("no disk")
+
+
+@pytest.fixture
+def memory() -> Iterator[InfiniteMemory]:
+    with InfiniteMemory(max_tokens=100, reserve_tokens=0, token_counter=Words(), ranking="lexical") as memory:
+        memory.add(SAID)
+        yield memory
+
+
+def asking(memory: InfiniteMemory, *, fails: BaseException | None = None) -> RunnableLambda[str, Context]:
+    """A step of a chain that asks the memory."""
+
+    def ask(question: str) -> Context:
+        with recall_run(None, question) as recall:
+            if fails is not None:
+                raise fails
+            context = memory.context(question)
+            recall.report = context.report
+        return context
+
+    async def aask(question: str) -> Context:
+        async with arecall_run(None, question) as recall:
+            if fails is not None:
+                raise fails
+            context = await AsyncInfiniteMemory(memory).context(question)
+            recall.report = context.report
+        return context
+
+    return RunnableLambda(ask, aask, name="ask")
+
+
+def invoke(step: Runnable[Any, Any], given: Any, *callbacks: BaseCallbackHandler) -> Any:
+    return step.invoke(given, {"callbacks": [*callbacks]})
+
+
+def ainvoke(step: Runnable[Any, Any], given: Any, *callbacks: BaseCallbackHandler) -> Any:
+    return asyncio.run(step.ainvoke(given, {"callbacks": [*callbacks]}))
+
+
+both = pytest.mark.parametrize("run", [invoke, ainvoke], ids=["sync", "async"])
+Run = Callable[..., Any]
+
+
+def recalled(context: Context) -> list[Document]:
+    """The documents that the report of a prompt stands for."""
+    times = {message.id: message.created_at.isoformat() for message in SAID if message.created_at}
+    return [
+        Document(line.text, id=line.id, metadata={
+            "message_id": line.id, "role": line.role, "time": times[line.id], "score": line.score,
+        })
+        for line in context.report.lines
+        if line.included and line.kind == "recalled" and line.id
+    ]  # fmt: skip
+
+
+@both
+def test_recall_is_a_child_run_with_documents_and_scores(run: Run, memory: InfiniteMemory) -> None:
+    recorder = Recorder()
+    expected = recalled(run(asking(memory), QUESTION, recorder))
+    assert [(document.id, document.page_content, document.metadata["role"]) for document in expected[:2]] == [
+        ("q1", "the tower stands by the river", "user"),
+        ("a1", "a fine tower", "assistant"),
+    ]
+    assert expected[0].metadata["score"] > expected[-1].metadata["score"]
+    (ask,), (start, end) = recorder.chains, recorder.events
+    assert start == ("start", start[1], ask, "infinite_memory", QUESTION)
+    assert end == ("end", start[1], ask, expected)
+
+
+def test_event_streams_show_it(memory: InfiniteMemory) -> None:
+    async def events() -> list[Any]:
+        return [event async for event in asking(memory).astream_events(QUESTION, version="v2")]
+
+    seen = asyncio.run(events())
+    assert [(event["event"], event["name"]) for event in seen] == [
+        ("on_chain_start", "ask"),
+        ("on_retriever_start", "infinite_memory"),
+        ("on_retriever_end", "infinite_memory"),
+        ("on_chain_stream", "ask"),
+        ("on_chain_end", "ask"),
+    ]
+    assert seen[1]["data"] == {"input": {"query": QUESTION}}
+    assert seen[2]["data"] == {"input": {"query": QUESTION}, "output": recalled(seen[-1]["data"]["output"])}
+    assert seen[1]["parent_ids"] == seen[2]["parent_ids"] == [seen[0]["run_id"]]
+
+
+@both
+def test_a_node_of_a_graph_is_the_parent(run: Run, memory: InfiniteMemory) -> None:
+    graph: Any = StateGraph(dict)
+    step = asking(memory)
+    graph.add_node("ask", RunnableLambda(lambda _: {"sent": step.func(QUESTION)}, name="ask"))
+    recorder = Recorder()
+    run(graph.add_edge(START, "ask").compile(), {}, recorder)
+    start, end = recorder.events
+    assert (start[0], end[0], start[2]) == ("start", "end", recorder.chains[-1])
+
+
+@both
+def test_what_the_caller_raises_is_reported(run: Run, memory: InfiniteMemory) -> None:
+    recorder, error = Recorder(), ValueError("no vectors")
+    with pytest.raises(ValueError, match="no vectors"):
+        run(asking(memory, fails=error), QUESTION, recorder)
+    start, end = recorder.events
+    assert end == ("error", start[1], start[2], error)
+
+
+@both
+@pytest.mark.parametrize("event", ["start", "end"])
+def test_what_a_callback_raises_is_logged(
+    event: str, run: Run, memory: InfiniteMemory, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, "langchain_infinite_memory"):
+        sent = run(asking(memory), QUESTION, Recorder(raises=event))
+    assert sent.messages == memory.context(QUESTION).messages
+    own = [record.message for record in caplog.records if record.name == "langchain_infinite_memory"]
+    assert own == [f"a callback failed at the {event} of a recall: OSError('no disk')"]
+
+
+@both
+def test_an_error_of_the_caller_outlasts_one_of_a_callback(run: Run, memory: InfiniteMemory) -> None:
+    with pytest.raises(ValueError, match="no vectors"):
+        run(asking(memory, fails=ValueError("no vectors")), QUESTION, Recorder(raises="error"))
+
+
+@both
+def test_without_callbacks_nothing_is_done(run: Run, memory: InfiniteMemory) -> None:
+    assert run(asking(memory), QUESTION).messages == memory.context(QUESTION).messages
+
+
+def test_without_a_report_there_are_no_documents() -> None:
+    recorder = Recorder()
+    with recall_run({"callbacks": [recorder]}, QUESTION):
+        pass
+    assert [event[-1] for event in recorder.events] == [QUESTION, []]
