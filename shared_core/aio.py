@@ -221,6 +221,14 @@ class AsyncInfiniteMemory:
         """Move the branch to another position; see `InfiniteMemory.reset`."""
         await asyncio.to_thread(self._memory.reset, to)
 
+    async def make_main(self) -> None:
+        """Let the line that is checked out be `main`; see `InfiniteMemory.make_main`."""
+        await asyncio.to_thread(self._memory.make_main)
+
+    async def set_aside(self, after: str | None = None) -> str:
+        """Let the branch end after a message; see `InfiniteMemory.set_aside`."""
+        return await asyncio.to_thread(self._memory.set_aside, after)
+
     async def reflog(self, branch: str | None = None, limit: int = 100) -> list[ReflogEntry]:
         """Return the moves of branches; see `InfiniteMemory.reflog`."""
         return await asyncio.to_thread(self._memory.reflog, branch, limit)

@@ -191,6 +191,23 @@ class Checkout:
             raise UnknownReferenceError(f"the branch {head.branch!r} does not exist any more")
         return at
 
+    def end_on_path(self, reference: str) -> Position:
+        """Return the position on the path that a reference means, where the branch may end.
+
+        Raises:
+            UnknownReferenceError: the reference means no position, or one that is not on the path.
+            ValueError: a merge brought it in.
+        """
+        position, path = self.position_of(reference), self.live.path
+        if not path.covers(position):
+            raise UnknownReferenceError(f"{reference!r} is not on this branch; give a message that is")
+        if path.span_of(position).shift:
+            raise ValueError(
+                f"{reference!r} came in by a merge, and what was said here before the merge would go, too: "
+                "give a message that was said on this branch"
+            )
+        return position
+
     def stand(self, head: Head) -> None:
         """Check out a branch or a position."""
         self.live.go(head)

@@ -95,6 +95,7 @@ async def tour(memory: Any) -> list[Any]:
         ("rename", "other", "another"), ("reset", "m8"), ("checkout", "main"), ("delete_branch", "another"),
         ("merge", "side"), ("log", 9), ("sources", "aside"), ("cherry_pick", "aside"), ("rebase", "m7"),
         ("stash", "m58"), ("stash_apply",), ("stash_drop",), ("stash", "m57"), ("stash_pop",), ("delete_tag", "v1"),
+        ("set_aside", "m57"), ("checkout", "side"), ("make_main",), ("make_main",),
     ):  # fmt: skip
         result = getattr(memory, verb)(*arguments)
         found = await result if inspect.isawaitable(result) else result

@@ -242,16 +242,9 @@ def _stash(checkout: Checkout, since: str | None, note: str) -> Stash | None:
         return None
     checkout.live.sync()
     branch, path = checkout.live.head.branch, checkout.live.path
-    base = _before_newest_question(checkout) if since is None else checkout.position_of(since)
+    base = _before_newest_question(checkout) if since is None else checkout.end_on_path(since)
     if base is None:
         return None
-    if not path.covers(base):
-        raise UnknownReferenceError(f"{since!r} is not on this branch; give a message that is")
-    if path.span_of(base).shift:
-        raise ValueError(
-            f"{since!r} came in by a merge, and what was said here before the merge would go, too: "
-            "give a message that was said on this branch"
-        )
     if not checkout.newest_of(path.without(checkout.live.path_to(base)), 1):
         return None
     changes: list[Change] = [Put("stash", branch or "", path.head, base, note)]
