@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from shared_core.base import Summarizer
 from shared_core.field_errors import shown
 from shared_core.forget import ForgetResult
-from shared_core.history import FollowedHistory
+from shared_core.history import FollowedHistory, Removed
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message, MessageLike, Role
 from shared_core.pipeline import Progress, Reply, Request, Steps
@@ -101,9 +101,12 @@ class AsyncInfiniteMemory:
         """Store messages; see `InfiniteMemory.add`."""
         return await asyncio.to_thread(self._memory.add, messages, turn=turn)
 
-    async def follow(self, messages: Sequence[MessageLike], *, after: FollowedHistory | None = None) -> FollowedHistory:
+    async def follow(
+        self, messages: Sequence[MessageLike], *, after: FollowedHistory | None = None, removed: Removed = "keep",
+        since: str | None = None,
+    ) -> FollowedHistory:  # fmt: skip
         """Store what is new in a history, and check out its end; see `InfiniteMemory.follow`."""
-        return await asyncio.to_thread(self._memory.follow, messages, after=after)
+        return await asyncio.to_thread(self._memory.follow, messages, after=after, removed=removed, since=since)
 
     async def context(
         self, question: str | MessageLike | None = None, *, system: SystemPrompt | None = None,

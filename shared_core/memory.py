@@ -2,7 +2,6 @@
 
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -25,7 +24,7 @@ from shared_core.checkout import Checkout, Writer
 from shared_core.embedders import as_embedder
 from shared_core.errors import UnknownReferenceError
 from shared_core.forget import ForgetResult, every_record, forget, forget_sessions, select
-from shared_core.history import FollowedHistory, Follower
+from shared_core.history import FollowedHistory, Removed, follow
 from shared_core.lifecycle import fork_safe_lock
 from shared_core.message_sequence import MessageSequence
 from shared_core.messages import Message, MessageLike, Role, message_list, one_message
@@ -227,51 +226,52 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
         given = message_list(messages)
         with self._lock:
             stored = self._checkout.writer.add(given, turn)
-            self._unsaved += len(stored)
-            if self._unsaved >= SNAPSHOT_EVERY:
-                self._save_snapshot()
+            self._note_stored(len(stored))
             return stored
 
-    def follow(self, messages: Sequence[MessageLike], *, after: FollowedHistory | None = None) -> FollowedHistory:
+    def follow(
+        self, messages: Sequence[MessageLike], *, after: FollowedHistory | None = None, removed: Removed = "keep",
+        since: str | None = None,
+    ) -> FollowedHistory:  # fmt: skip
         """Store what is new in a history that a client sends again with each request, and check out its end.
 
         A message is recognized by its id or, if it has none, by everything the history says up to it. If the history
-        went back to an earlier message, or an earlier message was edited, it continues on a branch of its own. Only the
-        end of the history is compared with what is stored. The system messages of the history are its system prompt,
-        whatever else it says: when they change, the new ones replace the old ones, and no branch is opened.
+        went back to an earlier message, or an earlier message was edited, it continues on a branch of its own. The
+        system messages of the history are its system prompt, whatever else it says: when they change, the new ones
+        replace the old ones, and no branch is opened.
 
         Args:
             messages: the history, oldest first; with `after`, only the messages that follow it. OpenAI's dicts are
                 accepted; items of the Responses API that the model said at once count as one message.
             after: what an earlier call returned, cut to the part that has not changed since: `history.upto(count)`.
+            removed: what happens to stored messages that the history lacks. `"keep"`: the client trimmed them; they
+                stay, and only the end of the history is compared with what is stored. `"leave_out"`: the history is the
+                whole conversation, and they were taken back: it continues on a branch without them, to which the
+                messages after them are copied. They stay stored. Messages that were forgotten, and system prompts, are
+                not missed.
+            since: with `"leave_out"`, the id of a message of the history: all that is stored before it stays, such as
+                what a summary replaced. What the history says before it, such as that summary, is not stored.
 
         Returns:
             The whole history, with the ids under which its messages are stored.
         """
         given = message_list(messages)
-        checkout = self._checkout
+        one_of("removed", removed, get_args(Removed))
         with self._lock:
-            checkout.live.sync()
-            followed = Follower(checkout.live, checkout.writer.new_id).follow(given, after or FollowedHistory())
-            if followed.at is not None:
-                checkout.stand_at(followed.at)
-                checkout.writer.open_turn = followed.turn
-            stored = checkout.writer.add(followed.new, None, followed.prompt_id)
-            self._unsaved += len(stored)
-            if self._unsaved >= SNAPSHOT_EVERY:
-                self._save_snapshot()
-            gone = {message.id for message in followed.new} - {message.id for message in stored}
-        history = followed.history
-        return history if not gone else replace(history, ids=tuple(None if i in gone else i for i in history.ids))
+            history, stored = follow(self._checkout, given, after or FollowedHistory(), removed, since)
+            self._note_stored(stored)
+            return history
 
     def close_turn(self) -> None:
         """Let the next reply join the newest turn of the branch, even if this object opened another turn."""
         with self._lock:
             self._checkout.writer.open_turn = None
 
-    def _save_snapshot(self) -> None:
-        self._unsaved = 0
-        self._prompts.refresh_and_save(least=SNAPSHOT_ROWS)
+    def _note_stored(self, count: int) -> None:
+        self._unsaved += count
+        if self._unsaved >= SNAPSHOT_EVERY:
+            self._unsaved = 0
+            self._prompts.refresh_and_save(least=SNAPSHOT_ROWS)
 
     # Reading
 
