@@ -15,11 +15,15 @@ from shared_core.errors import UnknownReferenceError
 from shared_core.history import FollowedHistory
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
+from shared_core.records import MAIN
 
 logger = logging.getLogger("langchain_infinite_memory")
 
 LISTS = 128
 """How many lists are remembered, the newest ones."""
+
+NEAREST = 16
+"""How many messages before a list are remembered, of which some may be forgotten."""
 
 ANCHORS = 4096
 """How many threads are remembered that go on where another list ended."""
@@ -48,15 +52,20 @@ class StateList:
 
 @dataclass(frozen=True, slots=True)
 class Anchor:
-    """Where what a list stands for begins: what was said before is not in the list, and was not taken back.
+    """Where a list begins on its line. What was said before is not in the list, and was not taken back.
 
     Attributes:
-        first: the id of the first message that was in the list then. If it is missing later, it was taken back.
-        summary: the id of the summary that stands for what was before. None: another list continues there.
+        before: the ids of the stored messages before the list, the nearest last.
+        summary: the id of the summary that stands for what was said before. None: the session was named for the run.
     """
 
-    first: str
+    before: tuple[str, ...] = ()
     summary: str | None = None
+
+    @property
+    def history(self) -> FollowedHistory:
+        """What was said before, as a history that the list continues."""
+        return FollowedHistory(self.before, self.before)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +121,16 @@ class FollowedLists:
         before = self._before(thread, listed) or Followed()
         same = _common_start(before.messages, listed.talk)
         given = [_engine_message(message, stable_id=thread.stable_ids) for message in listed.talk[same:]]
-        known, anchor = self.anchor(thread), self._anchor(thread, listed)
-        after, removed, since = before.history.upto(same), thread.removed, anchor.first if anchor is not None else None
-        if anchor is not None and anchor != known and not (same or _holds_any(memory, listed.talk)):
-            after, removed, since = self._end_of(thread), "keep", None  # it goes on where the thread stood
-        history = memory.follow(given, after=after, removed=removed, since=since)
+        anchor = self.anchor(thread)
+        begins = _begins_elsewhere(anchor, thread, listed)
+        after, since = before.history.upto(same), None
+        if not same and begins:
+            after, since = self._beginning(memory, thread, listed)
+        elif anchor is not None and anchor.summary != listed.summary:
+            anchor = None  # the summary was taken back, too
+        elif not same and anchor is not None:
+            after = anchor.history
+        history = memory.follow(given, after=after, removed=thread.removed, since=since)
         start = len(history) - len(listed.talk)
         history = FollowedHistory(history.ids[start:], history.chains[start:])
         # Without a checkpointer, a list may end before what others have said since, and does not take it back.
@@ -124,8 +138,20 @@ class FollowedLists:
             memory.make_main()
         branch = memory.branch if thread.removed == "keep" else None
         followed = _followed(listed.talk, replace(history, branch=branch))
+        if begins:
+            anchor = Anchor(_ids_before(memory, followed), listed.summary)
         self._keep(thread, listed, followed, anchor)
         return followed
+
+    def _beginning(
+        self, memory: InfiniteMemory, thread: Thread, listed: StateList
+    ) -> tuple[FollowedHistory, str | None]:
+        """Return what a list continues that does not begin its conversation: a history, or what is before a message."""
+        end = self._end_of(thread)
+        if len(end) and not _holds_any(memory, listed.talk):
+            return end, None
+        memory.checkout(MAIN)  # after whose end a list comes of which nothing is stored
+        return FollowedHistory(), listed.first
 
     def newest(self, thread: Thread, listed: StateList) -> str | None:
         """Return the id of the newest message of a list that is stored, as far as the list was followed."""
@@ -141,18 +167,6 @@ class FollowedLists:
         """Return where what the list of a thread stands for begins; None: at the beginning of its session."""
         with self._lock:
             return self._anchors.get(thread)
-
-    def _anchor(self, thread: Thread, listed: StateList) -> Anchor | None:
-        """Return where what a list stands for begins."""
-        if thread.removed == "keep" or listed.first is None:
-            return None
-        known = self.anchor(thread)
-        if listed.summary is not None:
-            same = known is not None and known.summary == listed.summary
-            return known if same else Anchor(listed.first, listed.summary)
-        if known is not None and known.summary is None:
-            return known
-        return Anchor(listed.first) if thread.named else None
 
     def _before(self, thread: Thread, listed: StateList) -> Followed | None:
         with self._lock:
@@ -189,6 +203,23 @@ class FollowedLists:
         with self._lock:
             for key in [key for key in self._lists if (key[0].session_id, key[0].user_id) == (session_id, user_id)]:
                 del self._lists[key]
+
+
+def _begins_elsewhere(anchor: Anchor | None, thread: Thread, listed: StateList) -> bool:
+    """Return whether a list, for the first time, goes on where a summary or another list of the session ends."""
+    if thread.removed == "keep" or listed.first is None:
+        return False
+    if listed.summary is not None:
+        return anchor is None or anchor.summary != listed.summary
+    return anchor is None and thread.named
+
+
+def _ids_before(memory: InfiniteMemory, followed: Followed) -> tuple[str, ...]:
+    """Return the ids of the messages before a list on the line that is checked out, the nearest last."""
+    first = next((id_ for id_ in followed.history.ids if id_ is not None), None)
+    messages = memory.newest(len(followed.messages) + NEAREST)
+    at = next((index for index, message in enumerate(messages) if message.id == first), 0)
+    return tuple(message.id for message in messages[:at] if message.id is not None and message.role != "system")
 
 
 def stored_part(memory: InfiniteMemory, listed: StateList) -> StateList:
