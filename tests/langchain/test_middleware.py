@@ -72,10 +72,10 @@ class TestNothingElseChanges:
 
         def ours(event: Any) -> bool:
             """Whether it is the step of a hook, which changes nothing."""
-            steps = {event.get("name", ""): event.get("result")} if mode == "tasks" else dict(event)
-            return mode in ("tasks", "updates") and all(
-                name.startswith("InfiniteMemoryMiddleware.") and not change for name, change in steps.items()
-            )
+            if mode not in ("tasks", "updates"):
+                return False
+            steps = {event["name"]: event.get("result")} if mode == "tasks" else event
+            return all(name.startswith("InfiniteMemoryMiddleware.") and not change for name, change in steps.items())
 
         def shape(event: Any) -> Any:
             if isinstance(event, dict):
