@@ -256,5 +256,3 @@ class TestNestedGraphs:
 
 def tasks(state: Any) -> list[Send]:
     return [Send("worker", {"messages": [HumanMessage(f"mark-{number}")]}) for number in range(4)]
-
-
