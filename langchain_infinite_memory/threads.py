@@ -31,13 +31,8 @@ from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
 from shared_core.pool import SessionPool
 from shared_core.prompt.context import Context, ContextReport
-<<<<<<< HEAD
 from shared_core.recall.ranking import ScoredMessage
 from shared_core.records import MAIN
-=======
-from shared_core.prompt.stubs import is_stub
-from shared_core.tokens import as_counter, message_tokens, tools_tokens
->>>>>>> w/prompt
 
 logger = logging.getLogger("langchain_infinite_memory")
 
@@ -339,31 +334,7 @@ def _reserve(memory: InfiniteMemory, unstored: Sequence[BaseMessage], limit: int
     return memory.reserve_tokens + taken
 
 
-<<<<<<< HEAD
 def _growth(memory: InfiniteMemory, shown: Shown) -> int:
     """Return how much larger a prompt is because the request has its messages in another form."""
     sizes = [_taken(memory, [sent]) - _taken(memory, [stored]) for stored, sent in shown.changed]
     return max(0, sum(sizes))
-=======
-def _thread_prompt(leading: Sequence[BaseMessage], context: Context, followed: _Followed) -> ThreadPrompt:
-    return ThreadPrompt(_langchain_messages(leading, context.messages, followed.by_id), context.report)
-
-
-def _langchain_messages(
-    leading: Sequence[BaseMessage], prompt: Sequence[Message], given: Mapping[str, BaseMessage]
-) -> list[BaseMessage]:
-    """Return a prompt as LangChain's messages, with all system messages at its beginning."""
-    return [*leading, *(_sent(message, given.get(message.id or "")) for message in system_first(prompt))]
-
-
-def _sent(message: Message, given: BaseMessage | None) -> BaseMessage:
-    """Return a message of the prompt: the given one, unless text was put before it."""
-    if given is None:
-        return from_message(message)
-    if is_stub(message):
-        return given.model_copy(update={"content": message.content})
-    if message.role != "user" or read_message(given)[0].content == message.content:
-        return given
-    written = from_message(message)
-    return written.model_copy(update={"id": given.id})
->>>>>>> w/prompt

@@ -166,7 +166,8 @@ def with_sub_agent(middleware: Any, checkpointer: Any = None, *, own: Any = None
     @tool
     def look(item: str) -> str:
         """Look at an item."""
-        return str(sub.invoke(question(f"mark-{item} task"))["messages"][-1].text)
+        task: Any = question(f"mark-{item} task")
+        return str(sub.invoke(task)["messages"][-1].text)
 
     return agent(Model(), middleware, tools=[look], checkpointer=checkpointer), model
 

@@ -340,7 +340,7 @@ class TestTheToolOfTheAgent:
 
     @pytest.mark.parametrize("way", ["invoke", "ainvoke"])
     def test_it_searches_the_line_of_the_run(self, way: str) -> None:
-        one, model = self.searching(memory(recall_tool=True), checkpointer=InMemorySaver())
+        one, _ = self.searching(memory(recall_tool=True), checkpointer=InMemorySaver())
 
         def say(text: str, at: Any = None) -> str:
             given, settings = {"messages": [HumanMessage(text)]}, at or config()
