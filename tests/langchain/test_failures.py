@@ -14,7 +14,8 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_infinite_memory import InfiniteMemoryMiddleware
-from shared_core import BudgetError, MessageTooLargeError, StoreError
+from shared_core import BudgetError, StoreError
+from shared_core.errors import MessageTooLargeError
 from shared_core.pool import SessionPool
 from shared_core.stores import SQLiteStore
 from tests.langchain.agents import Model, Words, agent, ask, calls, config, memory, noting, size, stored
