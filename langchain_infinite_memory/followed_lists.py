@@ -5,6 +5,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
@@ -66,6 +67,15 @@ class Anchor:
     def history(self) -> FollowedHistory:
         """What was said before, as a history that the list continues."""
         return FollowedHistory(self.before, self.before)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON data."""
+        return {"before": list(self.before), "summary": self.summary}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "Anchor":
+        """Return what `to_dict` was called on."""
+        return cls(tuple(data["before"]), data["summary"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +177,11 @@ class FollowedLists:
         """Return where what the list of a thread stands for begins; None: at the beginning of its session."""
         with self._lock:
             return self._anchors.get(thread)
+
+    def set_anchor(self, thread: Thread, anchor: Anchor) -> None:
+        """Note where the list of a thread begins, unless it is known."""
+        with self._lock:
+            self._anchors.setdefault(thread, anchor)
 
     def _before(self, thread: Thread, listed: StateList) -> Followed | None:
         with self._lock:

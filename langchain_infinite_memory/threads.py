@@ -12,6 +12,7 @@ from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from langchain_infinite_memory.followed_lists import (
+    Anchor,
     Followed,
     FollowedLists,
     StateList,
@@ -193,6 +194,16 @@ class ThreadMemory:
             followed = self._lists.follow(memory, thread, listed)
         remember(thread)
         return followed
+
+    def note(self, thread: Thread, saved: Mapping[str, Any] | None) -> None:
+        """Note where the list of a thread begins on its line, as `saved` returned it to another process."""
+        if saved is not None:
+            self._lists.set_anchor(thread, Anchor.from_dict(saved))
+
+    def saved(self, thread: Thread) -> Mapping[str, Any] | None:
+        """Return where the list of a thread begins on its line, as plain data; None: at the beginning."""
+        anchor = self._lists.anchor(thread)
+        return anchor.to_dict() if anchor is not None and (anchor.before or anchor.summary) else None
 
     # Searching
 

@@ -129,9 +129,11 @@ class TestNamedSessions:
                 with sqlite_saver(tmp_path / f"graph-{turn}.db") as saver:
                     answer = ask(agent(Model(), middleware, checkpointer=saver), text)[-1].text
             else:
-                one = agent(Model(), middleware, checkpointer=InMemorySaver())
-                answer = ask(one, text)[-1].text
-                ask(one, "and?")
+                saver = InMemorySaver()
+                answer = ask(agent(Model(), middleware, checkpointer=saver), text)[-1].text
+                middleware.close()
+                middleware = memory(tmp_path / "memory.db")
+                assert ask(agent(Model(), middleware, checkpointer=saver), "what is my code?")[-1].text == "4471"
             middleware.close()
         assert answer == ("I do not know" if durable else "4471")
 
