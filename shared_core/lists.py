@@ -16,7 +16,7 @@ from shared_core.prompt.frame import Framer, GroundingOverflow, KeepGrounding, O
 from shared_core.prompt.window import Fill
 from shared_core.records import Newest
 from shared_core.tokens import as_counter, message_tokens
-from shared_core.turns import Entry, Turn, assign_turns, group_turns, tool_groups
+from shared_core.turns import Entry, Turn, assign_turns, group_turns, tool_groups, window_turns
 
 
 def sliding_window(
@@ -64,7 +64,7 @@ def sliding_window(
     stays += [entry for turn in turns if turn.turn_id in pinned for entry in turn.whole().entries]
     asked = framer.frame(budget=max_tokens - reserve_tokens, tools=0, stays=stays, current=current)
     past = [turn for turn in reversed(turns) if turn is not newest and turn.turn_id not in pinned]
-    older = [turn.whole() for turn in past if turn.asks] if unit == "turn" else _single_messages(past)
+    older = window_turns(past, current)[0] if unit == "turn" else _single_messages(past)
     frame, selection = assembler.settle(asked, older, (), shown=True)
     given = {entry.message.id: message for entry, message in zip(entries, listed, strict=True)}
     context = assembler.compose(frame, selection, reserve=reserve_tokens, shown=True)
