@@ -1,6 +1,6 @@
 """Windowing and pruning for callers who hold their own list of messages: `sliding_window` and `prune`."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
 import numpy as np
@@ -159,15 +159,15 @@ def _by_turn(groups: Sequence[Unit]) -> list[Unit]:
     return list(turns.values())
 
 
-def _text(unit: Unit) -> str:
-    """Return the text that is compared: messages and tool calls, without tool results."""
-    said = [entry.message for entry in unit if entry.message.role != "tool"]
+def compared_text(messages: Iterable[Message]) -> str:
+    """Return the text of messages that is compared with a question: what is said and called, without tool results."""
+    said = [message for message in messages if message.role != "tool"]
     calls = (f"{call.name} {call.arguments}" for message in said for call in message.tool_calls)
     return " ".join(filter(None, (*(message.content for message in said), *calls))).strip()
 
 
 def _nearest(units: Sequence[Unit], question: str, top_k: int, embedder: Embedder | str | None) -> list[Unit]:
-    texts = [_text(unit) for unit in units]
+    texts = [compared_text(entry.message for entry in unit) for unit in units]
     different = set(texts) - {""}
     if len(different) <= top_k or not top_k:
         newest = {text: unit for text, unit in zip(texts, units, strict=True) if text}

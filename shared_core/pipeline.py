@@ -54,17 +54,6 @@ SummarySteps = Steps[Summary | None]
 logger = logging.getLogger("shared_core")
 
 
-def drive(steps: Steps[Result]) -> Result:
-    """Answer every request of some steps and return their result. `aio` has the asynchronous loop."""
-    try:
-        request = next(steps)
-        while True:
-            request = steps.send(request.answer())
-    except StopIteration as stop:
-        result: Result = stop.value
-        return result
-
-
 @dataclass(frozen=True, slots=True)
 class Ask:
     """One call of `context`.
