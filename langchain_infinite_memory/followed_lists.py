@@ -122,8 +122,14 @@ class FollowedLists:
         self._anchors: OrderedDict[Thread, Anchor] = OrderedDict()
         self._lock = threading.Lock()
 
-    def follow(self, memory: InfiniteMemory, thread: Thread, listed: StateList) -> Followed:
+    def follow(self, memory: InfiniteMemory, thread: Thread, listed: StateList, *, aside: bool = False) -> Followed:
         """Store what is new in a list, and check out its end. Only one caller at a time may follow lists of a session.
+
+        Args:
+            memory: a memory of the session.
+            thread: whose list it is.
+            listed: the list.
+            aside: whether its line is not to be `main`, which stays empty then.
 
         Raises:
             StoreError: the store cannot be written.
@@ -143,9 +149,11 @@ class FollowedLists:
         history = memory.follow(given, after=after, removed=thread.removed, since=since)
         start = len(history) - len(listed.talk)
         history = FollowedHistory(history.ids[start:], history.chains[start:])
-        # Without a checkpointer, a list may end before what others have said since, and does not take it back.
-        if thread.removed == "leave_out" or memory.branch is not None:
-            memory.make_main()
+        if aside:
+            if memory.branch == MAIN:
+                memory.checkout(memory.set_aside())
+        elif thread.removed == "leave_out" or memory.branch is not None:
+            memory.make_main()  # without a checkpointer, a list may end before what others have said since
         branch = memory.branch if thread.removed == "keep" else None
         followed = _followed(listed.talk, replace(history, branch=branch))
         if begins:

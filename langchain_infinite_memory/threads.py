@@ -190,8 +190,10 @@ class ThreadMemory:
     def _follow(self, memory: InfiniteMemory, thread: Thread, listed: StateList) -> Followed:
         if thread.session_id is None:
             return follow_whole(memory, listed)
+        # What helpers say among themselves is not recalled for the user, who searches the main branches of sessions.
+        aside = thread.passing and self.pool.settings.get("scope") == "user"
         with self._locks.hold((thread.session_id, thread.user_id)):  # the second of two callers must see the first
-            followed = self._lists.follow(memory, thread, listed)
+            followed = self._lists.follow(memory, thread, listed, aside=aside)
         remember(thread)
         return followed
 
