@@ -234,7 +234,7 @@ def _begins_elsewhere(anchor: Anchor | None, thread: Thread, listed: StateList) 
         return False
     if listed.summary is not None:
         return anchor is None or anchor.summary != listed.summary
-    return anchor is None and thread.named
+    return thread.restarted or (anchor is None and thread.named)
 
 
 def _ids_before(memory: InfiniteMemory, followed: Followed) -> tuple[str, ...]:

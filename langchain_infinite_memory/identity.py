@@ -45,6 +45,7 @@ class Thread:
         removed: what it means that a list lacks messages of the session, as in `InfiniteMemory.follow`.
         passing: whether the run is all there is to the session, because its graph is nested and lasts for one task.
         named: whether the session was named for the run, so that a list continues it even if it holds none of it.
+        restarted: whether the checkpointer may have lost its state with an earlier process, so that a list does, too.
     """
 
     session_id: str | None
@@ -54,6 +55,7 @@ class Thread:
     removed: Removed = "keep"
     passing: bool = False
     named: bool = field(default=False, compare=False)
+    restarted: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +120,7 @@ class ThreadResolver:
             return Thread(f"{session}/{nested}", user, thread, removed="leave_out", passing=TASK in nested)
         removed = self.removed or ("keep" if saver is None else "leave_out")
         found = Thread(session, user, thread, saver is not None, removed, named=own is not None)
-        return found if found.named else _continued(found, saver)
+        return replace(found, restarted=_keeps_nothing(saver) and _key(found) not in _begun.get(saver, ()))
 
     def named(self, thread_id: str | None, user_id: str | None) -> Thread:
         """Return the conversation of a thread outside of its runs.
@@ -161,13 +163,6 @@ def remember(thread: Thread) -> None:
     saver = (ensure_config().get("configurable") or {}).get(CHECKPOINTER)
     if _keeps_nothing(saver):
         _begun.setdefault(saver, set()).add(_key(thread))
-
-
-def _continued(thread: Thread, saver: Any) -> Thread:
-    """Return a thread as named if its checkpointer may have lost its state when the process ended."""
-    if not _keeps_nothing(saver) or _key(thread) in _begun.get(saver, ()):
-        return thread
-    return replace(thread, named=True)
 
 
 def _key(thread: Thread) -> tuple[str | None, str | None, str]:

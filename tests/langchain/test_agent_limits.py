@@ -69,7 +69,7 @@ def test_what_providers_count_calibrates_the_limit() -> None:
     def counts(messages: Sequence[BaseMessage]) -> AIMessage:
         real = 2 * sum(len(str(message.text).split()) + 4 for message in messages)
         usage = {"input_tokens": real, "output_tokens": 1, "total_tokens": real + 1}
-        return AIMessage("fine", usage_metadata=usage)  # type: ignore[arg-type]
+        return AIMessage("fine", usage_metadata=usage)
 
     model = Model(reply=counts, profile={"max_input_tokens": 4000})
     one = agent(model, middleware(), tools=[], checkpointer=InMemorySaver())

@@ -143,13 +143,21 @@ class TestNamedSessions:
                 with sqlite_saver(tmp_path / f"graph-{turn}.db") as saver:
                     answer = ask(agent(Model(), middleware, checkpointer=saver), text)[-1].text
             else:
-                saver = InMemorySaver()
-                answer = ask(agent(Model(), middleware, checkpointer=saver), text)[-1].text
+                kept = InMemorySaver()
+                answer = ask(agent(Model(), middleware, checkpointer=kept), text)[-1].text
                 middleware.close()
                 middleware = memory(tmp_path / "memory.db")
-                assert ask(agent(Model(), middleware, checkpointer=saver), "what is my code?")[-1].text == "4471"
+                assert ask(agent(Model(), middleware, checkpointer=kept), "what is my code?")[-1].text == "4471"
             middleware.close()
         assert answer == ("I do not know" if durable else "4471")
+
+    def test_a_new_checkpointer_in_memory_for_each_run(self) -> None:
+        middleware = memory()
+        texts = ["my code is 4471", "what is my code?", "and?", "what is my code?"]
+        for text in texts:
+            answer = ask(agent(Model(), middleware, checkpointer=InMemorySaver()), text)[-1].text
+        assert answer == "4471"
+        assert stored(middleware)[::2] == texts
 
     def test_without_a_checkpointer_the_stored_history_is_added(self) -> None:
         one = agent(Model(), memory())
