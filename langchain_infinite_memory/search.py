@@ -104,7 +104,10 @@ class HistoryRetriever(BaseRetriever):
             return self.store.only.session_id, self.store.only.user_id
         key = self.user_key or "user_id"
         keys = self.session_key, "thread_id"
-        thread = ThreadResolver(self.session_id, key, session_keys=keys).resolve(config=config)
+        named = isinstance(self.session_id, str)  # the session of this name, wherever it is searched from
+        thread = ThreadResolver(self.session_id, key, share_with_subgraphs=named, session_keys=keys).resolve(
+            config=config
+        )
         user = self.user_id or (thread.user_id if self.user_key else None)
         if thread.session_id is None:
             raise ValueError(unnamed(self.session_key))
