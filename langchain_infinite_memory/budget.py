@@ -183,6 +183,6 @@ def _profile_limit(model: Any) -> int | None:
 def _input_tokens(answer: Any) -> int | None:
     """Return what the provider counted as the input of an answer, as a message or a middleware's response."""
     answer = getattr(answer, "model_response", answer)
-    said = [answer] if isinstance(answer, AIMessage) else answer.result
+    said = [answer] if isinstance(answer, AIMessage) else getattr(answer, "result", ())
     usage = next((one.usage_metadata for one in reversed(said) if isinstance(one, AIMessage)), None)
-    return usage["input_tokens"] if usage else None
+    return usage.get("input_tokens") if usage else None

@@ -133,7 +133,10 @@ METHODS: Wrong = {
     "memory.context('x', max_tokens='9')": (ValueError, "max_tokens='9': expected a whole number"),
     "memory.context('x', max_tokens=500)": (BudgetError, "max_tokens=500 is not larger than reserve_tokens=500: "),
     "memory.context('x', reserve_tokens=5000)": (BudgetError, "max_tokens=4096 is not larger than reserve_tokens=5000"),
-    "memory.context('x', reserve_tokens=4096)": (MessageTooLargeError, "the question needs 5 tokens, but 0 are left: "),
+    "memory.context('x', reserve_tokens=4096)": (
+        MessageTooLargeError,
+        "the question needs 5 tokens, but 0 are left of a budget",
+    ),
     "memory.context('x', system=5)": (TypeError, "pass a text or a function that returns one; not 5"),
     "memory.context('x', tools=5)": (TypeError, "tools=5: expected a list of tool schemas"),
     "memory.context('x', tools={'name': 'f'})": (TypeError, "put a single one in a list"),
