@@ -2,13 +2,21 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import takewhile
-from typing import Any, Literal
+from typing import Literal
 
 from shared_core.checkout import Checkout
 from shared_core.messages import Message
 from shared_core.paths import Path
-from shared_core.recognition import Sent, chain_of, chained, said_of, without_prompts
+from shared_core.recognition import (
+    REPEATED,
+    Sent,
+    chain_of,
+    chained,
+    longest_match,
+    overlap,
+    said_of,
+    without_prompts,
+)
 from shared_core.recognition import recognized_fields as recognized_fields
 from shared_core.records import MAIN, After, Position, Record
 from shared_core.reprs import short_repr
@@ -28,10 +36,6 @@ FIRST_LOOK = 8
 
 Most histories differ from the last one only at their end, so one small read is usually enough.
 """
-
-
-REPEATED = 3
-"""The fewest messages that tell a history that went back from one whose words happen to be the same."""
 
 NEXT_LOOK = 4
 """How many messages are read to find the one that follows another: a system prompt may lie between them."""
@@ -197,7 +201,7 @@ class Follower:
         old = [recognized_fields(record.message) for record in without_prompts(tail)]
         said = [recognized_fields(one.message) for one in sent]
         # Of two readings, the one that recognizes more of the history is right.
-        if _overlap(old, said) >= max(REPEATED, len(said) - len(followed.new)):
+        if overlap(old, said) >= max(REPEATED, len(said) - len(followed.new)):
             return self._continue(sent, path, tail)
         return followed
 
@@ -436,8 +440,8 @@ class Follower:
         """
         tail = without_prompts(tail)
         old, said = [recognized_fields(r.message) for r in tail], [recognized_fields(one.message) for one in sent]
-        count = _overlap(old, said)
-        first, count = (len(tail) - count, count) if count else _longest_match(old, said)
+        count = overlap(old, said)
+        first, count = (len(tail) - count, count) if count else longest_match(old, said)
         if not count:
             ids = tuple(one.message.id or one.chain for one in sent)
             new = tuple(one.message.replace(id=id_, turn_id=None) for one, id_ in zip(sent, ids, strict=True))
@@ -472,22 +476,6 @@ class Follower:
             if record.message.role == "user":
                 return record.message.id != chain
         return False
-
-
-def _overlap(old: Sequence[Mapping[str, Any]], said: Sequence[Mapping[str, Any]]) -> int:
-    """Return how many messages at the end of `old` are the beginning of `said`."""
-    return next((count for count in range(min(len(old), len(said)), 0, -1) if old[-count:] == said[:count]), 0)
-
-
-def _longest_match(old: Sequence[Mapping[str, Any]], said: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
-    """Return where the longest beginning of `said` stands among `old`, the newest of equals, and its length, or 0."""
-    best = (len(old), 0)
-    for first in range(len(old) - 1, -1, -1):
-        pairs = zip(old[first:], said, strict=False)
-        count = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-        if count >= REPEATED and count > best[1]:
-            best = (first, count)
-    return best
 
 
 def _ends_turn(messages: Sequence[Message]) -> bool:

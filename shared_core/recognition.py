@@ -3,11 +3,15 @@
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 from shared_core.messages import Message
 from shared_core.records import Record
 from shared_core.system_prompt import is_prompt
+
+REPEATED = 3
+"""The fewest messages that tell a history that went back from one whose words happen to be the same."""
 
 
 class Sent(NamedTuple):
@@ -59,3 +63,19 @@ def said_of(sent: Sequence[Sent]) -> list[Sent]:
 def without_prompts(records: Sequence[Record]) -> list[Record]:
     """Return stored messages that are not part of a system prompt."""
     return [record for record in records if not is_prompt(record.message)]
+
+
+def overlap(old: Sequence[Mapping[str, Any]], said: Sequence[Mapping[str, Any]]) -> int:
+    """Return how many messages at the end of `old` are the beginning of `said`."""
+    return next((count for count in range(min(len(old), len(said)), 0, -1) if old[-count:] == said[:count]), 0)
+
+
+def longest_match(old: Sequence[Mapping[str, Any]], said: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
+    """Return where the longest beginning of `said` stands among `old`, the newest of equals, and its length, or 0."""
+    best = (len(old), 0)
+    for first in range(len(old) - 1, -1, -1):
+        pairs = zip(old[first:], said, strict=False)
+        count = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+        if count >= REPEATED and count > best[1]:
+            best = (first, count)
+    return best

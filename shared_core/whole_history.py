@@ -110,9 +110,7 @@ class WholeHistory:
     def _next(self, end: Record | None, index: int) -> Record | None:
         """Return a message of the history as it is stored directly after another one; None: it is not stored there."""
         stored = self._stored_from(index)
-        found = self._directly_after(end, stored.at(index))
-        if found is None or not self.live.path.covers(found.position):
-            found = self._directly_after(end, stored.copies(index)) or found
+        found = self._directly_after(end, stored.at(index)) or self._directly_after(end, stored.copies(index))
         if found is None and end is not None and not stored.at(index) and not stored.is_forgotten(index):
             found = self.added(end, self.sent[index].message)
             return found if found is not None and found.message.id not in stored.known else None

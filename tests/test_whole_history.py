@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -144,6 +145,21 @@ def test_what_stands_before_a_given_message_stays(client: Client, store: SQLiteS
     assert line(client.memory) == ["summary", "q6", "a6"], "nothing says that it stays"
 
 
+def test_the_first_message_that_is_kept_is_looked_for_on_the_own_line(store: SQLiteStore) -> None:
+    one = opened(store)
+    one.follow(talk(*LONG), removed="leave_out")
+    followed = one.follow(talk("q1", *LONG[2:]), removed="leave_out")
+    kept = talk("summary", "q3", "a3", "q4")
+    # Of two forms of it, this is the one on the line of what was followed, else on the one that is checked out.
+    one.checkout(MAIN)
+    one.follow(kept, after=followed.upto(2), removed="leave_out", since="q3")
+    assert (line(one), one.branch) == (["q1", *LONG[2:], "q4"], "branch-1")
+    for branch, expected in ((MAIN, [*LONG, "q4"]), ("branch-1", ["q1", *LONG[2:], "q4"])):
+        one.checkout(branch)
+        one.follow(kept, removed="leave_out", since="q3")
+        assert line(one) == expected
+
+
 def test_what_stands_before_a_system_message_stays(client: Client) -> None:
     client.send(talk(*LONG))
     for _ in range(2):
@@ -234,6 +250,27 @@ def test_who_forgets_a_message_forgets_its_copies_and_edited_forms(client: Clien
     assert line(client.memory) == ["a1", "q2", "q3", "a3", "q4"]
 
 
+def test_a_redacted_reply_does_not_come_after_what_it_was(store: SQLiteStore) -> None:
+    """Not even where it may be added to a branch to which others have added."""
+    one = opened(store)
+    one.follow(talk("q1", "a1"), removed="leave_out")
+    asked = replace(one.follow(talk("q1"), removed="leave_out"), branch=MAIN)
+    one.follow([ai("[redacted]", id="a1")], after=asked, removed="leave_out")
+    assert line(one) == ["q1", "[redacted]"]
+
+
+def test_two_messages_that_now_say_the_same_are_two(client: Client, store: SQLiteStore) -> None:
+    client.send(talk(*LONG))
+    redacted = [one.replace(content="[redacted]") if one.id in ("a1", "a2") else one for one in talk(*LONG)]
+    client.send(redacted)
+    assert line(client.memory) == ["q1", "[redacted]", "q2", "[redacted]", "q3", "a3"]
+    client.memory.forget(ids=["a1"])
+    assert line(client.memory) == ["q1", "q2", "[redacted]", "q3", "a3"]
+    client.sent, client.followed = [], FollowedHistory()
+    assert client.send(redacted).ids[1] is None
+    assert line(client.memory) == ["q1", "q2", "[redacted]", "q3", "a3"]
+
+
 def test_a_system_prompt_is_not_missed(client: Client, store: SQLiteStore) -> None:
     system = Message.system
     client.send([system("one"), *talk(*LONG[:4])])
@@ -251,6 +288,12 @@ def test_a_system_prompt_is_not_missed(client: Client, store: SQLiteStore) -> No
         f"says {id_}" for id_ in (*LONG[2:], "q4")
     ]
     assert len(everything(store)) == count + 1 + 6
+    # Nor is it missed on a line that is not checked out.
+    for _ in range(2):
+        client.send([system("three"), *talk(*LONG[2:], "q4", "q5")])
+        client.sent, client.followed = [], FollowedHistory()
+        client.memory.checkout(MAIN)
+    assert len(everything(store)) == count + 1 + 6 + 2
 
 
 def test_a_line_that_begins_anew_keeps_the_system_prompt(client: Client) -> None:
@@ -288,12 +331,13 @@ def test_what_is_put_between_is_on_the_line(client: Client, store: SQLiteStore) 
     client.send(between)
     assert line(client.memory) == ["q1", "a1", "note", *LONG[2:]]
     # An answer that says the same as the one after it is another one.
-    client.send([*between[:3], ai("says note", id="note 2"), *between[3:]])
+    between.insert(2, ai("says note", id="note 2"))
+    assert client.send(between).ids[1:3] == ("a1", "note 2")
     assert line(client.memory) == ["q1", "a1", "note", "note", *LONG[2:]]
     # One that `add` stored there is taken for the one in the list.
     client.memory.make_main()
     client.memory.add(ai("says a4"))
-    client.send([*between[:3], ai("says note", id="note 2"), *between[3:], *talk("a4", "q5")])
+    client.send([*between, *talk("a4", "q5")])
     assert line(client.memory) == ["q1", "a1", "note", "note", *LONG[2:], "a4", "q5"]
     assert client.memory.branch == MAIN
 
@@ -399,15 +443,20 @@ def test_what_is_read_grows_with_what_is_new(store: SQLiteStore) -> None:
             history += new
         assert reads[0] == reads[1]
         assert sum(reads[0].values()) <= 4
-        # A new object reads the list once, and where it is not the line that is checked out, its copies, too.
-        for expected in (1, 2):
+        # A new object reads the list once, and where its line is not the one that is checked out, its copies, too.
+        for times, copied, main in ((1, False, False), (2, True, False), (1, True, True)):
+            if copied:
+                del history[1]
+                one.follow(history, removed="leave_out")
+            if main:
+                one.make_main()
             counting.reset()
             opened(counting).follow(history, removed="leave_out")
             rows = counting.rows["get"] + counting.rows["at"] + counting.rows["madefrom"]
-            assert len(history) <= rows <= expected * len(history) + 8
-            del history[1]
-            opened(counting).follow(history, removed="leave_out")
-            counting.reset()
+            assert len(history) <= rows <= times * len(history) + 8
+        counting.reset()
+        opened(counting).follow(history[:5], removed="leave_out")
+        assert counting.rows["at"] <= 2 * 5 + 4
 
 
 def test_a_wrong_word_for_what_is_removed_is_an_error(store: SQLiteStore) -> None:
