@@ -178,7 +178,10 @@ class InfiniteMemoryMiddleware(Middleware):
         thread = self._thread(request.state, request.runtime)
         system = [] if request.system_message is None else [request.system_message]
         tools = _schemas(request)
-        needed = tools_tokens(schemas(tools), self._counter) + self._size(current_turn(request.messages))
+        try:
+            needed = tools_tokens(schemas(tools), self._counter) + self._size(current_turn(request.messages))
+        except FAILURES:  # the prompt fails, too, and says so
+            needed = 0
         limit = self._budget.tokens(request.model, extra=needed)
         arguments = {"sent": request.messages, "system": system, "tools": tools, "max_tokens": limit}
         return _Call(thread, request.state.get("messages", request.messages), arguments)
