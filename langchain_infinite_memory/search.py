@@ -70,6 +70,7 @@ class HistoryRetriever(BaseRetriever):
         until: search only what was said at or before this moment.
         tags: as for any retriever.
         metadata: as for any retriever.
+        name: the name of its runs.
         settings: the other arguments of `InfiniteMemory`, and `embeddings` in LangChain's words; only for a store.
     """
 
@@ -83,11 +84,18 @@ class HistoryRetriever(BaseRetriever):
     since: datetime | None = None
     until: datetime | None = None
 
-    def __init__(self, store: "MemoryLike | Sessions" = None, **fields: Any) -> None:
-        settings = {name: fields.pop(name) for name in fields.keys() - type(self).model_fields.keys()}
+    def __init__(
+        self, store: "MemoryLike | Sessions" = None, *, session_id: SessionName = None, user_id: str | None = None,
+        session_key: str = "session_id", user_key: str | None = None, k: int = 4, role: Role | None = None,
+        since: datetime | None = None, until: datetime | None = None, tags: list[str] | None = None,
+        metadata: dict[str, Any] | None = None, name: str | None = None, **settings: Any,
+    ) -> None:  # fmt: skip
         # A retriever that is made from another one, as for `configurable_fields`, shares what that one opened.
         sessions = store if isinstance(store, Sessions) else Sessions(store, **settings)
-        super().__init__(store=sessions, **fields)  # type: ignore[call-arg]
+        super().__init__(
+            store=sessions, session_id=session_id, user_id=user_id, session_key=session_key, user_key=user_key, k=k,
+            role=role, since=since, until=until, tags=tags, metadata=metadata, name=name,
+        )  # type: ignore[call-arg]  # fmt: skip
 
     def invoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:
         """Return the messages that match, best first; `k=` overrides the retriever's own."""

@@ -163,10 +163,6 @@ class ThreadMemory:
         with self._lent(thread, messages) as (memory, listed):
             self._follow(memory, thread, listed)
 
-    async def astore(self, thread: Thread, messages: Sequence[BaseMessage]) -> None:
-        """Do what `store` does without blocking the event loop."""
-        await asyncio.shield(asyncio.to_thread(self.store, thread, messages))
-
     def settle(self, thread: Thread, messages: Sequence[BaseMessage]) -> None:
         """Leave out what was taken back before a run, and store nothing that is new, which others may yet redact.
 
