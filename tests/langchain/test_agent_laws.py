@@ -5,7 +5,8 @@ import random
 from typing import Any
 
 import pytest
-from langchain_core.messages import HumanMessage, RemoveMessage
+from langchain.agents.middleware import SummarizationMiddleware
+from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_infinite_memory import InfiniteMemoryMiddleware
@@ -103,3 +104,51 @@ def test_what_is_sent_and_stored_is_what_the_state_holds(seed: int, way: str, tm
         client.ask()
         client.check()
     client.memory.close()
+
+
+class Summed(Client):
+    """A client whose agent sums up its state, at either side of the memory."""
+
+    def __init__(self, seed: int, path: Any, way: str) -> None:
+        self.order = seed % 2
+        self.gone: set[str] = set()
+        super().__init__(seed, path, way)
+
+    def reopen(self) -> None:
+        self.memory = memory(self.path, max_tokens=10**6, durability="process")
+        keep = 1 + self.order * 2
+        sums = SummarizationMiddleware(
+            Model(reply=lambda messages: AIMessage("SUMMARY")), trigger=("messages", 8), keep=("messages", keep)
+        )
+        order = [self.memory, sums] if self.order else [sums, self.memory]
+        self.agent = agent(self.model, *order, checkpointer=self.saver)
+
+    def text(self) -> str:
+        self.number += 1
+        return f"mark-{self.number}-"
+
+    def take_back(self) -> None:
+        turns = [n for n, message in enumerate(self.state) if message.text.startswith("mark-")]
+        if turns:
+            start = self.random.choice(turns)
+            self.gone.add(self.state[start].text)
+            gone = [RemoveMessage(id=message.id) for message in self.state[start : start + 2]]
+            self.agent.update_state(config(), {"messages": gone})
+
+    def check(self) -> None:
+        asked = [text for kind, text in line(self.memory) if kind == "human"]
+        left = [f"mark-{number}-" for number in range(1, self.number + 1) if f"mark-{number}-" not in self.gone]
+        assert asked == left
+        sent = " ".join(str(message.text) for message in self.model.last)
+        assert [text for text in self.gone if text in sent] == []
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_was_taken_back_is_gone_and_what_was_summed_up_is_not(seed: int, tmp_path: Any) -> None:
+    client = Summed(seed, tmp_path / "memory.db", "invoke")
+    for _ in range(STEPS):
+        client.ask()
+        client.check()
+        client.random.choices([client.ask, client.take_back, client.close], weights=[2, 2, 1])[0]()
+    client.memory.close()
+    assert any("SUMMARY" in message.text for sent in client.model.sent for message in sent.messages)
