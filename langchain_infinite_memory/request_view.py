@@ -42,12 +42,18 @@ class RequestView:
         """The messages that are sent besides the prompt."""
         return [*self.system, *(message for _, message in self.extra)]
 
-    def show(self, prompt: Sequence[Message], given: Mapping[str, BaseMessage]) -> Shown:
+    def reworded(self, given: Mapping[str, BaseMessage]) -> set[str]:
+        """Return the ids of the stored messages whose text is another one in the request."""
+        pairs = ((id_, own, self.versions.get(_key(own), (0, own))[1]) for id_, own in given.items())
+        return {id_ for id_, own, version in pairs if version is not own and version.content != own.content}
+
+    def show(self, prompt: Sequence[Message], given: Mapping[str, BaseMessage], *, plain: bool = False) -> Shown:
         """Return a prompt as LangChain's messages, with all system messages at its beginning.
 
         Args:
             prompt: the messages of the engine.
             given: the messages that were stored, by the ids under which they are.
+            plain: whether human messages are sent without the text that the engine put before them.
         """
         placed: list[tuple[int | None, BaseMessage]] = []
         changed: list[tuple[BaseMessage, BaseMessage]] = []
@@ -56,7 +62,8 @@ class RequestView:
             index, version = self.versions.get(_key(own), (None, own)) if own is not None else (None, None)
             if own is not None and version is not None and version is not own and version != own:
                 changed.append((own, version))
-            placed.append((index, _sent(message, own, version)))
+            plainly = plain and version is not None and message.role == "user"
+            placed.append((index, version if plainly and version is not None else _sent(message, own, version)))
         for index, added in self.extra:
             placed.insert(_position(placed, index), (index, added))
         return Shown([*self.system, *(one for _, one in placed)], changed)

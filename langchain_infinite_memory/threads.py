@@ -32,6 +32,7 @@ from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
 from shared_core.pool import SessionPool
 from shared_core.prompt.context import Context, ContextReport
+from shared_core.prompt.reasons import Kind
 from shared_core.recall.ranking import ScoredMessage
 from shared_core.records import MAIN
 
@@ -149,7 +150,8 @@ class ThreadMemory:
             context = yield arguments
             if not _stands_at_end(memory, followed.newest):
                 context = yield arguments
-            shown = view.show(context.messages, followed.by_id)
+            plain = not view.reworded(followed.by_id).isdisjoint(_recalled(context.report))
+            shown = view.show(context.messages, followed.by_id, plain=plain)
             before, growth = growth, max(growth, _growth(memory, shown))
             if growth == before:
                 break
@@ -313,6 +315,11 @@ def _stands_at_end(memory: InfiniteMemory, newest: str | None) -> bool:
         return True
     memory.checkout(newest)
     return False
+
+
+def _recalled(report: ContextReport) -> set[str | None]:
+    """Return the ids of the messages whose text is put before the question as it was stored."""
+    return {line.id for line in report.included if line.kind is Kind.RECALLED}
 
 
 def _question(messages: Sequence[BaseMessage]) -> str:

@@ -150,6 +150,22 @@ class TestRequests:
         ]  # fmt: skip
         assert list(branches_of(middleware)) == ["main"]
 
+    def test_what_is_redacted_in_the_request_only_is_not_recalled_as_it_was(self) -> None:
+        class Masks(AgentMiddleware[Any, Any, Any]):
+            def wrap_model_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
+                masked = [
+                    message.model_copy(update={"content": message.text.replace("hunter2", "[gone]")})
+                    for message in request.messages
+                ]
+                return handler(request.override(messages=masked))
+
+        model, middleware = Model(reply=lambda messages: AIMessage("fine")), memory(max_tokens=120)
+        one = agent(model, Masks(), middleware, checkpointer=InMemorySaver())
+        for text in (SECRET, *["tell me of the rain " * 8] * 5, "what is my password?"):
+            ask(one, text)
+            assert "hunter2" not in prompt_of(model)
+        assert SECRET in stored(middleware), "the state has it, too"
+
     def test_what_the_request_adds_counts(self) -> None:
         class Wordy(AgentMiddleware[Any, Any, Any]):
             def wrap_model_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
