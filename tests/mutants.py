@@ -115,6 +115,7 @@ MUTANTS: dict[int, tuple[Mutant, ...]] = {
             "held = [turn.whole() for turn in past",
             "held = [turn for turn in past",
         ),
+        Mutant("a greeting stands before a gap", "prompt/window.py", " and not (turn.greets and too_large)", ""),
         Mutant(
             "results stand where they came, not with their call",
             "turns.py",
