@@ -33,14 +33,10 @@ class Recall:
         """The messages that the prompt recalls, in the order of the report."""
         lines = self.report.included if self.report is not None else ()
         return [
-            Document(
-                line.text,
-                id=line.id,
-                metadata={
-                    "message_id": line.id, "role": line.role, "time": line.at.isoformat() if line.at else None,
-                    "score": line.score,
-                },
-            )
+            Document(line.text, id=line.id, metadata={
+                "message_id": line.id, "role": line.role, "time": line.at.isoformat() if line.at else None,
+                "score": line.score,
+            })
             for line in lines
             if line.kind is Kind.RECALLED and line.id is not None
         ]  # fmt: skip

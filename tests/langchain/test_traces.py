@@ -182,6 +182,8 @@ def test_an_error_of_the_caller_outlasts_one_of_a_callback(run: Run, memory: Inf
 @both
 def test_without_callbacks_nothing_is_done(run: Run, memory: InfiniteMemory) -> None:
     assert run(asking(memory), QUESTION).messages == memory.context(QUESTION).messages
+    with pytest.raises(ValueError, match="no vectors"):
+        run(asking(memory, fails=ValueError("no vectors")), QUESTION)
 
 
 def test_without_a_report_there_are_no_documents() -> None:
