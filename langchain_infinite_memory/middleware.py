@@ -1,24 +1,39 @@
 """InfiniteMemoryMiddleware: lets an agent keep every message, and send only what fits."""
 
 import asyncio
+import inspect
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired
 
-from langchain.agents.middleware.types import AgentMiddleware, ModelRequest, ModelResponse
+from langchain.agents.middleware.types import (
+    AgentMiddleware,
+    AgentState,
+    ModelRequest,
+    ModelResponse,
+    PrivateStateAttr,
+)
 from langchain.agents.structured_output import AutoStrategy, ToolStrategy
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import BaseMessage
+from langchain_core.tools import BaseTool
 from typing_extensions import override
 
-from langchain_infinite_memory.graph import ThreadResolver
-from langchain_infinite_memory.settings import memory_settings
-from langchain_infinite_memory.threads import ThreadMemory, ThreadPrompt
+from langchain_infinite_memory.budget import OVERFLOW, Budget, MaxTokens, current_turn
+from langchain_infinite_memory.identity import OnReport, Removed, SessionName, Thread, ThreadResolver, report
+from langchain_infinite_memory.lists import prune_messages
+from langchain_infinite_memory.messages import read_message
+from langchain_infinite_memory.search import search_tool
+from langchain_infinite_memory.sessions import open_pool
+from langchain_infinite_memory.threads import ThreadMemory, ThreadPrompt, schemas
 from shared_core.arguments import one_of
-from shared_core.errors import BudgetError, EmbedderError
+from shared_core.errors import BudgetError
+from shared_core.forget import ForgetResult
+from shared_core.memory import InfiniteMemory
 from shared_core.pool import SessionPool
-from shared_core.prompt.context import ContextReport
 from shared_core.store import Store
+from shared_core.tokens import as_counter, message_tokens, tools_tokens
 
 __all__ = ["InfiniteMemoryMiddleware"]
 
@@ -26,6 +41,13 @@ logger = logging.getLogger("langchain_infinite_memory")
 
 FAILURES = (Exception,)
 """What a memory raises: stores, counters and clocks may be the caller's own, and raise anything."""
+
+STATE = "infinite_memory"
+"""The private entry of the graph's state."""
+
+RESERVE_TOKENS, FRAMING = (
+    inspect.signature(InfiniteMemory).parameters[name].default for name in ("reserve_tokens", "message_overhead")
+)
 
 Answer = Any  # `ModelResponse`, `AIMessage` or, in newer versions of LangChain, `ExtendedModelResponse`
 
@@ -37,6 +59,12 @@ else:  # before LangChain 1.2.7, these have other type parameters, or none
     Middleware, Request, Response = AgentMiddleware, ModelRequest, ModelResponse
 
 
+class MemoryState(AgentState):
+    """The state of the graph, with where the list begins on its line; see `Anchor`."""
+
+    infinite_memory: NotRequired[Annotated[dict[str, Any], PrivateStateAttr]]
+
+
 class InfiniteMemoryMiddleware(Middleware):
     """Keeps every message of a thread, and sends the model the best prompt that fits; for `create_agent`.
 
@@ -44,22 +72,37 @@ class InfiniteMemoryMiddleware(Middleware):
     Tool groups stay whole. System prompt and tool schemas count towards `max_tokens`. While tools are at work, the
     prompt only grows at its end.
 
-    Only what the model is shown changes: the state of the graph does not, no node is added, nothing goes into the
-    stream, and no model is called but a `summarizer`. A thread that goes back to an older checkpoint, or whose messages
-    are edited, continues as a branch, and recall follows that branch.
+    Stored is the state of the graph: before each call of the model, and when the run ends, so that what other
+    middleware redacts there is redacted here. What other middleware changes in a request only is sent as it is there,
+    and never stored. The state is not changed, nothing goes into the stream, and no model is called but a `summarizer`.
 
-    Place it after middleware that redacts messages, so that they are stored redacted, and before middleware that marks
-    the prompt for a provider's cache. Middleware that removes old messages from the state is not needed; the messages
-    it removes stay stored.
+    With a checkpointer, a list is the whole conversation. What it lacks was taken back: it stays on record, and is
+    neither sent nor recalled. What a `SummarizationMiddleware` replaces stays recallable. A thread that goes back to an
+    older checkpoint, or whose messages are edited, continues on a line of its own, which is `main` from then on.
+
+    A run that names no session is one of its own, in memory, and forgotten when it ends. A graph in a task of another,
+    such as an agent that a tool asks, has a session under the other's, `thread/namespace`.
+
+    Place it first among the middleware, so that what other middleware changes when the run ends is stored, too.
 
     Args:
         store: a path, a `Store` or a `SessionPool`; None: in memory.
-        session_id: the session of all runs; None: the run's `thread_id`, else its `session_id`.
+        session_id: the session of all runs, or a function of LangGraph's `Runtime` that returns one or None; None: the
+            run's `thread_id`, else its `session_id`. A session that is named here is continued by a new thread.
         user_key: the name of the user's id in the runtime context, else in `config["configurable"]`. Messages of one
             user are never shown to another; with `scope="user"`, messages from a user's other threads are recalled.
+        removed: what it means that a list lacks messages of the session: `"leave_out"`, they were taken back; `"keep"`,
+            they were trimmed, and stay recallable; None: the first with a checkpointer, the second without one, where a
+            list that lacks them all continues the session, too.
+        share_with_subgraphs: whether nested graphs use the session of the graph that they are in, as they should if
+            they work on its messages.
+        recall_tool: whether the agent gets a tool that searches what was said earlier.
+        max_tokens: the limit of prompt and reply together: a number, or `("fraction", f)`, a share of the input that
+            the model takes by its profile; None: all of that. For an unknown model, older text takes 4,096 tokens.
         on_error: what to do when the memory fails: `"window"` logs it and sends the newest turns that fit; `"raise"`
-            raises.
-        on_report: called with the report on each prompt.
+            raises. If what must be sent does not fit, a `BudgetError` is raised.
+        on_report: called with the report on each prompt, and with the ids of its run: `session_id`, `user_id`,
+            `thread_id` and `run_id`.
         name: the middleware's name, for an agent with two of them.
         settings: the other arguments of `InfiniteMemory`, and `embeddings`, `token_counter` and `summarizer` in
             LangChain's words; not for a `SessionPool`, which has its own.
@@ -69,94 +112,192 @@ class InfiniteMemoryMiddleware(Middleware):
         StoreError: the store cannot be opened.
     """
 
+    state_schema = MemoryState
+
     def __init__(
-        self, store: str | Path | Store | SessionPool | None = None, *, session_id: str | None = None,
-        user_key: str = "user_id", on_error: Literal["window", "raise"] = "window",
-        on_report: Callable[[ContextReport], None] | None = None, name: str | None = None, **settings: Any,
+        self, store: str | Path | Store | SessionPool | None = None, *, session_id: SessionName = None,
+        user_key: str = "user_id", removed: Removed | None = None, share_with_subgraphs: bool = False,
+        recall_tool: bool = False, max_tokens: MaxTokens = None, on_error: Literal["window", "raise"] = "window",
+        on_report: OnReport = None, name: str | None = None, **settings: Any,
     ) -> None:  # fmt: skip
         super().__init__()
         self._on_error = one_of("on_error", on_error, ("window", "raise"))
         self._on_report = on_report
         self._name = name or type(self).__name__
-        self._threads = ThreadResolver(session_id, user_key)
-        if isinstance(store, SessionPool) and settings:
-            raise TypeError(f"{', '.join(sorted(settings))}: the pool has its own settings; pass them where it is made")
+        self._threads = ThreadResolver(session_id, user_key, removed, share_with_subgraphs)
         self._owns_pool = not isinstance(store, SessionPool)
-        self.pool = store if isinstance(store, SessionPool) else SessionPool(store, **memory_settings(**settings))
+        if isinstance(max_tokens, int) or (max_tokens is not None and not self._owns_pool):
+            settings["max_tokens"] = max_tokens
+        self.pool = open_pool(store, **settings)
+        own_limit = self.pool.settings.get("max_tokens")
+        self._budget = Budget(own_limit if max_tokens is None else max_tokens)
+        self._counter = as_counter(self.pool.settings.get("token_counter"))
         self._memory = ThreadMemory(self.pool)
+        self.tools: Sequence[BaseTool] = [search_tool(self._memory, self._threads)] if recall_tool else []
 
     @property
     def name(self) -> str:
         """The middleware's name, which is unique in an agent."""
         return self._name
 
+    # Around the model
+
     @override
     def wrap_model_call(self, request: Request, handler: Callable[[Request], Response]) -> Answer:
-        thread, failure = self._threads.resolve(request.runtime), None
-        prompt: ThreadPrompt | list[BaseMessage]
+        call = self._call(request)
         try:
-            prompt = self._memory.prompt(thread, request.messages, system=_system(request), tools=_schemas(request))
+            prompt = self._memory.prompt(call.thread, call.stored, **call.arguments)
         except FAILURES as error:
-            prompt, failure = self._window(request, error), error
-        answer = handler(self._with_prompt(request, prompt))
-        if _can_record(failure):
-            try:
-                self._memory.record(thread, [*request.messages, *_said(answer)])
-            except FAILURES as error:
-                self._failed(error)
+            return handler(request.override(messages=self._window(call, error)))
+        try:
+            answer = handler(self._with_prompt(request, call, prompt))
+        except OVERFLOW as error:
+            prompt = self._memory.prompt(call.thread, call.stored, **self._smaller(request, call, prompt, error))
+            answer = handler(self._with_prompt(request, call, prompt))
+        self._budget.observe(request.model, prompt.tokens, answer)
         return answer
 
     @override
     async def awrap_model_call(self, request: Request, handler: Callable[[Request], Awaitable[Response]]) -> Answer:
-        thread, failure = self._threads.resolve(request.runtime), None
-        prompt: ThreadPrompt | list[BaseMessage]
+        call = await asyncio.to_thread(self._call, request)
         try:
-            prompt = await self._memory.aprompt(
-                thread, request.messages, system=_system(request), tools=_schemas(request)
-            )
+            prompt = await self._memory.aprompt(call.thread, call.stored, **call.arguments)
         except FAILURES as error:
-            prompt, failure = await asyncio.to_thread(self._window, request, error), error
-        answer = await handler(self._with_prompt(request, prompt))
-        if _can_record(failure):
-            try:
-                await self._memory.arecord(thread, [*request.messages, *_said(answer)])
-            except FAILURES as error:
-                self._failed(error)
+            window = await asyncio.to_thread(self._window, call, error)
+            return await handler(request.override(messages=window))
+        try:
+            answer = await handler(self._with_prompt(request, call, prompt))
+        except OVERFLOW as error:
+            smaller = self._smaller(request, call, prompt, error)
+            prompt = await self._memory.aprompt(call.thread, call.stored, **smaller)
+            answer = await handler(self._with_prompt(request, call, prompt))
+        self._budget.observe(request.model, prompt.tokens, answer)
         return answer
 
-    def _with_prompt(self, request: Request, prompt: ThreadPrompt | list[BaseMessage]) -> Request:
-        if isinstance(prompt, ThreadPrompt):
-            if self._on_report is not None:
-                self._on_report(prompt.report)
-            prompt = prompt.messages
-        return request.override(messages=prompt)  # type: ignore[arg-type]
-
-    def _window(self, request: Request, error: Exception) -> list[BaseMessage]:
-        self._failed(error)
+    def _call(self, request: Request) -> "_Call":
+        thread = self._thread(request.state, request.runtime)
+        system = [] if request.system_message is None else [request.system_message]
+        tools = _schemas(request)
         try:
-            return self._memory.window(request.messages, system=_system(request), tools=_schemas(request))
+            needed = tools_tokens(schemas(tools), self._counter) + self._size(current_turn(request.messages))
+        except FAILURES:  # the prompt fails, too, and says so
+            needed = 0
+        limit = self._budget.tokens(request.model, extra=needed)
+        arguments = {"sent": request.messages, "system": system, "tools": tools, "max_tokens": limit}
+        return _Call(thread, request.state.get("messages", request.messages), arguments)
+
+    def _smaller(self, request: Request, call: "_Call", prompt: ThreadPrompt, error: Exception) -> dict[str, Any]:
+        """Return the arguments for a prompt in the place of one that the provider refused."""
+        limit = self._budget.overflowed(request.model, prompt.report, error)
+        logger.warning(
+            "the model refused the prompt as too large; asking again with %s tokens: %s", f"{limit:,}", error
+        )
+        return call.arguments | {"max_tokens": limit}
+
+    def _size(self, messages: Sequence[BaseMessage]) -> int:
+        overhead = self.pool.settings.get("message_overhead", FRAMING)
+        return sum(message_tokens(read_message(message)[0], self._counter, overhead) for message in messages)
+
+    def _with_prompt(self, request: Request, call: "_Call", prompt: ThreadPrompt) -> Request:
+        report(self._on_report, prompt.report, call.thread)
+        return request.override(messages=prompt.messages)  # type: ignore[arg-type]
+
+    def _window(self, call: "_Call", error: Exception) -> Any:
+        """Return the newest turns of a request that fit, and at least the newest human message."""
+        if isinstance(error, BudgetError):
+            raise error  # a window would not fit either, or would silently lack what must be sent
+        self._failed(error)
+        given = call.arguments
+
+        def size(message: BaseMessage) -> int:
+            return self._size([message])
+
+        try:
+            limit = given["max_tokens"] - self.pool.settings.get("reserve_tokens", RESERVE_TOKENS)
+            taken = self._size(given["system"]) + tools_tokens(schemas(given["tools"]), self._counter)
+            return prune_messages(given["sent"], max_tokens=max(0, limit - taken), token_counter=size)
         except FAILURES as again:  # such as a counter that raises
             logger.warning("the newest turns cannot be counted either, and everything is sent: %s", again)
-            return list(request.messages)
+            return list(given["sent"])
+
+    # Around the run
+
+    @override
+    def before_agent(self, state: Any, runtime: Any) -> None:
+        try:
+            self._memory.settle(self._thread(state, runtime), state["messages"])
+        except FAILURES as error:
+            self._failed(error)
+
+    @override
+    async def abefore_agent(self, state: Any, runtime: Any) -> None:
+        await asyncio.shield(asyncio.to_thread(self.before_agent, state, runtime))
+
+    @override
+    def after_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:
+        thread = self._thread(state, runtime)
+        try:
+            self._memory.end_run(thread, state["messages"])
+        except FAILURES as error:
+            self._failed(error)
+        saved, known = self._memory.saved(thread), state.get(STATE) or {}
+        return {STATE: {**known, self.name: saved}} if saved != known.get(self.name) else None
+
+    @override
+    async def aafter_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:
+        return await asyncio.shield(asyncio.to_thread(self.after_agent, state, runtime))
+
+    def _thread(self, state: Mapping[str, Any], runtime: Any) -> Thread:
+        thread = self._threads.resolve(runtime)
+        self._memory.note(thread, (state.get(STATE) or {}).get(self.name))
+        return thread
 
     def _failed(self, error: Exception) -> None:
         if self._on_error == "raise":
             raise error
         logger.warning("the memory failed, and the agent goes on without it: %s", error)
 
+    # Erasing
+
+    def forget(
+        self, *, thread_id: str | None = None, message_ids: Sequence[str] | None = None, user_id: str | None = None
+    ) -> ForgetResult:
+        """Erase messages of a thread, and what was made from them, everywhere; see `InfiniteMemory.forget`.
+
+        What was erased is not stored again, nor sent, even if the state of the graph still holds it. The graphs nested
+        in the thread's are included.
+
+        Args:
+            thread_id: the thread, or the session. None: the `session_id` of all runs.
+            message_ids: the ids that the messages have in the graph's state. None: the whole session.
+            user_id: the user whom the session belongs to.
+
+        Raises:
+            UnknownReferenceError: no message of these ids is stored.
+            ValueError: no thread is given, and runs have no `session_id` in common.
+        """
+        return self._memory.forget(self._threads.named(thread_id, user_id), message_ids)
+
+    async def aforget(
+        self, *, thread_id: str | None = None, message_ids: Sequence[str] | None = None, user_id: str | None = None
+    ) -> ForgetResult:
+        """Do what `forget` does without blocking the event loop."""
+        return await asyncio.to_thread(self.forget, thread_id=thread_id, message_ids=message_ids, user_id=user_id)
+
     def close(self) -> None:
         """Release the store, if it was opened here."""
+        self._memory.close()
         if self._owns_pool:
             self.pool.close()
 
 
-def _can_record(failure: Exception | None) -> bool:
-    """Return whether to store the answer now: not if the store has just failed; the next call stores everything."""
-    return failure is None or isinstance(failure, BudgetError | EmbedderError)
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A call of the model: whose it is, the messages to store, and the arguments of the prompt."""
 
-
-def _system(request: Request) -> list[BaseMessage]:
-    return [] if request.system_message is None else [request.system_message]
+    thread: Thread
+    stored: Sequence[BaseMessage]
+    arguments: dict[str, Any]
 
 
 def _schemas(request: Request) -> list[Any]:
@@ -166,10 +307,3 @@ def _schemas(request: Request) -> list[Any]:
         form = ToolStrategy(form.schema)
     specs = form.schema_specs if isinstance(form, ToolStrategy) else [form.schema_spec] if form is not None else []
     return [*request.tools, *({"name": spec.name, "schema": spec.json_schema} for spec in specs)]
-
-
-def _said(answer: Answer) -> Sequence[BaseMessage]:
-    """Return the messages of a model's answer."""
-    answer = getattr(answer, "model_response", answer)
-    said: Sequence[BaseMessage] = [answer] if isinstance(answer, AIMessage) else answer.result
-    return said

@@ -22,7 +22,7 @@ from shared_core.pool import SessionPool
 from shared_core.tokens import tools_tokens
 
 __all__ = [
-    "TOOLS", "Model", "Sent", "Words", "agent", "ask", "branches_of", "calls", "config", "look", "memory",
+    "TOOLS", "Model", "Sent", "Words", "agent", "ask", "branches_of", "calls", "config", "look", "memory", "noting",
     "reply", "said", "size", "sqlite_saver", "stored", "typed",
 ]  # fmt: skip
 
@@ -41,6 +41,11 @@ class Sent(NamedTuple):
 
     messages: list[BaseMessage]
     tools: list[Any]
+
+
+def noting(reports: list[Any]) -> Callable[[Any, Any], None]:
+    """What notes the reports that it is given."""
+    return lambda report, run: reports.append(report)
 
 
 def typed(message: BaseMessage) -> str:
@@ -138,9 +143,9 @@ def said(messages: Iterable[BaseMessage]) -> list[tuple[str, str]]:
 
 
 def stored(middleware: InfiniteMemoryMiddleware, thread: str = "t", user: str | None = None) -> list[str]:
-    """What the newest branch of a thread's memory says, as written; a call as its ids, a result in brackets."""
+    """What the live line of a thread's memory says, as written; a call as its ids, a result in brackets."""
     with middleware.pool.use(thread, user) as one:
-        one.checkout(one.branches()[-1].name)
+        one.checkout("main")
         return [
             f"[{m.content}]" if m.role == "tool" else m.content or ",".join(c.id for c in m.tool_calls)
             for m in one.messages()

@@ -1,0 +1,90 @@
+"""Memories that are lent: what waits for what."""
+
+import threading
+from typing import Any
+
+import pytest
+from langchain_core.messages import HumanMessage
+
+from langchain_infinite_memory.identity import Thread
+from langchain_infinite_memory.sessions import RunMemories, SessionLocks, Sessions, open_pool
+from langchain_infinite_memory.threads import ThreadMemory
+from shared_core import InfiniteMemory, SessionPool
+from tests.langchain.agents import Words
+
+
+def test_one_sessions_ingest_does_not_hold_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+    follow = InfiniteMemory.follow
+
+    def slow(self: InfiniteMemory, *given: Any, **named: Any) -> Any:
+        if self.session_id == "slow":
+            begun.set()
+            assert go_on.wait(30)
+        return follow(self, *given, **named)
+
+    monkeypatch.setattr(InfiniteMemory, "follow", slow)
+    with SessionPool(token_counter=Words()) as pool:
+        memories = ThreadMemory(pool)
+
+        def store(session: str) -> threading.Thread:
+            message = HumanMessage("hello", id=session)
+            thread = threading.Thread(target=memories.store, args=(Thread(session, removed="leave_out"), [message]))
+            thread.start()
+            return thread
+
+        waiting = store("slow")
+        assert begun.wait(30)
+        other = store("other")
+        other.join(30)
+        assert not other.is_alive()
+        assert [one.session_id for one in pool.sessions()] == ["other"]
+        go_on.set()
+        waiting.join(30)
+        assert [one.session_id for one in pool.sessions()] == ["slow", "other"]
+    assert memories._locks._held == {}
+
+
+def test_a_lock_is_held_by_one_at_a_time_and_gone_when_nobody_uses_it() -> None:
+    locks, order = SessionLocks(), list[str]()
+
+    def work() -> None:
+        with locks.hold(("s", None)):
+            order.append("second")
+
+    with locks.hold(("s", None)):
+        other = threading.Thread(target=work)
+        other.start()
+        with locks.hold(("another", None)):
+            order.append("first")
+    other.join(30)
+    assert order == ["first", "second"]
+    assert locks._held == {}
+
+
+def test_memories_of_runs_are_used_by_one_caller_at_a_time() -> None:
+    runs = RunMemories({"token_counter": Words()}, size=2)
+    first, second = runs.take("a", None), runs.take("a", None)
+    assert first is not second
+    runs.give_back("a", first)
+    assert runs.take("a", "ann") is not first, "another user"
+    assert runs.take("a", None) is first
+    for name in "abc":
+        runs.give_back(name, runs.take(name, None))
+    assert runs.take("a", None) is not first, "the oldest is dropped"
+    nameless = runs.take(None, None)
+    runs.give_back(None, nameless)
+    assert runs.take(None, None) is not nameless
+    runs.drop("c", None)
+    runs.close()
+    assert not runs._idle
+
+
+def test_what_an_agent_can_store_in() -> None:
+    with InfiniteMemory() as memory, pytest.raises(TypeError, match="serves one session only"):
+        open_pool(memory)
+    with pytest.raises(TypeError, match="store must be a path"):
+        Sessions(3)  # type: ignore[arg-type]
+    with open_pool(None, max_tokens=900) as pool:
+        assert pool.settings["on_overflow"] == "raise"
+        assert open_pool(pool) is pool
