@@ -35,7 +35,7 @@ def main() -> None:
 
         chain = with_infinite_memory(
             prompt | model | StrOutputParser(),
-            memory=store,
+            store=store,
             input_key="question",
             history_key="history",
             max_tokens=1300,

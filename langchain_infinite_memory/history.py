@@ -37,23 +37,23 @@ class InfiniteChatMessageHistory(BaseChatMessageHistory):
     Args:
         session_id: the session's id.
         user_id: the user's id.
-        memory: a path, a `Store`, a `SessionPool`, or the `InfiniteMemory` of this session, whose branch is then used;
+        store: a path, a `Store`, a `SessionPool`, or the `InfiniteMemory` of this session, whose branch is then used;
             otherwise the branch is `main`. None: in memory, lost with this object.
         settings: the other arguments of `InfiniteMemory`, and `embeddings`, `token_counter` and `summarizer` in
             LangChain's words; only for a store.
 
     Raises:
-        TypeError: an argument is unknown, or `memory` has settings of its own.
-        ValueError: `memory` belongs to another session.
+        TypeError: an argument is unknown, or `store` has settings of its own.
+        ValueError: `store` belongs to another session.
     """
 
     def __init__(
-        self, session_id: str, *, user_id: str | None = None, memory: MemoryLike = None, **settings: Any
+        self, session_id: str, *, user_id: str | None = None, store: MemoryLike = None, **settings: Any
     ) -> None:
         super().__init__()
         self.session_id = text_value("session_id", session_id)
         self.user_id = user_id
-        self._sessions = Sessions(memory, **settings)
+        self._sessions = Sessions(store, **settings)
         self._sessions.check(session_id, user_id)
         self._turn: str | None = None
         self._cleared = False
@@ -222,7 +222,7 @@ class SessionHistories:
         return self._get(session_id, user_id)
 
     def _new(self, session_id: str, user_id: str | None) -> InfiniteChatMessageHistory:
-        return InfiniteChatMessageHistory(session_id, user_id=user_id, memory=self.pool)
+        return InfiniteChatMessageHistory(session_id, user_id=user_id, store=self.pool)
 
     def close(self) -> None:
         """Release the store, if it was opened here."""

@@ -37,7 +37,7 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
 
     Args:
         runnable: the chain or the model, or anything that LangChain coerces to a `Runnable`.
-        memory: a path, a `Store`, a `SessionPool`, or the `InfiniteMemory` of the only session. None: in memory.
+        store: a path, a `Store`, a `SessionPool`, or the `InfiniteMemory` of the only session. None: in memory.
         input_key: the key of the question in an input that is a dict.
         history_key: the key under which the chain expects earlier messages.
         output_key: the key of the answer in an output that is a dict of several entries.
@@ -58,7 +58,7 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
     """
 
     def __init__(
-        self, runnable: RunnableLike[Any, Any], *, memory: MemoryLike = None, input_key: str | None = None,
+        self, runnable: RunnableLike[Any, Any], *, store: MemoryLike = None, input_key: str | None = None,
         history_key: str | None = None, output_key: str | None = None, session_key: str = "session_id",
         user_key: str | None = None, documents_key: str | None = None, tools: Sequence[Any] = (),
         on_error: OnError = "window", on_report: Callable[[ContextReport], None] | None = None, **settings: Any,
@@ -68,7 +68,7 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
         self.bound: Runnable[Any, Any] = coerce_to_runnable(runnable)
         self._session_key = session_key
         self._user_key = user_key
-        self._sessions = Sessions(memory, **settings)
+        self._sessions = Sessions(store, **settings)
         if self._sessions.only is None:
             self._sessions.open()  # a wrong argument is reported now, not with the first question
         self._memory = ChainMemory(self._sessions, keys, tools=tools, on_error=on_error, on_report=on_report)
@@ -85,7 +85,7 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
     def history(self, session_id: str, user_id: str | None = None) -> InfiniteChatMessageHistory:
         """Return a session's history: all messages, the prompt for a question, and the report on it."""
         memory = self._sessions.only or self._sessions.open()
-        return InfiniteChatMessageHistory(session_id, user_id=user_id, memory=memory)
+        return InfiniteChatMessageHistory(session_id, user_id=user_id, store=memory)
 
     def _key(self, config: RunnableConfig) -> SessionKey:
         return self._sessions.key(config.get("configurable") or {}, [self._session_key], self._user_key)

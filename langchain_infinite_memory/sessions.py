@@ -23,27 +23,29 @@ class Sessions:
     """Hands out memories, each to one caller at a time.
 
     Args:
-        memory: an `InfiniteMemory`, which only serves its own session and is shared by all callers; a `SessionPool`; or
+        store: an `InfiniteMemory`, which only serves its own session and is shared by all callers; a `SessionPool`; or
             a store as for `InfiniteMemory`, which is opened when it is first used.
         size: as for `SessionPool`, for a store.
         settings: what `memory_settings` takes, for a store.
 
     Raises:
-        TypeError: an argument is unknown, or `memory` has its settings already.
+        TypeError: an argument is unknown, or `store` has its settings already.
     """
 
-    def __init__(self, memory: MemoryLike = None, *, size: int = 64, **settings: Any) -> None:
-        self._only = memory if isinstance(memory, InfiniteMemory) else None
-        self._pool = memory if isinstance(memory, SessionPool) else None
+    def __init__(self, store: MemoryLike = None, *, size: int = 64, **settings: Any) -> None:
+        self._only = store if isinstance(store, InfiniteMemory) else None
+        self._pool = store if isinstance(store, SessionPool) else None
+        if "memory" in settings:
+            raise TypeError("memory= is called store= here: pass store=")
         self._owns_pool = self._only is None and self._pool is None
         if settings and not self._owns_pool:
             names = ", ".join(sorted(settings))
             raise TypeError(f"{names}: the memory given has its own settings; pass them where it is made")
-        if isinstance(memory, InfiniteMemory | SessionPool):
-            memory = None
-        elif memory is not None and not isinstance(memory, str | Path | Store):
-            raise TypeError(f"memory must be a path, a Store, a SessionPool or an InfiniteMemory, not {memory!r}")
-        self._store: str | Path | Store | None = memory
+        if isinstance(store, InfiniteMemory | SessionPool):
+            store = None
+        elif store is not None and not isinstance(store, str | Path | Store):
+            raise TypeError(f"store must be a path, a Store, a SessionPool or an InfiniteMemory, not {store!r}")
+        self._store: str | Path | Store | None = store
         self._size = size
         self._settings = memory_settings(**settings)
         self._lock = threading.Lock()

@@ -77,7 +77,7 @@ def second_step() -> str:
     """Let one wrapper store, choose and trim: only what fits is put into the chain."""
     chain = with_infinite_memory(
         PROMPT | MODEL,
-        memory=None,
+        store=None,
         input_key="question",
         history_key="history",
         max_tokens=BUDGET + 500,  # 500 are kept free for the reply

@@ -84,25 +84,25 @@ def test_a_memory_that_is_given_has_its_own_settings_and_session() -> None:
     with InfiniteMemory(session_id="1", user_id="ann") as memory, SessionPool() as pool:
         for given in (memory, pool):
             with pytest.raises(TypeError, match="max_tokens: the memory given has its own"):
-                InfiniteChatMessageHistory("1", user_id="ann", memory=given, max_tokens=9)
+                InfiniteChatMessageHistory("1", user_id="ann", store=given, max_tokens=9)
         for session, user in (("2", "ann"), ("1", None)):
             with pytest.raises(ValueError, match="that of session '1' of user 'ann'"):
-                InfiniteChatMessageHistory(session, user_id=user, memory=memory)
+                InfiniteChatMessageHistory(session, user_id=user, store=memory)
         with pytest.raises(TypeError, match="serves one session only"):
             session_factory(memory)
-    with pytest.raises(TypeError, match="memory must be"):
-        InfiniteChatMessageHistory("1", memory=3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="store must be"):
+        InfiniteChatMessageHistory("1", store=3)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="session_id=3"):
         InfiniteChatMessageHistory(3)  # type: ignore[arg-type]
 
 
 def test_nothing_is_opened_before_the_first_use(tmp_path: Path) -> None:
     path = tmp_path / "chat.db"
-    with closing(InfiniteChatMessageHistory("1", memory=path)) as history:
+    with closing(InfiniteChatMessageHistory("1", store=path)) as history:
         assert not path.exists()
         assert history.messages == []
         assert path.exists()
-    InfiniteChatMessageHistory("1", memory=path).close()
+    InfiniteChatMessageHistory("1", store=path).close()
 
 
 # All of it
@@ -125,10 +125,10 @@ def test_the_interface() -> None:
 
 
 def test_every_kind_of_message_comes_back_equal_and_in_order_also_later(tmp_path: Path) -> None:
-    with closing(InfiniteChatMessageHistory("1", memory=tmp_path / "chat.db")) as history:
+    with closing(InfiniteChatMessageHistory("1", store=tmp_path / "chat.db")) as history:
         history.add_messages(EVERY)
         assert history.messages == EVERY
-    with closing(InfiniteChatMessageHistory("1", memory=tmp_path / "chat.db")) as history:
+    with closing(InfiniteChatMessageHistory("1", store=tmp_path / "chat.db")) as history:
         assert history.messages == EVERY
         assert asyncio.run(history.aget_messages()) == EVERY
 
@@ -162,12 +162,12 @@ def test_a_known_id_is_stored_once() -> None:
 
 def test_it_is_equal_to_one_with_the_same_messages() -> None:
     with SessionPool() as pool:
-        one, other, third = (InfiniteChatMessageHistory(name, memory=pool) for name in "123")
+        one, other, third = (InfiniteChatMessageHistory(name, store=pool) for name in "123")
         for history in (one, other):
             history.add_messages([HumanMessage("hello"), AIMessage("hi")])
         assert one == one
         assert one == other
-        assert one == InfiniteChatMessageHistory("1", memory=pool)
+        assert one == InfiniteChatMessageHistory("1", store=pool)
         assert one != third
         assert one != one.messages
         with pytest.raises(TypeError, match="unhashable"):
@@ -176,29 +176,29 @@ def test_it_is_equal_to_one_with_the_same_messages() -> None:
 
 def test_sessions_and_users_do_not_meet() -> None:
     with SessionPool() as pool:
-        ann, bob = (InfiniteChatMessageHistory("1", user_id=name, memory=pool) for name in ("ann", "bob"))
+        ann, bob = (InfiniteChatMessageHistory("1", user_id=name, store=pool) for name in ("ann", "bob"))
         ann.add_user_message("a secret")
         assert said(ann) == ["human: a secret"]
-        assert bob.messages == InfiniteChatMessageHistory("1", memory=pool).messages == []
+        assert bob.messages == InfiniteChatMessageHistory("1", store=pool).messages == []
         bob.clear()
         assert said(ann) == ["human: a secret"]
 
 
 def test_it_follows_the_branch_of_a_memory_and_otherwise_main() -> None:
     with SessionPool() as pool, pool.use("1") as memory:
-        history = InfiniteChatMessageHistory("1", memory=memory)
+        history = InfiniteChatMessageHistory("1", store=memory)
         history.add_user_message("on main")
         memory.fork("side")
         history.add_ai_message("on the side")
         assert said(history) == ["human: on main", "ai: on the side"]
         pool.give_back(memory)
-        assert said(InfiniteChatMessageHistory("1", memory=pool)) == ["human: on main"]
+        assert said(InfiniteChatMessageHistory("1", store=pool)) == ["human: on main"]
         assert memory.branch == "main"
 
 
 def test_a_reply_belongs_to_the_question_of_its_own_history() -> None:
     with SessionPool() as pool:
-        one, other = (InfiniteChatMessageHistory("1", memory=pool) for _ in range(2))
+        one, other = (InfiniteChatMessageHistory("1", store=pool) for _ in range(2))
         one.add_user_message("first")
         other.add_user_message("second")
         one.add_ai_message("to the first")
@@ -213,7 +213,7 @@ def test_a_reply_belongs_to_the_question_of_its_own_history() -> None:
 
 def test_threads_add_at_the_same_time() -> None:
     with SessionPool() as pool:
-        history = InfiniteChatMessageHistory("1", memory=pool)
+        history = InfiniteChatMessageHistory("1", store=pool)
 
         def work(name: int) -> None:
             for number in range(10):
@@ -268,7 +268,7 @@ def test_the_event_loop_is_not_held_up(tmp_path: Path) -> None:
             session_factory, tmp_path / "chat.db", embedder=HashingEmbedder(), **SMALL
         )
         histories = [get_history("1"), get_history("2")]
-        lazy = InfiniteChatMessageHistory("3", memory=tmp_path / "chat.db", **SMALL)
+        lazy = InfiniteChatMessageHistory("3", store=tmp_path / "chat.db", **SMALL)
         for history in histories * 30:
             await history.aadd_messages([HumanMessage("what is code3 of the garden?"), AIMessage("it is code3, 8, 9")])
         await lazy.aadd_messages(EVERY)
@@ -456,14 +456,14 @@ def test_it_reads_what_others_wrote() -> None:
     store = SQLiteStore(":memory:")
     with InfiniteMemory(store, session_id="1") as memory:
         memory.add([Message.user("hello", id="q"), Message.assistant("hi", id="a", name="bot")])
-    history = InfiniteChatMessageHistory("1", memory=store)
+    history = InfiniteChatMessageHistory("1", store=store)
     assert history.messages == [HumanMessage("hello", id="q"), AIMessage("hi", id="a", name="bot")]
     store.close()
 
 
 def test_what_is_added_again_after_clearing_is_stored(tmp_path: Path) -> None:
     """The usual way of trimming: keep the newest messages, clear, and add them again."""
-    history = InfiniteChatMessageHistory("s", memory=tmp_path / "chat.db")
+    history = InfiniteChatMessageHistory("s", store=tmp_path / "chat.db")
     history.add_messages([HumanMessage("one", id="h1"), AIMessage("two", id="a1"), HumanMessage("three", id="h2")])
     kept = history.messages[1:]
     history.clear()

@@ -149,7 +149,7 @@ def test_elsewhere_placed_the_question_stays_as_typed(placement: str) -> None:
     inner = Chain()
     keys = {"input_key": "question", "history_key": "past"}
     with SessionPool(placement=placement, **SMALL) as pool:
-        chain = with_infinite_memory(inner, memory=pool, **keys)
+        chain = with_infinite_memory(inner, store=pool, **keys)
         chain.invoke({"question": "my code is code3 exactly"}, ONE)
         for number in range(30):
             chain.invoke({"question": f"tell me about garden {number} please"}, ONE)
@@ -325,7 +325,7 @@ def test_wrong_arguments() -> None:
 
 def test_sessions_come_from_the_config(tmp_path: Path) -> None:
     path = tmp_path / "chat.db"
-    with closing(with_infinite_memory(Chain(), memory=path, user_key="user_id")) as chain:
+    with closing(with_infinite_memory(Chain(), store=path, user_key="user_id")) as chain:
         for session, user in (("1", "ann"), ("2", "ann"), ("1", "bob")):
             chain.invoke(f"{user} in {session}", {"configurable": {"session_id": session, "user_id": user}})
         for missing in ({}, {"session_id": "1"}, {"user_id": "ann"}):
@@ -333,7 +333,7 @@ def test_sessions_come_from_the_config(tmp_path: Path) -> None:
                 chain.invoke("x", {"configurable": missing})
         assert [spec.id for spec in chain.config_specs] == ["session_id", "user_id"]
         assert chain.history("1", "bob").messages == exchange("bob in 1")
-    with closing(with_infinite_memory(Chain(), memory=path, session_key="thread")) as chain:
+    with closing(with_infinite_memory(Chain(), store=path, session_key="thread")) as chain:
         bound = chain.with_config(configurable={"thread": "1"})
         assert bound.invoke("hello") == "re: hello"
         assert stored(chain) == exchange("hello")
@@ -342,7 +342,7 @@ def test_sessions_come_from_the_config(tmp_path: Path) -> None:
 
 def test_one_memory_is_one_session() -> None:
     with InfiniteMemory(session_id="only", user_id="ann") as memory:
-        chain = with_infinite_memory(Chain(), memory=memory)
+        chain = with_infinite_memory(Chain(), store=memory)
         chain.invoke("hello")
         chain.invoke("good bye", {"configurable": {"session_id": "only"}})
         assert chain.history("only", "ann").messages == exchange("hello") + exchange("good bye")
@@ -530,7 +530,7 @@ def test_retries_ask_once() -> None:
 def test_a_prompt_that_cannot_be_made_keeps_the_question() -> None:
     with InfiniteMemory(session_id="1", max_tokens=20, reserve_tokens=0) as memory:
         memory.add(Message.system("be kind " * 50))
-        chain = with_infinite_memory(Chain(), memory=memory)
+        chain = with_infinite_memory(Chain(), store=memory)
         with pytest.raises(BudgetError):
             chain.invoke("how?")
         assert stored(chain)[1:] == [HumanMessage("how?")]
@@ -559,7 +559,7 @@ class BrokenStore(SQLiteStore):
 def test_a_memory_that_fails_does_not_fail_the_chain(way: str) -> None:
     inner = Chain()
     with closing(BrokenStore(":memory:")) as store:
-        chain = with_infinite_memory(inner, memory=store)
+        chain = with_infinite_memory(inner, store=store)
         chain.invoke("hello", ONE)
         store.broken = True
         value = HumanMessage("how?", additional_kwargs={"grounding": ["a fact"]})
@@ -568,7 +568,7 @@ def test_a_memory_that_fails_does_not_fail_the_chain(way: str) -> None:
         assert inner.given[1] == [HumanMessage("a fact\n\nhow?")]
         store.broken = False
         assert stored(chain) == exchange("hello")
-        strict = with_infinite_memory(inner, memory=store, on_error="raise")
+        strict = with_infinite_memory(inner, store=store, on_error="raise")
         store.broken = True
         with pytest.raises(StoreError, match="the disk is gone"):
             asyncio.run(ask(strict, "how?", way))
@@ -581,7 +581,7 @@ def test_a_memory_that_recovers_during_a_call_keeps_the_exchange() -> None:
             store.broken = False
             return "fine"
 
-        chain = with_infinite_memory(recover, memory=store)
+        chain = with_infinite_memory(recover, store=store)
         chain.invoke("hello", ONE)
         store.broken = True
         with pytest.warns(MemoryFailedWarning):
@@ -597,11 +597,11 @@ def test_an_answer_whose_question_was_forgotten_is_not_kept() -> None:
                 memory.forget(session=True)
             return "a secret"
 
-        chain = with_infinite_memory(forget, memory=pool)
+        chain = with_infinite_memory(forget, store=pool)
         with pytest.warns(MemoryFailedWarning, match="no turn"):
             assert chain.invoke("how?", ONE) == "a secret"
         assert stored(chain) == []
-        again = with_infinite_memory(Chain(), memory=pool)
+        again = with_infinite_memory(Chain(), store=pool)
         again.invoke(HumanMessage("how?", id="q"), ONE)
         with pool.use("1") as memory:
             memory.forget(session=True)
@@ -654,7 +654,7 @@ def test_answers_find_their_questions_though_they_overtake_each_other(kind: str,
         return await asyncio.to_thread(meet, value)
 
     with InfiniteMemory(session_id="1") as one, SessionPool() as pool:
-        chain = with_infinite_memory(RunnableLambda(meet, ameet), memory=one if kind == "one" else pool)
+        chain = with_infinite_memory(RunnableLambda(meet, ameet), store=one if kind == "one" else pool)
         AT_A_TIME[way](chain, ["first", "second"])
         messages = neutral(chain)
     questions = {message.id: message.content for message in messages if message.role == "user"}
@@ -685,7 +685,7 @@ def test_fifty_sessions_without_holding_up_the_event_loop(tmp_path: Path) -> Non
         await asyncio.sleep(0)
         return "re: " + text_of(value)
 
-    chain = with_infinite_memory(inner, memory=tmp_path / "chat.db", durability="process", **SMALL)
+    chain = with_infinite_memory(inner, store=tmp_path / "chat.db", durability="process", **SMALL)
 
     async def talk(session: str) -> None:
         config: Any = {"configurable": {"session_id": session}}
@@ -855,5 +855,5 @@ def test_system_messages_come_first_whenever_they_were_said() -> None:
 
     with InfiniteMemory() as memory:
         memory.add([Message.user("hello"), Message.assistant("hi"), Message.system("be brief")])
-        with_infinite_memory(RunnableLambda(model), memory=memory).invoke([HumanMessage("well?")])
+        with_infinite_memory(RunnableLambda(model), store=memory).invoke([HumanMessage("well?")])
     assert sent == [["system", "human", "ai", "human"]]
