@@ -1,10 +1,12 @@
 """InfiniteChatMessageHistory: a conversation as LangChain's chat message history."""
 
 import asyncio
+import sys
+import uuid
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.messages import BaseMessage
@@ -18,17 +20,42 @@ from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message, Payload
 from shared_core.pool import SessionPool
 from shared_core.prompt.context import Context, ContextReport
+from shared_core.prompt.frame import render_grounding, with_grounding
 
 __all__ = ["InfiniteChatMessageHistory", "SessionHistories", "session_factory"]
 
 Query = str | BaseMessage | None
 
+QUESTION_SHARE = 8
+"""Which part of the budget is left for a question that is not known yet: an eighth."""
+
+EXCHANGE = 20
+"""How many of the newest messages are looked at for the newest question."""
+
+QUERY_CHARACTERS = 500
+"""How much of the newest question, and of its answer, is searched for while the next question is not known."""
+
+RUN_BEGINS = frozenset(("_enter_history", "_aenter_history"))
+RUN_ENDS = frozenset(("_exit_history", "_aexit_history"))
+"""The methods in which `RunnableWithMessageHistory` reads `messages`, before a run and after it.
+
+The second time, it takes the length of the list for the number of messages that it put before the input, and cuts off
+as many before it adds the rest. But the window may have grown by then, since other runs may have ended. So the list is
+empty the second time: nothing is cut off, and `add_messages` knows the ids of what was sent. Only the reader's name
+tells the two apart, because one object may serve several runs at a time, and those that fail do not read again.
+"""
+
+UNSTORED = "infinite-memory-"
+"""How the id begins that a window gives to a message that is not stored, such as recalled text."""
+
 
 class InfiniteChatMessageHistory(BaseChatMessageHistory):
-    """All messages of a session, for `RunnableWithMessageHistory` and for your own programs.
+    """The messages of a session, for `RunnableWithMessageHistory` and for your own programs.
 
-    `messages` returns all of them, however many: `RunnableWithMessageHistory` reads the list twice, and takes what lies
-    beyond its length to be new. `window(query)` returns the prompt that fits the budget.
+    Your program reads all of them in `messages`. `RunnableWithMessageHistory` is given those that fit the budget: the
+    newest turns, and what was said before that matters for the newest exchange, as it does not tell the new question.
+    An eighth of the budget is left for that. It stores each message once, however many runs use an object or a session
+    at a time. `window` changes who reads what.
 
     Messages are restored equal, in the order in which they were added. A message is not added again if its id is stored
     with the same content. The store is opened when it is first used. LangChain deprecates chat message histories, not
@@ -39,6 +66,8 @@ class InfiniteChatMessageHistory(BaseChatMessageHistory):
         user_id: the user's id.
         store: a path, a `Store`, a `SessionPool`, or the `InfiniteMemory` of this session, whose branch is then used;
             otherwise the branch is `main`. None: in memory, lost with this object.
+        window: whether `messages` is what fits, to be sent before a new question. None: for
+            `RunnableWithMessageHistory` only. False: never, so that it sends everything.
         settings: the other arguments of `InfiniteMemory`, and `embeddings`, `token_counter` and `summarizer` in
             LangChain's words; only for a store.
 
@@ -48,46 +77,69 @@ class InfiniteChatMessageHistory(BaseChatMessageHistory):
     """
 
     def __init__(
-        self, session_id: str, *, user_id: str | None = None, store: MemoryLike = None, **settings: Any
-    ) -> None:
+        self, session_id: str, *, user_id: str | None = None, store: MemoryLike = None, window: bool | None = None,
+        **settings: Any,
+    ) -> None:  # fmt: skip
         super().__init__()
         self.session_id = text_value("session_id", session_id)
         self.user_id = user_id
+        self._window = window
         self._sessions = Sessions(store, **settings)
         self._sessions.check(session_id, user_id)
         self._turn: str | None = None
         self._cleared = False
 
-    # All messages
+    # What is stored
 
     @property
     def messages(self) -> list[BaseMessage]:  # type: ignore[override]  # declared as an attribute
-        """All messages of the branch, oldest first, in a new list."""
+        """All messages of the branch, or the window, oldest first, in a new list."""
+        reader = sys._getframe(1).f_code.co_name
+        part = self._part(reader)
+        if part != "window":
+            return self._all() if part == "all" else []
         with self._sessions.use(self.session_id, self.user_id) as memory:
-            return [from_message(message) for message in memory.messages(replaced=True)]
+            return _prompt(memory.context(**_next_question(memory)), with_ids=reader in RUN_BEGINS)
 
     async def aget_messages(self) -> list[BaseMessage]:
         """Return `messages` without blocking the event loop."""
-        return await asyncio.to_thread(lambda: self.messages)
+        reader = sys._getframe(1).f_code.co_name
+        part = self._part(reader)
+        if part != "window":
+            return await asyncio.to_thread(self._all) if part == "all" else []
+        async with self._sessions.ause(self.session_id, self.user_id) as memory:
+            context = await AsyncInfiniteMemory(memory).context(**await asyncio.to_thread(_next_question, memory))
+            return _prompt(context, with_ids=reader in RUN_BEGINS)
+
+    def _part(self, reader: str) -> Literal["all", "window", "none"]:
+        """Return which part a reader of `messages` is given."""
+        if self._window is False or (self._window is None and reader not in RUN_BEGINS | RUN_ENDS):
+            return "all"
+        return "none" if reader in RUN_ENDS else "window"
+
+    def _all(self) -> list[BaseMessage]:
+        with self._sessions.use(self.session_id, self.user_id) as memory:
+            return [from_message(message) for message in memory.messages(replaced=True)]
 
     def add_messages(self, messages: Sequence[BaseMessage]) -> None:
         """Store messages in one transaction, durable on return.
 
         Replies without a user message before them join the turn that this object opened last, or else the newest turn.
+        Messages that a run was given are left out: they are stored.
 
         Raises:
             TypeError: one cannot be stored, such as a `RemoveMessage`.
             DuplicateError: an id is already stored with other content.
         """
-        given = _without_repeats([to_message(message) for message in messages])
+        given = _without_repeats(map(to_message, messages))
         with self._sessions.use(self.session_id, self.user_id) as memory:
-            stored = self._add(memory, given)
+            stored = self._add(memory, [message for message in given if not _was_sent(memory, message)])
         opened = [message.turn_id for message in stored if message.role == "user"]
         self._turn = opened[-1] if opened else self._turn
 
     def _add(self, memory: InfiniteMemory, messages: Sequence[Message]) -> list[Message]:
         if self._cleared:
-            messages = [message if _is_stored(memory, message.id) else _without_id(message) for message in messages]
+            messages = [one if one.id is None or _stored(memory, one.id) else _without_id(one) for one in messages]
         if self._turn is not None and all(message.role != "user" for message in messages):
             try:
                 return memory.add(messages, turn=self._turn)
@@ -116,10 +168,8 @@ class InfiniteChatMessageHistory(BaseChatMessageHistory):
         """Return the user messages of the branch that have no reply, oldest first."""
         with self._sessions.use(self.session_id, self.user_id) as memory:
             messages = list(memory.messages(replaced=True))
-        replies = Counter(message.turn_id for message in messages if message.role != "user")
-        return [
-            from_message(message) for message in messages if message.role == "user" and not replies[message.turn_id]
-        ]
+        replies = Counter(one.turn_id for one in messages if one.role != "user")
+        return [from_message(one) for one in messages if one.role == "user" and not replies[one.turn_id]]
 
     # The prompt
 
@@ -165,7 +215,7 @@ class InfiniteChatMessageHistory(BaseChatMessageHistory):
         """Return whether both hold the same messages in the same order."""
         if not isinstance(other, InfiniteChatMessageHistory):
             return NotImplemented
-        return self is other or self.messages == other.messages
+        return self is other or self._all() == other._all()
 
     __hash__ = None  # type: ignore[assignment]  # equality follows the stored messages
 
@@ -174,19 +224,42 @@ class InfiniteChatMessageHistory(BaseChatMessageHistory):
         return f"{type(self).__name__}({self.session_id!r}{user})"
 
 
+def _next_question(memory: InfiniteMemory) -> dict[str, Any]:
+    """Return arguments of `context` for a question that is not known: the newest exchange stands for it."""
+    newest = memory.newest(EXCHANGE)
+    asked = [message for message in newest if message.role == "user"]
+    said = [message.content[-QUERY_CHARACTERS:] for message in (*asked[-1:], *newest[-1:])]
+    room = (memory.max_tokens - memory.reserve_tokens) // QUESTION_SHARE
+    return {"question": "\n".join(said), "reserve_tokens": memory.reserve_tokens + room, "include_question": False}
+
+
 def _question(query: Query) -> str | Message | None:
     return to_message(query) if isinstance(query, BaseMessage) else query
 
 
-def _prompt(context: Context) -> list[BaseMessage]:
-    return [from_message(message) for message in system_first(context.messages)]
+def _prompt(context: Context, *, with_ids: bool = False) -> list[BaseMessage]:
+    prompt = system_first(context.messages)
+    if not with_ids:
+        return [from_message(message) for message in prompt]
+    ids = [message.id or f"{UNSTORED}{uuid.uuid4().hex}" for message in prompt]
+    return [from_message(message).model_copy(update={"id": id_}) for message, id_ in zip(prompt, ids, strict=True)]
 
 
-def _is_stored(memory: InfiniteMemory, id_: str | None) -> bool:
+def _stored(memory: InfiniteMemory, id_: str | None) -> Message | None:
     try:
-        return id_ is None or memory.get(id_).id == id_
+        return None if id_ is None else memory.get(id_)
     except UnknownReferenceError:
+        return None
+
+
+def _was_sent(memory: InfiniteMemory, message: Message) -> bool:
+    """Return whether a message was put into a window from what is stored, perhaps with its grounding in its text."""
+    if message.id is not None and message.id.startswith(UNSTORED):
+        return True
+    stored = _stored(memory, message.id)
+    if stored is None or stored.role != message.role:
         return False
+    return message.content in (stored.content, with_grounding(stored, render_grounding(stored.grounding)).content)
 
 
 def _without_id(message: Message) -> Message:
@@ -212,8 +285,9 @@ class SessionHistories:
         pool: the memories that the histories use.
     """
 
-    def __init__(self, pool: SessionPool, *, size: int, owns_pool: bool) -> None:
+    def __init__(self, pool: SessionPool, *, size: int, window: bool | None, owns_pool: bool) -> None:
         self.pool = pool
+        self._window = window
         self._owns_pool = owns_pool
         self._get = lru_cache(maxsize=size)(self._new)
 
@@ -222,7 +296,7 @@ class SessionHistories:
         return self._get(session_id, user_id)
 
     def _new(self, session_id: str, user_id: str | None) -> InfiniteChatMessageHistory:
-        return InfiniteChatMessageHistory(session_id, user_id=user_id, store=self.pool)
+        return InfiniteChatMessageHistory(session_id, user_id=user_id, store=self.pool, window=self._window)
 
     def close(self) -> None:
         """Release the store, if it was opened here."""
@@ -236,7 +310,9 @@ class SessionHistories:
         self.close()
 
 
-def session_factory(store: MemoryLike = None, *, size: int = 64, **settings: Any) -> SessionHistories:
+def session_factory(
+    store: MemoryLike = None, *, size: int = 64, window: bool | None = None, **settings: Any
+) -> SessionHistories:
     """Return a `get_session_history` for `RunnableWithMessageHistory`.
 
     It is called with `session_id`, or with `session_id` and `user_id` if `history_factory_config` has two fields of
@@ -245,6 +321,7 @@ def session_factory(store: MemoryLike = None, *, size: int = 64, **settings: Any
     Args:
         store: a path, a `Store`, a `SessionPool`, or None: in memory. It is opened at once; `close()` closes it.
         size: how many unused sessions stay ready; any number can be stored.
+        window: as for `InfiniteChatMessageHistory`.
         settings: as for `InfiniteChatMessageHistory`.
 
     Raises:
@@ -255,4 +332,4 @@ def session_factory(store: MemoryLike = None, *, size: int = 64, **settings: Any
         raise TypeError("store: an InfiniteMemory serves one session only; pass its store")
     whole_number("size", size, least=0)
     sessions = Sessions(store, size=size, **settings)
-    return SessionHistories(sessions.open(), size=size, owns_pool=not isinstance(store, SessionPool))
+    return SessionHistories(sessions.open(), size=size, window=window, owns_pool=not isinstance(store, SessionPool))

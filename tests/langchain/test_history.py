@@ -30,6 +30,7 @@ from langchain_infinite_memory.settings import memory_settings
 from shared_core import DuplicateError, InfiniteMemory, Message, SessionPool, SQLiteStore
 from shared_core.embedders import StaticEmbedder
 from shared_core.testing import HashingEmbedder
+from tests.langchain.agents import Model
 from tests.langchain.sample_messages import EVERY
 from tests.support.event_loop import nothing_blocks
 
@@ -420,13 +421,179 @@ def test_a_failing_chain_stores_nothing() -> None:
         assert get_history("1").messages == []
 
 
-def test_the_chain_is_given_all_of_a_long_history_and_stores_each_message_once() -> None:
-    with session_factory(**SMALL) as get_history:
+# The window of a run
+
+
+def test_with_window_false_the_chain_is_given_all_and_stores_each_message_once() -> None:
+    with session_factory(window=False, **SMALL) as get_history:
         talk(get_history("1"), 40)
         chain = remembering(RunnableLambda(lambda messages: str(len(messages))), get_history)
         assert [chain.invoke([HumanMessage("how many?")], ONE) for _ in range(3)] == ["81", "83", "85"]
         assert len(get_history("1").messages) == 86
-        assert len(get_history("1").window("how many?")) < 20
+
+
+KEYS: dict[str, dict[str, str]] = {
+    "list": {}, "model": {}, "dict": {"input_messages_key": "input"},
+    "history": {"input_messages_key": "input", "history_messages_key": "history"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", KEYS)
+@pytest.mark.parametrize("way", ["invoke", "ainvoke", "stream", "astream", "batch", "abatch"])
+@pytest.mark.parametrize("window", [None, True])
+def test_the_chain_is_given_what_fits_and_each_message_is_stored_once(window: bool | None, way: str, form: str) -> None:
+    given: list[list[BaseMessage]] = []
+
+    def answer(value: Any) -> AIMessage:
+        if form in ("list", "model"):
+            given.append(list(value))
+        elif form == "dict":
+            given.append(list(value["input"]))
+        else:
+            given.append([*value["history"], *value["input"]])
+        return AIMessage(f"fine, {len(given)}")
+
+    store = SQLiteStore(":memory:")
+    history = InfiniteChatMessageHistory("1", store=store, window=window, embedder=HashingEmbedder(), **SMALL)
+    talk(history, 40)
+    inner: Runnable[Any, Any] = Model(reply=answer) if form == "model" else RunnableLambda(answer)
+    chain = remembering(inner, lambda: history, **KEYS[form])
+
+    async def ask(text: str) -> None:
+        value: Any = [HumanMessage(text)] if form in ("list", "model") else {"input": [HumanMessage(text)]}
+        if way in ("invoke", "ainvoke"):
+            await chain.ainvoke(value) if way == "ainvoke" else chain.invoke(value)
+        elif way in ("batch", "abatch"):
+            await chain.abatch([value]) if way == "abatch" else chain.batch([value])
+        else:
+            [chunk async for chunk in chain.astream(value)] if way == "astream" else list(chain.stream(value))
+
+    for number in range(4):
+        asyncio.run(ask(f"what is code{number}?"))
+    everything = InfiniteChatMessageHistory("1", store=store).messages
+    asked = [(f"what is code{number}?", f"fine, {number + 1}") for number in range(4)]
+    assert [message.text for message in everything[80:]] == [text for exchange in asked for text in exchange]
+    assert len(everything) == 88
+    assert all(sum(len(message.text) / 4 + 4 for message in sent) <= 200 for sent in given)
+    recalled, *newest, question = given[-1]
+    assert recalled.type == "system"  # of the exchange before: the question is not known
+    assert "my number 2 is code2" in recalled.text
+    assert [message.text for message in newest] == [message.text for message in everything[86 - len(newest) : 86]]
+    assert question == HumanMessage("what is code3?")
+    store.close()
+
+
+def test_who_reads_the_window() -> None:
+    with SessionPool(**SMALL) as pool:
+        everything, window, run_only = (
+            InfiniteChatMessageHistory("1", store=pool, window=window) for window in (False, True, None)
+        )
+        assert window.messages == []
+        talk(everything, 40)
+        assert len(everything.messages) == len(run_only.messages) == 80
+        assert window.messages == asyncio.run(window.aget_messages())
+        assert 2 < len(window.messages) < 10
+        assert window == everything
+        kept = window.messages[-2:]
+        window.clear()
+        window.add_messages(kept)  # the usual way of trimming
+        assert everything.messages == kept
+
+
+@pytest.mark.parametrize("window", [None, True])
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("way", ["threads", "tasks"])
+def test_runs_of_one_session_at_a_time_lose_nothing(way: str, shared: bool, window: bool | None) -> None:
+    """The first run ends while the others go on, so that their second read is of a longer list than the first."""
+    together, first_done = threading.Barrier(4, timeout=60), threading.Event()
+
+    def answer(messages: list[BaseMessage]) -> str:
+        together.wait()
+        if messages[-1].text != "0?":
+            assert first_done.wait(60)
+        return f"re: {messages[-1].text}"
+
+    async def aanswer(messages: list[BaseMessage]) -> str:
+        return await asyncio.to_thread(answer, messages)
+
+    with SessionPool(**SMALL) as pool:
+        one = InfiniteChatMessageHistory("1", store=pool, window=window)
+
+        def get_history(session_id: str) -> InfiniteChatMessageHistory:
+            return one if shared else InfiniteChatMessageHistory(session_id, store=pool, window=window)
+
+        chain = remembering(RunnableLambda(answer, aanswer), get_history)
+
+        async def ask(number: int) -> None:
+            asked: list[BaseMessage] = [HumanMessage("so?"), HumanMessage(f"{number}?")]
+            await (chain.ainvoke(asked, ONE) if way == "tasks" else asyncio.to_thread(chain.invoke, asked, ONE))
+            if number == 0:
+                first_done.set()
+
+        async def work() -> None:
+            await asyncio.gather(*map(ask, range(4)))
+
+        asyncio.run(work())
+        stored = [message.text for message in InfiniteChatMessageHistory("1", store=pool).messages]
+    runs = [stored[at : at + 3] for at in range(0, len(stored), 3)]
+    assert sorted(runs) == [["so?", f"{number}?", f"re: {number}?"] for number in range(4)]
+
+
+def test_after_a_run_that_failed_the_next_is_given_the_newest_window() -> None:
+    given: list[list[str]] = []
+
+    def answer(messages: list[BaseMessage]) -> str:
+        given.append([message.text for message in messages])
+        if len(given) == 1:
+            raise ArithmeticError("no")
+        return "fine"
+
+    history = InfiniteChatMessageHistory("1", window=True)
+    chain = remembering(RunnableLambda(answer), lambda: history)
+    with pytest.raises(ArithmeticError) as failed:
+        chain.invoke([HumanMessage("one?")])
+    history.add_messages([HumanMessage("hello"), AIMessage("hi")])  # said elsewhere
+    chain.invoke([HumanMessage("two?")])
+    chain.invoke([HumanMessage("three?")])
+    assert given[1:] == [["hello", "hi", "two?"], ["hello", "hi", "two?", "fine", "three?"]]
+    assert [message.text for message in history.messages] == [*given[2], "fine"]
+    assert failed.value.args == ("no",)
+
+
+def test_an_agent_that_returns_what_it_was_given_stores_only_what_is_new() -> None:
+    with session_factory() as get_history:
+        agent: Runnable[Any, Any] = RunnableLambda(
+            lambda messages: {"output": [*messages[:-1], AIMessage(f"{len(messages)}")]}
+        )
+        chain = remembering(agent, get_history, output_messages_key="output")
+        for text in ("one?", "two?", "three?"):
+            chain.invoke([HumanMessage(text)], ONE)
+        assert [message.text for message in get_history("1").messages] == ["one?", "1", "two?", "3", "three?", "5"]
+
+
+def test_a_question_with_passages_is_stored_once(tmp_path: Path) -> None:
+    with SessionPool(keep_grounding="all") as pool:
+        chain = remembering(
+            FakeListChatModel(responses=["fine"]), lambda name: InfiniteChatMessageHistory(name, store=pool)
+        )
+        asked = HumanMessage("how old?", additional_kwargs={"grounding": ["the tower is old"]})
+        for question in (asked, HumanMessage("how tall?")):
+            chain.invoke([question], ONE)
+        assert [message.text for message in InfiniteChatMessageHistory("1", store=pool).messages] == [
+            "how old?", "fine", "how tall?", "fine"
+        ]  # fmt: skip
+
+
+def test_a_stream_that_stops_leaves_the_session_as_it_is() -> None:
+    with session_factory() as get_history:
+        chain = remembering(FakeListChatModel(responses=["fine"]), get_history)
+        list(chain.stream([HumanMessage("one?")], ONE))
+        stopped = chain.stream([HumanMessage("two?")], ONE)
+        next(stopped)
+        stopped.close()
+        chain.invoke([HumanMessage("three?")], ONE)
+        texts = [message.text for message in get_history("1").messages]
+    assert texts == ["one?", "fine", "three?", "fine"]
 
 
 # The factory
