@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 from langchain_core.callbacks import AsyncCallbackManagerForChainRun, CallbackManagerForChainRun
@@ -36,19 +37,21 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
     stored if nothing was received.
 
     Args:
-        runnable: the chain or the model, or anything that LangChain coerces to a `Runnable`.
+        runnable: the chain, the model or the agent, or anything that LangChain coerces to a `Runnable`.
         store: a path, a `Store`, a `SessionPool`, or the `InfiniteMemory` of the only session. None: in memory.
-        input_key: the key of the question in an input that is a dict.
+        input_key: the key of the question in an input that is a dict; "messages", as in an agent's, need not be named.
         history_key: the key under which the chain expects earlier messages.
-        output_key: the key of the answer in an output that is a dict of several entries.
-        session_key: the entry of `config["configurable"]` that names the session.
+        output_key: the key of the answer in an output that is a dict. Without it, an entry "messages" is the answer, or
+            an only entry called "answer", "output", "response", "result" or "text". An answer that is neither text nor
+            messages is stored as its JSON text.
+        session_key: the entry of `config["configurable"]` that names the session; without it, `thread_id` does.
         user_key: the entry that names the user; None: there are no users.
         documents_key: the key in the input of `Document`s that were retrieved for the question. They are kept apart
             from it, and sent with the newest question only. `additional_kwargs["grounding"]` of a message is the same.
         tools: schemas of tools that are bound to the model, which are charged to the budget.
         on_error: what to do when the store cannot be read or written: `"window"` goes on with the input alone and gives
             a `MemoryFailedWarning`; `"raise"` raises. Wrong arguments always raise.
-        on_report: called with the report on each prompt.
+        on_report: called with the report on each prompt; what it raises is logged.
         settings: the other arguments of `InfiniteMemory`, and `embeddings`, `token_counter` and `summarizer` in
             LangChain's words; only for a store.
 
@@ -84,11 +87,11 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
 
     def history(self, session_id: str, user_id: str | None = None) -> InfiniteChatMessageHistory:
         """Return a session's history: all messages, the prompt for a question, and the report on it."""
-        memory = self._sessions.only or self._sessions.open()
-        return InfiniteChatMessageHistory(session_id, user_id=user_id, store=memory)
+        store = self._sessions.only or self._sessions.open()
+        return InfiniteChatMessageHistory(session_id, user_id=user_id, store=store)
 
     def _key(self, config: RunnableConfig) -> SessionKey:
-        return self._sessions.key(config.get("configurable") or {}, [self._session_key], self._user_key)
+        return self._sessions.key(config.get("configurable") or {}, [self._session_key, "thread_id"], self._user_key)
 
     # Whole answers
 
@@ -99,7 +102,7 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
     def _invoke(
         self, value: Any, run_manager: CallbackManagerForChainRun, config: RunnableConfig, **kwargs: Any
     ) -> Any:
-        with self._memory.run(value, self._key(config)) as run:
+        with self._memory.run(value, self._key(config), config) as run:
             output = self.bound.invoke(run.input, config, **kwargs)
             self._memory.save_answer(run, output)
             return output
@@ -111,9 +114,9 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
     async def _ainvoke(
         self, value: Any, run_manager: AsyncCallbackManagerForChainRun, config: RunnableConfig, **kwargs: Any
     ) -> Any:
-        async with self._memory.arun(value, self._key(config)) as run:
+        async with self._memory.arun(value, self._key(config), config) as run:
             output = await self.bound.ainvoke(run.input, config, **kwargs)
-            await self._memory.asave_answer(run, output)
+            await asyncio.to_thread(self._memory.save_answer, run, output)
             return output
 
     # Streams
@@ -140,11 +143,11 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
 
     def _stream(self, inputs: Iterator[Any], config: RunnableConfig, **kwargs: Any) -> Generator[Any, None, None]:
         value = join_chunks(list(inputs))
-        with self._memory.run(value, self._key(config)) as run:
+        with self._memory.run(value, self._key(config), config) as run:
             received: list[Any] = []
             why: Interruption = "stopped"
             try:
-                for chunk in self.bound.stream(run.input, config, **kwargs):
+                for chunk in self.bound.stream(run.input, run.watched(config), **kwargs):
                     received.append(chunk)
                     yield chunk
                 why = None
@@ -152,7 +155,7 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
                 why = "failed"
                 raise
             finally:
-                self._memory.save_stream(run, received, why)
+                self._memory.save_stream(run, received, why, modes="stream_mode" in kwargs)
 
     async def astream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> AsyncIterator[Any]:
         """Do what `stream` does without blocking the event loop."""
@@ -181,11 +184,11 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
         **kwargs: Any,
     ) -> AsyncIterator[Any]:
         value = join_chunks([chunk async for chunk in inputs])
-        async with self._memory.arun(value, self._key(config)) as run:
+        async with self._memory.arun(value, self._key(config), config) as run:
             received: list[Any] = []
             why: Interruption = "stopped"
             try:
-                async for chunk in self.bound.astream(run.input, config, **kwargs):
+                async for chunk in self.bound.astream(run.input, run.watched(config), **kwargs):
                     received.append(chunk)
                     yield chunk
                 why = None
@@ -193,7 +196,8 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
                 why = "failed"
                 raise
             finally:
-                await asyncio.shield(self._memory.asave_stream(run, received, why))
+                save = partial(self._memory.save_stream, run, received, why, modes="stream_mode" in kwargs)
+                await asyncio.shield(asyncio.to_thread(save))
 
     def close(self) -> None:
         """Release the store, if it was opened here."""

@@ -1,10 +1,13 @@
 """A chain that remembers: what it is given, what is stored, and whose turn it is."""
 
 import asyncio
+import json
 import threading
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing, closing
+from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +15,27 @@ import pytest
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
 from langchain_core.language_models import FakeListChatModel, FakeStreamingListLLM
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, SystemMessage, ToolMessage
-from langchain_core.output_parsers import StrOutputParser
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
+from langchain_core.output_parsers import CommaSeparatedListOutputParser, JsonOutputParser, StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
-from langchain_core.runnables import Runnable, RunnableGenerator, RunnableLambda, RunnablePassthrough
+from langchain_core.runnables import (
+    Runnable,
+    RunnableGenerator,
+    RunnableLambda,
+    RunnableParallel,
+    RunnablePassthrough,
+)
 from langchain_core.tracers.base import BaseTracer
 from pydantic import BaseModel
 
+from langchain_infinite_memory.history import InfiniteChatMessageHistory, session_factory
 from langchain_infinite_memory.messages import to_message
 from langchain_infinite_memory.runnable import InfiniteMemoryRunnable, MemoryFailedWarning, with_infinite_memory
 from shared_core import BudgetError, ContextReport, InfiniteMemory, Message, SessionPool, SQLiteStore, StoreError
@@ -207,6 +224,12 @@ class Verdict(BaseModel):
     good: bool
 
 
+@dataclass
+class Point:
+    x: int
+    y: tuple[int, int]
+
+
 @pytest.mark.parametrize(
     ("output", "key", "expected"),
     [
@@ -216,7 +239,21 @@ class Verdict(BaseModel):
         (LOOP, None, LOOP),
         ({"answer": "fine"}, None, [AIMessage("fine")]),
         ({"answer": LOOP, "other": 1}, "answer", LOOP),
+        ({"messages": LOOP, "other": 1}, None, LOOP),
         (Verdict(good=True), None, [AIMessage('{"good":true}')]),
+        (
+            {"verdict": Verdict(good=True), "when": date(2026, 1, 31)},
+            None,
+            [AIMessage('{"verdict":{"good":true},"when":"2026-01-31"}')],
+        ),
+        ({"city": "Évora"}, None, [AIMessage('{"city":"Évora"}')]),
+        ({"answer": 3}, None, [AIMessage('{"answer":3}')]),
+        ({"answer": [1, 2]}, "answer", [AIMessage("[1,2]")]),
+        ({"question": "x", "reply": "y"}, "answer", [AIMessage('{"question":"x","reply":"y"}')]),
+        (["a", {"b": None}], None, [AIMessage('["a",{"b":null}]')]),
+        (3, None, [AIMessage("3")]),
+        (Point(1, (2, 3)), None, [AIMessage('{"x":1,"y":[2,3]}')]),
+        (None, None, []),
         ([SystemMessage("not said"), AIMessage("fine")], None, [AIMessage("fine")]),
         ([], None, []),
     ],
@@ -226,6 +263,57 @@ def test_what_comes_out_is_stored(output: Any, key: str | None, expected: list[B
     assert chain.invoke("what time?", ONE) == output
     assert stored(chain) == [HumanMessage("what time?"), *expected]
     assert len({message.turn_id for message in neutral(chain)}) == 1
+
+
+def looped() -> list[Any]:
+    loop: list[Any] = []
+    loop.append(loop)
+    return loop
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("output", [object(), {"a": object()}, iter(["x"]), looped()])
+def test_an_answer_that_cannot_be_stored_is_the_callers_all_the_same(output: Any, way: str) -> None:
+    class Answering(Runnable[Any, Any]):
+        def invoke(self, input: Any, config: Any = None, **kwargs: Any) -> Any:
+            return output
+
+    async def work() -> Any:
+        if way == "stream":
+            [chunk] = chain.stream("how?", ONE)
+            return chunk
+        if way == "astream":
+            [chunk] = [chunk async for chunk in chain.astream("how?", ONE)]
+            return chunk
+        return await ask(chain, "how?", way)
+
+    chain = with_infinite_memory(Answering())
+    with pytest.warns(MemoryFailedWarning, match="the answer was not stored: "):
+        assert asyncio.run(work()) is output
+    assert stored(chain) == chain.history("1").unanswered() == [HumanMessage("how?")]
+
+
+def test_json_that_comes_in_parts_is_stored_once() -> None:
+    answer = '{"city": "Porto", "stops": [{"at": "9:40"}, {"at": "11:15"}], "price": 12.5}'
+    chain = with_infinite_memory(FakeListChatModel(responses=[answer]) | JsonOutputParser())
+    assert chain.invoke("when?", ONE) == json.loads(answer)
+    parts = list(chain.stream("and now?", ONE))
+    assert len(parts) > 10
+    assert parts[-1] == json.loads(answer)
+    with closing(chain.stream("then?", ONE)) as stream:  # type: ignore[type-var]
+        for part in stream:
+            if "stops" in part:
+                break
+    texts = [message.text for message in stored(chain)[1::2]]
+    assert [json.loads(text) for text in texts] == [*[json.loads(answer)] * 2, {"city": "Porto", "stops": []}]
+    assert stored(chain)[-1].additional_kwargs == {"incomplete": "stopped"}
+    lists = with_infinite_memory(FakeListChatModel(responses=["a, b, c"]) | CommaSeparatedListOutputParser())
+    assert lists.invoke("which?", ONE) == ["a", "b", "c"]
+    assert list(lists.stream("which?", ONE)) == [["a"], ["b"], ["c"]]
+    assert [message.text for message in stored(lists)[1::2]] == ['["a","b","c"]'] * 2
+    both = with_infinite_memory(RunnableParallel(answer=FakeListChatModel(responses=["aab"]) | StrOutputParser()))
+    assert "".join(chunk["answer"] for chunk in both.stream("which?", ONE)) == "aab"
+    assert stored(both)[1] == AIMessage("aab")
 
 
 def test_an_agent_that_returns_all_its_messages_adds_only_what_is_new() -> None:
@@ -294,13 +382,10 @@ def test_results_of_tools_stay_under_the_input_key() -> None:
         ("x", {"input_key": "question"}, "expected a dict, not str"),
         (3, {}, "expected a str, a message or a list of messages"),
         ({"question": "x", "docs": 3}, {"input_key": "question", "documents_key": "docs"}, "documents_key='docs'"),
-        ("x", {"output": {"a": 1, "b": 2}}, "name the answer in it with output_key="),
-        ("x", {"output": 3}, "cannot store 3 as an answer"),
     ],
 )
 def test_what_cannot_be_read_is_said(value: Any, arguments: dict[str, Any], match: str) -> None:
-    output = arguments.pop("output", "fine")
-    chain = with_infinite_memory(lambda value: output, **arguments)
+    chain = with_infinite_memory(lambda value: pytest.fail("the model was asked"), **arguments)
     with pytest.raises(TypeError, match=match):
         chain.invoke(value, ONE)
     with pytest.raises(TypeError, match=match):
@@ -318,6 +403,28 @@ def test_wrong_arguments() -> None:
         with_infinite_memory(Chain(), max_tokens=0)
     with pytest.raises(TypeError, match="unknown argument 'max_token'"):
         with_infinite_memory(Chain(), max_token=9)
+
+
+def test_a_report_that_cannot_be_taken_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    def refuse(report: ContextReport) -> None:
+        raise ArithmeticError("the disk is full")
+
+    chain = with_infinite_memory(Chain(), on_report=refuse)
+    for way in WAYS:
+        assert asyncio.run(ask(chain, "how?", way)) == "re: how?"
+    assert [record.getMessage() for record in caplog.records] == ["on_report failed"] * len(WAYS)
+    assert "the disk is full" in caplog.text
+    assert len(stored(chain)) == 2 * len(WAYS)
+
+
+def test_the_store_has_one_name() -> None:
+    for made in (
+        lambda **arguments: with_infinite_memory(Chain(), **arguments),
+        lambda **arguments: InfiniteChatMessageHistory("1", **arguments),
+        session_factory,
+    ):
+        with pytest.raises(TypeError, match="pass store="):
+            made(memory="chat.db")
 
 
 # Whose memory
@@ -482,12 +589,8 @@ def test_streams_of_dicts_and_of_messages() -> None:
         yield from (1, 2)
 
     chain = with_infinite_memory(RunnableGenerator(numbers))
-    with pytest.raises(TypeError, match="cannot store 2"):
-        list(chain.stream("how?", ONE))
-    stream = chain.stream("what?", ONE)
-    next(stream)
-    stream.close()  # type: ignore[attr-defined]
-    assert stored(chain) == [HumanMessage("how?"), HumanMessage("what?")]
+    assert list(chain.stream("how?", ONE)) == [1, 2]
+    assert stored(chain) == [HumanMessage("how?"), AIMessage("2")]
 
 
 # Failing chains
@@ -796,8 +899,11 @@ def test_the_chain_is_traced_as_a_child(way: str) -> None:
     callbacks: list[BaseCallbackHandler] = [tracer]
     asyncio.run(ask(chain, "how?", way, {**ONE, "callbacks": callbacks, "run_name": "outer"}))
     [root] = tracer.roots
-    assert (root.name, [run.name for run in root.child_runs], root.error) == ("outer", ["inner"], None)
-    assert root.child_runs[0].inputs == {"input": [HumanMessage("how?")]}
+    assert (root.name, root.error) == ("outer", None)
+    recall, inner = root.child_runs
+    assert (recall.run_type, recall.name, inner.name) == ("retriever", "infinite_memory", "inner")
+    assert (recall.inputs, recall.outputs) == ({"query": "how?"}, {"documents": []})
+    assert inner.inputs == {"input": [HumanMessage("how?")]}
     assert root.outputs == {"output": "re: how?"}
 
 
