@@ -1,24 +1,32 @@
 """InfiniteMemoryMiddleware: lets an agent keep every message, and send only what fits."""
 
 import asyncio
+import inspect
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from langchain.agents.middleware.types import AgentMiddleware, ModelRequest, ModelResponse
 from langchain.agents.structured_output import AutoStrategy, ToolStrategy
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import BaseMessage
+from langchain_core.tools import BaseTool
 from typing_extensions import override
 
-from langchain_infinite_memory.graph import ThreadResolver
-from langchain_infinite_memory.settings import memory_settings
-from langchain_infinite_memory.threads import ThreadMemory, ThreadPrompt
+from langchain_infinite_memory.identity import OnReport, Removed, SessionName, Thread, ThreadResolver, report
+from langchain_infinite_memory.lists import prune_messages
+from langchain_infinite_memory.messages import read_message
+from langchain_infinite_memory.search import search_tool
+from langchain_infinite_memory.sessions import open_pool
+from langchain_infinite_memory.threads import ThreadMemory, ThreadPrompt, schemas
 from shared_core.arguments import one_of
-from shared_core.errors import BudgetError, EmbedderError
+from shared_core.errors import BudgetError
+from shared_core.forget import ForgetResult
+from shared_core.memory import InfiniteMemory
 from shared_core.pool import SessionPool
-from shared_core.prompt.context import ContextReport
 from shared_core.store import Store
+from shared_core.tokens import as_counter, message_tokens, tools_tokens
 
 __all__ = ["InfiniteMemoryMiddleware"]
 
@@ -26,6 +34,11 @@ logger = logging.getLogger("langchain_infinite_memory")
 
 FAILURES = (Exception,)
 """What a memory raises: stores, counters and clocks may be the caller's own, and raise anything."""
+
+MAX_TOKENS, RESERVE_TOKENS, FRAMING = (
+    inspect.signature(InfiniteMemory).parameters[name].default
+    for name in ("max_tokens", "reserve_tokens", "message_overhead")
+)
 
 Answer = Any  # `ModelResponse`, `AIMessage` or, in newer versions of LangChain, `ExtendedModelResponse`
 
@@ -70,93 +83,147 @@ class InfiniteMemoryMiddleware(Middleware):
     """
 
     def __init__(
-        self, store: str | Path | Store | SessionPool | None = None, *, session_id: str | None = None,
-        user_key: str = "user_id", on_error: Literal["window", "raise"] = "window",
-        on_report: Callable[[ContextReport], None] | None = None, name: str | None = None, **settings: Any,
+        self, store: str | Path | Store | SessionPool | None = None, *, session_id: SessionName = None,
+        user_key: str = "user_id", removed: Removed | None = None, share_with_subgraphs: bool = False,
+        recall_tool: bool = False, on_error: Literal["window", "raise"] = "window",
+        on_report: OnReport = None, name: str | None = None, **settings: Any,
     ) -> None:  # fmt: skip
         super().__init__()
         self._on_error = one_of("on_error", on_error, ("window", "raise"))
         self._on_report = on_report
         self._name = name or type(self).__name__
-        self._threads = ThreadResolver(session_id, user_key)
-        if isinstance(store, SessionPool) and settings:
-            raise TypeError(f"{', '.join(sorted(settings))}: the pool has its own settings; pass them where it is made")
+        self._threads = ThreadResolver(session_id, user_key, removed, share_with_subgraphs)
         self._owns_pool = not isinstance(store, SessionPool)
-        self.pool = store if isinstance(store, SessionPool) else SessionPool(store, **memory_settings(**settings))
+        self.pool = open_pool(store, **settings)
         self._memory = ThreadMemory(self.pool)
+        self.tools: Sequence[BaseTool] = [search_tool(self._memory, self._threads)] if recall_tool else []
 
     @property
     def name(self) -> str:
         """The middleware's name, which is unique in an agent."""
         return self._name
 
+    # Around the model
+
     @override
     def wrap_model_call(self, request: Request, handler: Callable[[Request], Response]) -> Answer:
-        thread, failure = self._threads.resolve(request.runtime), None
-        prompt: ThreadPrompt | list[BaseMessage]
+        call = self._call(request)
         try:
-            prompt = self._memory.prompt(thread, request.messages, system=_system(request), tools=_schemas(request))
+            prompt = self._memory.prompt(call.thread, call.stored, **call.arguments)
         except FAILURES as error:
-            prompt, failure = self._window(request, error), error
-        answer = handler(self._with_prompt(request, prompt))
-        if _can_record(failure):
-            try:
-                self._memory.record(thread, [*request.messages, *_said(answer)])
-            except FAILURES as error:
-                self._failed(error)
-        return answer
+            return handler(request.override(messages=self._window(call, error)))
+        return handler(self._with_prompt(request, call, prompt))
 
     @override
     async def awrap_model_call(self, request: Request, handler: Callable[[Request], Awaitable[Response]]) -> Answer:
-        thread, failure = self._threads.resolve(request.runtime), None
-        prompt: ThreadPrompt | list[BaseMessage]
+        call = self._call(request)
         try:
-            prompt = await self._memory.aprompt(
-                thread, request.messages, system=_system(request), tools=_schemas(request)
-            )
+            prompt = await self._memory.aprompt(call.thread, call.stored, **call.arguments)
         except FAILURES as error:
-            prompt, failure = await asyncio.to_thread(self._window, request, error), error
-        answer = await handler(self._with_prompt(request, prompt))
-        if _can_record(failure):
-            try:
-                await self._memory.arecord(thread, [*request.messages, *_said(answer)])
-            except FAILURES as error:
-                self._failed(error)
-        return answer
+            window = await asyncio.to_thread(self._window, call, error)
+            return await handler(request.override(messages=window))
+        return await handler(self._with_prompt(request, call, prompt))
 
-    def _with_prompt(self, request: Request, prompt: ThreadPrompt | list[BaseMessage]) -> Request:
-        if isinstance(prompt, ThreadPrompt):
-            if self._on_report is not None:
-                self._on_report(prompt.report)
-            prompt = prompt.messages
-        return request.override(messages=prompt)  # type: ignore[arg-type]
+    def _call(self, request: Request) -> "_Call":
+        thread = self._threads.resolve(request.runtime)
+        system = [] if request.system_message is None else [request.system_message]
+        arguments = {"sent": request.messages, "system": system, "tools": _schemas(request)}
+        return _Call(thread, request.state.get("messages", request.messages), arguments)
 
-    def _window(self, request: Request, error: Exception) -> list[BaseMessage]:
+    def _with_prompt(self, request: Request, call: "_Call", prompt: ThreadPrompt) -> Request:
+        report(self._on_report, prompt.report, call.thread)
+        return request.override(messages=prompt.messages)  # type: ignore[arg-type]
+
+    def _window(self, call: "_Call", error: Exception) -> Any:
+        """Return the newest turns of a request that fit, and at least the newest human message."""
+        if isinstance(error, BudgetError):
+            raise error  # a window would not fit either, or would silently lack what must be sent
         self._failed(error)
+        settings = self.pool.settings
+        counter, overhead = as_counter(settings.get("token_counter")), settings.get("message_overhead", FRAMING)
+
+        def count(message: BaseMessage) -> int:
+            return message_tokens(read_message(message)[0], counter, overhead)
+
+        given = call.arguments
         try:
-            return self._memory.window(request.messages, system=_system(request), tools=_schemas(request))
+            limit = settings.get("max_tokens", MAX_TOKENS) - settings.get("reserve_tokens", RESERVE_TOKENS)
+            taken = sum(map(count, given["system"])) + tools_tokens(schemas(given["tools"]), counter)
+            return prune_messages(given["sent"], max_tokens=max(0, limit - taken), token_counter=count)
         except FAILURES as again:  # such as a counter that raises
             logger.warning("the newest turns cannot be counted either, and everything is sent: %s", again)
-            return list(request.messages)
+            return list(given["sent"])
+
+    # Around the run
+
+    @override
+    def before_agent(self, state: Any, runtime: Any) -> None:
+        try:
+            self._memory.settle(self._threads.resolve(runtime), state["messages"])
+        except FAILURES as error:
+            self._failed(error)
+
+    @override
+    async def abefore_agent(self, state: Any, runtime: Any) -> None:
+        await asyncio.shield(asyncio.to_thread(self.before_agent, state, runtime))
+
+    @override
+    def after_agent(self, state: Any, runtime: Any) -> None:
+        try:
+            self._memory.end_run(self._threads.resolve(runtime), state["messages"])
+        except FAILURES as error:
+            self._failed(error)
+
+    @override
+    async def aafter_agent(self, state: Any, runtime: Any) -> None:
+        await asyncio.shield(asyncio.to_thread(self.after_agent, state, runtime))
 
     def _failed(self, error: Exception) -> None:
         if self._on_error == "raise":
             raise error
         logger.warning("the memory failed, and the agent goes on without it: %s", error)
 
+    # Erasing
+
+    def forget(
+        self, *, thread_id: str | None = None, message_ids: Sequence[str] | None = None, user_id: str | None = None
+    ) -> ForgetResult:
+        """Erase messages of a thread, and what was made from them, everywhere; see `InfiniteMemory.forget`.
+
+        What was erased is not stored again, nor sent, even if the state of the graph still holds it. The graphs nested
+        in the thread's are included.
+
+        Args:
+            thread_id: the thread, or the session. None: the `session_id` of all runs.
+            message_ids: the ids that the messages have in the graph's state. None: the whole session.
+            user_id: the user whom the session belongs to.
+
+        Raises:
+            UnknownReferenceError: no message of these ids is stored.
+            ValueError: no thread is given, and runs have no `session_id` in common.
+        """
+        return self._memory.forget(self._threads.named(thread_id, user_id), message_ids)
+
+    async def aforget(
+        self, *, thread_id: str | None = None, message_ids: Sequence[str] | None = None, user_id: str | None = None
+    ) -> ForgetResult:
+        """Do what `forget` does without blocking the event loop."""
+        return await asyncio.to_thread(self.forget, thread_id=thread_id, message_ids=message_ids, user_id=user_id)
+
     def close(self) -> None:
         """Release the store, if it was opened here."""
+        self._memory.close()
         if self._owns_pool:
             self.pool.close()
 
 
-def _can_record(failure: Exception | None) -> bool:
-    """Return whether to store the answer now: not if the store has just failed; the next call stores everything."""
-    return failure is None or isinstance(failure, BudgetError | EmbedderError)
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A call of the model: whose it is, the messages to store, and the arguments of the prompt."""
 
-
-def _system(request: Request) -> list[BaseMessage]:
-    return [] if request.system_message is None else [request.system_message]
+    thread: Thread
+    stored: Sequence[BaseMessage]
+    arguments: dict[str, Any]
 
 
 def _schemas(request: Request) -> list[Any]:
@@ -166,10 +233,3 @@ def _schemas(request: Request) -> list[Any]:
         form = ToolStrategy(form.schema)
     specs = form.schema_specs if isinstance(form, ToolStrategy) else [form.schema_spec] if form is not None else []
     return [*request.tools, *({"name": spec.name, "schema": spec.json_schema} for spec in specs)]
-
-
-def _said(answer: Answer) -> Sequence[BaseMessage]:
-    """Return the messages of a model's answer."""
-    answer = getattr(answer, "model_response", answer)
-    said: Sequence[BaseMessage] = [answer] if isinstance(answer, AIMessage) else answer.result
-    return said

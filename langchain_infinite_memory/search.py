@@ -1,24 +1,39 @@
 """Searching the messages of a session: HistoryRetriever for chains, and recall_tool for agents."""
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
+from langchain_core.messages import BaseMessage
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableConfig, ensure_config
 from langchain_core.tools import StructuredTool
-from pydantic import BaseModel, Field, PrivateAttr
+from pydantic import BaseModel, Field
 
-from langchain_infinite_memory.sessions import MemoryLike, SessionKey, Sessions
+from langchain_infinite_memory.identity import SessionName, Thread, ThreadResolver
+from langchain_infinite_memory.sessions import MemoryLike, SessionKey, Sessions, unnamed
+from langchain_infinite_memory.threads import Hits
 from shared_core.aio import AsyncInfiniteMemory
 from shared_core.arguments import whole_number
 from shared_core.messages import Message, Role
 from shared_core.prompt.template import RecallTemplate
 from shared_core.recall.ranking import ScoredMessage
 
+try:
+    from langgraph.prebuilt import ToolRuntime
+except ModuleNotFoundError:  # then no graph calls the tool
+    ToolRuntime = Any  # type: ignore[misc, assignment]
+
 __all__ = ["HistoryRetriever", "recall_tool"]
+
+logger = logging.getLogger("langchain_infinite_memory")
+
+FAILURES = (Exception,)
+"""What a search raises: stores, embedders and functions that name sessions may be the caller's own."""
 
 DESCRIPTION = (
     "Search everything that was said earlier in this conversation, also what is no longer in front of you. "
@@ -42,10 +57,12 @@ class HistoryRetriever(BaseRetriever):
     results of tools and system messages only with `role="tool"` and `role="system"`.
 
     Args:
-        memory: a path, a `Store`, a `SessionPool`, or an `InfiniteMemory`, which is searched where it stands.
-        session_id: the session's id; None: the one that `config["configurable"]` names.
-        user_id: the user's id; None: the one that `config["configurable"]` names, if there is a `user_key`.
-        session_key: the entry that names the session.
+        store: a path, a `Store`, a `SessionPool`, or an `InfiniteMemory`, which is searched where it stands.
+        session_id: the session's id, or a function of LangGraph's `Runtime`; None: the one that
+            `config["configurable"]` names.
+        user_id: the user's id; None: the one that the runtime context or `config["configurable"]` names, if there is a
+            `user_key`.
+        session_key: the entry that names the session; without it, `thread_id` does.
         user_key: the entry that names the user; None: there are no users.
         k: the number of documents, at most; `invoke(query, k=...)` overrides it.
         role: search only what this role said.
@@ -56,25 +73,21 @@ class HistoryRetriever(BaseRetriever):
         settings: the other arguments of `InfiniteMemory`, and `embeddings` in LangChain's words; only for a store.
     """
 
+    store: Any = Field(default=None, exclude=True)
+    session_id: Any = None
+    user_id: str | None = None
+    session_key: str = "session_id"
+    user_key: str | None = None
     k: int = Field(default=4, ge=0)
     role: Role | None = None
     since: datetime | None = None
     until: datetime | None = None
-    _sessions: Sessions = PrivateAttr()
-    _fixed: dict[str, Any] = PrivateAttr()
-    _keys: tuple[str, str | None] = PrivateAttr()
 
-    def __init__(
-        self, memory: MemoryLike = None, *, session_id: str | None = None, user_id: str | None = None,
-        session_key: str = "session_id", user_key: str | None = None, k: int = 4, role: Role | None = None,
-        since: datetime | None = None, until: datetime | None = None, tags: list[str] | None = None,
-        metadata: dict[str, Any] | None = None, **settings: Any,
-    ) -> None:  # fmt: skip
-        super().__init__(k=k, role=role, since=since, until=until, tags=tags, metadata=metadata)  # type: ignore[call-arg]
-        self._sessions = Sessions(memory, **settings)
-        self._keys = (session_key, user_key or ("user_id" if user_id is not None else None))
-        fixed = {self._keys[0]: session_id, self._keys[1]: user_id}
-        self._fixed = {key: value for key, value in fixed.items() if key is not None and value is not None}
+    def __init__(self, store: "MemoryLike | Sessions" = None, **fields: Any) -> None:
+        settings = {name: fields.pop(name) for name in fields.keys() - type(self).model_fields.keys()}
+        # A retriever that is made from another one, as for `configurable_fields`, shares what that one opened.
+        sessions = store if isinstance(store, Sessions) else Sessions(store, **settings)
+        super().__init__(store=sessions, **fields)  # type: ignore[call-arg]
 
     def invoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:
         """Return the messages that match, best first; `k=` overrides the retriever's own."""
@@ -87,17 +100,24 @@ class HistoryRetriever(BaseRetriever):
         return await super().ainvoke(input, config, **kwargs, key=self._key(config))
 
     def _key(self, config: RunnableConfig) -> SessionKey:
-        if self._sessions.only is not None:
-            return self._sessions.only.session_id, self._sessions.only.user_id
-        entries = {**(config.get("configurable") or {}), **self._fixed}
-        return self._sessions.key(entries, [self._keys[0]], self._keys[1])
+        if self.store.only is not None:
+            return self.store.only.session_id, self.store.only.user_id
+        key = self.user_key or "user_id"
+        keys = self.session_key, "thread_id"
+        thread = ThreadResolver(self.session_id, key, session_keys=keys).resolve(config=config)
+        user = self.user_id or (thread.user_id if self.user_key else None)
+        if thread.session_id is None:
+            raise ValueError(unnamed(self.session_key))
+        if self.user_key and user is None:
+            raise ValueError(unnamed(self.user_key))
+        return thread.session_id, user
 
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, key: SessionKey | None = None,
         k: int | None = None,
     ) -> list[Document]:  # fmt: skip
         wanted = self.k if k is None else k
-        with self._sessions.use(*(key or self._key(ensure_config()))) as memory:
+        with self.store.use(*(key or self._key(ensure_config()))) as memory:
             found = memory.search(query, wanted + 1, **self._limits())
             return _documents(found, memory.newest(1), query, wanted)
 
@@ -106,7 +126,7 @@ class HistoryRetriever(BaseRetriever):
         k: int | None = None,
     ) -> list[Document]:  # fmt: skip
         wanted = self.k if k is None else k
-        async with self._sessions.ause(*(key or self._key(ensure_config()))) as memory:
+        async with self.store.ause(*(key or self._key(ensure_config()))) as memory:
             searching = AsyncInfiniteMemory(memory)
             found = await searching.search(query, wanted + 1, **self._limits())
             return _documents(found, await searching.newest(1), query, wanted)
@@ -116,7 +136,7 @@ class HistoryRetriever(BaseRetriever):
 
     def close(self) -> None:
         """Release the store, if it was opened here."""
-        self._sessions.close()
+        self.store.close()
 
 
 def _documents(found: list[ScoredMessage], newest: list[Message], query: str, k: int) -> list[Document]:
@@ -140,56 +160,110 @@ class RecallArguments(BaseModel):
     query: str = Field(description="What to look for: the names and words that were probably used.")
 
 
+class Searched(Protocol):
+    """What a recall tool searches: `ThreadMemory`, or the sessions of a store."""
+
+    def search(self, thread: Thread, messages: Sequence[BaseMessage], query: str, top_k: int) -> Hits:
+        """Return what matches a query best, and the newest message of the line that was searched."""
+
+    async def asearch(self, thread: Thread, messages: Sequence[BaseMessage], query: str, top_k: int) -> Hits:
+        """Do what `search` does without blocking the event loop."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchedSessions:
+    """The sessions of a store, searched on their main branch.
+
+    Args:
+        sessions: the memories.
+        user_id: the user whose sessions are searched; None: the one that the run names.
+    """
+
+    sessions: Sessions
+    user_id: str | None
+
+    def search(self, thread: Thread, messages: Sequence[BaseMessage], query: str, top_k: int) -> Hits:
+        """Return what matches a query best."""
+        with self.sessions.use(*self._key(thread)) as memory:
+            return Hits(memory.search(query, top_k), memory.newest(1))
+
+    async def asearch(self, thread: Thread, messages: Sequence[BaseMessage], query: str, top_k: int) -> Hits:
+        """Do what `search` does without blocking the event loop."""
+        async with self.sessions.ause(*self._key(thread)) as memory:
+            searching = AsyncInfiniteMemory(memory)
+            return Hits(await searching.search(query, top_k), await searching.newest(1))
+
+    def _key(self, thread: Thread) -> SessionKey:
+        if self.sessions.only is not None:
+            return self.sessions.only.session_id, self.sessions.only.user_id
+        if thread.session_id is None:
+            raise LookupError("this run names no session, by a thread_id or a session_id, that could be searched")
+        return thread.session_id, self.user_id or thread.user_id
+
+
 def recall_tool(
-    memory: MemoryLike, *, name: str = "search_earlier_messages", description: str = DESCRIPTION, top_k: int = 5,
-    session_id: str | None = None, user_id: str | None = None,
-    session_keys: Sequence[str] = ("thread_id", "session_id"), user_key: str = "user_id",
-    template: RecallTemplate | None = None, **settings: Any,
+    store: MemoryLike = None, *, name: str = "search_earlier_messages", description: str = DESCRIPTION, top_k: int = 5,
+    session_id: SessionName = None, user_id: str | None = None, user_key: str = "user_id",
+    share_with_subgraphs: bool = False, template: RecallTemplate | None = None, **settings: Any,
 ) -> StructuredTool:  # fmt: skip
     """Return a tool that searches a session, and answers with a fenced and dated record of the messages found.
 
-    Messages of the current turn are not found.
+    Messages of the current turn are not found. If there is nothing to search, such as in a run that names no session,
+    the answer says so. `InfiniteMemoryMiddleware(recall_tool=True)` brings such a tool with it.
 
     Args:
-        memory: a path, a `Store`, a `SessionPool`, or an `InfiniteMemory`, which is searched where it stands.
+        store: a path, a `Store`, a `SessionPool`, or an `InfiniteMemory`, which is searched where it stands.
         name: the tool's name.
         description: tells the model when to use the tool.
         top_k: the number of messages, at most.
-        session_id: the session's id; None: the one that the run's configuration names.
+        session_id: as for `InfiniteMemoryMiddleware`.
         user_id: the user's id; None: the one that the runtime context or the configuration names, if any.
-        session_keys: the first of these entries of `config["configurable"]` that is set names the session.
-        user_key: the attribute or entry of the runtime context, or the entry of the configuration, that names the user.
+        user_key: as for `InfiniteMemoryMiddleware`.
+        share_with_subgraphs: as for `InfiniteMemoryMiddleware`.
         template: the wording around the messages found.
         settings: the other arguments of `InfiniteMemory`, and `embeddings` in LangChain's words; only for a store.
     """
     whole_number("top_k", top_k, least=1)
-    sessions = Sessions(memory, **settings)
+    searched = SearchedSessions(Sessions(store, **settings), user_id)
+    threads = ThreadResolver(session_id, user_key, share_with_subgraphs=share_with_subgraphs)
+    return search_tool(searched, threads, top_k, name=name, description=description, template=template)
+
+
+def search_tool(
+    searched: Searched, threads: ThreadResolver, top_k: int = 5, *, name: str = "search_earlier_messages",
+    description: str = DESCRIPTION, template: RecallTemplate | None = None,
+) -> StructuredTool:  # fmt: skip
+    """Return a tool that searches the conversation of the run that calls it."""
     wording = template or RecallTemplate()
 
-    def key(config: RunnableConfig) -> SessionKey:
-        if sessions.only is not None:
-            return sessions.only.session_id, sessions.only.user_id
-        given = (config.get("configurable") or {}).items()
-        entries = {name: str(value) for name, value in given if value is not None and value != ""}
-        users = (user_id, _entry_of_context(user_key), entries.get(user_key))
-        user = next((str(named) for named in users if named is not None and named != ""), None)
-        if session_id is not None:
-            return session_id, user
-        return sessions.key(entries, session_keys, None)[0], user
+    def search(query: str, config: RunnableConfig, runtime: ToolRuntime = None) -> str:  # type: ignore[assignment]
+        try:
+            hits = searched.search(threads.resolve(config=config), _state(runtime), query, top_k + CURRENT_TURN)
+        except FAILURES as error:
+            return _unsearched(error)
+        return _answer(hits.found, hits.newest, top_k, wording)
 
-    def search(query: str, config: RunnableConfig) -> str:
-        with sessions.use(*key(config)) as memory:
-            return _answer(memory.search(query, top_k + CURRENT_TURN), memory.newest(1), top_k, wording)
-
-    async def asearch(query: str, config: RunnableConfig) -> str:
-        async with sessions.ause(*key(config)) as memory:
-            waiting = AsyncInfiniteMemory(memory)
-            found = await waiting.search(query, top_k + CURRENT_TURN)
-            return _answer(found, await waiting.newest(1), top_k, wording)
+    async def asearch(query: str, config: RunnableConfig, runtime: ToolRuntime = None) -> str:  # type: ignore[assignment]
+        try:
+            thread = threads.resolve(config=config)
+            hits = await searched.asearch(thread, _state(runtime), query, top_k + CURRENT_TURN)
+        except FAILURES as error:
+            return _unsearched(error)
+        return _answer(hits.found, hits.newest, top_k, wording)
 
     return StructuredTool.from_function(
         search, asearch, name=name, description=description, args_schema=RecallArguments
     )
+
+
+def _state(runtime: "ToolRuntime | None") -> Sequence[BaseMessage]:
+    state = runtime.state if runtime is not None else None
+    return state.get("messages", ()) if isinstance(state, Mapping) else getattr(state, "messages", ())
+
+
+def _unsearched(error: Exception) -> str:
+    logger.warning("earlier messages cannot be searched: %s", error)
+    return f"Earlier messages cannot be searched: {error}"
 
 
 def _answer(found: Sequence[ScoredMessage], newest: Sequence[Message], top_k: int, template: RecallTemplate) -> str:
@@ -203,13 +277,3 @@ def _shortened(message: Message) -> Message:
     if len(message.content) <= SHOWN_CHARACTERS:
         return message
     return message.replace(content=f"{message.content[:SHOWN_CHARACTERS]} […]")
-
-
-def _entry_of_context(key: str) -> Any:
-    """Return an entry of LangGraph's runtime context; None if there is none."""
-    try:
-        from langgraph.runtime import get_runtime
-    except ModuleNotFoundError:
-        return None
-    context = getattr(get_runtime(), "context", None)  # a run outside a graph has no runtime
-    return context.get(key) if isinstance(context, dict) else getattr(context, key, None)

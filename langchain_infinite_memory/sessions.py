@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -18,6 +19,126 @@ MemoryLike = InfiniteMemory | SessionPool | Store | str | Path | None
 SessionKey = tuple[str, str | None]
 """The ids of a session and of its user."""
 
+ALONE = "alone"
+"""The session of a run that names none, in a store of its own."""
+
+
+def open_pool(store: MemoryLike = None, **settings: Any) -> SessionPool:
+    """Return the memories of all sessions of a store, for an agent.
+
+    Args:
+        store: a path, a `Store`, a `SessionPool`, which is returned, or None: in memory.
+        settings: what `memory_settings` takes; not for a `SessionPool`.
+
+    Raises:
+        TypeError: an argument is unknown, or `store` is an `InfiniteMemory` or something else.
+        ValueError, StoreError: as for `SessionPool`.
+    """
+    if isinstance(store, InfiniteMemory):
+        raise TypeError(
+            "store: an InfiniteMemory serves one session only, and an agent may need others, such as those of nested "
+            "graphs; pass its store, and session_id="
+        )
+    # A question that does not fit must not be left out, nor what a tool has just returned.
+    return Sessions(
+        store, **settings if isinstance(store, SessionPool) else {"on_overflow": "raise", **settings}
+    ).open()
+
+
+def unnamed(key: str) -> str:
+    """Return what to say if the configuration of a run lacks an entry."""
+    return (
+        f"config names no {key!r}: call with config={{'configurable': {{{key!r}: '...'}}}}, or bind it by "
+        ".with_config(configurable=...)"
+    )
+
+
+def check_store(store: object) -> None:
+    """Raise TypeError unless a store can be opened."""
+    if store is None or isinstance(store, str | Path | Store | SessionPool | InfiniteMemory):
+        return
+    wanted = "a path, a Store, a SessionPool, an InfiniteMemory or None"
+    if any(cls.__module__.startswith("langgraph.") for cls in type(store).__mro__):
+        raise TypeError(
+            f"store must be {wanted}, not LangGraph's {type(store).__name__}: it keeps the state of graphs or values "
+            "of your own; pass it to create_agent or compile, and a path here"
+        )
+    raise TypeError(f"store must be {wanted}, not {store!r}")
+
+
+class SessionLocks:
+    """One lock per session, which exists while somebody uses it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._held: dict[SessionKey, tuple[threading.Lock, int]] = {}
+
+    @contextmanager
+    def hold(self, key: SessionKey) -> Iterator[None]:
+        """Hold the lock of a session for a block."""
+        with self._lock:
+            own, users = self._held.get(key, (threading.Lock(), 0))
+            self._held[key] = own, users + 1
+        try:
+            with own:
+                yield
+        finally:
+            with self._lock:
+                _, users = self._held.pop(key)
+                if users > 1:
+                    self._held[key] = own, users - 1
+
+
+class RunMemories:
+    """Memories of runs that name no session: each in memory, and dropped when its run ends.
+
+    Each is used by one caller at a time. Another caller with the same key gets a new one.
+
+    Args:
+        settings: the arguments of `InfiniteMemory`.
+        size: how many are kept whose runs have not ended, as after an error; those used least recently are dropped.
+    """
+
+    def __init__(self, settings: Mapping[str, Any], size: int = 128) -> None:
+        self._settings = dict(settings)
+        self._size = size
+        self._lock = threading.Lock()
+        self._idle: OrderedDict[tuple[str | None, str], InfiniteMemory] = OrderedDict()
+
+    def take(self, run: str | None, user_id: str | None) -> InfiniteMemory:
+        """Return the memory of a run; None: of a run that cannot be recognized again."""
+        with self._lock:
+            memory = self._idle.pop((user_id, run), None) if run is not None else None
+        return memory or InfiniteMemory(None, session_id=ALONE, user_id=user_id, **self._settings)
+
+    def give_back(self, run: str | None, memory: InfiniteMemory) -> None:
+        """Return a memory for the next call of its run."""
+        spare = [memory]
+        with self._lock:
+            if run is not None:
+                replaced = self._idle.pop((memory.user_id, run), None)
+                self._idle[memory.user_id, run] = memory
+                spare = [] if replaced is None else [replaced]
+            while len(self._idle) > self._size:
+                spare.append(self._idle.popitem(last=False)[1])
+        for one in spare:
+            one.close()
+
+    def drop(self, run: str | None, user_id: str | None) -> None:
+        """Close the memory of a run."""
+        with self._lock:
+            memory = self._idle.pop((user_id, run), None) if run is not None else None
+        if memory is not None:
+            memory.close()
+
+    def close(self) -> None:
+        """Close all of them."""
+        with self._lock:
+            spare = list(self._idle.values())
+            self._idle.clear()
+        for memory in spare:
+            memory.close()
+
 
 class Sessions:
     """Hands out memories, each to one caller at a time.
@@ -29,23 +150,18 @@ class Sessions:
         settings: what `memory_settings` takes, for a store.
 
     Raises:
-        TypeError: an argument is unknown, or `store` has its settings already.
+        TypeError: an argument is unknown, or `store` is something else or has its settings already.
     """
 
     def __init__(self, store: MemoryLike = None, *, size: int = 64, **settings: Any) -> None:
+        check_store(store)
         self._only = store if isinstance(store, InfiniteMemory) else None
         self._pool = store if isinstance(store, SessionPool) else None
-        if "memory" in settings:
-            raise TypeError("memory= is called store= here: pass store=")
         self._owns_pool = self._only is None and self._pool is None
         if settings and not self._owns_pool:
             names = ", ".join(sorted(settings))
-            raise TypeError(f"{names}: the memory given has its own settings; pass them where it is made")
-        if isinstance(store, InfiniteMemory | SessionPool):
-            store = None
-        elif store is not None and not isinstance(store, str | Path | Store):
-            raise TypeError(f"store must be a path, a Store, a SessionPool or an InfiniteMemory, not {store!r}")
-        self._store: str | Path | Store | None = store
+            raise TypeError(f"{names}: the store given has its own settings; pass them where it is made")
+        self._store = None if isinstance(store, InfiniteMemory | SessionPool) else store
         self._size = size
         self._settings = memory_settings(**settings)
         self._lock = threading.Lock()
@@ -83,10 +199,7 @@ class Sessions:
         session, user = (None if name is None else str(name) for name in (session, user))
         for key, value in ((session_keys[0], session), (user_key, user)):
             if key is not None and value is None:
-                raise ValueError(
-                    f"config names no {key!r}: call with config={{'configurable': {{{key!r}: '...'}}}}, or bind it by "
-                    ".with_config(configurable=...)"
-                )
+                raise ValueError(unnamed(key))
         self.check(session, user)
         return str(session), user
 

@@ -45,6 +45,8 @@ def memory_settings(
         TypeError: an argument is unknown, or both `embeddings` and `embedder` are given; or as for `as_summarizer`.
         ValueError, ImportError: as for `as_embedder` and `as_token_counter`.
     """
+    if "memory" in settings:
+        raise TypeError("memory: this argument is called store=")
     known = memory_arguments() - {"self", "store"}
     if unknown := sorted(settings.keys() - known):
         advice = suggestion(unknown[0], known | {"embeddings"}) or ": see InfiniteMemory for those known"

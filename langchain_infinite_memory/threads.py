@@ -1,51 +1,45 @@
-"""The message list of a thread, sent whole with each run: store what is new in it, and build the prompt that fits."""
+"""The message list of a thread: store what is new in it, leave out what was taken back, and build the prompt."""
 
 import asyncio
-import inspect
 import json
 import logging
-import threading
-from collections import OrderedDict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from collections.abc import AsyncIterator, Generator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
 
-from langchain_core.messages import BaseMessage, SystemMessage
+from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from langchain_infinite_memory.messages import from_message, read_message, system_first
-from langchain_infinite_memory.token_counters import FRAMING
+from langchain_infinite_memory.followed_lists import (
+    Followed,
+    FollowedLists,
+    StateList,
+    follow_whole,
+    read_list,
+    stored_part,
+)
+from langchain_infinite_memory.identity import Thread, remember
+from langchain_infinite_memory.messages import read_message
+from langchain_infinite_memory.request_view import Shown, request_view
+from langchain_infinite_memory.sessions import RunMemories, SessionLocks
+from langchain_infinite_memory.traces import arecall_run, recall_run
 from shared_core.aio import AsyncInfiniteMemory
-from shared_core.errors import BudgetError
-from shared_core.history import FollowedHistory
-from shared_core.lists import sliding_window
+from shared_core.errors import BudgetError, UnknownReferenceError
+from shared_core.forget import ForgetResult
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
 from shared_core.pool import SessionPool
 from shared_core.prompt.context import Context, ContextReport
-from shared_core.tokens import as_counter, message_tokens, tools_tokens
+from shared_core.recall.ranking import ScoredMessage
+from shared_core.records import MAIN
 
 logger = logging.getLogger("langchain_infinite_memory")
 
-FOLLOWED = 128
-"""The number of lists that are remembered, the newest ones, so that only new messages have to be looked at."""
+GROWTHS = 3
+"""How often a prompt is built again because other middleware made its messages larger than they are stored."""
 
-WINDOW_SETTINGS = frozenset(inspect.signature(sliding_window).parameters)
-"""The settings of a memory that also apply to a sliding window."""
-
-
-class Thread(NamedTuple):
-    """The conversation that a list belongs to.
-
-    Attributes:
-        session_id: the session's id.
-        user_id: the user's id.
-        stable_ids: whether a message keeps its id from one run to the next, as a checkpointer ensures.
-    """
-
-    session_id: str
-    user_id: str | None = None
-    stable_ids: bool = True
+Arguments: TypeAlias = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,30 +50,18 @@ class ThreadPrompt:
     report: ContextReport
 
 
-@dataclass(frozen=True, slots=True)
-class _Followed:
-    """A list as it was followed last.
+class Hits(NamedTuple):
+    """What a search found, and the newest message of the line that was searched."""
 
-    Attributes:
-        messages: the list.
-        history: what the engine returned for it.
-        by_id: its messages, by the ids under which they are stored.
-    """
-
-    messages: Sequence[BaseMessage] = ()
-    history: FollowedHistory = field(default_factory=FollowedHistory)
-    by_id: Mapping[str, BaseMessage] = field(default_factory=dict)
-
-    @property
-    def newest(self) -> str | None:
-        """The id of the newest message that is stored."""
-        return next((id_ for id_ in reversed(self.history.ids) if id_ is not None), None)
+    found: list[ScoredMessage]
+    newest: list[Message]
 
 
 class ThreadMemory:
     """Stores the message lists of threads, and builds prompts from them and from what was said before.
 
-    A list is never changed. Its messages are sent as they are, except for text that is put before the question.
+    A list is never changed. Its messages are sent as the request has them, except for text that is put before the
+    question, and for results of tools that do not fit.
 
     Args:
         pool: the memories.
@@ -87,12 +69,15 @@ class ThreadMemory:
 
     def __init__(self, pool: SessionPool) -> None:
         self.pool = pool
-        self._followed: OrderedDict[tuple[Thread, str | None], _Followed] = OrderedDict()
-        self._lock = threading.Lock()
+        self._runs = RunMemories(pool.settings)
+        self._lists = FollowedLists()
+        self._locks = SessionLocks()
+
+    # Prompts
 
     def prompt(
-        self, thread: Thread, messages: Sequence[BaseMessage], *, system: Sequence[BaseMessage] = (),
-        tools: Sequence[Any] = (),
+        self, thread: Thread, messages: Sequence[BaseMessage], *, sent: Sequence[BaseMessage] | None = None,
+        system: Sequence[BaseMessage] = (), tools: Sequence[Any] = (), max_tokens: int | None = None,
     ) -> ThreadPrompt:  # fmt: skip
         """Store what is new in the list and return the prompt for its newest human message.
 
@@ -101,136 +86,224 @@ class ThreadMemory:
 
         Args:
             thread: the conversation that the list belongs to.
-            messages: the whole list, oldest first.
+            messages: the list as the graph's state has it, oldest first. It is stored.
+            sent: the list as the model is to see it. None: `messages`. What only this list has is sent and charged, but
+                not stored.
             system: system messages that the caller sends before the list; they are charged, but neither stored nor
                 returned.
             tools: tools that the model may call, which are charged, too.
+            max_tokens: the limit of the model, instead of the pool's `max_tokens`.
 
         Raises:
-            BudgetError: system prompt, tool schemas and pinned messages alone exceed the budget.
+            BudgetError: what must be sent exceeds the budget.
             StoreError, EmbedderMismatchError: the memory cannot be used.
             ValueError: the memory cannot be used for this thread, such as one without a user with `scope="user"`.
         """
-        with self.pool.use(thread.session_id, thread.user_id) as memory:
-            leading, talk = _split(messages)
-            followed = self._follow(memory, thread, talk)
-            arguments: dict[str, Any] = {
-                "tools": _schemas(tools),
-                "reserve_tokens": _reserve(memory, [*system, *leading]),
-            }
-            context = memory.context(**arguments)
-            if not _stands_at_end(memory, followed):
-                context = memory.context(**arguments)
-            return _thread_prompt(leading, context, followed)
+        with self._lent(thread, messages) as (memory, listed):
+            steps = self._steps(memory, thread, listed, messages if sent is None else sent, system, tools, max_tokens)
+            arguments, prompt = _advance(steps, None)
+            with recall_run(None, _question(messages)) as recall:
+                while arguments is not None:
+                    arguments, prompt = _advance(steps, memory.context(**arguments))
+                assert prompt is not None
+                recall.report = prompt.report
+            return prompt
 
     async def aprompt(
-        self, thread: Thread, messages: Sequence[BaseMessage], *, system: Sequence[BaseMessage] = (),
-        tools: Sequence[Any] = (),
+        self, thread: Thread, messages: Sequence[BaseMessage], *, sent: Sequence[BaseMessage] | None = None,
+        system: Sequence[BaseMessage] = (), tools: Sequence[Any] = (), max_tokens: int | None = None,
     ) -> ThreadPrompt:  # fmt: skip
         """Do what `prompt` does without blocking the event loop."""
-        memory = await asyncio.to_thread(self.pool.take, thread.session_id, thread.user_id)
+        async with self._alent(thread, messages) as (memory, listed):
+            steps = self._steps(memory, thread, listed, messages if sent is None else sent, system, tools, max_tokens)
+            arguments, prompt = await asyncio.to_thread(_advance, steps, None)
+            async with arecall_run(None, _question(messages)) as recall:
+                while arguments is not None:
+                    context = await AsyncInfiniteMemory(memory).context(**arguments)
+                    arguments, prompt = await asyncio.to_thread(_advance, steps, context)
+                assert prompt is not None
+                recall.report = prompt.report
+            return prompt
+
+    def _steps(
+        self, memory: InfiniteMemory, thread: Thread, listed: StateList, sent: Sequence[BaseMessage],
+        system: Sequence[BaseMessage], tools: Sequence[Any], max_tokens: int | None,
+    ) -> Generator[Arguments, Context, ThreadPrompt]:  # fmt: skip
+        """Yield arguments for `context`, and return the prompt that is made of its result."""
+        followed = self._follow(memory, thread, listed)
+        view = request_view(listed.talk, sent)
+        limit = memory.max_tokens if max_tokens is None else max_tokens
+        reserve = _reserve(memory, [*system, *view.unstored], limit)
+        arguments: Arguments = {"tools": schemas(tools), "max_tokens": limit}
+        growth = 0
+        for _ in range(1 + GROWTHS):
+            arguments["reserve_tokens"] = min(reserve + growth, limit)
+            context = yield arguments
+            if not _stands_at_end(memory, followed.newest):
+                context = yield arguments
+            shown = view.show(context.messages, followed.by_id)
+            before, growth = growth, max(growth, _growth(memory, shown))
+            if growth == before:
+                break
+        return ThreadPrompt(shown.messages, context.report)
+
+    # Storing
+
+    def store(self, thread: Thread, messages: Sequence[BaseMessage]) -> None:
+        """Store what is new in the list, and leave out what was taken back."""
+        with self._lent(thread, messages) as (memory, listed):
+            self._follow(memory, thread, listed)
+
+    async def astore(self, thread: Thread, messages: Sequence[BaseMessage]) -> None:
+        """Do what `store` does without blocking the event loop."""
+        await asyncio.shield(asyncio.to_thread(self.store, thread, messages))
+
+    def settle(self, thread: Thread, messages: Sequence[BaseMessage]) -> None:
+        """Leave out what was taken back before a run, and store nothing that is new, which others may yet redact.
+
+        A middleware may sum up the rest of the list before the model is called. What it sums up stays recallable, and
+        could then not be told apart from what was taken back.
+        """
+        listed = read_list(messages)
+        if thread.session_id is None or thread.removed == "keep" or self._lists.is_continued(thread, listed):
+            return
+        with self._lent(thread, messages) as (memory, _):
+            if (known := stored_part(memory, listed)).talk:
+                self._follow(memory, thread, known)
+
+    def end_run(self, thread: Thread, messages: Sequence[BaseMessage]) -> None:
+        """Store the list as the run left it; forget it if the run is a session of its own."""
+        if thread.session_id is None:
+            self._runs.drop(read_list(messages).first, thread.user_id)
+        else:
+            self.store(thread, messages)
+
+    def _follow(self, memory: InfiniteMemory, thread: Thread, listed: StateList) -> Followed:
+        if thread.session_id is None:
+            return follow_whole(memory, listed)
+        with self._locks.hold((thread.session_id, thread.user_id)):  # the second of two callers must see the first
+            followed = self._lists.follow(memory, thread, listed)
+        remember(thread)
+        return followed
+
+    # Searching
+
+    def search(self, thread: Thread, messages: Sequence[BaseMessage], query: str, top_k: int) -> Hits:
+        """Return what matches a query best on the line that a list stands on."""
+        with self._lent(thread, messages) as (memory, listed):
+            self._stand(memory, thread, listed)
+            return Hits(memory.search(query, top_k), memory.newest(1))
+
+    async def asearch(self, thread: Thread, messages: Sequence[BaseMessage], query: str, top_k: int) -> Hits:
+        """Do what `search` does without blocking the event loop."""
+        async with self._alent(thread, messages) as (memory, listed):
+            await asyncio.to_thread(self._stand, memory, thread, listed)
+            searching = AsyncInfiniteMemory(memory)
+            return Hits(await searching.search(query, top_k), await searching.newest(1))
+
+    def _stand(self, memory: InfiniteMemory, thread: Thread, listed: StateList) -> None:
+        if thread.session_id is None:
+            return
+        if memory.branch != MAIN:
+            memory.checkout(MAIN)
+        _stands_at_end(memory, self._lists.newest(thread, listed))
+
+    # Erasing
+
+    def forget(self, thread: Thread, message_ids: Sequence[str] | None) -> ForgetResult:
+        """Erase messages of a session and of those under it, None: all of them.
+
+        Raises:
+            UnknownReferenceError: no message of these ids is stored.
+        """
+        own = str(thread.session_id)
+        nested = [one.session_id for one in self.pool.sessions(thread.user_id) if one.session_id.startswith(f"{own}/")]
+        results = [self._forget(session, thread.user_id, message_ids) for session in (own, *nested)]
+        erased = [result for result in results if result is not None]
+        if not erased:
+            raise UnknownReferenceError(f"no message {', '.join(map(repr, message_ids or ()))} in session {own!r}")
+        reason = next((result.reason for result in erased if result.reason is not None), None)
+        ids = tuple(id_ for result in erased for id_ in result.ids)
+        return ForgetResult(ids, scrubbed=all(result.scrubbed for result in erased), reason=reason)
+
+    def _forget(self, session_id: str, user_id: str | None, message_ids: Sequence[str] | None) -> ForgetResult | None:
+        with self._locks.hold((session_id, user_id)), self.pool.use(session_id, user_id) as memory:
+            result: ForgetResult | None
+            if message_ids is None:
+                result = memory.forget(session=True)
+            else:
+                ids = self._lists.stored_ids(memory, message_ids)
+                result = memory.forget(ids=ids) if ids else None
+        self._lists.drop(session_id, user_id)
+        return result
+
+    # Memories
+
+    @contextmanager
+    def _lent(self, thread: Thread, messages: Sequence[BaseMessage]) -> Iterator[tuple[InfiniteMemory, StateList]]:
+        listed = read_list(messages)
+        memory = self._take(thread, listed)
+        try:
+            yield memory, listed
+        finally:
+            self._give_back(thread, listed, memory)
+
+    @asynccontextmanager
+    async def _alent(
+        self, thread: Thread, messages: Sequence[BaseMessage]
+    ) -> AsyncIterator[tuple[InfiniteMemory, StateList]]:
+        listed = read_list(messages)
+        memory = await asyncio.to_thread(self._take, thread, listed)
         idle = True
         try:
-            leading, talk = _split(messages)
-            followed = await asyncio.to_thread(self._follow, memory, thread, talk)
-            schemas = await asyncio.to_thread(_schemas, tools)
-            reserve = await asyncio.to_thread(_reserve, memory, [*system, *leading])
-            arguments: dict[str, Any] = {"tools": schemas, "reserve_tokens": reserve}
-            context = await AsyncInfiniteMemory(memory).context(**arguments)
-            if not await asyncio.to_thread(_stands_at_end, memory, followed):
-                context = await AsyncInfiniteMemory(memory).context(**arguments)
-            return await asyncio.to_thread(_thread_prompt, leading, context, followed)
+            yield memory, listed
         except asyncio.CancelledError:
             idle = False  # a worker thread may still use it
             raise
         finally:
             if idle:
-                await asyncio.to_thread(self.pool.give_back, memory)
+                await asyncio.to_thread(self._give_back, thread, listed, memory)
 
-    def record(self, thread: Thread, messages: Sequence[BaseMessage]) -> None:
-        """Store what is new in the list."""
-        with self.pool.use(thread.session_id, thread.user_id) as memory:
-            self._follow(memory, thread, _split(messages)[1])
+    def _take(self, thread: Thread, listed: StateList) -> InfiniteMemory:
+        if thread.session_id is None:
+            return self._runs.take(listed.first, thread.user_id)
+        return self.pool.take(thread.session_id, thread.user_id)
 
-    async def arecord(self, thread: Thread, messages: Sequence[BaseMessage]) -> None:
-        """Do what `record` does without blocking the event loop."""
-        await asyncio.shield(asyncio.to_thread(self.record, thread, messages))
+    def _give_back(self, thread: Thread, listed: StateList, memory: InfiniteMemory) -> None:
+        if thread.session_id is None:
+            self._runs.give_back(listed.first, memory)
+        else:
+            self.pool.give_back(memory)
 
-    def window(
-        self, messages: Sequence[BaseMessage], *, system: Sequence[BaseMessage] = (), tools: Sequence[Any] = ()
-    ) -> list[BaseMessage]:
-        """Return the newest turns that fit, and at least the newest human message, without using the memory."""
-        leading, talk = _split(messages)
-        given = {f"{index}": message for index, message in enumerate(talk)}
-        named = [read_message(message)[0].replace(id=id_, pinned=False) for id_, message in given.items()]
-        settings = self.pool.settings
-        counter, overhead = as_counter(settings.get("token_counter")), settings.get("message_overhead", FRAMING)
-        taken = sum(message_tokens(read_message(message)[0], counter, overhead) for message in [*system, *leading])
-        sizes = {"max_tokens": 4096, "reserve_tokens": 500} | {
-            k: v for k, v in settings.items() if k in WINDOW_SETTINGS
-        }
-        sizes["reserve_tokens"] += taken + tools_tokens(_schemas(tools), counter)
-        try:
-            prompt = sliding_window(named, **sizes | {"token_counter": counter, "on_overflow": "keep"})
-        except BudgetError:  # system messages and tools leave no room at all
-            question = next((index for index in range(len(named) - 1, -1, -1) if named[index].role == "user"), 0)
-            prompt = named[question:]
-        return _langchain_messages(leading, prompt, given)
-
-    def _follow(self, memory: InfiniteMemory, thread: Thread, messages: Sequence[BaseMessage]) -> _Followed:
-        # The lists of one run begin with the same message. Two runs at once are followed apart, each from its own list.
-        run = (thread, messages[0].id if messages else None)
-        with self._lock:  # of two callers that go on from the same message, the second must see the first
-            followed = self._followed.pop(run, _Followed())
-            same = _common_start(followed.messages, messages)
-            given = [_engine_message(message, stable_id=thread.stable_ids) for message in messages[same:]]
-            history = replace(memory.follow(given, after=followed.history.upto(same)), branch=memory.branch)
-            by_id = {id_: message for id_, message in zip(history.ids, messages, strict=True) if id_ is not None}
-            self._followed[run] = followed = _Followed(list(messages), history, by_id)
-            while len(self._followed) > FOLLOWED:
-                self._followed.popitem(last=False)
-        return followed
+    def close(self) -> None:
+        """Drop the memories of runs that are sessions of their own."""
+        self._runs.close()
 
 
-def _stands_at_end(memory: InfiniteMemory, followed: _Followed) -> bool:
+def _advance(
+    steps: Generator[Arguments, Context, ThreadPrompt], context: Context | None
+) -> tuple[Arguments | None, ThreadPrompt | None]:
+    """Take one step: return the arguments of the next call of `context`, or None and the prompt."""
+    try:
+        return (next(steps) if context is None else steps.send(context)), None
+    except StopIteration as stop:
+        return None, stop.value
+
+
+def _stands_at_end(memory: InfiniteMemory, newest: str | None) -> bool:
     """Return whether the branch ends where the list ends; if others have gone on there, check out the list's end."""
-    newest = [message.id for message in memory.newest(1)]
-    if followed.newest is None or newest == [followed.newest]:
+    if newest is None or [message.id for message in memory.newest(1)] == [newest]:
         return True
-    memory.checkout(followed.newest)
+    memory.checkout(newest)
     return False
 
 
-def _common_start(old: Sequence[BaseMessage], new: Sequence[BaseMessage]) -> int:
-    """Return how many messages at the beginning are the same."""
-    for index, (before, now) in enumerate(zip(old, new, strict=False)):
-        if before is not now and not _same(before, now):
-            return index
-    return min(len(old), len(new))
+def _question(messages: Sequence[BaseMessage]) -> str:
+    return next((str(message.text) for message in reversed(messages) if isinstance(message, HumanMessage)), "")
 
 
-def _same(one: BaseMessage, other: BaseMessage) -> bool:
-    """Return whether two messages are equal or, if they hold values such as arrays, whether they are stored alike."""
-    try:
-        return bool(one == other)
-    except (TypeError, ValueError):
-        return read_message(one) == read_message(other)
-
-
-def _engine_message(message: BaseMessage, *, stable_id: bool) -> Message:
-    converted, lost = read_message(message)
-    if lost:
-        logger.warning("message %s is stored without %s", message.id, ", ".join(lost))
-    return converted if stable_id else converted.replace(id=None)
-
-
-def _split(messages: Sequence[BaseMessage]) -> tuple[list[BaseMessage], list[BaseMessage]]:
-    """Return the system messages that a list begins with, and the rest."""
-    count = next((n for n, message in enumerate(messages) if not isinstance(message, SystemMessage)), len(messages))
-    return list(messages[:count]), list(messages[count:])
-
-
-def _schemas(tools: Sequence[Any]) -> list[Any]:
+def schemas(tools: Sequence[Any]) -> list[Any]:
+    """Return tools as JSON."""
     return [_schema(tool) for tool in tools]
 
 
@@ -244,9 +317,13 @@ def _schema(tool: Any) -> Any:
     return tool  # a provider's own tool has no common form
 
 
-def _reserve(memory: InfiniteMemory, system: Sequence[BaseMessage]) -> int:
-    """Return the tokens to keep free: for the reply and for the system prompt; BudgetError if that is too large."""
-    taken, budget = sum(memory.count(read_message(one)[0]) for one in system), memory.max_tokens - memory.reserve_tokens
+def _taken(memory: InfiniteMemory, messages: Sequence[BaseMessage]) -> int:
+    return sum(memory.count(read_message(message)[0]) for message in messages)
+
+
+def _reserve(memory: InfiniteMemory, unstored: Sequence[BaseMessage], limit: int) -> int:
+    """Return the tokens to keep free: for the reply and for what is not stored; BudgetError if that is too large."""
+    taken, budget = _taken(memory, unstored), limit - memory.reserve_tokens
     if taken > budget:
         raise BudgetError(
             f"system messages need {taken:,} tokens, but the budget is {budget:,}: raise max_tokens, lower "
@@ -257,22 +334,7 @@ def _reserve(memory: InfiniteMemory, system: Sequence[BaseMessage]) -> int:
     return memory.reserve_tokens + taken
 
 
-def _thread_prompt(leading: Sequence[BaseMessage], context: Context, followed: _Followed) -> ThreadPrompt:
-    return ThreadPrompt(_langchain_messages(leading, context.messages, followed.by_id), context.report)
-
-
-def _langchain_messages(
-    leading: Sequence[BaseMessage], prompt: Sequence[Message], given: Mapping[str, BaseMessage]
-) -> list[BaseMessage]:
-    """Return a prompt as LangChain's messages, with all system messages at its beginning."""
-    return [*leading, *(_sent(message, given.get(message.id or "")) for message in system_first(prompt))]
-
-
-def _sent(message: Message, given: BaseMessage | None) -> BaseMessage:
-    """Return a message of the prompt: the given one, unless text was put before it."""
-    if given is None:
-        return from_message(message)
-    if message.role != "user" or read_message(given)[0].content == message.content:
-        return given
-    written = from_message(message)
-    return written.model_copy(update={"id": given.id})
+def _growth(memory: InfiniteMemory, shown: Shown) -> int:
+    """Return how much larger a prompt is because the request has its messages in another form."""
+    sizes = [_taken(memory, [sent]) - _taken(memory, [stored]) for stored, sent in shown.changed]
+    return max(0, sum(sizes))

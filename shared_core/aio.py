@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from shared_core.base import Summarizer
 from shared_core.field_errors import shown
 from shared_core.forget import ForgetResult
-from shared_core.history import FollowedHistory
+from shared_core.history import FollowedHistory, Removed
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message, MessageLike, Role
 from shared_core.pipeline import Progress, Reply, Request, Steps
@@ -101,18 +101,22 @@ class AsyncInfiniteMemory:
         """Store messages; see `InfiniteMemory.add`."""
         return await asyncio.to_thread(self._memory.add, messages, turn=turn)
 
-    async def follow(self, messages: Sequence[MessageLike], *, after: FollowedHistory | None = None) -> FollowedHistory:
+    async def follow(
+        self, messages: Sequence[MessageLike], *, after: FollowedHistory | None = None, removed: Removed = "keep",
+        since: str | None = None,
+    ) -> FollowedHistory:  # fmt: skip
         """Store what is new in a history, and check out its end; see `InfiniteMemory.follow`."""
-        return await asyncio.to_thread(self._memory.follow, messages, after=after)
+        return await asyncio.to_thread(self._memory.follow, messages, after=after, removed=removed, since=since)
 
     async def context(
         self, question: str | MessageLike | None = None, *, system: SystemPrompt | None = None,
-        tools: Sequence[Any] | None = None, reserve_tokens: int | None = None, include_question: bool = True,
+        tools: Sequence[Any] | None = None, max_tokens: int | None = None, reserve_tokens: int | None = None,
+        include_question: bool = True,
     ) -> Context:  # fmt: skip
         """Return the prompt for a question; see `InfiniteMemory.context`."""
         steps = await asyncio.to_thread(  # the function that returns the system prompt may block
-            self._memory.context_steps, question, system=system, tools=tools, reserve_tokens=reserve_tokens,
-            include_question=include_question,
+            self._memory.context_steps, question, system=system, tools=tools, max_tokens=max_tokens,
+            reserve_tokens=reserve_tokens, include_question=include_question,
         )  # fmt: skip
         return await self._drive(steps)
 
@@ -219,6 +223,14 @@ class AsyncInfiniteMemory:
     async def reset(self, to: str) -> None:
         """Move the branch to another position; see `InfiniteMemory.reset`."""
         await asyncio.to_thread(self._memory.reset, to)
+
+    async def make_main(self) -> None:
+        """Let the line that is checked out be `main`; see `InfiniteMemory.make_main`."""
+        await asyncio.to_thread(self._memory.make_main)
+
+    async def set_aside(self, after: str | None = None) -> str:
+        """Let the branch end after a message; see `InfiniteMemory.set_aside`."""
+        return await asyncio.to_thread(self._memory.set_aside, after)
 
     async def reflog(self, branch: str | None = None, limit: int = 100) -> list[ReflogEntry]:
         """Return the moves of branches; see `InfiniteMemory.reflog`."""

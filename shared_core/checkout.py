@@ -1,14 +1,16 @@
 """Checkout: what one memory object has checked out, and the storing of messages there."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from shared_core.base import TokenCounter
 from shared_core.errors import DuplicateError, StaleHeadError, UnknownReferenceError
 from shared_core.messages import Message, in_utc
 from shared_core.paths import Head, Path, Span, read, resolve, unused_branch_name
+from shared_core.recognition import says_the_same
 from shared_core.records import Appended, Change, Draft, Expect, Position, Record
 from shared_core.session import LiveSession
 from shared_core.system_prompt import is_prompt, kept_of, said_together
@@ -17,6 +19,8 @@ from shared_core.turns import Entry
 
 Changes = Callable[[str], Sequence[Change]]
 """Returns the changes to make in the same transaction, given the name of the branch."""
+
+NO_COPIES: Mapping[str, Record] = MappingProxyType({})
 
 Result = TypeVar("Result")
 
@@ -53,10 +57,14 @@ class Writer:
         self.new_id = new_id
         self.open_turn: str | None = None
 
-    def add(self, messages: Sequence[Message], turn: str | None, prompt_id: str | None = None) -> list[Message]:
+    def add(
+        self, messages: Sequence[Message], turn: str | None, prompt_id: str | None = None,
+        copied: Mapping[str, Record] = NO_COPIES,
+    ) -> list[Message]:  # fmt: skip
         """Store messages and return them as stored. `turn` and errors are those of `InfiniteMemory.add`.
 
-        System messages replace the system prompt, or join the one whose `turn_id` is `prompt_id`.
+        System messages replace the system prompt, or join the one whose `turn_id` is `prompt_id`. `copied` says, by
+        their ids, which messages are copies, and of what.
         """
         if turn is not None and not isinstance(turn, str):
             raise ValueError(f"turn={turn!r}: expected the id of a turn's user message")
@@ -71,7 +79,7 @@ class Writer:
             [self.completed(message) for index, message in enumerate(messages) if index not in known],
             next((entry.message.turn_id for entry in known.values()), prompt_id),
         )
-        drafts = [self.draft(message) for message in new]
+        drafts = [self.draft(message, copied.get(message.id or "")) for message in new]
         records: Sequence[Record] = ()
         if drafts:
             records = self.write(drafts, turn=turn).records if turn is not None else self._append_to_open_turn(drafts)
@@ -119,12 +127,15 @@ class Writer:
             changes["created_at"] = in_utc(now)
         return message.replace(**changes) if changes else message
 
-    def draft(self, message: Message) -> Draft:
-        """Return a message with an id, a time and a token count."""
+    def draft(self, message: Message, source: Record | None = None) -> Draft:
+        """Return a message with an id, a time and a token count; `source`: what it is a copy of."""
         complete = self.completed(message)
+        picked_from = None if source is None else source.message.id
+        if source is not None and says_the_same(source.message, complete):
+            return Draft(complete, source.counter, source.tokens, picked_from)
         if self.counter.name is None:
-            return Draft(complete)
-        return Draft(complete, self.counter.name, body_tokens(complete, self.counter))
+            return Draft(complete, picked_from=picked_from)
+        return Draft(complete, self.counter.name, body_tokens(complete, self.counter), picked_from)
 
     def write(self, drafts: Sequence[Draft], *, turn: str | None = None, changes: Changes = _no_changes) -> Appended:
         """Store drafts at the head. On a detached head, this opens a branch.
@@ -190,6 +201,23 @@ class Checkout:
         if at is None:
             raise UnknownReferenceError(f"the branch {head.branch!r} does not exist any more")
         return at
+
+    def end_on_path(self, reference: str) -> Position:
+        """Return the position on the path that a reference means, where the branch may end.
+
+        Raises:
+            UnknownReferenceError: the reference means no position, or one that is not on the path.
+            ValueError: a merge brought it in.
+        """
+        position, path = self.position_of(reference), self.live.path
+        if not path.covers(position):
+            raise UnknownReferenceError(f"{reference!r} is not on this branch; give a message that is")
+        if path.span_of(position).shift:
+            raise ValueError(
+                f"{reference!r} came in by a merge, and what was said here before the merge would go, too: "
+                "give a message that was said on this branch"
+            )
+        return position
 
     def stand(self, head: Head) -> None:
         """Check out a branch or a position."""

@@ -1,19 +1,24 @@
 """Match a history that a client sends again with what is stored: which messages are known, and which are new."""
 
-import hashlib
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
-from typing import Any, NamedTuple
+from typing import Any, Literal
 
+from shared_core.checkout import Checkout
 from shared_core.messages import Message
 from shared_core.paths import Path
-from shared_core.records import After, Position, Record
+from shared_core.recognition import Sent, chain_of, chained, said_of, without_prompts
+from shared_core.recognition import recognized_fields as recognized_fields
+from shared_core.records import MAIN, After, Position, Record
 from shared_core.reprs import short_repr
 from shared_core.session import LiveSession
 from shared_core.system_prompt import is_prompt, kept_of
 from shared_core.turns import Entry
+from shared_core.whole_history import WholeHistory
+
+Removed = Literal["keep", "leave_out"]
+"""What happens to stored messages that a history lacks."""
 
 CHECKED = 64
 """How many known messages are compared with what is stored, if the history was not followed before."""
@@ -71,13 +76,6 @@ class FollowedHistory:
         return said, [id_ for id_, chain, previous in pairs if chain == previous and id_ is not None]
 
 
-class _Sent(NamedTuple):
-    """A message of the history, and a digest of everything that is said up to it."""
-
-    message: Message
-    chain: str
-
-
 @dataclass(frozen=True, slots=True)
 class Followed:
     """The result of matching a history.
@@ -88,6 +86,7 @@ class Followed:
         new: the messages to store after that position, in order, with ids.
         history: the whole history.
         prompt_id: the `turn_id` of the system prompt that system messages among `new` join. None: they replace it.
+        copied: for the ids of new messages that are stored elsewhere, what they are copies of.
     """
 
     at: Position | None
@@ -95,6 +94,26 @@ class Followed:
     new: tuple[Message, ...]
     history: FollowedHistory
     prompt_id: str | None = None
+    copied: Mapping[str, Record] = field(default_factory=dict)
+
+
+def follow(
+    checkout: Checkout, messages: Sequence[Message], after: FollowedHistory, removed: Removed, since: str | None
+) -> tuple[FollowedHistory, int]:
+    """Store what is new in a history and check out its end; see `InfiniteMemory.follow`.
+
+    Returns:
+        The whole history, and how many messages were given to the store.
+    """
+    checkout.live.sync()
+    followed = Follower(checkout.live, checkout.writer.new_id).follow(messages, after, removed, since)
+    if followed.at is not None:
+        checkout.stand_at(followed.at)
+        checkout.writer.open_turn = followed.turn
+    stored = checkout.writer.add(followed.new, None, followed.prompt_id, followed.copied)
+    gone = {message.id for message in followed.new} - {message.id for message in stored}
+    ids = tuple(None if id_ in gone else id_ for id_ in followed.history.ids)
+    return replace(followed.history, ids=ids), len(stored)
 
 
 @dataclass
@@ -135,36 +154,53 @@ class Follower:
         self.live = live
         self.new_id = new_id
 
-    def follow(self, messages: Sequence[Message], after: FollowedHistory) -> Followed:
+    def follow(
+        self, messages: Sequence[Message], after: FollowedHistory, removed: Removed = "keep", since: str | None = None
+    ) -> Followed:
         """Match a history. `messages` are those that follow `after`, the part that was followed before."""
         if not isinstance(after, FollowedHistory):
             raise TypeError(f"after={after!r}: expected what an earlier follow() returned")
-        sent = list(_chained(messages, after.chains[-1] if after else ""))
-        known, _ = after.split()
-        if not after and self._repeats_a_question(_said(sent)):
+        sent = list(chained(messages, after.chains[-1] if after else ""))
+        if removed == "leave_out":
+            followed = self._whole(said_of(sent), after, since)
+        elif not after and self._repeats_a_question(said_of(sent)):
             path, tail = self._active_path()
             # The digests of these messages are taken by the earlier ones, and digests of the whole conversation so far
             # would look like those of a client that sends all of it.
-            sent = list(_chained(messages, f"after {path.head}"))
-            followed = self._continue(_said(sent), path, tail)
+            sent = list(chained(messages, f"after {path.head}"))
+            followed = self._continue(said_of(sent), path, tail)
         else:
-            followed = self._match(_said(sent), self._newest_of(known))
-            if not after and self._may_be_an_end(_said(sent), followed):
-                path, tail = self._active_path()
-                old = [recognized_fields(record.message) for record in _without_prompts(tail)]
-                said = [recognized_fields(one.message) for one in _said(sent)]
-                # Of two readings, the one that recognizes more of the history is right.
-                if _overlap(old, said) >= max(REPEATED, len(said) - len(followed.new)):
-                    followed = self._continue(_said(sent), path, tail)
-            if after.branch is not None and followed.turn is not None and _ends_turn(followed.new):
-                followed = replace(followed, at=self._end_of(after.branch) or followed.at)
+            followed = self._part(said_of(sent), after)
+        if after.branch is not None and followed.turn is not None and _ends_turn(followed.new) and not followed.copied:
+            followed = replace(followed, at=self._end_of(after.branch, followed.at) or followed.at)
         followed = self._with_prompt(sent, followed, after)
         chains = after.chains + tuple(one.chain for one in sent)
         return replace(followed, history=FollowedHistory(after.ids + followed.history.ids, chains))
 
+    def _whole(self, sent: Sequence[Sent], after: FollowedHistory, since: str | None) -> Followed:
+        """Match a history that is the whole conversation."""
+        known, _ = after.split()
+        added = lambda end, message: self._added_after(_Match(end), message)  # noqa: E731
+        line = WholeHistory(self.live, self.new_id, added, sent).line(self._newest_of(known), since)
+        return Followed(line.at, line.turn, line.new, FollowedHistory(line.ids), copied=line.copied)
+
+    def _part(self, sent: Sequence[Sent], after: FollowedHistory) -> Followed:
+        """Match a history of which the client may have left out the beginning."""
+        known, _ = after.split()
+        followed = self._match(sent, self._newest_of(known))
+        if after or not self._may_be_an_end(sent, followed):
+            return followed
+        path, tail = self._active_path()
+        old = [recognized_fields(record.message) for record in without_prompts(tail)]
+        said = [recognized_fields(one.message) for one in sent]
+        # Of two readings, the one that recognizes more of the history is right.
+        if _overlap(old, said) >= max(REPEATED, len(said) - len(followed.new)):
+            return self._continue(sent, path, tail)
+        return followed
+
     # The system prompt
 
-    def _with_prompt(self, sent: Sequence[_Sent], followed: Followed, after: FollowedHistory) -> Followed:
+    def _with_prompt(self, sent: Sequence[Sent], followed: Followed, after: FollowedHistory) -> Followed:
         """Add the system messages of a history to what its other messages were matched with."""
         current = self._prompt_at(followed.at)
         earlier = self._prompt_of(after, current)
@@ -213,7 +249,7 @@ class Follower:
 
     # What is said
 
-    def _may_be_an_end(self, sent: Sequence[_Sent], followed: Followed) -> bool:
+    def _may_be_an_end(self, sent: Sequence[Sent], followed: Followed) -> bool:
         """Return whether what looks like a history that went back may be the end of one that goes on.
 
         A client that keeps only the end of its history may begin it with words that began the conversation, or send
@@ -223,7 +259,7 @@ class Follower:
             return False
         return len(followed.new) > 1 or (not self.live.ends_at(followed.at) and not self._stored(sent[:1]))
 
-    def _match(self, sent: Sequence[_Sent], before: Record | None) -> Followed:
+    def _match(self, sent: Sequence[Sent], before: Record | None) -> Followed:
         known, newest = self._known(sent)
         start = max(0, newest + 1 - CHECKED)
         known |= self._stored(sent[start : newest + 1], without=known)
@@ -237,13 +273,13 @@ class Follower:
             return self._continue(sent, *self._active_path())
         return self._followed(match, sent)
 
-    def _followed(self, match: _Match, sent: Sequence[_Sent]) -> Followed:
+    def _followed(self, match: _Match, sent: Sequence[Sent]) -> Followed:
         new = tuple(sent[index].message.replace(id=match.ids[index], turn_id=None) for index in match.new)
         turn = match.at.message.turn_id if match.at is not None and match.fork is None else None
         at = match.fork or (match.at.position if match.at is not None else None)
         return Followed(at, turn, new, FollowedHistory(tuple(match.ids)))
 
-    def _step(self, match: _Match, one: _Sent, known: Mapping[str, Record], index: int, *, inside: bool) -> None:
+    def _step(self, match: _Match, one: Sent, known: Mapping[str, Record], index: int, *, inside: bool) -> None:
         """Match one more message: it is stored on the same path, or it is new.
 
         `inside` says whether a later message of the history is stored.
@@ -313,7 +349,7 @@ class Follower:
                     return record
         return None
 
-    def _known(self, sent: Sequence[_Sent]) -> tuple[dict[str, Record], int]:
+    def _known(self, sent: Sequence[Sent]) -> tuple[dict[str, Record], int]:
         """Return the stored messages near the end of the history by id, and the index of the newest (-1: none)."""
         end, size = len(sent), FIRST_LOOK
         while end > 0:
@@ -325,7 +361,7 @@ class Follower:
             end, size = end - len(part), 2 * size
         return {}, -1
 
-    def _stored(self, sent: Sequence[_Sent], without: Mapping[str, Record] = {}) -> dict[str, Record]:
+    def _stored(self, sent: Sequence[Sent], without: Mapping[str, Record] = {}) -> dict[str, Record]:
         ids = [id_ for one in sent for id_ in (one.message.id, one.chain) if id_ is not None and id_ not in without]
         if self.live.key is None or not ids:
             return {}
@@ -351,8 +387,19 @@ class Follower:
     def _before(self, record: Record) -> Position:
         return self.live.path_to(record.position).at(record.position.depth - 1)
 
-    def _end_of(self, branch: str) -> Position | None:
-        return self.live.store.state(self.live.key, branch).head if self.live.key is not None else None
+    def _end_of(self, branch: str, position: Position | None) -> Position | None:
+        """Return where a branch ends, if a position is on its path; else where another such branch does, or None.
+
+        The branch may have another name by now, because another line was made `main`.
+        """
+        if self.live.key is None or position is None:
+            return None
+        end = self.live.store.state(self.live.key, branch).head
+        if end is not None and self.live.path_to(end).covers(position):
+            return end
+        ends = {other.name: other.head for other in self.live.store.branches(self.live.key)}
+        heads = [ends.pop(MAIN), *reversed(ends.values())]
+        return next((head for head in heads if self.live.path_to(head).covers(position)), None)
 
     def _active_path(self) -> tuple[Path, list[Record]]:
         """Return the path of the message that was stored last, and its newest messages.
@@ -377,13 +424,13 @@ class Follower:
         positions = [path.at(at) for at in range(max(0, depth), end)]
         return self.live.records(self.live.key, positions) if self.live.key is not None else []
 
-    def _continue(self, sent: Sequence[_Sent], path: Path, tail: Sequence[Record]) -> Followed:
+    def _continue(self, sent: Sequence[Sent], path: Path, tail: Sequence[Record]) -> Followed:
         """Match a history that continues a path, and may repeat messages of its end.
 
         Such histories come from clients that send no ids and only what is new, or only the end of their history. If the
         user went back, its beginning stands before the end of the path.
         """
-        tail = _without_prompts(tail)
+        tail = without_prompts(tail)
         old, said = [recognized_fields(r.message) for r in tail], [recognized_fields(one.message) for one in sent]
         count = _overlap(old, said)
         first, count = (len(tail) - count, count) if count else _longest_match(old, said)
@@ -399,7 +446,7 @@ class Follower:
         # The newest message may be before the head, because the message at the head may have been forgotten.
         return replace(followed, at=path.head) if match.at is tail[-1] else followed
 
-    def _repeats_a_question(self, sent: Sequence[_Sent]) -> bool:
+    def _repeats_a_question(self, sent: Sequence[Sent]) -> bool:
         """Return whether a client that sends only new messages repeats an old question.
 
         Such a list looks like a whole history that went back to the old question. The message after that question
@@ -417,14 +464,10 @@ class Follower:
         for record in self._records_from(path, first.position.depth + 1):
             if is_prompt(record.message):
                 continue
-            chain = _chain(chain, record.message)
+            chain = chain_of(chain, record.message)
             if record.message.role == "user":
                 return record.message.id != chain
         return False
-
-
-def _without_prompts(records: Sequence[Record]) -> list[Record]:
-    return [record for record in records if not is_prompt(record.message)]
 
 
 def _overlap(old: Sequence[Mapping[str, Any]], said: Sequence[Mapping[str, Any]]) -> int:
@@ -445,32 +488,3 @@ def _longest_match(old: Sequence[Mapping[str, Any]], said: Sequence[Mapping[str,
 
 def _ends_turn(messages: Sequence[Message]) -> bool:
     return bool(messages) and all(message.role == "assistant" and not message.tool_calls for message in messages)
-
-
-def recognized_fields(message: Message) -> Mapping[str, Any]:
-    """Return the fields by which a message that was sent again is recognized. Clients often lose the others."""
-    return message.model_dump(include={"role", "content", "tool_calls", "tool_call_id"})
-
-
-def _chain(chain: str, message: Message) -> str:
-    # Stored ids are digests of the JSON of [chain, recognized_fields(message)] with sorted keys. Composing that JSON
-    # here takes less than half the time of `json.dumps`, and all messages that a client sends again are digested again.
-    calls = (
-        json.dumps([call.model_dump() for call in message.tool_calls], sort_keys=True) if message.tool_calls else "[]"
-    )
-    answered = "null" if message.tool_call_id is None else json.dumps(message.tool_call_id)
-    said = (
-        f'[{json.dumps(chain)}, {{"content": {json.dumps(message.content)}, "role": "{message.role}", '
-        f'"tool_call_id": {answered}, "tool_calls": {calls}}}]'
-    )
-    return hashlib.blake2b(said.encode(), digest_size=16).hexdigest()
-
-
-def _chained(messages: Sequence[Message], chain: str) -> Iterator[_Sent]:
-    for message in messages:
-        chain = chain if is_prompt(message) else _chain(chain, message)
-        yield _Sent(message, chain)
-
-
-def _said(sent: Sequence[_Sent]) -> list[_Sent]:
-    return [one for one in sent if not is_prompt(one.message)]

@@ -2,7 +2,6 @@
 
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -25,7 +24,7 @@ from shared_core.checkout import Checkout, Writer
 from shared_core.embedders import as_embedder
 from shared_core.errors import UnknownReferenceError
 from shared_core.forget import ForgetResult, every_record, forget, forget_sessions, select
-from shared_core.history import FollowedHistory, Follower
+from shared_core.history import FollowedHistory, Removed, follow
 from shared_core.lifecycle import fork_safe_lock
 from shared_core.message_sequence import MessageSequence
 from shared_core.messages import Message, MessageLike, Role, message_list, one_message
@@ -227,51 +226,52 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
         given = message_list(messages)
         with self._lock:
             stored = self._checkout.writer.add(given, turn)
-            self._unsaved += len(stored)
-            if self._unsaved >= SNAPSHOT_EVERY:
-                self._save_snapshot()
+            self._note_stored(len(stored))
             return stored
 
-    def follow(self, messages: Sequence[MessageLike], *, after: FollowedHistory | None = None) -> FollowedHistory:
+    def follow(
+        self, messages: Sequence[MessageLike], *, after: FollowedHistory | None = None, removed: Removed = "keep",
+        since: str | None = None,
+    ) -> FollowedHistory:  # fmt: skip
         """Store what is new in a history that a client sends again with each request, and check out its end.
 
         A message is recognized by its id or, if it has none, by everything the history says up to it. If the history
-        went back to an earlier message, or an earlier message was edited, it continues on a branch of its own. Only the
-        end of the history is compared with what is stored. The system messages of the history are its system prompt,
-        whatever else it says: when they change, the new ones replace the old ones, and no branch is opened.
+        went back to an earlier message, or an earlier message was edited, it continues on a branch of its own. The
+        system messages of the history are its system prompt, whatever else it says: when they change, the new ones
+        replace the old ones, and no branch is opened.
 
         Args:
             messages: the history, oldest first; with `after`, only the messages that follow it. OpenAI's dicts are
                 accepted; items of the Responses API that the model said at once count as one message.
             after: what an earlier call returned, cut to the part that has not changed since: `history.upto(count)`.
+            removed: what happens to stored messages that the history lacks. `"keep"`: the client trimmed them; they
+                stay, and only the end of the history is compared with what is stored. `"leave_out"`: the history is the
+                whole conversation, and they were taken back: it continues on a branch without them, to which the
+                messages after them are copied. They stay stored. Messages that were forgotten, and system prompts, are
+                not missed.
+            since: with `"leave_out"`, the id of a message of the history: all that is stored before it stays, such as
+                what a summary replaced. What the history says before it, such as that summary, is not stored.
 
         Returns:
             The whole history, with the ids under which its messages are stored.
         """
         given = message_list(messages)
-        checkout = self._checkout
+        one_of("removed", removed, get_args(Removed))
         with self._lock:
-            checkout.live.sync()
-            followed = Follower(checkout.live, checkout.writer.new_id).follow(given, after or FollowedHistory())
-            if followed.at is not None:
-                checkout.stand_at(followed.at)
-                checkout.writer.open_turn = followed.turn
-            stored = checkout.writer.add(followed.new, None, followed.prompt_id)
-            self._unsaved += len(stored)
-            if self._unsaved >= SNAPSHOT_EVERY:
-                self._save_snapshot()
-            gone = {message.id for message in followed.new} - {message.id for message in stored}
-        history = followed.history
-        return history if not gone else replace(history, ids=tuple(None if i in gone else i for i in history.ids))
+            history, stored = follow(self._checkout, given, after or FollowedHistory(), removed, since)
+            self._note_stored(stored)
+            return history
 
     def close_turn(self) -> None:
         """Let the next reply join the newest turn of the branch, even if this object opened another turn."""
         with self._lock:
             self._checkout.writer.open_turn = None
 
-    def _save_snapshot(self) -> None:
-        self._unsaved = 0
-        self._prompts.refresh_and_save(least=SNAPSHOT_ROWS)
+    def _note_stored(self, count: int) -> None:
+        self._unsaved += count
+        if self._unsaved >= SNAPSHOT_EVERY:
+            self._unsaved = 0
+            self._prompts.refresh_and_save(least=SNAPSHOT_ROWS)
 
     # Reading
 
@@ -366,7 +366,8 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
 
     def context(
         self, question: str | MessageLike | None = None, *, system: SystemPrompt | None = None,
-        tools: Sequence[Any] | None = None, reserve_tokens: int | None = None, include_question: bool = True,
+        tools: Sequence[Any] | None = None, max_tokens: int | None = None, reserve_tokens: int | None = None,
+        include_question: bool = True,
     ) -> Context:  # fmt: skip
         """Return the prompt for a question, with a report that explains it. No message is stored.
 
@@ -375,6 +376,7 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
                 message has the same text and no answer yet, the question is taken to be that message.
             system: the system prompt for this question, instead of the constructor's `system`; `""` for none.
             tools: the tool schemas that you send with the prompt. They take part of the budget.
+            max_tokens: the context limit of the model that is asked, instead of the constructor's `max_tokens`.
             reserve_tokens: the tokens kept free for the reply, instead of the constructor's `reserve_tokens`.
             include_question: whether the prompt contains the question. If False, room is kept for the question, and
                 recalled text goes into a system message.
@@ -385,22 +387,24 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
             EmbedderMismatchError: another embedder made the session's vectors.
         """
         steps = self.context_steps(
-            question, system=system, tools=tools, reserve_tokens=reserve_tokens, include_question=include_question
-        )
+            question, system=system, tools=tools, max_tokens=max_tokens, reserve_tokens=reserve_tokens,
+            include_question=include_question,
+        )  # fmt: skip
         return drive(steps)
 
     def context_steps(
         self, question: str | MessageLike | None, *, system: SystemPrompt | None, tools: Sequence[Any] | None,
-        reserve_tokens: int | None, include_question: bool,
+        reserve_tokens: int | None, include_question: bool, max_tokens: int | None = None,
     ) -> AskSteps:  # fmt: skip
         """Return the steps of `context`. The caller answers their requests, synchronously or asynchronously."""
         message = None if question is None else user_message("question", question)
         blank = message is not None and not (message.content.strip() or message.grounding or message.media_tokens)
+        limit = self.max_tokens if max_tokens is None else max_tokens
         reserve = self.reserve_tokens if reserve_tokens is None else reserve_tokens
         # Checked again, because callers may assign the attributes. A caller's own reserve may leave nothing.
-        prompt_budget(self.max_tokens, reserve, least=1 if reserve_tokens is None else 0)
+        prompt_budget(limit, reserve, least=1 if reserve_tokens is None else 0)
         prompt = prompt_text(self.system if system is None else system)
-        ask = Ask(None if blank else message, self.max_tokens, reserve, schemas(tools), include_question, prompt)
+        ask = Ask(None if blank else message, limit, reserve, schemas(tools), include_question, prompt)
         return self._prompts.steps(ask)
 
     def count(self, message: MessageLike) -> int:

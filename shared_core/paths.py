@@ -5,7 +5,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import takewhile
+from itertools import count, takewhile
 from typing import NamedTuple
 
 from shared_core.errors import AmbiguousReferenceError, UnknownReferenceError
@@ -223,10 +223,10 @@ def _earlier(store: Store, session: int, reference: str, branches: Mapping[str, 
     return moves[-1].base if len(moves) == number else None
 
 
-def unused_branch_name(store: Store, session: int) -> str:
-    """Return a name for the branch that opens when a message is added at a detached head."""
+def unused_branch_name(store: Store, session: int, prefix: str = "branch-", first: int = 1) -> str:
+    """Return a name for a new branch that its caller does not name: `branch-1`, or the next one that is not taken."""
     taken = {branch.name for branch in store.branches(session)} | {ref.name for ref in store.refs(session, "tag")}
-    return next(name for number in range(1, len(taken) + 2) if (name := f"branch-{number}") not in taken)
+    return next(name for number in count(first) if (name := f"{prefix}{number}") not in taken)
 
 
 def beginning(path: Path, upto: Position) -> list[Span]:

@@ -275,6 +275,15 @@ class Store(ABC):
         The order is the same for the same ids, in every database of this kind.
         """
 
+    def are_forgotten(self, session: int, ids: Collection[str]) -> set[str]:
+        """Return those of some ids that are forgotten. By default, this reads all forgotten ids."""
+        found, wanted = set[str](), set(ids)
+        page = self.forgotten(session, None, PAGE) if wanted else []
+        while page:
+            found |= wanted.intersection(page)
+            page = self.forgotten(session, page[-1], PAGE)
+        return found
+
     @abstractmethod
     def scrub(self) -> str | None:
         """Remove the erased bytes from the files; return None, or why that has to be tried again later."""

@@ -79,6 +79,7 @@ async def tour(memory: Any) -> list[Any]:
     await do(memory.add(Message.assistant("late", id="late", created_at=NOON), turn="m8"))
     await do(memory.context("what of item3?"))
     await do(memory.context(Message.user("item4?", grounding="fact"), tools=["f"], reserve_tokens=9))
+    await do(memory.context("what of item5?", max_tokens=120, reserve_tokens=0))
     await do(memory.context("what of item5?", include_question=False))
     await do(memory.search("gardens", 9, since=NOON.replace(minute=9), until=NOON.replace(minute=19), role="assistant"))
     progress: list[tuple[int, int]] = []
@@ -94,6 +95,7 @@ async def tour(memory: Any) -> list[Any]:
         ("rename", "other", "another"), ("reset", "m8"), ("checkout", "main"), ("delete_branch", "another"),
         ("merge", "side"), ("log", 9), ("sources", "aside"), ("cherry_pick", "aside"), ("rebase", "m7"),
         ("stash", "m58"), ("stash_apply",), ("stash_drop",), ("stash", "m57"), ("stash_pop",), ("delete_tag", "v1"),
+        ("set_aside", "m57"), ("checkout", "side"), ("make_main",), ("make_main",),
     ):  # fmt: skip
         result = getattr(memory, verb)(*arguments)
         found = await result if inspect.isawaitable(result) else result
@@ -137,6 +139,7 @@ def test_both_faces_raise_the_same(store: SQLiteStore) -> None:
             (ValueError, lambda: memory.search("x", -1)),
             (ValueError, lambda: memory.newest(-1)),
             (ValueError, lambda: memory.context("x", reserve_tokens=-1)),
+            (ValueError, lambda: memory.context("x", max_tokens=0)),
             (ValueError, lambda: memory.forget()),
         ]
         for error, act in wrong:

@@ -246,3 +246,38 @@ def test_a_three_way_merge_is_decided_again_where_the_branch_was_moved(
     result = one.merge("side", "three-way")
     assert (result.ours, result.theirs) == (("k2",), ("m", "n"))
     assert one.sources(str(result.messages[1].id)) == ["k2", "m", "n"]
+
+
+def test_a_line_made_main_is_decided_again_where_others_moved_an_end(
+    pair: tuple[InfiniteMemory, InfiniteMemory],
+) -> None:
+    one, two = pair
+    one.checkout("side")
+
+    def meanwhile() -> None:
+        talk(two, "o", "p")
+        two.checkout("side")
+        talk(two, "q", "r")
+
+    one._store.meanwhile = meanwhile  # type: ignore[attr-defined]
+    one.make_main()
+    assert (one.branch, texts(one)) == ("main", ["i", "j", "m", "n", "q", "r"])
+    assert texts(two) == ["i", "j", "k2", "l2", "o", "p"]
+    # Both make their line main at once: the one that comes last is main, and no line is lost.
+    one.checkout("n")
+    one._store.meanwhile = two.make_main  # type: ignore[attr-defined]
+    one.make_main()
+    assert texts(one) == texts(two) == ["i", "j", "m", "n"]
+    assert one.diff("side").only_a == ("q", "r")
+    assert one.diff("branch-1").only_a == ("k2", "l2", "o", "p")
+
+
+def test_two_that_set_the_same_aside_at_once_keep_it_once(pair: tuple[InfiniteMemory, InfiniteMemory]) -> None:
+    one, two = pair
+    one._store.meanwhile = lambda: two.set_aside("j")  # type: ignore[attr-defined]
+    assert one.set_aside("j") == "main"
+    assert [branch.name for branch in one.branches()] == ["main", "side", "main-2"]
+    talk(one, "s")
+    one._store.meanwhile = lambda: two.fork("main-3", at="i")  # type: ignore[attr-defined]
+    assert one.set_aside("j") == "main-4"
+    assert (texts(one), one.diff("main-4").only_a) == (["i", "j"], ("s",))

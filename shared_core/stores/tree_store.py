@@ -190,6 +190,11 @@ class TreeStore(Store):
         with self._reading() as rows:
             return rows.tombstones(session, after, limit)
 
+    def are_forgotten(self, session: int, ids: Collection[str]) -> set[str]:
+        """See `Store`."""
+        with self._reading() as rows:
+            return rows.forgotten(session, list(ids))
+
     # What is derived
 
     def keep(self, session: int, derived: Derived, epoch: int | None = None) -> bool:

@@ -1,6 +1,6 @@
 """Branches and tags of a session: create, check out, rename, delete, move and compare them; no message changes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -8,10 +8,10 @@ from typing import Any
 
 from shared_core.arguments import text_value
 from shared_core.checkout import Checkout
-from shared_core.errors import DuplicateError, UnknownReferenceError
+from shared_core.errors import DuplicateError, StaleHeadError, UnknownReferenceError
 from shared_core.messages import Message
-from shared_core.paths import EARLIER, Head, read, resolve
-from shared_core.records import MAIN, After, Branch, Create, Delete, Drop, Move, Put, Rename
+from shared_core.paths import EARLIER, Head, Path, read, resolve, unused_branch_name
+from shared_core.records import MAIN, ROOT, After, Branch, Create, Delete, Drop, Move, Position, Put, Rename
 from shared_core.reprs import short_repr
 from shared_core.tree.log import Lineage, LogEntry
 
@@ -180,6 +180,63 @@ def reset(checkout: Checkout, to: str) -> None:
             return
         checkout.store.change(session, [Move(branch, position, f"reset to {to}")])
         checkout.stand(Head(branch))
+
+
+def make_main(checkout: Checkout) -> None:
+    """Let `main` end here, and keep where it ended under the other name."""
+    checkout.until_fresh(lambda: _make_main(checkout))
+
+
+def _make_main(checkout: Checkout) -> None:
+    live = checkout.live
+    if live.head.branch == MAIN:
+        return
+    session = checkout.existing()
+    branch, path = live.head.branch, live.path
+    ended = checkout.position_of(MAIN)
+    if ended != path.head:
+        note = f"make {branch or 'this'} {MAIN}"
+        changes: list[Move | Create] = [Move(MAIN, path.head, note, ended)]
+        if branch is not None:
+            changes.append(Move(branch, ended, note, path.head))
+        elif not path.covers(ended):  # else all that was said on `main` is part of this line
+            changes.append(Create(unused_branch_name(checkout.store, session), ended))
+        _change_with_new_name(checkout, changes)
+    live.head = Head(MAIN)  # the path and the open turn stay what they are
+
+
+def set_aside(checkout: Checkout, after: str | None) -> str:
+    """Let the branch end after a message, None: before the first; return the branch that keeps what came later."""
+    return checkout.until_fresh(lambda: _set_aside(checkout, after))
+
+
+def _set_aside(checkout: Checkout, after: str | None) -> str:
+    branch = checkout.live.head.branch
+    if branch is None:
+        raise ValueError("this memory is detached; check out the branch that is to end earlier")
+    if checkout.live.key is None and after is None:
+        return branch
+    checkout.existing()
+    path = checkout.live.path
+    end = checkout.end_on_path(after) if after is not None else _root_of(path)
+    if not checkout.newest_of(path.without(checkout.live.path_to(end)), 1):
+        return branch
+    name = unused_branch_name(checkout.store, checkout.stored(), f"{branch}-", first=2)
+    _change_with_new_name(checkout, [Create(name, path.head), Move(branch, end, f"set aside {name}", path.head)])
+    checkout.stand(Head(branch))
+    return name
+
+
+def _change_with_new_name(checkout: Checkout, changes: Sequence[Move | Create]) -> None:
+    """Make changes that create a branch; StaleHeadError if another writer took its name first."""
+    try:
+        checkout.store.change(checkout.stored(), changes)
+    except DuplicateError as error:
+        raise StaleHeadError("another writer took the name of a new branch first; try again") from error
+
+
+def _root_of(path: Path) -> Position:
+    return Position(path.spans[0].segment, ROOT.depth)
 
 
 def reflog(checkout: Checkout, branch: str | None, limit: int) -> list[ReflogEntry]:

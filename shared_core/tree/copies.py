@@ -11,7 +11,8 @@ from shared_core.errors import UnknownReferenceError
 from shared_core.forget import groups_of_turn
 from shared_core.messages import Message
 from shared_core.paths import Head, Path, Span, resolve
-from shared_core.records import Change, Draft, Drop, InTurn, MadeFrom, Move, Position, Put, Record, Ref
+from shared_core.provenance import families
+from shared_core.records import Change, Draft, Drop, InTurn, Move, Position, Put, Record, Ref
 from shared_core.reprs import short_repr
 from shared_core.system_prompt import said_together
 from shared_core.tree.branches import lineage
@@ -205,19 +206,7 @@ class _Copier:
 
     def _copies_of(self, record: Record) -> list[Record]:
         """Return a message, its original, and all other copies of that, in the order of storing."""
-        first = record
-        while first.picked_from is not None:
-            original = self._store.get(self._session, [first.picked_from])
-            if not original:
-                break
-            first = original[0]
-        family = {first.message.id: first}
-        newest = [first]
-        while newest:
-            made = self._store.find(self._session, MadeFrom([one.position for one in newest]))
-            newest = [one for one in made if one.picked_from in family and one.message.id not in family]
-            family |= {one.message.id: one for one in newest}
-        return sorted(family.values(), key=lambda one: one.seq)
+        return families(self._store, self._session, [record])[record.message.id or ""]
 
 
 def _is_half(members: Sequence[Record], whole_turn: Sequence[Record], opener: Record | None) -> bool:
@@ -242,16 +231,9 @@ def _stash(checkout: Checkout, since: str | None, note: str) -> Stash | None:
         return None
     checkout.live.sync()
     branch, path = checkout.live.head.branch, checkout.live.path
-    base = _before_newest_question(checkout) if since is None else checkout.position_of(since)
+    base = _before_newest_question(checkout) if since is None else checkout.end_on_path(since)
     if base is None:
         return None
-    if not path.covers(base):
-        raise UnknownReferenceError(f"{since!r} is not on this branch; give a message that is")
-    if path.span_of(base).shift:
-        raise ValueError(
-            f"{since!r} came in by a merge, and what was said here before the merge would go, too: "
-            "give a message that was said on this branch"
-        )
     if not checkout.newest_of(path.without(checkout.live.path_to(base)), 1):
         return None
     changes: list[Change] = [Put("stash", branch or "", path.head, base, note)]

@@ -107,6 +107,31 @@ class TreeVerbs:
         """
         branches.reset(self._checkout, to)
 
+    def make_main(self) -> None:
+        """Let the line that is checked out be `main` from now on, and check `main` out there.
+
+        What was `main` keeps its messages under the name of the branch that was checked out: the two names swap their
+        ends, in one transaction. If the head is detached, the old line gets an unused name, unless all of it is part
+        of this line. On `main`, nothing changes.
+        """
+        branches.make_main(self._checkout)
+
+    def set_aside(self, after: str | None = None) -> str:
+        """Let the branch end after a message from now on; what came later keeps a branch of its own.
+
+        Args:
+            after: the last message that stays, or another reference on this branch. None: nothing stays.
+
+        Returns:
+            The name of the branch that keeps what came later: this branch's with an unused number, such as `main-2`.
+            If nothing comes later, nothing changes, and this is the name of the branch itself.
+
+        Raises:
+            UnknownReferenceError: there is no such reference on this branch.
+            ValueError: a merge brought it in, or the head is detached.
+        """
+        return branches.set_aside(self._checkout, after)
+
     def reflog(self, branch: str | None = None, limit: int = 100) -> list[ReflogEntry]:
         """Return how branches were moved other than by adding to them, the newest move first.
 

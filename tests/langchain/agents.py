@@ -138,9 +138,9 @@ def said(messages: Iterable[BaseMessage]) -> list[tuple[str, str]]:
 
 
 def stored(middleware: InfiniteMemoryMiddleware, thread: str = "t", user: str | None = None) -> list[str]:
-    """What the newest branch of a thread's memory says, as written; a call as its ids, a result in brackets."""
+    """What the live line of a thread's memory says, as written; a call as its ids, a result in brackets."""
     with middleware.pool.use(thread, user) as one:
-        one.checkout(one.branches()[-1].name)
+        one.checkout("main")
         return [
             f"[{m.content}]" if m.role == "tool" else m.content or ",".join(c.id for c in m.tool_calls)
             for m in one.messages()

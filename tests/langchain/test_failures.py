@@ -139,7 +139,7 @@ class TestEmbedders:
         reports: list[Any] = []
         model = Model()
         middleware = InfiniteMemoryMiddleware(
-            token_counter=Words(), max_tokens=200, reserve_tokens=0, embeddings=fails, on_report=reports.append
+            token_counter=Words(), max_tokens=200, reserve_tokens=0, embeddings=fails, on_report=lambda report, run: reports.append(report)
         )
         one = agent(model, middleware, checkpointer=InMemorySaver())
         ask(one, "my code is 4471")
@@ -183,7 +183,7 @@ class TestBudgets:
 
     def test_a_question_larger_than_the_budget_is_sent_and_reported(self) -> None:
         reports: list[Any] = []
-        model, middleware = Model(), memory(max_tokens=100, on_report=reports.append)
+        model, middleware = Model(), memory(max_tokens=100, on_report=lambda report, run: reports.append(report))
         one = agent(model, middleware, checkpointer=InMemorySaver())
         ask(one, "hello")
         ask(one, "long " * 200)

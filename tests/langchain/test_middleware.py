@@ -58,7 +58,8 @@ class TestNothingElseChanges:
         changed = [(a.text, b.text) for a, b in zip(*states, strict=True) if a.text != b.text]
         assert changed == [], "the fact is found although the window does not reach it"
         assert set(with_it.get_state(config()).values) == set(without.get_state(config()).values) == {"messages"}
-        assert set(with_it.get_graph().nodes) == set(without.get_graph().nodes)
+        hooks = {f"InfiniteMemoryMiddleware.{hook}" for hook in ("before_agent", "after_agent")}
+        assert set(with_it.get_graph().nodes) == set(without.get_graph().nodes) | hooks
 
     @pytest.mark.parametrize("mode", ["updates", "messages", "values", "custom", "tasks"])
     def test_nothing_more_in_the_stream(self, mode: str) -> None:
@@ -67,7 +68,14 @@ class TestNothingElseChanges:
             one = agent(model, *middleware)
             found = list(one.stream({"messages": [HumanMessage("look at a then b")]}, config(), stream_mode=mode))
             assert len(model.sent) == 3
-            return [shape(event) for event in found]
+            return [shape(event) for event in found if not ours(event)]
+
+        def ours(event: Any) -> bool:
+            """Whether it is the step of a hook, which changes nothing."""
+            steps = {event.get("name", ""): event.get("result")} if mode == "tasks" else dict(event)
+            return mode in ("tasks", "updates") and all(
+                name.startswith("InfiniteMemoryMiddleware.") and not change for name, change in steps.items()
+            )
 
         def shape(event: Any) -> Any:
             if isinstance(event, dict):
@@ -99,15 +107,6 @@ class TestWhoseMemory:
             agent(Model(), middleware).invoke({"messages": [HumanMessage("hello")]}, {"configurable": configurable})
         assert [one.session_id for one in given.store.sessions(None)] == ["own", "t", "0", "s"]
         assert caplog.text == ""
-
-    def test_runs_without_a_name_share_a_session_that_is_this_objects(self, caplog: pytest.LogCaptureFixture) -> None:
-        given = SessionPool(token_counter=Words())
-        for middleware in (memory(given), memory(given)):
-            one = agent(Model(), middleware)
-            one.invoke({"messages": [HumanMessage("hello")]})
-            one.invoke({"messages": [HumanMessage("again")]})
-        assert len(given.store.sessions(None)) == 2
-        assert [record.message.count("names no session") for record in caplog.records] == [1, 1]
 
     def test_two_in_one_agent_have_names(self) -> None:
         one = agent(Model(), memory(), memory(name="second"))
@@ -277,7 +276,7 @@ class TestBudget:
     @pytest.mark.parametrize("reserve", [0, 15])
     def test_every_request_fits_with_system_prompt_and_tools(self, reserve: int) -> None:
         reports: list[Any] = []
-        middleware = memory(max_tokens=150, reserve_tokens=reserve, on_report=reports.append)
+        middleware = memory(max_tokens=150, reserve_tokens=reserve, on_report=lambda report, run: reports.append(report))
         model = Model()
         one = agent(model, middleware, system_prompt="be brief " * 10, checkpointer=InMemorySaver())
         for text in [*ROUNDS, "what is my code?", *["tell me of the weather " * 3] * 9, "what is my code?"]:
@@ -294,7 +293,7 @@ class TestBudget:
         strange = [{"google_search": {}}, {"type": "code_execution", "note": "a b c"}, look]
         reports: list[Any] = []
         for tools in ([look], strange):
-            agent(Model(), memory(on_report=reports.append), tools=tools).invoke({"messages": [HumanMessage("hi")]})
+            agent(Model(), memory(on_report=lambda report, run: reports.append(report)), tools=tools).invoke({"messages": [HumanMessage("hi")]})
         less, more = (report.total_tokens for report in reports)
         assert more > less
 
@@ -335,7 +334,7 @@ class TestBudget:
 
         large.__name__ = "look"
         reports: list[Any] = []
-        middleware, model = memory(max_tokens=100, on_report=reports.append), Model()
+        middleware, model = memory(max_tokens=100, on_report=lambda report, run: reports.append(report)), Model()
         one = agent(model, middleware, tools=[large], checkpointer=InMemorySaver())
         ask(one, "hello there")
         messages = ask(one, "look at a then b, c then d")

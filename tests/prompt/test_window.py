@@ -233,6 +233,26 @@ def test_a9_the_conversation_is_never_changed(sized: Sized) -> None:
         assert len(memory.context().messages) == len(stored)
 
 
+@given(
+    turns=st.lists(st.tuples(st.integers(1, 12), st.integers(1, 12)), max_size=20),
+    limits=st.lists(st.integers(12, 300), min_size=1, max_size=4),
+    slack=st.sampled_from([0.0, 0.25]),
+)
+def test_a9_the_limit_of_a_call_gives_the_prompt_of_a_memory_with_that_limit(
+    turns: list[tuple[int, int]], limits: list[int], slack: float
+) -> None:
+    """Whatever limits were asked for before, and the memory's own is not changed."""
+    messages = Sized("characters/4").messages([row for u, a in turns for row in (("u", u), ("a", a))])
+    with memory_of(messages, "characters/4", 40, window_slack=slack) as memory:
+        own = memory.context("what is the code?")
+        for limit in limits:
+            with memory_of(messages, "characters/4", limit, window_slack=slack) as other:
+                asked = memory.context("what is the code?", max_tokens=limit)
+                assert ids(asked.messages[:-1]) == ids(other.context("what is the code?").messages[:-1])
+                assert asked.report.budget == limit
+        assert memory.context("what is the code?") == own
+
+
 class TestA11B12:
     """A question that does not fit is an error with both numbers, never a prompt without it."""
 

@@ -131,6 +131,27 @@ def test_interleaved_exchanges_keep_their_turns(talkers: Callable[[], Talker], m
     assert sent == sorted(sent, key=lambda turn: int(turn.removeprefix("question "))), "a turn stands together"
 
 
+def test_another_line_made_main_is_main_in_every_process(talkers: Callable[[], Talker], memory: InfiniteMemory) -> None:
+    ann = talkers()
+    memory.add(history(4))
+    assert WORD not in " ".join(ann("context", question="anything new?"))
+    with InfiniteMemory(memory._store) as side:
+        side.fork("side", at="m1")
+        assert ann("add", role="user", content="old main", id="old") == ["old"]
+        memory.checkout("side")
+        memory.add(Message.user(f"the {WORD} is under the mat", id="secret"))
+        memory.make_main()
+        assert ann("messages") == ["m0", "m1", "secret"]
+        assert ann("search", query=WORD, top_k=1) == ["secret"]
+        assert ann("add", role="assistant", content="a reply", id="reply") == ["secret"]
+        assert ids(side.messages()) == ["m0", "m1", "m2", "m3", "old"], "what has its name now"
+        assert ids(memory.messages()) == ["m0", "m1", "secret", "reply"]
+        assert memory.set_aside("m1") == "main-2"
+        assert ann("messages") == ["m0", "m1"]
+        assert not any(WORD in text for text in ann("context", question=WORD)[:-1])
+    assert ann.end() == 0
+
+
 # Forking
 
 

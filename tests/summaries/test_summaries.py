@@ -485,6 +485,24 @@ def test_of_several_summaries_the_prompt_has_the_one_that_does_not_reach_into_it
     assert len(chosen) > 3
 
 
+def test_models_of_different_limits_share_the_summaries_of_a_conversation() -> None:
+    """A small limit sums up sooner. With neither, something is missing between the summary and the window."""
+    memory = new(Recorder())
+    for number in range(60):
+        memory.add(turn(number)[0])
+        for limit in (60, 200):
+            context = memory.context(max_tokens=limit)
+            assert context.tokens <= context.report.budget == limit
+            window = [int(str(line.id)[1:]) for line in context.report.included if line.kind is Kind.WINDOW]
+            line = line_of(context)
+            assert (line is None) is (min(window, default=0) == 0)
+            assert line is None or int(line.text.split()[0]) >= 2 * min(window)
+        memory.add(turn(number)[1])
+    summary = memory.summary()
+    assert summary is not None
+    assert summary.messages > 100, "as the small limit needs"
+
+
 def test_the_prompt_is_a_function_of_what_is_stored_and_changes_only_with_the_summary() -> None:
     """Asked again, by this object or a new one, it is the same; between renewals its beginning stands."""
     recorder = Recorder()

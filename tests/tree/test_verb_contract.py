@@ -116,6 +116,10 @@ REFUSED: list[tuple[str, Verb, type[Exception], str]] = [
     ("reset", lambda m: m.reset("none"), UnknownReferenceError, "'none'"),
     ("reset", lambda m: m.reset("main@{2}"), UnknownReferenceError, "'main@{2}'"),
     ("reset", lambda m: m.reset("u_long"), AmbiguousReferenceError, "'u_long_a'"),
+    ("set aside", lambda m: m.set_aside("none"), UnknownReferenceError, "'none'"),
+    ("set aside", lambda m: m.set_aside("u2"), UnknownReferenceError, "'u2' is not on this branch"),
+    ("set aside", lambda m: (m.checkout("r4"), m.set_aside("u1")), ValueError, "detached; check out the branch"),
+    ("make main", lambda m: lost(m).make_main(), UnknownReferenceError, "'lost'"),
     ("rebase", lambda m: m.rebase("none"), UnknownReferenceError, "'none'"),
     ("rebase", lambda m: m.rebase("side", since="none"), UnknownReferenceError, "'none'"),
     ("rebase", lambda m: (m.checkout("r4"), m.rebase("side")), ValueError, "detached; check out the branch"),
@@ -156,6 +160,7 @@ UNSAID: list[Verb] = [
     lambda m: m.cherry_pick("u1"), lambda m: m.stash_apply(), lambda m: m.stash_pop(), lambda m: m.stash_drop(),
     lambda m: m.delete_branch("x"), lambda m: m.rename("x", "y"), lambda m: m.forget(ids=["u1"]),
     lambda m: m.tag("v1", "none"), lambda m: m.delete_tag("v1"), lambda m: m.reset(MAIN), lambda m: m.rebase(MAIN),
+    lambda m: m.set_aside("u1"),
     lambda m: m.sources("u1"), lambda m: m.newest_at(MAIN), lambda m: m.add(said("r1"), turn="u1"),
 ]  # fmt: skip
 
@@ -165,6 +170,8 @@ def test_reading_an_empty_session_finds_and_writes_nothing(memory: InfiniteMemor
     for act in UNSAID:
         with pytest.raises(UnknownReferenceError):
             act(memory)
+    memory.make_main()
+    assert memory.set_aside() == MAIN
     assert (memory.stash(), memory.stashes(), memory.tags(), memory.log(), memory.reflog()) == (None, [], [], [], [])
     assert rows(store) == before
 
@@ -357,6 +364,41 @@ DONE: dict[str, Case] = {
     "reset and back": Case(
         lambda m: (m.reset("r3"), m.reset("main@{1}")), OURS, {"branches": ANEW, "refs": (2, 0)}
     ),
+    "make main": Case(
+        lambda m: (m.checkout("side"), m.make_main(), [move.to_dict() | {"at": 0} for move in m.reflog()]),
+        "u1 r1 u2 r2 u3 r3", {"branches": (2, 2), "refs": (2, 0)}, OURS, told=lambda done: done[-1], tells=[
+            {"reference": f"{name}@{{1}}", "branch": name, "why": "make side main", "before": before, "after": after,
+             "at": 0} for name, before, after in (("side", "r3", "r4"), (MAIN, "r4", "r3"))
+        ],
+    ),
+    "make main of a message": Case(
+        lambda m: (m.checkout("u2"), m.make_main(), path(m), m.diff("branch-1").only_a),
+        "u1 r1 u2", {"branches": (2, 1), "refs": NEW},
+        told=lambda done: done[2:], tells=(["u1", "r1", "u2"], ("u4", "r4")),
+    ),
+    "make main of what is ahead": Case(
+        lambda m: (m.checkout("u2"), m.make_main()), "u1 r1 u2", MOVED, ahead=False, told=lambda done: done[1]
+    ),
+    "make main where it ends": Case(lambda m: (m.checkout("r4"), m.make_main()), OURS, told=lambda done: done[1]),
+    "make main of main": Case(lambda m: m.make_main(), OURS),
+    "set aside": Case(
+        lambda m: (m.set_aside("u1"), m.diff("main-2").only_a, m.reflog()[0].why), "u1",
+        {"branches": (2, 1), "refs": NEW}, told=tuple, tells=("main-2", ("r1", "u4", "r4"), "set aside main-2"),
+    ),
+    "set aside all, twice": Case(
+        lambda m: (m.set_aside(), m.add(said("u9")), m.set_aside(), m.diff("main-2", "main-3").only_a), "",
+        {"messages": NEW, "texts": NEW, "segments": NEW, "branches": (3, 1), "refs": (2, 0)},
+        told=lambda done: (done[0], done[2:]), tells=("main-2", ("main-3", ("u1", "r1", "u4", "r4"))),
+    ),
+    "set aside on another branch": Case(
+        lambda m: (m.checkout("side"), m.set_aside("u2")), OURS, {"branches": (2, 1), "refs": NEW}, "u1 r1 u2",
+        branch="side", told=lambda done: done[1], tells="side-2",
+    ),
+    "set aside where a name is taken": Case(
+        lambda m: (m.tag("main-2"), m.set_aside("r1")), "u1 r1", {"branches": (2, 1), "refs": (2, 0)},
+        told=lambda done: done[1], tells="main-3",
+    ),
+    "set aside nothing": Case(lambda m: (m.set_aside("r4"), m.set_aside(MAIN)), OURS, told=tuple, tells=(MAIN, MAIN)),
     "rebase": Case(
         lambda m: m.rebase("side"), "u1 r1 u2 r2 u3 r3 + +", messages(2, branches=(2, 2), refs=NEW),
         told=sources, tells=(("u4", "r4"), (), ()),

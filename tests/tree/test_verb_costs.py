@@ -58,6 +58,8 @@ VERBS: dict[str, Callable[[Any], Any]] = {
     "reset": lambda memory: memory.reset("rz"),
     "full": lambda memory: memory.merge("aside", "full"),
     "undo": lambda memory: memory.reset("main@{1}"),
+    "set aside": lambda memory: memory.set_aside("uz"),
+    "make main": lambda memory: (memory.checkout("main-2"), memory.make_main()),
     "rebase": lambda memory: memory.rebase("aside"),
     "fast-forward": lambda memory: (memory.checkout("side 0"), memory.merge(MAIN)),
     "log": lambda memory: memory.log(20),

@@ -49,6 +49,14 @@ class Verbs(RuleBasedStateMachine):
     def reset(self, number: int) -> None:
         self.twin.reset(number)
 
+    @rule()
+    def make_main(self) -> None:
+        self.twin.make_main(0)
+
+    @rule(number=NUMBERS)
+    def set_aside(self, number: int) -> None:
+        self.twin.set_aside(number)
+
     @rule(number=NUMBERS)
     def rename(self, number: int) -> None:
         self.twin.rename(number)

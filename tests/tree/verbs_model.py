@@ -118,6 +118,38 @@ class Model:
         self.log(name)
         del self.branches[name]
 
+    def make_main(self) -> None:
+        if self.branch == MAIN:
+            return
+        old, new, branch = self.branches[MAIN], self.head, self.branch
+        if old is not new:
+            self.log(MAIN)
+            if branch is not None:
+                self.log(branch)
+                self.branches[branch] = old
+            elif old is not self.root and old not in new.path:
+                self.point(old)
+            self.branches[MAIN] = new
+        self.branch = MAIN
+
+    def set_aside(self, after: Node | None) -> str | None:
+        """End the branch earlier; return the name of the new branch."""
+        if self.branch is None:
+            raise ValueError("detached")
+        path = self.head.path
+        after = self.root if after is None else after
+        if after is not self.root and after not in path:
+            raise LookupError("it is not on this branch")
+        if after is not self.root and set(after.path) != set(path[: path.index(after) + 1]):
+            raise ValueError("a merge brought it in")
+        if not self.ids(self.only(self.head, after)):
+            return self.branch
+        taken = {*self.branches, *self.tags}
+        name = next(name for n in range(2, 10**6) if (name := f"{self.branch}-{n}") not in taken)
+        self.branches[name] = self.head
+        self.move(after)
+        return name
+
     # Merging
 
     def merge(self, source: Node, how: str, new_ids: Callable[[], Sequence[str]]) -> str:

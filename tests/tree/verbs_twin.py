@@ -115,6 +115,16 @@ class Twin:
         self.memory.reset(called)
         self.model.move(node)
 
+    def make_main(self, number: int) -> None:
+        self.memory.make_main()
+        self.model.make_main()
+
+    def set_aside(self, number: int) -> None:
+        called, node = self.place(number) if number % 4 else (None, None)
+        name: Any = refused(lambda: self.memory.set_aside(called))
+        expected = refused(lambda: self.model.set_aside(node))
+        assert isinstance(name, type(expected)) if isinstance(expected, Exception) else name == expected
+
     def rename(self, number: int) -> None:
         others = [name for name in self.model.branches if name != MAIN]
         if others:
@@ -263,8 +273,8 @@ class Twin:
 
 
 VERBS = (
-    "say", "say", "say", "fork", "checkout", "reset", "rename", "delete", "tag", "delete_tag", "merge", "merge",
-    "merge", "cherry_pick", "rebase", "stash", "unstash", "unstash", "forget",
+    "say", "say", "say", "fork", "checkout", "reset", "make_main", "set_aside", "rename", "delete", "tag", "delete_tag",
+    "merge", "merge", "merge", "cherry_pick", "rebase", "stash", "unstash", "unstash", "forget",
 )  # fmt: skip
 
 

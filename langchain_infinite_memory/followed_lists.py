@@ -1,0 +1,273 @@
+"""The message lists of graphs as they were followed last, so that only what is new in them has to be looked at."""
+
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from langchain_core.messages import BaseMessage, HumanMessage
+
+from langchain_infinite_memory.identity import Thread
+from langchain_infinite_memory.messages import read_message
+from langchain_infinite_memory.request_view import split_system
+from shared_core.errors import UnknownReferenceError
+from shared_core.history import FollowedHistory
+from shared_core.memory import InfiniteMemory
+from shared_core.messages import Message
+from shared_core.records import MAIN
+
+logger = logging.getLogger("langchain_infinite_memory")
+
+LISTS = 128
+"""How many lists are remembered, the newest ones."""
+
+NEAREST = 16
+"""How many messages before a list are remembered, of which some may be forgotten."""
+
+ANCHORS = 4096
+"""How many threads are remembered that go on where another list ended."""
+
+SUMMARY = "summarization"
+"""The `lc_source` of the message that `SummarizationMiddleware` puts in the place of older ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateList:
+    """The message list of a graph's state.
+
+    Attributes:
+        talk: the messages to store: without the system messages it begins with, and without summaries.
+        summary: the id of the summary that stands for what was before; None: there is none.
+    """
+
+    talk: list[BaseMessage]
+    summary: str | None = None
+
+    @property
+    def first(self) -> str | None:
+        """The id of its first message."""
+        return self.talk[0].id if self.talk else None
+
+
+@dataclass(frozen=True, slots=True)
+class Anchor:
+    """Where a list begins on its line. What was said before is not in the list, and was not taken back.
+
+    Attributes:
+        before: the ids of the stored messages before the list, the nearest last.
+        summary: the id of the summary that stands for what was said before. None: the session was named for the run.
+    """
+
+    before: tuple[str, ...] = ()
+    summary: str | None = None
+
+    @property
+    def history(self) -> FollowedHistory:
+        """What was said before, as a history that the list continues."""
+        return FollowedHistory(self.before, self.before)
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """A list as it was followed last.
+
+    Attributes:
+        messages: the list.
+        history: what the engine returned for it.
+        by_id: its messages, by the ids under which they are stored.
+    """
+
+    messages: Sequence[BaseMessage] = ()
+    history: FollowedHistory = field(default_factory=FollowedHistory)
+    by_id: Mapping[str, BaseMessage] = field(default_factory=dict)
+
+    @property
+    def newest(self) -> str | None:
+        """The id of the newest message that is stored."""
+        return next((id_ for id_ in reversed(self.history.ids) if id_ is not None), None)
+
+
+def read_list(messages: Sequence[BaseMessage]) -> StateList:
+    """Read a graph's list of messages."""
+    _, rest = split_system(messages)
+    summary = rest[0].id if rest and _is_summary(rest[0]) else None
+    return StateList([message for message in rest if not _is_summary(message)], summary)
+
+
+def follow_whole(memory: InfiniteMemory, listed: StateList) -> Followed:
+    """Follow a list that is everything there is."""
+    given = [_engine_message(message, stable_id=True) for message in listed.talk]
+    return _followed(listed.talk, memory.follow(given, removed="leave_out"))
+
+
+class FollowedLists:
+    """Follows the lists of threads, each from where it was the last time.
+
+    The lists of one run begin with the same message. Two runs at once are followed apart, each from its own list.
+    """
+
+    def __init__(self) -> None:
+        self._lists: OrderedDict[tuple[Thread, str | None], Followed] = OrderedDict()
+        self._anchors: OrderedDict[Thread, Anchor] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def follow(self, memory: InfiniteMemory, thread: Thread, listed: StateList) -> Followed:
+        """Store what is new in a list, and check out its end. Only one caller at a time may follow lists of a session.
+
+        Raises:
+            StoreError: the store cannot be written.
+        """
+        before = self._before(thread, listed) or Followed()
+        same = _common_start(before.messages, listed.talk)
+        given = [_engine_message(message, stable_id=thread.stable_ids) for message in listed.talk[same:]]
+        anchor = self.anchor(thread)
+        begins = _begins_elsewhere(anchor, thread, listed)
+        after, since = before.history.upto(same), None
+        if not same and begins:
+            after, since = self._beginning(memory, thread, listed)
+        elif anchor is not None and anchor.summary != listed.summary:
+            anchor = None  # the summary was taken back, too
+        elif not same and anchor is not None:
+            after = anchor.history
+        history = memory.follow(given, after=after, removed=thread.removed, since=since)
+        start = len(history) - len(listed.talk)
+        history = FollowedHistory(history.ids[start:], history.chains[start:])
+        # Without a checkpointer, a list may end before what others have said since, and does not take it back.
+        if thread.removed == "leave_out" or memory.branch is not None:
+            memory.make_main()
+        branch = memory.branch if thread.removed == "keep" else None
+        followed = _followed(listed.talk, replace(history, branch=branch))
+        if begins:
+            anchor = Anchor(_ids_before(memory, followed), listed.summary)
+        self._keep(thread, listed, followed, anchor)
+        return followed
+
+    def _beginning(
+        self, memory: InfiniteMemory, thread: Thread, listed: StateList
+    ) -> tuple[FollowedHistory, str | None]:
+        """Return what a list continues that does not begin its conversation: a history, or what is before a message."""
+        end = self._end_of(thread)
+        if len(end) and not _holds_any(memory, listed.talk):
+            return end, None
+        memory.checkout(MAIN)  # after whose end a list comes of which nothing is stored
+        return FollowedHistory(), listed.first
+
+    def newest(self, thread: Thread, listed: StateList) -> str | None:
+        """Return the id of the newest message of a list that is stored, as far as the list was followed."""
+        followed = self._before(thread, listed)
+        return followed.newest if followed is not None else None
+
+    def is_continued(self, thread: Thread, listed: StateList) -> bool:
+        """Return whether a list goes on from where it was followed last, so that nothing in it was taken back."""
+        before = self._before(thread, listed)
+        return before is not None and _common_start(before.messages, listed.talk) == len(before.messages)
+
+    def anchor(self, thread: Thread) -> Anchor | None:
+        """Return where what the list of a thread stands for begins; None: at the beginning of its session."""
+        with self._lock:
+            return self._anchors.get(thread)
+
+    def _before(self, thread: Thread, listed: StateList) -> Followed | None:
+        with self._lock:
+            return self._lists.get((thread, listed.first))
+
+    def _end_of(self, thread: Thread) -> FollowedHistory:
+        """Return the list of a thread that was followed last."""
+        with self._lock:
+            lists = (followed for (other, _), followed in reversed(self._lists.items()) if other == thread)
+            return next(lists, Followed()).history
+
+    def _keep(self, thread: Thread, listed: StateList, followed: Followed, anchor: Anchor | None) -> None:
+        with self._lock:
+            self._lists[thread, listed.first] = followed
+            self._lists.move_to_end((thread, listed.first))
+            while len(self._lists) > LISTS:
+                self._lists.popitem(last=False)
+            self._anchors.pop(thread, None)
+            if anchor is not None:
+                self._anchors[thread] = anchor
+            while len(self._anchors) > ANCHORS:
+                self._anchors.popitem(last=False)
+
+    def stored_ids(self, memory: InfiniteMemory, message_ids: Sequence[str]) -> list[str]:
+        """Return the ids under which messages of a session are stored; those that are not are left out."""
+        session = memory.session_id, memory.user_id
+        with self._lock:
+            lists = [one for (thread, _), one in self._lists.items() if (thread.session_id, thread.user_id) == session]
+        edited = {id_ for one in lists for id_, message in one.by_id.items() if message.id in message_ids}
+        return [id_ for id_ in dict.fromkeys([*message_ids, *edited]) if _is_stored(memory, id_)]
+
+    def drop(self, session_id: str, user_id: str | None) -> None:
+        """Forget the lists of a session."""
+        with self._lock:
+            for key in [key for key in self._lists if (key[0].session_id, key[0].user_id) == (session_id, user_id)]:
+                del self._lists[key]
+
+
+def _begins_elsewhere(anchor: Anchor | None, thread: Thread, listed: StateList) -> bool:
+    """Return whether a list, for the first time, goes on where a summary or another list of the session ends."""
+    if thread.removed == "keep" or listed.first is None:
+        return False
+    if listed.summary is not None:
+        return anchor is None or anchor.summary != listed.summary
+    return anchor is None and thread.named
+
+
+def _ids_before(memory: InfiniteMemory, followed: Followed) -> tuple[str, ...]:
+    """Return the ids of the messages before a list on the line that is checked out, the nearest last."""
+    first = next((id_ for id_ in followed.history.ids if id_ is not None), None)
+    messages = memory.newest(len(followed.messages) + NEAREST)
+    at = next((index for index, message in enumerate(messages) if message.id == first), 0)
+    return tuple(message.id for message in messages[:at] if message.id is not None and message.role != "system")
+
+
+def stored_part(memory: InfiniteMemory, listed: StateList) -> StateList:
+    """Return the part of a list that ends with its newest stored message."""
+    for end in range(len(listed.talk), 0, -1):
+        if _is_stored(memory, listed.talk[end - 1].id):
+            return StateList(listed.talk[:end], listed.summary)
+    return StateList([])
+
+
+def _holds_any(memory: InfiniteMemory, messages: Sequence[BaseMessage]) -> bool:
+    return any(_is_stored(memory, message.id) for message in reversed(messages))
+
+
+def _is_stored(memory: InfiniteMemory, id_: str | None) -> bool:
+    try:
+        return id_ is not None and memory.get(id_).id == id_
+    except UnknownReferenceError:
+        return False
+
+
+def _is_summary(message: BaseMessage) -> bool:
+    return isinstance(message, HumanMessage) and message.additional_kwargs.get("lc_source") == SUMMARY
+
+
+def _followed(messages: Sequence[BaseMessage], history: FollowedHistory) -> Followed:
+    pairs = zip(history.ids, messages, strict=True)
+    return Followed(list(messages), history, {id_: message for id_, message in pairs if id_ is not None})
+
+
+def _common_start(old: Sequence[BaseMessage], new: Sequence[BaseMessage]) -> int:
+    """Return how many messages at the beginning are the same."""
+    for index, (before, now) in enumerate(zip(old, new, strict=False)):
+        if before is not now and not _same(before, now):
+            return index
+    return min(len(old), len(new))
+
+
+def _same(one: BaseMessage, other: BaseMessage) -> bool:
+    """Return whether two messages are equal or, if they hold values such as arrays, whether they are stored alike."""
+    try:
+        return bool(one == other)
+    except (TypeError, ValueError):
+        return read_message(one) == read_message(other)
+
+
+def _engine_message(message: BaseMessage, *, stable_id: bool) -> Message:
+    converted, lost = read_message(message)
+    if lost:
+        logger.warning("message %s is stored without %s", message.id, ", ".join(lost))
+    return converted if stable_id else converted.replace(id=None)

@@ -1,0 +1,221 @@
+"""Identity: the session and the user that a run belongs to, and what its list of messages says about them."""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from weakref import WeakKeyDictionary
+
+from langchain_core.runnables import RunnableConfig, ensure_config
+
+from shared_core.prompt.context import ContextReport
+
+if TYPE_CHECKING:
+    from langgraph.runtime import Runtime
+
+logger = logging.getLogger("langchain_infinite_memory")
+
+SessionName: TypeAlias = "str | Callable[[Runtime[Any]], str | None] | None"
+"""The session of all runs; or a function that names the session of a run; or None: the run's own ids name it."""
+
+Removed = Literal["keep", "leave_out"]
+
+CHECKPOINTER = "__pregel_checkpointer"
+"""The entry of LangGraph's configuration that holds the run's checkpointer."""
+
+LEVEL, TASK = "|", ":"
+"""What separates the graphs in a `checkpoint_ns`, and the name of a node from the id of its task."""
+
+FAN_OUT = "__pregel_push"
+"""The first part of a task's `langgraph_path` if `Send` started it."""
+
+_begun: WeakKeyDictionary[Any, set[tuple[str | None, str | None, str]]] = WeakKeyDictionary()
+"""The threads that this process has seen with each checkpointer that keeps its state in memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """The conversation that a list belongs to.
+
+    Attributes:
+        session_id: the session's id. None: the run is a session of its own.
+        user_id: the user's id.
+        thread_id: the run's thread; several may share a session.
+        stable_ids: whether a message keeps its id from one run to the next, as a checkpointer ensures.
+        removed: what it means that a list lacks messages of the session, as in `InfiniteMemory.follow`.
+        named: whether the session was named for the run, so that a list continues it even if it holds none of it.
+    """
+
+    session_id: str | None
+    user_id: str | None = None
+    thread_id: str | None = None
+    stable_ids: bool = True
+    removed: Removed = "keep"
+    named: bool = field(default=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class RunIds:
+    """Whose prompt a report is on.
+
+    Attributes:
+        session_id: the session's id. None: the run is a session of its own.
+        user_id: the user's id.
+        thread_id: the run's thread.
+        run_id: the `run_id` that the run was given, else the id of the traced run that asked for the prompt.
+    """
+
+    session_id: str | None = None
+    user_id: str | None = None
+    thread_id: str | None = None
+    run_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadResolver:
+    """Finds the conversation of a run.
+
+    Args:
+        session_id: the session of all runs, or a function of LangGraph's `Runtime` that names the session of a run.
+            None, or if the function returns None: the run's `thread_id`, else its `session_id`, else there is none.
+        user_key: the name of the user's id in the runtime context, else in the configuration.
+        removed: what it means that a list lacks messages of the session. None: with a checkpointer, the list is the
+            whole conversation, and they were taken back; without one, the caller sends only what is new.
+        share_with_subgraphs: whether nested graphs use the session of the graph that they are in.
+        session_keys: the entries of the configuration that name the session; the first that is set counts.
+    """
+
+    session_id: "SessionName" = None
+    user_key: str = "user_id"
+    removed: Removed | None = None
+    share_with_subgraphs: bool = False
+    session_keys: tuple[str, ...] = ("thread_id", "session_id")
+
+    def resolve(
+        self, runtime: "Runtime[Any] | None" = None, *, config: RunnableConfig | None = None, alone: bool = False
+    ) -> Thread:
+        """Return the conversation of the current run.
+
+        Args:
+            runtime: the runtime of the run. None: it is looked up.
+            config: the configuration of the run. None: that of the context.
+            alone: whether a task that `Send` started is a session of its own, because its list is.
+        """
+        config = ensure_config(config)
+        runtime = runtime or _runtime()
+        configurable: Mapping[str, Any] = {"thread_id": _thread_id(runtime)} | (config.get("configurable") or {})
+        thread = _first(configurable["thread_id"])
+        own = self._own_name(runtime)
+        session = _first(own, *(configurable.get(key) for key in self.session_keys))
+        user = _first(_entry(getattr(runtime, "context", None), self.user_key), configurable.get(self.user_key))
+        nested = "" if self.share_with_subgraphs else _nested_in(config, alone=alone)
+        saver = configurable.get(CHECKPOINTER)
+        if session is None:
+            return Thread(None, user, removed="leave_out")
+        if nested:
+            return Thread(f"{session}/{nested}", user, thread, removed="leave_out")
+        removed = self.removed or ("keep" if saver is None else "leave_out")
+        found = Thread(session, user, thread, saver is not None, removed, named=own is not None)
+        return found if found.named else _continued(found, saver)
+
+    def named(self, thread_id: str | None, user_id: str | None) -> Thread:
+        """Return the conversation of a thread outside of its runs.
+
+        Raises:
+            ValueError: no thread is given, and runs have no session in common.
+        """
+        session = _first(thread_id, None if callable(self.session_id) else self.session_id)
+        if session is None:
+            raise ValueError("thread_id=None: name the thread; these runs have no session_id in common")
+        return Thread(session, _first(user_id), _first(thread_id))
+
+    def _own_name(self, runtime: "Runtime[Any] | None") -> str | None:
+        return _first(self.session_id(runtime or _no_runtime()) if callable(self.session_id) else self.session_id)
+
+
+OnReport: TypeAlias = Callable[[ContextReport, RunIds], object] | None
+
+
+def report(on_report: OnReport, on: ContextReport, thread: Thread) -> None:
+    """Hand a report to whoever wants it; what is raised there is logged."""
+    if on_report is None:
+        return
+    try:
+        on_report(on, run_ids(thread))
+    except Exception as error:  # the caller's own function may raise anything, and the run has to go on
+        logger.warning("on_report failed: %r", error, exc_info=error)
+
+
+def run_ids(thread: Thread) -> RunIds:
+    """Return the ids of the current run."""
+    config = ensure_config()
+    given = getattr(getattr(_runtime(), "execution_info", None), "run_id", None)
+    traced = getattr(config.get("callbacks"), "parent_run_id", None)
+    return RunIds(thread.session_id, thread.user_id, thread.thread_id, _first(given, config.get("run_id"), traced))
+
+
+def remember(thread: Thread) -> None:
+    """Note that this process has seen a thread, so that an empty state means that the thread was deleted."""
+    saver = (ensure_config().get("configurable") or {}).get(CHECKPOINTER)
+    if _keeps_nothing(saver):
+        _begun.setdefault(saver, set()).add(_key(thread))
+
+
+def _continued(thread: Thread, saver: Any) -> Thread:
+    """Return a thread as named if its checkpointer may have lost its state when the process ended."""
+    if not _keeps_nothing(saver) or _key(thread) in _begun.get(saver, ()):
+        return thread
+    return replace(thread, named=True)
+
+
+def _key(thread: Thread) -> tuple[str | None, str | None, str]:
+    return thread.session_id, thread.user_id, str(thread.thread_id)
+
+
+def _keeps_nothing(saver: Any) -> bool:
+    """Return whether a checkpointer keeps its state in memory only."""
+    if saver is None:
+        return False
+    from langgraph.checkpoint.memory import InMemorySaver
+
+    return isinstance(saver, InMemorySaver)
+
+
+def _nested_in(config: RunnableConfig, *, alone: bool) -> str:
+    """Return the namespace of the graph that the current task belongs to; empty: it is not nested.
+
+    Tasks of a subgraph with a checkpointer of its own have names without ids, and the same namespace in every run.
+    """
+    levels = str((config.get("configurable") or {}).get("checkpoint_ns") or "").split(LEVEL)
+    path = (config.get("metadata") or {}).get("langgraph_path") or ("",)
+    fanned_out = alone and isinstance(path, list | tuple) and path[0] == FAN_OUT
+    return LEVEL.join(levels if fanned_out else levels[:-1])
+
+
+def _first(*names: Any) -> str | None:
+    """Return the first name that is given, as a text."""
+    return next((str(name) for name in names if name is not None and name != ""), None)
+
+
+def _runtime() -> "Runtime[Any] | None":
+    try:
+        from langgraph.runtime import get_runtime
+
+        return get_runtime()
+    except (ModuleNotFoundError, RuntimeError, KeyError):  # no LangGraph, or not inside a graph
+        return None
+
+
+def _no_runtime() -> "Runtime[Any]":
+    from langgraph.runtime import Runtime
+
+    return Runtime()
+
+
+def _thread_id(runtime: "Runtime[Any] | None") -> Any:
+    # LangGraph before 1.2 has no such attribute.
+    return getattr(getattr(runtime, "execution_info", None), "thread_id", None)
+
+
+def _entry(context: Any, key: str) -> Any:
+    return context.get(key) if isinstance(context, Mapping) else getattr(context, key, None)
