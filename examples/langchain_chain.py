@@ -39,7 +39,7 @@ def main() -> None:
             input_key="question",
             history_key="history",
             max_tokens=1300,
-            on_report=lambda report: print(f"\n{report.total_tokens} of {report.budget} tokens used"),
+            on_report=lambda report, run: print(f"\n{report.total_tokens} of {report.budget} tokens used"),
         )
         history = chain.history("tilda")
         print(f"{len(history.messages)} messages are stored")

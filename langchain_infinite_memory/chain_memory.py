@@ -1,10 +1,9 @@
 """The memory of a chain: the prompt before a run, and what is stored of the run."""
 
 import asyncio
-import logging
 import threading
 import warnings
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from itertools import takewhile
@@ -23,16 +22,15 @@ from langchain_infinite_memory.chain_io import (
     read_output,
     read_stream,
 )
+from langchain_infinite_memory.identity import OnReport, Thread, report
 from langchain_infinite_memory.sessions import SessionKey, Sessions
 from langchain_infinite_memory.traces import arecall_run, recall_run
 from shared_core.aio import AsyncInfiniteMemory
 from shared_core.errors import DuplicateError, StoreError, UnknownReferenceError
-from shared_core.history import recognized_fields
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message, content_of
-from shared_core.prompt.context import Context, ContextReport
-
-logger = logging.getLogger("langchain_infinite_memory")
+from shared_core.prompt.context import Context
+from shared_core.recognition import recognized_fields
 
 UNSTORABLE = (TypeError, ValueError, RecursionError)
 """What may be raised by an answer that is no message and no JSON."""
@@ -102,13 +100,12 @@ class ChainMemory:
         keys: the keys of the chain's input and output.
         tools: schemas of tools, which are charged to the budget.
         on_error: what to do when the store fails.
-        on_report: called with the report on each prompt.
+        on_report: called with the report on each prompt, and the ids of the run.
     """
 
     def __init__(
-        self, sessions: Sessions, keys: ChainKeys, *, tools: Sequence[Any], on_error: OnError,
-        on_report: Callable[[ContextReport], None] | None,
-    ) -> None:  # fmt: skip
+        self, sessions: Sessions, keys: ChainKeys, *, tools: Sequence[Any], on_error: OnError, on_report: OnReport
+    ) -> None:
         self._sessions = sessions
         self._keys = keys
         self._tools = [convert_to_openai_tool(tool) for tool in tools]
@@ -132,7 +129,7 @@ class ChainMemory:
                         recall.report = run.context.report
                 finally:
                     self._store_question(memory, run)
-            yield self._with_prompt(run)
+            yield self._with_prompt(run, config)
         finally:
             self._release(run)
 
@@ -151,7 +148,7 @@ class ChainMemory:
                             recall.report = run.context.report
                     finally:
                         await asyncio.to_thread(self._store_question, memory, run)
-            yield self._with_prompt(run)
+            yield self._with_prompt(run, config)
         finally:
             self._release(run)
 
@@ -206,12 +203,10 @@ class ChainMemory:
             if run.claimed:
                 self._open.remove((run.key, run.turn))
 
-    def _with_prompt(self, run: ChainRun) -> ChainRun:
-        if run.context is not None and self._on_report is not None:
-            try:
-                self._on_report(run.context.report)
-            except Exception:  # it is the caller's, and no reason not to answer
-                logger.exception("on_report failed")
+    def _with_prompt(self, run: ChainRun, config: RunnableConfig) -> ChainRun:
+        if run.context is not None:
+            thread = (config.get("configurable") or {}).get("thread_id")
+            report(self._on_report, run.context.report, Thread(*run.key, thread))
         prompt = run.given.without_memory() if run.context is None else run.context.messages
         run.input, run.sent = run.given.with_prompt(prompt)
         return run

@@ -1,7 +1,7 @@
 """InfiniteMemoryRunnable: a chain that remembers."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
+from collections.abc import AsyncIterator, Generator, Iterator, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import Any
@@ -14,9 +14,9 @@ from langchain_core.runnables.utils import ConfigurableFieldSpec, get_unique_con
 from langchain_infinite_memory.chain_io import ChainKeys, join_chunks
 from langchain_infinite_memory.chain_memory import ChainMemory, Interruption, MemoryFailedWarning, OnError
 from langchain_infinite_memory.history import InfiniteChatMessageHistory
+from langchain_infinite_memory.identity import OnReport
 from langchain_infinite_memory.sessions import MemoryLike, SessionKey, Sessions
 from shared_core.arguments import one_of
-from shared_core.prompt.context import ContextReport
 
 __all__ = ["InfiniteMemoryRunnable", "MemoryFailedWarning", "with_infinite_memory"]
 
@@ -51,7 +51,7 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
         tools: schemas of tools that are bound to the model, which are charged to the budget.
         on_error: what to do when the store cannot be read or written: `"window"` goes on with the input alone and gives
             a `MemoryFailedWarning`; `"raise"` raises. Wrong arguments always raise.
-        on_report: called with the report on each prompt; what it raises is logged.
+        on_report: called with the report on each prompt, and the `RunIds` of the run. What it raises is logged.
         settings: the other arguments of `InfiniteMemory`, and `embeddings`, `token_counter` and `summarizer` in
             LangChain's words; only for a store.
 
@@ -64,7 +64,7 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
         self, runnable: RunnableLike[Any, Any], *, store: MemoryLike = None, input_key: str | None = None,
         history_key: str | None = None, output_key: str | None = None, session_key: str = "session_id",
         user_key: str | None = None, documents_key: str | None = None, tools: Sequence[Any] = (),
-        on_error: OnError = "window", on_report: Callable[[ContextReport], None] | None = None, **settings: Any,
+        on_error: OnError = "window", on_report: OnReport = None, **settings: Any,
     ) -> None:  # fmt: skip
         one_of("on_error", on_error, ("window", "raise"))
         keys = ChainKeys(input=input_key, history=history_key, output=output_key, documents=documents_key)

@@ -139,7 +139,11 @@ class TestEmbedders:
         reports: list[Any] = []
         model = Model()
         middleware = InfiniteMemoryMiddleware(
-            token_counter=Words(), max_tokens=200, reserve_tokens=0, embeddings=fails, on_report=lambda report, run: reports.append(report)
+            token_counter=Words(),
+            max_tokens=200,
+            reserve_tokens=0,
+            embeddings=fails,
+            on_report=lambda report, run: reports.append(report),
         )
         one = agent(model, middleware, checkpointer=InMemorySaver())
         ask(one, "my code is 4471")

@@ -84,7 +84,7 @@ def test_wrong_arguments_are_refused_at_once(arguments: dict[str, Any], match: s
 def test_a_memory_that_is_given_has_its_own_settings_and_session() -> None:
     with InfiniteMemory(session_id="1", user_id="ann") as memory, SessionPool() as pool:
         for given in (memory, pool):
-            with pytest.raises(TypeError, match="max_tokens: the memory given has its own"):
+            with pytest.raises(TypeError, match="max_tokens: the store given has its own"):
                 InfiniteChatMessageHistory("1", user_id="ann", store=given, max_tokens=9)
         for session, user in (("2", "ann"), ("1", None)):
             with pytest.raises(ValueError, match="that of session '1' of user 'ann'"):

@@ -276,7 +276,9 @@ class TestBudget:
     @pytest.mark.parametrize("reserve", [0, 15])
     def test_every_request_fits_with_system_prompt_and_tools(self, reserve: int) -> None:
         reports: list[Any] = []
-        middleware = memory(max_tokens=150, reserve_tokens=reserve, on_report=lambda report, run: reports.append(report))
+        middleware = memory(
+            max_tokens=150, reserve_tokens=reserve, on_report=lambda report, run: reports.append(report)
+        )
         model = Model()
         one = agent(model, middleware, system_prompt="be brief " * 10, checkpointer=InMemorySaver())
         for text in [*ROUNDS, "what is my code?", *["tell me of the weather " * 3] * 9, "what is my code?"]:
@@ -293,7 +295,9 @@ class TestBudget:
         strange = [{"google_search": {}}, {"type": "code_execution", "note": "a b c"}, look]
         reports: list[Any] = []
         for tools in ([look], strange):
-            agent(Model(), memory(on_report=lambda report, run: reports.append(report)), tools=tools).invoke({"messages": [HumanMessage("hi")]})
+            agent(Model(), memory(on_report=lambda report, run: reports.append(report)), tools=tools).invoke(
+                {"messages": [HumanMessage("hi")]}
+            )
         less, more = (report.total_tokens for report in reports)
         assert more > less
 

@@ -80,7 +80,10 @@ class TestInAGraph:
     def test_the_prompt_fits_and_knows_what_the_window_does_not(self) -> None:
         reports: list[ContextReport] = []
         with pool() as memories:
-            one = graph(infinite_memory_node(memories, on_report=lambda report, run: reports.append(report)), checkpointer=InMemorySaver())
+            one = graph(
+                infinite_memory_node(memories, on_report=lambda report, run: reports.append(report)),
+                checkpointer=InMemorySaver(),
+            )
             texts = ["my code is 4471", *[TALK] * 6, "look at a, b then c", "what is my code?"]
             for text in texts:
                 state = ask(one, text)

@@ -36,6 +36,7 @@ from langchain_core.tracers.base import BaseTracer
 from pydantic import BaseModel
 
 from langchain_infinite_memory.history import InfiniteChatMessageHistory, session_factory
+from langchain_infinite_memory.identity import RunIds
 from langchain_infinite_memory.messages import to_message
 from langchain_infinite_memory.runnable import InfiniteMemoryRunnable, MemoryFailedWarning, with_infinite_memory
 from shared_core import BudgetError, ContextReport, InfiniteMemory, Message, SessionPool, SQLiteStore, StoreError
@@ -145,7 +146,9 @@ def test_with_a_history_key_the_question_keeps_its_form(form: Any, way: str) -> 
 
 def test_what_is_said_long_ago_is_recalled_within_the_budget() -> None:
     inner, reports = Chain(), list[ContextReport]()
-    chain = with_infinite_memory(inner, input_key="question", history_key="past", on_report=reports.append, **SMALL)
+    chain = with_infinite_memory(
+        inner, input_key="question", history_key="past", on_report=lambda report, run: reports.append(report), **SMALL
+    )
     chain.invoke({"question": "my code is code3 exactly"}, ONE)
     for number in range(30):
         chain.invoke({"question": f"tell me about garden {number} please"}, ONE)
@@ -192,7 +195,7 @@ def test_a_prompt_with_a_placeholder_and_a_model() -> None:
 
 def test_system_messages_of_the_input_are_sent_charged_and_not_stored() -> None:
     inner, reports = Chain(), list[ContextReport]()
-    chain = with_infinite_memory(inner, on_report=reports.append)
+    chain = with_infinite_memory(inner, on_report=lambda report, run: reports.append(report))
     for question in ("hello", "good bye"):
         chain.invoke([SystemMessage("be kind " * 50), HumanMessage(question)], ONE)
     assert inner.given[1] == [SystemMessage("be kind " * 50), *exchange("hello"), HumanMessage("good bye")]
@@ -206,7 +209,7 @@ def test_tools_are_charged() -> None:
         return zone
 
     reports = list[ContextReport]()
-    chain = with_infinite_memory(Chain(), tools=[clock], on_report=reports.append)
+    chain = with_infinite_memory(Chain(), tools=[clock], on_report=lambda report, run: reports.append(report))
     chain.invoke("hello", ONE)
     assert reports[0].totals["tools"] > 20  # type: ignore[index]
 
@@ -406,15 +409,25 @@ def test_wrong_arguments() -> None:
 
 
 def test_a_report_that_cannot_be_taken_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    def refuse(report: ContextReport) -> None:
+    def refuse(report: ContextReport, run: RunIds) -> None:
         raise ArithmeticError("the disk is full")
 
     chain = with_infinite_memory(Chain(), on_report=refuse)
     for way in WAYS:
         assert asyncio.run(ask(chain, "how?", way)) == "re: how?"
-    assert [record.getMessage() for record in caplog.records] == ["on_report failed"] * len(WAYS)
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == ["on_report failed"] * len(WAYS)
     assert "the disk is full" in caplog.text
     assert len(stored(chain)) == 2 * len(WAYS)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_report_names_its_run(way: str) -> None:
+    tracer, runs = Tracer(), list[RunIds]()
+    chain = with_infinite_memory(Chain(), user_key="user_id", on_report=lambda report, run: runs.append(run))
+    names = {"session_id": "1", "user_id": "ann", "thread_id": "monday"}
+    asyncio.run(ask(chain, "how?", way, {"configurable": names, "callbacks": [tracer]}))
+    [run], [root] = runs, tracer.roots
+    assert run == RunIds("1", "ann", "monday", str(root.id))
 
 
 def test_the_store_has_one_name() -> None:
@@ -423,7 +436,7 @@ def test_the_store_has_one_name() -> None:
         lambda **arguments: InfiniteChatMessageHistory("1", **arguments),
         session_factory,
     ):
-        with pytest.raises(TypeError, match="pass store="):
+        with pytest.raises(TypeError, match="store="):
             made(memory="chat.db")
 
 
