@@ -1,7 +1,7 @@
 """The input and the output of a chain as messages; pure."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import reduce
 from itertools import chain
@@ -61,6 +61,9 @@ class ChainKeys:
             raise ValueError("history_key and documents_key: the chain takes a dict; name the question with input_key=")
 
 
+# The input
+
+
 @dataclass(frozen=True, slots=True)
 class ChainInput:
     """The input of a chain.
@@ -71,9 +74,8 @@ class ChainInput:
         history: the key under which the chain expects earlier messages.
         form: the form in which the question was given.
         system: the system messages, which are sent first, and not stored.
-        earlier: the messages before the question.
-        question: the newest user message; None if there is none.
-        after: the messages after it, such as results of tools.
+        said: the other messages, oldest first.
+        at: the index of the question among them, the newest user message; -1 if there is none.
     """
 
     value: Any
@@ -81,9 +83,13 @@ class ChainInput:
     history: str | None
     form: Literal["text", "message", "list"]
     system: tuple[BaseMessage, ...]
-    earlier: tuple[Message, ...]
-    question: Message | None
-    after: tuple[Message, ...]
+    said: tuple[Message, ...]
+    at: int
+
+    @property
+    def question(self) -> Message | None:
+        """The question; None if there is none, or if part of its answer follows it, such as results of tools."""
+        return self.said[-1] if self.said and self.at == len(self.said) - 1 else None
 
     def with_prompt(self, prompt: Sequence[Message]) -> tuple[Any, list[BaseMessage]]:
         """Return the input for the chain with a prompt in it, and all messages in it."""
@@ -94,8 +100,8 @@ class ChainInput:
         if self.history is None:
             return {**self.value, self.key: sent}, sent
         asked = max((index for index, message in enumerate(prompt) if message.role == "user"), default=None)
-        if self.question is None or asked is None:  # the input ends the prompt, and stays under its key
-            return {**self.value, self.history: sent[: len(sent) - len(self.after)]}, sent
+        if self.at < 0 or asked is None:  # the input ends the prompt, and stays under its key
+            return {**self.value, self.history: sent[: len(sent) - len(self.said)]}, sent
         asked += len(self.system)
         return {**self.value, self.history: sent[:asked], self.key: self._as_given(sent[asked:])}, sent
 
@@ -104,16 +110,10 @@ class ChainInput:
             return messages[0].content
         return messages[0] if self.form == "message" and len(messages) == 1 else messages
 
-    @property
-    def said(self) -> list[Message]:
-        """The messages to store, oldest first."""
-        return [*self.earlier, *([self.question] if self.question else []), *self.after]
-
     def without_memory(self) -> list[Message]:
         """Return the prompt if the memory fails: the input, with grounding written into the question."""
-        question = self.question
-        asked = [with_grounding(question, render_grounding(question.grounding))] if question else []
-        return [with_grounding(message, "") for message in self.earlier] + asked + list(self.after)
+        asked = {self.at: render_grounding(self.said[self.at].grounding)} if self.at >= 0 else {}
+        return [with_grounding(message, asked.get(index, "")) for index, message in enumerate(self.said)]
 
 
 def read_input(value: Any, keys: ChainKeys) -> ChainInput:
@@ -128,32 +128,27 @@ def read_input(value: Any, keys: ChainKeys) -> ChainInput:
         TypeError: it is something else.
         KeyError: the dict has no such key.
     """
-    key = _input_key(value, keys)
+    key = _input_key(value, keys.input)
     messages, form = _messages(value if key is None else value[key])
     system = tuple(message for message in messages if isinstance(message, SystemMessage))
     others = [message for message in messages if not isinstance(message, SystemMessage)]
-    roles = [to_message(message).role for message in others]
-    at = max((index for index, role in enumerate(roles) if role == "user"), default=-1)
+    said = list(map(to_message, others))
+    at = max((index for index, message in enumerate(said) if message.role == "user"), default=-1)
     if at >= 0 and keys.documents is not None:
-        others[at] = _grounded(others[at], value.get(keys.documents), keys.documents)
-    said = [to_message(message) for message in others]
-    question = said[at] if at >= 0 else None
-    earlier, after = tuple(said[: max(at, 0)]), tuple(said[at + 1 :])
-    return ChainInput(value, key, keys.history, form, system, earlier, question, after)
+        said[at] = to_message(_grounded(others[at], value.get(keys.documents), keys.documents))
+    return ChainInput(value, key, keys.history, form, system, tuple(said), at)
 
 
-def _input_key(value: Any, keys: ChainKeys) -> str | None:
-    if keys.input is None:
-        if not isinstance(value, Mapping):
-            return None
-        if MESSAGES in value:
-            return MESSAGES
-        raise TypeError(f"the input is a dict: name the question in it with input_key=, one of {sorted(value)}")
+def _input_key(value: Any, key: str | None) -> str | None:
     if not isinstance(value, Mapping):
-        raise TypeError(f"input_key={keys.input!r}: expected a dict, not {type(value).__name__}")
-    if keys.input not in value:
-        raise KeyError(f"input_key={keys.input!r}: the input has only {sorted(map(str, value))}")
-    return keys.input
+        if key is None:
+            return None
+        raise TypeError(f"input_key={key!r}: expected a dict, not {type(value).__name__}")
+    if key is None and MESSAGES not in value:
+        raise TypeError(f"the input is a dict: name the question in it with input_key=, one of {sorted(value)}")
+    if key is not None and key not in value:
+        raise KeyError(f"input_key={key!r}: the input has only {sorted(map(str, value))}")
+    return MESSAGES if key is None else key
 
 
 def _messages(value: Any) -> tuple[list[BaseMessage], Literal["text", "message", "list"]]:
@@ -178,34 +173,43 @@ def _grounded(question: BaseMessage, documents: Any, key: str) -> BaseMessage:
     return question.model_copy(update={"additional_kwargs": {**question.additional_kwargs, GROUNDING: given}})
 
 
-def read_output(value: Any, keys: ChainKeys, sent: Sequence[BaseMessage]) -> list[Message]:
+# The output
+
+
+def read_output(value: Any, key: str | None, sent: Sequence[BaseMessage]) -> list[Message]:
     """Return the messages of a chain's answer, without system messages, and without those of its input.
 
     Args:
-        value: a str, a message, a list of messages, or a dict with one of these under `keys.output`, under "messages",
-            or as its only entry, if its name is one of `ANSWERS`. Anything else is one message, its JSON text, and None
-            is no answer.
-        keys: the keys of its entries.
+        value: a str, a message, a list of messages, or a dict with one of these under `key`, under "messages", or as
+            its only entry, if its name is one of `ANSWERS`. None is no answer. Anything else is JSON text.
+        key: the key of the answer in a dict.
         sent: the messages in the chain's input.
 
     Raises:
-        TypeError, ValueError: it holds something that JSON cannot express, or a message that cannot be stored.
+        TypeError, ValueError, RecursionError: JSON cannot express it, or a message cannot be stored.
     """
-    answer = _answer(value, keys.output)
-    new = _new(_replies(answer), sent) if _are_messages(answer) else _replies(answer)
-    return [to_message(message) for message in new if not isinstance(message, SystemMessage | RemoveMessage)]
+    answer = _answer(value, key)
+    if _are_messages(answer):
+        replies = _new([_whole(message) for message in answer], sent)
+    elif isinstance(answer, BaseMessage):
+        replies = [_whole(answer)]
+    elif answer is None or answer == []:
+        replies = []
+    else:
+        replies = [AIMessage(answer if isinstance(answer, str) else _json(answer))]
+    return [to_message(message) for message in replies if not isinstance(message, SystemMessage | RemoveMessage)]
 
 
 def _answer(value: Any, key: str | None) -> Any:
+    """Return the entry of a dict that is the answer; the value itself if it is no dict, or has no such entry."""
     if not isinstance(value, Mapping):
         return value
     if key is not None and key in value:
         return value[key]
     if _is_state(value):
         return value[MESSAGES]
-    name, only = next(iter(value.items()), (None, None))
-    said = isinstance(only, str | BaseMessage) or _are_messages(only)
-    return only if len(value) == 1 and name in ANSWERS and said else value
+    only = next(iter(value.values())) if len(value) == 1 and ANSWERS.intersection(value) else None
+    return only if isinstance(only, str | BaseMessage) or _are_messages(only) else value
 
 
 def _is_state(value: Any) -> bool:
@@ -217,16 +221,8 @@ def _are_messages(value: Any) -> bool:
     return isinstance(value, Sequence) and bool(value) and all(isinstance(message, BaseMessage) for message in value)
 
 
-def _replies(answer: Any) -> list[BaseMessage]:
-    if answer is None or answer == []:
-        return []
-    if isinstance(answer, str):
-        return [AIMessage(answer)]
-    if isinstance(answer, BaseMessage):
-        return [_whole(answer)]
-    if _are_messages(answer):
-        return [_whole(message) for message in answer]
-    return [AIMessage(json.dumps(answer, default=_plain, ensure_ascii=False, separators=(",", ":")))]
+def _json(value: Any) -> str:
+    return json.dumps(value, default=_plain, ensure_ascii=False, separators=(",", ":"))
 
 
 def _plain(value: Any) -> Any:
@@ -245,7 +241,11 @@ def _whole(message: BaseMessage) -> BaseMessage:
 
 
 def _new(answer: list[BaseMessage], sent: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """Drop the messages of the input: at the beginning, where the chain may have given them ids, and by their ids."""
+    """Drop the messages of the input, and those before it: the chain may have given them ids, or know older ones."""
+    last = sent[-1].id if sent else None
+    after = [index + 1 for index, message in enumerate(answer) if last and message.id == last]
+    if after:
+        return answer[after[-1] :]
     if len(answer) >= len(sent) and all(map(_same, answer, sent)):
         answer = answer[len(sent) :]
     known = {message.id: message for message in sent if message.id}
@@ -259,37 +259,28 @@ def _same(one: BaseMessage, other: BaseMessage) -> bool:
 # Streams
 
 
-def read_stream(
-    chunks: Sequence[Any], keys: ChainKeys, sent: Sequence[BaseMessage], *, outcome: Any, modes: bool, whole: bool
-) -> list[Message]:
-    """Return the messages of a streamed answer, as `read_output` does.
+def stream_output(chunks: Sequence[Any], key: str | None, *, outcome: Any, modes: bool, whole: bool) -> Any:
+    """Return the output that the chunks of a stream make up, for `read_output`.
 
     Args:
         chunks: what was streamed.
-        keys: the keys of the chain's input and output.
-        sent: the messages in the chain's input.
+        key: the key of the answer in a dict.
         outcome: what the chain reports as its output, if it ended. The state of an agent is found there, because its
             chunks may be updates, tokens or anything else.
         modes: whether the caller chose modes of streaming, as only graphs have them.
         whole: whether the chunks are the whole answer.
     """
     joined = join_chunks(chunks)
-    speaks = isinstance(joined, str | BaseMessage) or _answer(joined, keys.output) is not joined
-    if modes or not speaks:
-        found = _streamed_messages(chunks) if modes or not whole or _are_updates(chunks) else []
-        joined = outcome if _is_state(outcome) else found or (None if modes else joined)
-    return read_output(joined, keys, sent)
-
-
-def _are_updates(chunks: Sequence[Any]) -> bool:
-    """Return whether each chunk maps nodes of a graph to their parts of its state."""
-    nodes = [part for chunk in chunks if isinstance(chunk, Mapping) for part in chunk.values()]
-    parts = all(part is None or isinstance(part, Mapping) for part in nodes)
-    return parts and all(isinstance(chunk, Mapping) for chunk in chunks) and any(map(_is_state, nodes))
+    if not modes and (isinstance(joined, str | BaseMessage) or _answer(joined, key) is not joined):
+        return joined
+    if _is_state(outcome):
+        return outcome
+    found = _streamed_messages(chunks) if modes or not whole or _are_updates(chunks) else []
+    return found or (None if modes else joined)
 
 
 def join_chunks(chunks: Sequence[Any]) -> Any:
-    """Return the whole output that the chunks of a stream make up; None if there are none.
+    """Return what chunks make up; None if there are none.
 
     If each chunk repeats the one before and goes on, as a JSON parser's do, the newest counts. Otherwise, texts and
     message chunks are added up, lists are joined, other messages become a list, dicts are joined entry by entry, and of
@@ -301,16 +292,14 @@ def join_chunks(chunks: Sequence[Any]) -> Any:
         return "".join(chunks)
     if all(isinstance(chunk, AIMessageChunk) for chunk in chunks):
         return reduce(add, chunks)
-    if all(isinstance(chunk, Mapping) for chunk in chunks) and not _accumulated(chunks):
+    if not isinstance(chunks[0], AddableDict) and all(map(_goes_on, chunks, chunks[1:])):
+        return chunks[-1]
+    if all(isinstance(chunk, Mapping) for chunk in chunks):
         names = dict.fromkeys(name for chunk in chunks for name in chunk)
         return {name: join_chunks([chunk[name] for chunk in chunks if name in chunk]) for name in names}
-    if all(isinstance(chunk, BaseMessage | list) for chunk in chunks) and not _accumulated(chunks):
+    if all(isinstance(chunk, BaseMessage | list) for chunk in chunks):
         return [message for chunk in chunks for message in (chunk if isinstance(chunk, list) else [chunk])]
     return chunks[-1]
-
-
-def _accumulated(chunks: Sequence[Any]) -> bool:
-    return not isinstance(chunks[0], AddableDict) and all(map(_goes_on, chunks, chunks[1:]))
 
 
 def _goes_on(old: Any, new: Any) -> bool:
@@ -321,13 +310,21 @@ def _goes_on(old: Any, new: Any) -> bool:
         return len(old) <= len(new) and all(map(_goes_on, old, new))
     if isinstance(old, str) and isinstance(new, str):
         return new.startswith(old)
-    return old == new if isinstance(old, BaseMessage) else not isinstance(new, BaseMessage)
+    if isinstance(old, BaseMessage) and isinstance(new, BaseMessage):
+        return old is new or (old.id is not None and old.id == new.id)
+    return not isinstance(old, BaseMessage) and not isinstance(new, BaseMessage)
 
 
-def _streamed_messages(chunks: Iterable[Any]) -> list[BaseMessage]:
+def _are_updates(chunks: Sequence[Any]) -> bool:
+    """Return whether each chunk maps nodes of a graph to their parts of its state."""
+    parts = [part for chunk in chunks if isinstance(chunk, Mapping) for part in chunk.values()]
+    return any(map(_is_state, parts)) and all(part is None or isinstance(part, Mapping) for part in parts)
+
+
+def _streamed_messages(chunks: Sequence[Any]) -> list[BaseMessage]:
     """Return the messages in the chunks that a graph streamed in whatever modes, each once, without its subgraphs'."""
     found: dict[Any, BaseMessage] = {}
-    for message in chain.from_iterable(map(_messages_in, chunks)):
+    for message in _messages_in(list(chunks)):
         key = message.id or id(message)
         before = found.get(key)
         joins = isinstance(message, AIMessageChunk) and isinstance(before, AIMessageChunk)

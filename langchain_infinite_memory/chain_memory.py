@@ -5,7 +5,7 @@ import threading
 import warnings
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, Literal
 
@@ -20,7 +20,7 @@ from langchain_infinite_memory.chain_io import (
     incomplete,
     read_input,
     read_output,
-    read_stream,
+    stream_output,
 )
 from langchain_infinite_memory.identity import OnReport, Thread, report
 from langchain_infinite_memory.sessions import SessionKey, Sessions
@@ -44,63 +44,52 @@ class MemoryFailedWarning(UserWarning):
 
 
 class Outcome(BaseCallbackHandler):
-    """Keeps what a run reports as its output: for a graph the final state, in whatever modes it streams."""
+    """Keeps what a chain reports as its output: for a graph its final state, in whatever modes it streams."""
 
     run_inline = True
-
-    def __init__(self) -> None:
-        self.output: Any = None
+    output: Any = None
 
     def on_chain_end(self, outputs: Any, **_: Any) -> None:
         """Keep the output."""
         self.output = outputs
 
+    def watching(self, config: RunnableConfig) -> RunnableConfig:
+        """Return the configuration for a chain that reports here; its parts do not."""
+        callbacks: Any = config["callbacks"]  # a manager, because LangChain made the configuration
+        watched = callbacks.copy()
+        watched.add_handler(self, inherit=False)
+        return {**config, "callbacks": watched}
+
 
 @dataclass(slots=True)
 class ChainRun:
-    """A run of the chain that answers a question.
+    """A run of the chain.
 
     Attributes:
         key: the ids of session and user.
         given: the chain's input as it was read.
-        question: what the prompt is for; None: the newest user message of the session.
         context: the prompt; None if the memory failed.
         stored: whether the input is stored.
         turn: the turn that the answer belongs to; None: the newest.
         claimed: whether this run answers the question that opened the turn.
         input: the chain's input with the prompt in it.
         sent: the messages of the prompt.
-        outcome: what the chain reports.
     """
 
     key: SessionKey
     given: ChainInput
-    question: Message | None = None
     context: Context | None = None
     stored: bool = False
     turn: str | None = None
     claimed: bool = False
     input: Any = None
     sent: Sequence[BaseMessage] = ()
-    outcome: Outcome = field(default_factory=Outcome)
-
-    def watched(self, config: RunnableConfig) -> RunnableConfig:
-        """Return the configuration for the chain, with the handler that keeps its outcome, but not its parts'."""
-        callbacks: Any = config["callbacks"]  # a manager, as the run's configuration comes from LangChain
-        watched = callbacks.copy()
-        watched.add_handler(self.outcome, inherit=False)
-        return {**config, "callbacks": watched}
 
 
 class ChainMemory:
     """Builds prompts for a chain and stores its questions and answers, for any number of runs and sessions at a time.
 
-    Args:
-        sessions: the memories.
-        keys: the keys of the chain's input and output.
-        tools: schemas of tools, which are charged to the budget.
-        on_error: what to do when the store fails.
-        on_report: called with the report on each prompt, and the ids of the run.
+    The arguments are those of `InfiniteMemoryRunnable`, with its sessions and keys.
     """
 
     def __init__(
@@ -124,8 +113,8 @@ class ChainMemory:
             with self._failures(), self._sessions.use(*key) as memory:
                 self._store_before(memory, run)
                 try:
-                    with recall_run(config, _text(run)) as recall:
-                        run.context = memory.context(run.question, tools=self._charged(run))
+                    with recall_run(config, _query(run)) as recall:
+                        run.context = memory.context(run.given.question, tools=self._charged(run))
                         recall.report = run.context.report
                 finally:
                     self._store_question(memory, run)
@@ -142,9 +131,9 @@ class ChainMemory:
                 async with self._sessions.ause(*key) as memory:
                     await asyncio.to_thread(self._store_before, memory, run)
                     try:
-                        async with arecall_run(config, _text(run)) as recall:
+                        async with arecall_run(config, _query(run)) as recall:
                             asking = AsyncInfiniteMemory(memory)
-                            run.context = await asking.context(run.question, tools=self._charged(run))
+                            run.context = await asking.context(run.given.question, tools=self._charged(run))
                             recall.report = run.context.report
                     finally:
                         await asyncio.to_thread(self._store_question, memory, run)
@@ -168,10 +157,8 @@ class ChainMemory:
 
     def _store_before(self, memory: InfiniteMemory, run: ChainRun) -> None:
         """Store what was said before the question; and the question, too, if part of its answer follows it."""
-        run.question = None if run.given.after else run.given.question
-        said = run.given.said
-        new = said[_count_stored(memory, said) :]
-        if run.question is None:
+        new = run.given.said[_count_stored(memory, run.given.said) :]
+        if run.given.question is None:
             stored = memory.add(new) if new else memory.newest(1)
             run.stored, run.turn = True, stored[-1].turn_id if stored else None
         elif earlier := new[:-1]:
@@ -179,7 +166,7 @@ class ChainMemory:
 
     def _store_question(self, memory: InfiniteMemory, run: ChainRun) -> None:
         """Store the question, unless it is the newest message and no other run is answering it."""
-        question = run.question
+        question = run.given.question
         if question is None:
             return
         newest = memory.newest(1) if question.id is None else []
@@ -213,36 +200,20 @@ class ChainMemory:
 
     # After the run
 
-    def save_answer(self, run: ChainRun, output: Any) -> None:
-        """Store the answer. One that cannot be stored is the caller's all the same; a `MemoryFailedWarning` says so."""
-        try:
-            self._store(run, read_output(output, self._keys, run.sent))
-        except UNSTORABLE as error:
-            _warn(f"the answer was not stored: {error}")
+    def save(self, run: ChainRun, output: Any, why: Interruption = None) -> None:
+        """Store the answer; `why` says why it is not whole, None if it is.
 
-    def save_stream(self, run: ChainRun, chunks: Sequence[Any], why: Interruption, *, modes: bool) -> None:
-        """Store the chunks of a stream, as `save_answer` does.
-
-        Args:
-            run: the run.
-            chunks: what was streamed.
-            why: why they are not the whole answer; None if they are.
-            modes: whether the caller chose modes of streaming.
+        An answer that cannot be stored is the caller's all the same: a `MemoryFailedWarning` says so.
         """
-        if not chunks and why is not None:
-            return
-        outcome = run.outcome.output
         try:
-            replies = read_stream(chunks, self._keys, run.sent, outcome=outcome, modes=modes, whole=why is None)
-            if why is not None:
-                replies = [message for message in replies if message.content or message.tool_calls]
-                replies[-1:] = [incomplete(message, why) for message in replies[-1:]]
-            self._store(run, replies)
-        except UNSTORABLE as error:
+            replies = read_output(output, self._keys.output, run.sent)
+        except (TypeError, ValueError, RecursionError) as error:
             if why is None:  # part of an answer need not be storable
                 _warn(f"the answer was not stored: {error}")
-
-    def _store(self, run: ChainRun, replies: Sequence[Message]) -> None:
+            return
+        if why is not None:
+            replies = [message for message in replies if message.content or message.tool_calls]
+            replies[-1:] = [incomplete(message, why) for message in replies[-1:]]
         with self._failures(), self._sessions.use(*run.key) as memory:
             if not run.stored:
                 memory.add([*run.given.said, *replies])
@@ -251,10 +222,18 @@ class ChainMemory:
             _add(memory, own, run.turn)
             _add(memory, replies[len(own) :], None)  # a user message in the answer opens a turn
 
+    def save_stream(
+        self, run: ChainRun, chunks: Sequence[Any], outcome: Outcome, why: Interruption, *, modes: bool
+    ) -> None:
+        """Store what the chunks of a stream make up, as `save` does; arguments as for `stream_output`."""
+        if chunks or why is None:
+            key, whole = self._keys.output, why is None
+            self.save(run, stream_output(chunks, key, outcome=outcome.output, modes=modes, whole=whole), why)
 
-def _text(run: ChainRun) -> str:
-    """Return what recall looks for."""
-    return run.given.question.content if run.given.question is not None else ""
+
+def _query(run: ChainRun) -> str:
+    """Return the question that recall searches for."""
+    return run.given.said[run.given.at].content if run.given.at >= 0 else ""
 
 
 def _warn(text: str) -> None:

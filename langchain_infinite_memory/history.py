@@ -4,9 +4,9 @@ import asyncio
 import sys
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any
 
 from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.messages import BaseMessage
@@ -26,14 +26,14 @@ __all__ = ["InfiniteChatMessageHistory", "SessionHistories", "session_factory"]
 
 Query = str | BaseMessage | None
 
+Asking = Callable[[InfiniteMemory], dict[str, Any]]
+"""Returns arguments of `InfiniteMemory.context`."""
+
 QUESTION_SHARE = 8
 """Which part of the budget is left for a question that is not known yet: an eighth."""
 
-EXCHANGE = 20
-"""How many of the newest messages are looked at for the newest question."""
-
-QUERY_CHARACTERS = 500
-"""How much of the newest question, and of its answer, is searched for while the next question is not known."""
+EXCHANGE, CHARACTERS = 8, 500
+"""What stands for that question: the two newest texts among so many messages, of each the last so many characters."""
 
 RUN_BEGINS = frozenset(("_enter_history", "_aenter_history"))
 RUN_ENDS = frozenset(("_exit_history", "_aexit_history"))
@@ -95,27 +95,22 @@ class InfiniteChatMessageHistory(BaseChatMessageHistory):
     def messages(self) -> list[BaseMessage]:  # type: ignore[override]  # declared as an attribute
         """All messages of the branch, or the window, oldest first, in a new list."""
         reader = sys._getframe(1).f_code.co_name
-        part = self._part(reader)
-        if part != "window":
-            return self._all() if part == "all" else []
-        with self._sessions.use(self.session_id, self.user_id) as memory:
-            return _prompt(memory.context(**_next_question(memory)), with_ids=reader in RUN_BEGINS)
+        if self._gives_window(reader):
+            return _prompt(self._context(_next_question), with_ids=reader in RUN_BEGINS)
+        return [] if self._gives_nothing(reader) else self._all()
 
     async def aget_messages(self) -> list[BaseMessage]:
         """Return `messages` without blocking the event loop."""
         reader = sys._getframe(1).f_code.co_name
-        part = self._part(reader)
-        if part != "window":
-            return await asyncio.to_thread(self._all) if part == "all" else []
-        async with self._sessions.ause(self.session_id, self.user_id) as memory:
-            context = await AsyncInfiniteMemory(memory).context(**await asyncio.to_thread(_next_question, memory))
-            return _prompt(context, with_ids=reader in RUN_BEGINS)
+        if self._gives_window(reader):
+            return _prompt(await self._acontext(_next_question), with_ids=reader in RUN_BEGINS)
+        return [] if self._gives_nothing(reader) else await asyncio.to_thread(self._all)
 
-    def _part(self, reader: str) -> Literal["all", "window", "none"]:
-        """Return which part a reader of `messages` is given."""
-        if self._window is False or (self._window is None and reader not in RUN_BEGINS | RUN_ENDS):
-            return "all"
-        return "none" if reader in RUN_ENDS else "window"
+    def _gives_window(self, reader: str) -> bool:
+        return reader not in RUN_ENDS and (reader in RUN_BEGINS if self._window is None else self._window)
+
+    def _gives_nothing(self, reader: str) -> bool:
+        return reader in RUN_ENDS and self._window is not False
 
     def _all(self) -> list[BaseMessage]:
         with self._sessions.use(self.session_id, self.user_id) as memory:
@@ -184,28 +179,28 @@ class InfiniteChatMessageHistory(BaseChatMessageHistory):
             BudgetError: system and pinned messages alone exceed the budget.
             EmbedderMismatchError: the session's vectors were made by another embedder.
         """
-        return _prompt(self._context(query, include_question))
+        return _prompt(self._context(_asking(query, include_question)))
 
     async def awindow(self, query: Query = None, *, include_question: bool = True) -> list[BaseMessage]:
         """Do what `window` does without blocking the event loop; asynchronous embeddings are awaited."""
-        context = await self._acontext(query, include_question)
+        context = await self._acontext(_asking(query, include_question))
         return await asyncio.to_thread(_prompt, context)
 
     def explain(self, query: Query = None, *, include_question: bool = True) -> ContextReport:
         """Return the report on what `window` returns for the same arguments."""
-        return self._context(query, include_question).report
+        return self._context(_asking(query, include_question)).report
 
     async def aexplain(self, query: Query = None, *, include_question: bool = True) -> ContextReport:
         """Do what `explain` does without blocking the event loop."""
-        return (await self._acontext(query, include_question)).report
+        return (await self._acontext(_asking(query, include_question))).report
 
-    def _context(self, query: Query, include_question: bool) -> Context:
+    def _context(self, asking: Asking) -> Context:
         with self._sessions.use(self.session_id, self.user_id) as memory:
-            return memory.context(_question(query), include_question=include_question)
+            return memory.context(**asking(memory))
 
-    async def _acontext(self, query: Query, include_question: bool) -> Context:
+    async def _acontext(self, asking: Asking) -> Context:
         async with self._sessions.ause(self.session_id, self.user_id) as memory:
-            return await AsyncInfiniteMemory(memory).context(_question(query), include_question=include_question)
+            return await AsyncInfiniteMemory(memory).context(**await asyncio.to_thread(asking, memory))
 
     def close(self) -> None:
         """Release the store, if it was opened here."""
@@ -224,17 +219,23 @@ class InfiniteChatMessageHistory(BaseChatMessageHistory):
         return f"{type(self).__name__}({self.session_id!r}{user})"
 
 
+def _asking(query: Query, include_question: bool) -> Asking:
+    question = to_message(query) if isinstance(query, BaseMessage) else query
+    return lambda memory: {"question": question, "include_question": include_question}
+
+
 def _next_question(memory: InfiniteMemory) -> dict[str, Any]:
-    """Return arguments of `context` for a question that is not known: the newest exchange stands for it."""
-    newest = memory.newest(EXCHANGE)
-    asked = [message for message in newest if message.role == "user"]
-    said = [message.content[-QUERY_CHARACTERS:] for message in (*asked[-1:], *newest[-1:])]
+    """Ask for what to send before a question that is not known: the newest exchange stands for it.
+
+    It ends with a line break, so that it is never taken for a stored question that has no answer yet.
+    """
+    said = [message.content for message in memory.newest(EXCHANGE) if message.role != "tool" and message.content]
     room = (memory.max_tokens - memory.reserve_tokens) // QUESTION_SHARE
-    return {"question": "\n".join(said), "reserve_tokens": memory.reserve_tokens + room, "include_question": False}
-
-
-def _question(query: Query) -> str | Message | None:
-    return to_message(query) if isinstance(query, BaseMessage) else query
+    return {
+        "question": "".join(f"{text[-CHARACTERS:]}\n" for text in said[-2:]),
+        "reserve_tokens": memory.reserve_tokens + room,
+        "include_question": False,
+    }
 
 
 def _prompt(context: Context, *, with_ids: bool = False) -> list[BaseMessage]:

@@ -4,15 +4,15 @@ import asyncio
 from collections.abc import AsyncIterator, Generator, Iterator, Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.callbacks import AsyncCallbackManagerForChainRun, CallbackManagerForChainRun
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.base import RunnableLike, coerce_to_runnable
 from langchain_core.runnables.utils import ConfigurableFieldSpec, get_unique_config_specs
 
-from langchain_infinite_memory.chain_io import ChainKeys, join_chunks
-from langchain_infinite_memory.chain_memory import ChainMemory, Interruption, MemoryFailedWarning, OnError
+from langchain_infinite_memory.chain_io import ChainKeys
+from langchain_infinite_memory.chain_memory import ChainMemory, Interruption, MemoryFailedWarning, OnError, Outcome
 from langchain_infinite_memory.history import InfiniteChatMessageHistory
 from langchain_infinite_memory.identity import OnReport
 from langchain_infinite_memory.sessions import MemoryLike, SessionKey, Sessions
@@ -44,7 +44,8 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
         output_key: the key of the answer in an output that is a dict. Without it, an entry "messages" is the answer, or
             an only entry called "answer", "output", "response", "result" or "text". An answer that is neither text nor
             messages is stored as its JSON text.
-        session_key: the entry of `config["configurable"]` that names the session; without it, `thread_id` does.
+        session_key: the entry of `config["configurable"]` that names the session; without it, `thread_id` does,
+            except inside a graph, whose parts would share it.
         user_key: the entry that names the user; None: there are no users.
         documents_key: the key in the input of `Document`s that were retrieved for the question. They are kept apart
             from it, and sent with the newest question only. `additional_kwargs["grounding"]` of a message is the same.
@@ -91,7 +92,9 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
         return InfiniteChatMessageHistory(session_id, user_id=user_id, store=store)
 
     def _key(self, config: RunnableConfig) -> SessionKey:
-        return self._sessions.key(config.get("configurable") or {}, [self._session_key, "thread_id"], self._user_key)
+        entries = config.get("configurable") or {}
+        inside = entries.get("checkpoint_ns")  # a node of a graph, whose thread is not this chain's alone
+        return self._sessions.key(entries, [self._session_key, *(() if inside else ("thread_id",))], self._user_key)
 
     # Whole answers
 
@@ -104,7 +107,7 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
     ) -> Any:
         with self._memory.run(value, self._key(config), config) as run:
             output = self.bound.invoke(run.input, config, **kwargs)
-            self._memory.save_answer(run, output)
+            self._memory.save(run, output)
             return output
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
@@ -116,17 +119,13 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
     ) -> Any:
         async with self._memory.arun(value, self._key(config), config) as run:
             output = await self.bound.ainvoke(run.input, config, **kwargs)
-            await asyncio.to_thread(self._memory.save_answer, run, output)
+            await asyncio.to_thread(self._memory.save, run, output)
             return output
 
-    # Streams
+    # Streams. A chain before this one may stream its output: LangChain joins it, and calls `stream` or `astream`.
 
     def stream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Any]:
         """Yield the chain's answer as it comes; question and answer are stored."""
-        yield from self.transform(iter([input]), config, **kwargs)
-
-    def transform(self, input: Iterator[Any], config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Any]:
-        """Do what `stream` does, once the whole input has arrived."""
         begun: list[Generator[Any, None, None]] = []
 
         def begin(
@@ -136,18 +135,17 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
             return begun[0]
 
         try:
-            yield from self._transform_stream_with_config(input, begin, config, **kwargs)
+            yield from self._transform_stream_with_config(iter([input]), begin, config, **kwargs)
         finally:
             for stream in begun:
                 stream.close()
 
     def _stream(self, inputs: Iterator[Any], config: RunnableConfig, **kwargs: Any) -> Generator[Any, None, None]:
-        value = join_chunks(list(inputs))
+        [value] = inputs
         with self._memory.run(value, self._key(config), config) as run:
-            received: list[Any] = []
-            why: Interruption = "stopped"
+            received, outcome, why = list[Any](), Outcome(), cast(Interruption, "stopped")
             try:
-                for chunk in self.bound.stream(run.input, run.watched(config), **kwargs):
+                for chunk in self.bound.stream(run.input, outcome.watching(config), **kwargs):
                     received.append(chunk)
                     yield chunk
                 why = None
@@ -155,7 +153,7 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
                 why = "failed"
                 raise
             finally:
-                self._memory.save_stream(run, received, why, modes="stream_mode" in kwargs)
+                self._memory.save_stream(run, received, outcome, why, modes="stream_mode" in kwargs)
 
     async def astream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> AsyncIterator[Any]:
         """Do what `stream` does without blocking the event loop."""
@@ -163,32 +161,20 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
         async def inputs() -> AsyncIterator[Any]:
             yield input
 
-        async with aclosing(self.atransform(inputs(), config, **kwargs)) as stream:  # type: ignore[type-var]
-            async for chunk in stream:
-                yield chunk
-
-    async def atransform(
-        self, input: AsyncIterator[Any], config: RunnableConfig | None = None, **kwargs: Any
-    ) -> AsyncIterator[Any]:
-        """Do what `transform` does without blocking the event loop."""
-        chunks = self._atransform_stream_with_config(input, self._astream, config, **kwargs)
+        chunks = self._atransform_stream_with_config(inputs(), self._astream, config, **kwargs)
         async with aclosing(chunks) as stream:  # type: ignore[type-var]
             async for chunk in stream:
                 yield chunk
 
     async def _astream(
-        self,
-        inputs: AsyncIterator[Any],
-        run_manager: AsyncCallbackManagerForChainRun,
-        config: RunnableConfig,
+        self, inputs: AsyncIterator[Any], run_manager: AsyncCallbackManagerForChainRun, config: RunnableConfig,
         **kwargs: Any,
-    ) -> AsyncIterator[Any]:
-        value = join_chunks([chunk async for chunk in inputs])
+    ) -> AsyncIterator[Any]:  # fmt: skip
+        [value] = [value async for value in inputs]
         async with self._memory.arun(value, self._key(config), config) as run:
-            received: list[Any] = []
-            why: Interruption = "stopped"
+            received, outcome, why = list[Any](), Outcome(), cast(Interruption, "stopped")
             try:
-                async for chunk in self.bound.astream(run.input, run.watched(config), **kwargs):
+                async for chunk in self.bound.astream(run.input, outcome.watching(config), **kwargs):
                     received.append(chunk)
                     yield chunk
                 why = None
@@ -196,7 +182,7 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
                 why = "failed"
                 raise
             finally:
-                save = partial(self._memory.save_stream, run, received, why, modes="stream_mode" in kwargs)
+                save = partial(self._memory.save_stream, run, received, outcome, why, modes="stream_mode" in kwargs)
                 await asyncio.shield(asyncio.to_thread(save))
 
     def close(self) -> None:

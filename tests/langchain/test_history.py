@@ -495,6 +495,8 @@ def test_who_reads_the_window() -> None:
         assert 2 < len(window.messages) < 10
         assert window == everything
         kept = window.messages[-2:]
+        window.add_messages([HumanMessage("and now?")])
+        assert window.messages[-1] == HumanMessage("and now?")  # unanswered
         window.clear()
         window.add_messages(kept)  # the usual way of trimming
         assert everything.messages == kept
