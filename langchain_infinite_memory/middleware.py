@@ -14,6 +14,7 @@ from langchain_core.messages import BaseMessage
 from langchain_core.tools import BaseTool
 from typing_extensions import override
 
+from langchain_infinite_memory.budget import OVERFLOW, Budget, MaxTokens, current_turn
 from langchain_infinite_memory.identity import OnReport, Removed, SessionName, Thread, ThreadResolver, report
 from langchain_infinite_memory.lists import prune_messages
 from langchain_infinite_memory.messages import read_message
@@ -35,9 +36,8 @@ logger = logging.getLogger("langchain_infinite_memory")
 FAILURES = (Exception,)
 """What a memory raises: stores, counters and clocks may be the caller's own, and raise anything."""
 
-MAX_TOKENS, RESERVE_TOKENS, FRAMING = (
-    inspect.signature(InfiniteMemory).parameters[name].default
-    for name in ("max_tokens", "reserve_tokens", "message_overhead")
+RESERVE_TOKENS, FRAMING = (
+    inspect.signature(InfiniteMemory).parameters[name].default for name in ("reserve_tokens", "message_overhead")
 )
 
 Answer = Any  # `ModelResponse`, `AIMessage` or, in newer versions of LangChain, `ExtendedModelResponse`
@@ -57,22 +57,37 @@ class InfiniteMemoryMiddleware(Middleware):
     Tool groups stay whole. System prompt and tool schemas count towards `max_tokens`. While tools are at work, the
     prompt only grows at its end.
 
-    Only what the model is shown changes: the state of the graph does not, no node is added, nothing goes into the
-    stream, and no model is called but a `summarizer`. A thread that goes back to an older checkpoint, or whose messages
-    are edited, continues as a branch, and recall follows that branch.
+    Stored is the state of the graph: before each call of the model, and when the run ends, so that what other
+    middleware redacts there is redacted here. What other middleware changes in a request only is sent as it is there,
+    and never stored. The state is not changed, nothing goes into the stream, and no model is called but a `summarizer`.
 
-    Place it after middleware that redacts messages, so that they are stored redacted, and before middleware that marks
-    the prompt for a provider's cache. Middleware that removes old messages from the state is not needed; the messages
-    it removes stay stored.
+    With a checkpointer, a list is the whole conversation. What it lacks was taken back: it stays on record, and is
+    neither sent nor recalled. What a `SummarizationMiddleware` replaces stays recallable. A thread that goes back to an
+    older checkpoint, or whose messages are edited, continues on a line of its own, which is `main` from then on.
+
+    A run that names no session is one of its own, in memory, and forgotten when it ends. A graph in a task of another,
+    such as an agent that a tool asks, has a session under the other's, `thread/namespace`.
+
+    Place it first among the middleware, so that what other middleware changes when the run ends is stored, too.
 
     Args:
         store: a path, a `Store` or a `SessionPool`; None: in memory.
-        session_id: the session of all runs; None: the run's `thread_id`, else its `session_id`.
+        session_id: the session of all runs, or a function of LangGraph's `Runtime` that returns one or None; None: the
+            run's `thread_id`, else its `session_id`. A session that is named here is continued by a new thread.
         user_key: the name of the user's id in the runtime context, else in `config["configurable"]`. Messages of one
             user are never shown to another; with `scope="user"`, messages from a user's other threads are recalled.
+        removed: what it means that a list lacks messages of the session: `"leave_out"`, they were taken back; `"keep"`,
+            they were trimmed, and stay recallable; None: the first with a checkpointer, the second without one, where a
+            list that lacks them all continues the session, too.
+        share_with_subgraphs: whether nested graphs use the session of the graph that they are in, as they should if
+            they work on its messages.
+        recall_tool: whether the agent gets a tool that searches what was said earlier.
+        max_tokens: the limit of prompt and reply together: a number, or `("fraction", f)`, a share of the input that
+            the model takes by its profile; None: all of that. For an unknown model, older text takes 4,096 tokens.
         on_error: what to do when the memory fails: `"window"` logs it and sends the newest turns that fit; `"raise"`
-            raises.
-        on_report: called with the report on each prompt.
+            raises. If what must be sent does not fit, a `BudgetError` is raised.
+        on_report: called with the report on each prompt, and with the ids of its run: `session_id`, `user_id`,
+            `thread_id` and `run_id`.
         name: the middleware's name, for an agent with two of them.
         settings: the other arguments of `InfiniteMemory`, and `embeddings`, `token_counter` and `summarizer` in
             LangChain's words; not for a `SessionPool`, which has its own.
@@ -85,7 +100,7 @@ class InfiniteMemoryMiddleware(Middleware):
     def __init__(
         self, store: str | Path | Store | SessionPool | None = None, *, session_id: SessionName = None,
         user_key: str = "user_id", removed: Removed | None = None, share_with_subgraphs: bool = False,
-        recall_tool: bool = False, on_error: Literal["window", "raise"] = "window",
+        recall_tool: bool = False, max_tokens: MaxTokens = None, on_error: Literal["window", "raise"] = "window",
         on_report: OnReport = None, name: str | None = None, **settings: Any,
     ) -> None:  # fmt: skip
         super().__init__()
@@ -94,7 +109,12 @@ class InfiniteMemoryMiddleware(Middleware):
         self._name = name or type(self).__name__
         self._threads = ThreadResolver(session_id, user_key, removed, share_with_subgraphs)
         self._owns_pool = not isinstance(store, SessionPool)
+        if isinstance(max_tokens, int) or (max_tokens is not None and not self._owns_pool):
+            settings["max_tokens"] = max_tokens
         self.pool = open_pool(store, **settings)
+        own_limit = self.pool.settings.get("max_tokens")
+        self._budget = Budget(own_limit if max_tokens is None else max_tokens)
+        self._counter = as_counter(self.pool.settings.get("token_counter"))
         self._memory = ThreadMemory(self.pool)
         self.tools: Sequence[BaseTool] = [search_tool(self._memory, self._threads)] if recall_tool else []
 
@@ -112,23 +132,51 @@ class InfiniteMemoryMiddleware(Middleware):
             prompt = self._memory.prompt(call.thread, call.stored, **call.arguments)
         except FAILURES as error:
             return handler(request.override(messages=self._window(call, error)))
-        return handler(self._with_prompt(request, call, prompt))
+        try:
+            answer = handler(self._with_prompt(request, call, prompt))
+        except OVERFLOW as error:
+            prompt = self._memory.prompt(call.thread, call.stored, **self._smaller(request, call, prompt, error))
+            answer = handler(self._with_prompt(request, call, prompt))
+        self._budget.observe(request.model, prompt.tokens, answer)
+        return answer
 
     @override
     async def awrap_model_call(self, request: Request, handler: Callable[[Request], Awaitable[Response]]) -> Answer:
-        call = self._call(request)
+        call = await asyncio.to_thread(self._call, request)
         try:
             prompt = await self._memory.aprompt(call.thread, call.stored, **call.arguments)
         except FAILURES as error:
             window = await asyncio.to_thread(self._window, call, error)
             return await handler(request.override(messages=window))
-        return await handler(self._with_prompt(request, call, prompt))
+        try:
+            answer = await handler(self._with_prompt(request, call, prompt))
+        except OVERFLOW as error:
+            smaller = self._smaller(request, call, prompt, error)
+            prompt = await self._memory.aprompt(call.thread, call.stored, **smaller)
+            answer = await handler(self._with_prompt(request, call, prompt))
+        self._budget.observe(request.model, prompt.tokens, answer)
+        return answer
 
     def _call(self, request: Request) -> "_Call":
         thread = self._threads.resolve(request.runtime)
         system = [] if request.system_message is None else [request.system_message]
-        arguments = {"sent": request.messages, "system": system, "tools": _schemas(request)}
+        tools = _schemas(request)
+        needed = tools_tokens(schemas(tools), self._counter) + self._size(current_turn(request.messages))
+        limit = self._budget.tokens(request.model, extra=needed)
+        arguments = {"sent": request.messages, "system": system, "tools": tools, "max_tokens": limit}
         return _Call(thread, request.state.get("messages", request.messages), arguments)
+
+    def _smaller(self, request: Request, call: "_Call", prompt: ThreadPrompt, error: Exception) -> dict[str, Any]:
+        """Return the arguments for a prompt in the place of one that the provider refused."""
+        limit = self._budget.overflowed(request.model, prompt.report, error)
+        logger.warning(
+            "the model refused the prompt as too large; asking again with %s tokens: %s", f"{limit:,}", error
+        )
+        return call.arguments | {"max_tokens": limit}
+
+    def _size(self, messages: Sequence[BaseMessage]) -> int:
+        overhead = self.pool.settings.get("message_overhead", FRAMING)
+        return sum(message_tokens(read_message(message)[0], self._counter, overhead) for message in messages)
 
     def _with_prompt(self, request: Request, call: "_Call", prompt: ThreadPrompt) -> Request:
         report(self._on_report, prompt.report, call.thread)
@@ -139,17 +187,15 @@ class InfiniteMemoryMiddleware(Middleware):
         if isinstance(error, BudgetError):
             raise error  # a window would not fit either, or would silently lack what must be sent
         self._failed(error)
-        settings = self.pool.settings
-        counter, overhead = as_counter(settings.get("token_counter")), settings.get("message_overhead", FRAMING)
-
-        def count(message: BaseMessage) -> int:
-            return message_tokens(read_message(message)[0], counter, overhead)
-
         given = call.arguments
+
+        def size(message: BaseMessage) -> int:
+            return self._size([message])
+
         try:
-            limit = settings.get("max_tokens", MAX_TOKENS) - settings.get("reserve_tokens", RESERVE_TOKENS)
-            taken = sum(map(count, given["system"])) + tools_tokens(schemas(given["tools"]), counter)
-            return prune_messages(given["sent"], max_tokens=max(0, limit - taken), token_counter=count)
+            limit = given["max_tokens"] - self.pool.settings.get("reserve_tokens", RESERVE_TOKENS)
+            taken = self._size(given["system"]) + tools_tokens(schemas(given["tools"]), self._counter)
+            return prune_messages(given["sent"], max_tokens=max(0, limit - taken), token_counter=size)
         except FAILURES as again:  # such as a counter that raises
             logger.warning("the newest turns cannot be counted either, and everything is sent: %s", again)
             return list(given["sent"])

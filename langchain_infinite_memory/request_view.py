@@ -7,6 +7,7 @@ from langchain_core.messages import BaseMessage, SystemMessage
 
 from langchain_infinite_memory.messages import from_message, read_message, system_first
 from shared_core.messages import Message
+from shared_core.prompt.stubs import is_stub
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,8 @@ def _sent(message: Message, own: BaseMessage | None, version: BaseMessage | None
     stored = read_message(own)[0].content
     if message.content == stored:
         return version
+    if is_stub(message):
+        return own.model_copy(update={"content": message.content})
     if message.role == "user" and message.content.endswith(stored) and version is not own:
         said = read_message(version)[0]
         before = message.content[: len(message.content) - len(stored)]

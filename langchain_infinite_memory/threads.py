@@ -44,10 +44,17 @@ Arguments: TypeAlias = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ThreadPrompt:
-    """The messages to send, and the report on them."""
+    """The messages to send.
+
+    Attributes:
+        messages: the messages.
+        report: the report on them.
+        tokens: their size, with everything else that is sent.
+    """
 
     messages: list[BaseMessage]
     report: ContextReport
+    tokens: int
 
 
 class Hits(NamedTuple):
@@ -145,7 +152,8 @@ class ThreadMemory:
             before, growth = growth, max(growth, _growth(memory, shown))
             if growth == before:
                 break
-        return ThreadPrompt(shown.messages, context.report)
+        sent_tokens = context.report.total_tokens + reserve + growth - memory.reserve_tokens
+        return ThreadPrompt(shown.messages, context.report, sent_tokens)
 
     # Storing
 

@@ -14,6 +14,7 @@ from shared_core.errors import BudgetError, MessageTooLargeError
 from shared_core.messages import Message
 from shared_core.prompt.context import Context, ContextReport
 from shared_core.prompt.frame import render_grounding, with_grounding
+from shared_core.prompt.stubs import is_stub
 from shared_core.tokens import body_tokens
 
 Input = str | ChatMessage | None
@@ -198,7 +199,7 @@ def _sent(conversation: Conversation, message: Message, stored: Message | None) 
     if stored is None:
         return conversation.sent(message)
     if message.role != "user":
-        return conversation.whole(stored)
+        return to_message(message) if is_stub(message) else conversation.whole(stored)
     if message.content != with_grounding(stored, render_grounding(stored.grounding)).content:
         return to_message(message)  # recalled messages stand before it, or its grounding was trimmed
     return conversation.live(stored) if rejoin(stored).grounding is None else to_message(message)

@@ -182,6 +182,37 @@ def test_the_reply_that_ends_a_turn_may_come_after_other_questions(store: SQLite
     assert [branch.name for branch in one.branches()] == ["main", "branch-1", "branch-2", "branch-3"]
 
 
+def test_the_reply_goes_to_its_question_whatever_the_branch_is_called_by_now(store: SQLiteStore) -> None:
+    """One run asks on `main`; another goes back, and makes its own line `main`, before the first has its answer."""
+    one, two = memory(store), memory(store)
+    history = talk("q1", "a1", "qA")
+    asked = replace(one.follow(history), branch=one.branch)
+    two.follow(talk("q1", "a1", "qB"))
+    two.make_main()
+    for run in (one, memory(store)):
+        run.follow(talk("q1", "a1", "qA", "aA")[3:], after=asked)
+        assert said(run) == ["q1", "a1", "qA", "aA"]
+        assert said(memory(store)) == ["q1", "a1", "qB"]
+    # Of several lines that hold the question, `main` is first, else the newest; if there is none, a branch is opened.
+    one.fork("older", at="qA")
+    one.add(user("q3", id="q3"))
+    one.fork("newer", at="qA")
+    one.add(user("q4", id="q4"))
+    one.checkout("older")
+    one.make_main()
+    one.follow([ai("aB", id="aB")], after=replace(asked, branch="gone"))
+    assert (said(one), one.branch) == (["q1", "a1", "qA", "q3", "aB"], "main")
+    one.checkout("older")
+    one.make_main()
+    one.follow([ai("aC", id="aC")], after=replace(asked, branch="gone"))
+    assert (said(one), one.branch) == (["q1", "a1", "qA", "q4", "aC"], "newer")
+    alone = memory(store, session_id="alone")
+    asked = replace(alone.follow(talk("qX")), branch="main")
+    alone.delete_branch(alone.set_aside())
+    alone.follow([ai("aX", id="aX")], after=asked)
+    assert (said(alone), alone.branch) == (["qX", "aX"], "branch-1")
+
+
 def test_part_of_a_history_has_no_branch() -> None:
     history = FollowedHistory(("1", "2"), ("x", "y"), "main")
     assert history.upto(2) == history

@@ -44,6 +44,7 @@ from tests.support.scenarios import Fork, Go, Reply, Scenario, Step, Talk, Tools
 from tests.support.strategies import (
     answers,
     late_scenarios,
+    long_loop_scenarios,
     questions,
     scenarios,
     steps,
@@ -52,7 +53,7 @@ from tests.support.strategies import (
 )
 
 
-@given(scenarios)
+@given(st.one_of(scenarios, long_loop_scenarios))
 def test_law_1_within_the_budget(scenario: Scenario) -> None:
     """The prompt, recounted message by message with the caller's counter (framing, names, tool calls and ids, media,
     grounding, recalled text and its wording included) plus the tool schemas, is what the report says, and within the
@@ -75,14 +76,15 @@ def test_law_1_within_the_budget(scenario: Scenario) -> None:
         assert context.report.total_tokens == must
 
 
-@given(st.one_of(scenarios, tight_scenarios))
+@given(st.one_of(scenarios, tight_scenarios, long_loop_scenarios))
 def test_law_2_the_question_whole_with_its_newest_tool_group(scenario: Scenario) -> None:
     """The question ends with what was typed, word for word; of what answers it so far the newest group is there, with
-    all results, and pinned ones, then older groups, whole, newest first: all that fit beside the question (without its
-    grounding, if that may be trimmed), less a share `window_slack` of the room where not all do. `MessageTooLargeError`
-    exactly when the question, its newest group and pinned groups of its turn do not fit beside what stays (with
-    `on_overflow="keep"` never), or when `grounding_overflow="error"` and the whole grounding does not fit beside them;
-    `needed` and `available` are those sums.
+    all results, and pinned ones, then older groups, newest first: whole as long as they and a quarter of the room for
+    stubs of older ones fit beside the question (without its grounding, if that may be trimmed), then with stubs in
+    place of results as long as those fit, less a share `window_slack` of the room where not all fit whole.
+    `MessageTooLargeError` exactly when the question, its newest group and pinned groups of its turn do not fit beside
+    what stays (with `on_overflow="keep"` never), or when `grounding_overflow="error"` and the whole grounding does not
+    fit beside them; `needed` and `available` are those sums.
     """
     case = case_of(scenario)
     assume(case.available >= 0)
@@ -100,25 +102,43 @@ def test_law_2_the_question_whole_with_its_newest_tool_group(scenario: Scenario)
         return
     context = case.context()
     sent = sent_in(case, context)
-    others = [unit for unit in case.answers if unit[0] not in case.must]
-    older = [unit for unit in others if unit in sent]
-    assert sent == [unit for unit in case.answers if unit in older or unit[0] in case.must]
-    assert older == others[len(others) - len(older) :]
-    if len(older) < len(others):
-        one_more = case.told.tokens([m for u in [others[-len(older) - 1], *sent] for m in u])
-        room = case.available - case.told.tokens([case.untrimmed or bare(question)] if question else [])
-        assert one_more > (1 - scenario.arguments["window_slack"]) * room
+    needed = [[*map(bare, unit)] for unit in case.answers if unit[0] in case.must]
+    assert [unit for unit in sent if unit in needed] == needed
+    check_older_groups(
+        case, [unit for unit in sent if unit not in needed], case.told.tokens([m for u in needed for m in u])
+    )
     answers = [m for u in sent for m in u]
     if question is None or not scenario.ask.shown:
         return
     said = [m for m in context.messages if m.role != "system"]
     asked, *answered = said[len(said) - len(answers) - 1 :]
-    assert answered == [bare(m) for m in answers]
+    assert answered == answers
     assert asked.replace(content="") == bare(question).replace(content="")
     assert not question.content or f"\n\n{asked.content}".endswith(f"\n\n{question.content}")
 
 
-@given(st.one_of(scenarios, tight_scenarios))
+def check_older_groups(case: Case, older: list[Messages], needed: int) -> None:
+    """The oldest are missing, then come those with stubs, then whole ones; and no group could have been sent better."""
+
+    def tokens(units: list[Messages]) -> int:
+        return case.told.tokens([m for unit in units for m in unit])
+
+    others = [[*map(bare, unit)] for unit in case.answers if unit[0] not in case.must]
+    shorts = [case.short(unit) for unit in others]
+    missing = len(others) - len(older)
+    changed = [number for number in range(missing, len(others)) if older[number - missing] != others[number]]
+    newest = max(changed, default=missing - 1)
+    assert older == [*shorts[missing : newest + 1], *others[newest + 1 :]]
+    question = [] if case.question is None else [case.untrimmed or bare(case.question)]
+    room = (1 - case.scenario.arguments["window_slack"]) * (case.available - case.told.tokens(question))
+    if missing:
+        assert tokens([shorts[missing - 1], *older]) + needed > room
+    if changed:
+        reserve = min(tokens(shorts[:newest]), 0.25 * max(0, room + 1))
+        assert tokens(others[newest:]) + needed + reserve > room
+
+
+@given(st.one_of(scenarios, tight_scenarios, long_loop_scenarios))
 def test_law_3_system_and_pinned_messages_stay(scenario: Scenario) -> None:
     """Every system message of the branch and every pinned turn (but for tool groups that are broken) is in the prompt
     as it was said, but for the summary at the end of one. A pinned message of the current turn stays with its tool
@@ -143,7 +163,7 @@ def test_law_3_system_and_pinned_messages_stay(scenario: Scenario) -> None:
         assert there[message.id] == bare(message)
 
 
-@given(scenarios)
+@given(st.one_of(scenarios, long_loop_scenarios))
 def test_law_4_whole_turns_and_tool_groups(scenario: Scenario) -> None:
     """What the prompt holds of a past turn is all of it but broken tool groups; a turn recalled as real messages may
     come without its tool groups (`recall_tools`) and without what was said after the question. Every result follows
@@ -228,7 +248,7 @@ def test_law_5_nothing_is_recalled_that_stands_in_the_summary(scenario: Scenario
         assert not re.search(rf"(?<!\w){re.escape(words)}(?!\w)", " ".join(said.split()).casefold())
 
 
-@given(st.one_of(scenarios, tight_scenarios))
+@given(st.one_of(scenarios, tight_scenarios, long_loop_scenarios))
 def test_law_6_grounding_on_the_newest_question_only(scenario: Scenario) -> None:
     """Only the newest user message carries grounding (`keep_grounding`: the n newest, all, none), every other message
     is as it was said; grounding of a pinned or recalled old message never comes back with it. If the question's
@@ -240,19 +260,21 @@ def test_law_6_grounding_on_the_newest_question_only(scenario: Scenario) -> None
     case = case_of(scenario)
     context = case.prompt()
     recalled, question = recalled_in(context), None
+    answers = [m for unit in sent_in(case, context) for m in unit]
     for message in as_stored(context):
         if message.role == "user" and case.question is not None and message.id == case.question.id:
             question = message
         elif message.id is not None:
             told = case.told.by_id[message.id]
             dresses = message.id in case.past and message.id not in recalled
-            assert message == (case.dressed(message.id, [told])[0] if dresses else bare(told))
+            expected = case.dressed(message.id, [told])[0] if dresses else bare(told)
+            assert message == next((m for m in answers if m.id == message.id), expected)
     if question is None or case.question is None:
         return
     block = case.block(recalled) if scenario.arguments["placement"] == "grounding" else ""
     versions = [bare(case.question)]
     if scenario.arguments["keep_grounding"] not in ("none", 0):
-        least = case.available - case.told.tokens([m for unit in case.sent for m in unit])
+        least = case.available - case.told.tokens(answers)
         versions = list(trimmed(case.question, case.told, case.available, least))
     assert question.content in [joined(block, version.content) for version in versions]
 

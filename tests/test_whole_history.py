@@ -1,5 +1,6 @@
 """A history that is the whole conversation: what was taken back leaves the line, and stays stored elsewhere."""
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
@@ -8,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared_core import InfiniteMemory, Message, SQLiteStore
+from shared_core import InfiniteMemory, Message, SQLiteStore, ToolCall
 from shared_core.errors import UnknownReferenceError
 from shared_core.records import MAIN, After
 from shared_core.results import FollowedHistory
@@ -63,6 +64,338 @@ class Client:
 @pytest.fixture(params=[True, False], ids=["same object", "new objects"])
 def client(store: SQLiteStore, request: pytest.FixtureRequest) -> Client:
     return Client(store, warm=request.param)
+
+
+def ids_at(memory: InfiniteMemory, *ids: str | None) -> list[str]:
+    """Return the originals of some messages: itself, or what it is a copy of."""
+    return [next(iter(memory.sources(id_)), id_) for id_ in ids if id_ is not None]
+
+
+def everything(store: SQLiteStore) -> list[str]:
+    return [record.message.content.removeprefix("says ") for record in store.find(1, After(0, 9999))]
+
+
+LONG = ("q1", "a1", "q2", "a2", "q3", "a3")
+
+
+def test_what_is_missing_in_the_middle_leaves_the_line(client: Client, store: SQLiteStore) -> None:
+    client.send(talk(*LONG))
+    followed = client.send(talk("q1", "q2", "a2", "q3", "a3"))
+    assert line(client.memory) == ["q1", "q2", "a2", "q3", "a3"]
+    assert list(followed.ids) == [message.id for message in client.memory.messages()]
+    assert followed.ids[0] == "q1"
+    assert ids_at(client.memory, *followed.ids) == ["q1", "q2", "a2", "q3", "a3"]
+    assert not set(followed.ids[1:]) & set(LONG)
+    assert everything(store) == [*LONG, "q2", "a2", "q3", "a3"]
+    turns = [message.turn_id for message in client.memory.messages()]
+    assert turns == ["q1", followed.ids[1], followed.ids[1], followed.ids[3], followed.ids[3]]
+    found = {hit.message.content for hit in client.memory.search("a1 a2", 9)}
+    assert ("says a2" in found, "says a1" in found) == (True, False)
+    # What is said next stands on the new line, also for a process that knows the ids of the client only.
+    for number, new in enumerate(("q4", "a4"), 6):
+        followed = client.send(talk("q1", "q2", "a2", "q3", "a3", "q4", "a4")[:number])
+        assert (followed.ids[number - 1], client.memory.branch) == (new, "branch-1")
+        assert line(client.memory) == ["q1", "q2", "a2", "q3", "a3", "q4", "a4"][:number]
+    assert len(everything(store)) == 12
+    # And once more, of which some are copies.
+    followed = client.send(talk("q1", "q2", "q3", "q4", "a4"))
+    assert (line(client.memory), client.memory.branch) == (["q1", "q2", "q3", "q4", "a4"], "branch-2")
+    assert ids_at(client.memory, *followed.ids) == ["q1", "q2", "q3", "q4", "a4"]
+    assert followed.ids[1] == client.memory.newest(5)[1].id
+    assert len(everything(store)) == 15, "q2 is on the line already"
+    # What was taken back comes back.
+    assert client.send(talk(*LONG)).ids == LONG
+    assert (line(client.memory), client.memory.branch) == (list(LONG), MAIN)
+    assert len(everything(store)) == 15
+
+
+def test_what_is_missing_at_the_beginning_leaves_the_line(client: Client, store: SQLiteStore) -> None:
+    client.send(talk(*LONG))
+    client.send(talk(*LONG[2:]))
+    client.memory.make_main()
+    assert (line(client.memory), client.memory.diff("branch-1").only_a) == (list(LONG[2:]), LONG)
+    client.send(talk(*LONG[2:], "q4"))
+    assert line(opened(store)) == [*LONG[2:], "q4"]
+    assert len(everything(store)) == 11
+
+
+def test_what_stands_before_a_given_message_stays(client: Client, store: SQLiteStore) -> None:
+    client.send(talk(*LONG))
+    summary = talk("summary")
+    for _ in range(2):
+        followed = client.send([*summary, *talk("q3", "a3", "q4")], since="q3")
+        assert (followed.ids, line(client.memory)) == ((None, "q3", "a3", "q4"), [*LONG, "q4"])
+    # After it, the list is the truth.
+    followed = client.send([*summary, *talk("q3", "q4", "a4")], since="q3")
+    assert line(client.memory) == [*LONG[:5], "q4", "a4"]
+    assert followed.ids[:2] == (None, "q3")
+    # The first message that is left may be a copy, or new; then all that is stored stays.
+    client.memory.make_main()
+    followed = client.send([*talk("other summary"), *talk("q4", "a4", "q5")], since="q4")
+    assert line(client.memory) == [*LONG[:5], "q4", "a4", "q5"]
+    assert ids_at(client.memory, *followed.ids) == ["q4", "a4", "q5"]
+    client.send([*summary, *talk("q6")], since="q6")
+    client.send([*summary, *talk("q6", "a6")], since="q6")
+    assert line(client.memory) == [*LONG[:5], "q4", "a4", "q5", "q6", "a6"]
+    assert client.memory.branch == MAIN
+    assert len(everything(store)) == 12
+    client.sent, client.followed = [], FollowedHistory()
+    client.send([*summary, *talk("q6", "a6")])
+    assert line(client.memory) == ["summary", "q6", "a6"], "nothing says that it stays"
+
+
+def test_an_edited_first_message_replaces_what_it_was(client: Client) -> None:
+    client.send(talk(*LONG))
+    edited = [user("says [PIN]", id="q3"), *talk("a3")]
+    client.send([*talk("summary"), *edited], since="q3")
+    assert line(client.memory) == [*LONG[:4], "[PIN]", "a3"]
+    client.send([*talk("summary"), *edited, *talk("q4")], since="q3")
+    assert line(client.memory) == [*LONG[:4], "[PIN]", "a3", "q4"]
+
+
+def test_a_first_message_that_is_new_comes_before_what_is_known(client: Client) -> None:
+    client.send(talk(*LONG))
+    client.send(talk("summary", "q9", "q3", "a3"), since="q9")
+    assert line(client.memory) == [*LONG[:4], "q9", "q3", "a3"]
+
+
+def test_an_unknown_first_message_says_nothing(client: Client) -> None:
+    client.send(talk(*LONG))
+    client.send(talk(*LONG[2:]), since="other")
+    assert line(client.memory) == list(LONG[2:])
+
+
+def test_a_history_of_new_messages_begins_anew(client: Client, store: SQLiteStore) -> None:
+    """Nothing is guessed from what the messages say."""
+    client.send(talk(*LONG))
+    for number in range(4):
+        again = [one.replace(id=f"{one.id}-{number}") for one in talk(*LONG)]
+        assert client.send(again).ids == tuple(one.id for one in again)
+        assert line(client.memory) == list(LONG)
+        client.memory.make_main()
+    assert len(everything(store)) == 5 * 6
+    assert client.send([]).ids == ()
+    assert line(client.memory) == []
+    client.send(talk("q9"))
+    assert line(client.memory) == ["q9"]
+
+
+def test_an_empty_history_of_an_empty_session_stores_nothing(client: Client, store: SQLiteStore) -> None:
+    assert client.send([]) == FollowedHistory()
+    assert (client.memory.branches(), store.session(None, "default")) == ([], None)
+    client.send(talk("q1"))
+    assert (line(client.memory), client.memory.branch) == (["q1"], MAIN)
+
+
+def test_a_history_that_went_back_ends_there(client: Client) -> None:
+    client.send(talk(*LONG))
+    assert client.send(talk(*LONG[:3])).ids == LONG[:3]
+    assert (line(client.memory), client.memory.branch) == (list(LONG[:3]), None)
+    client.send(talk(*LONG[:3], "b2"))
+    assert (line(client.memory), client.memory.branch) == ([*LONG[:3], "b2"], "branch-1")
+
+
+@pytest.mark.parametrize("place", range(6))
+def test_what_was_forgotten_is_not_missed(client: Client, store: SQLiteStore, place: int) -> None:
+    """Whether the client still has it or not."""
+    client.send(talk(*LONG))
+    client.memory.forget(ids=[LONG[place]])
+    left = [id_ for id_ in LONG if id_ != LONG[place]]
+    client.sent, client.followed = [], FollowedHistory()
+    assert client.send(talk(*LONG)).ids == tuple(id_ if id_ in left else None for id_ in LONG)
+    assert line(client.memory) == left
+    assert client.send(talk(*left, "q4")).ids == (*left, "q4")
+    assert (line(client.memory), client.memory.branch) == ([*left, "q4"], MAIN)
+    # A copy that would be the same is not stored again, either.
+    client.send(talk(*(id_ for id_ in LONG if id_ != "q2"), "q4"))
+    assert line(client.memory) == [id_ for id_ in [*left, "q4"] if id_ != "q2"]
+
+
+def test_who_forgets_a_message_forgets_its_copies_and_edited_forms(client: Client, store: SQLiteStore) -> None:
+    client.send(talk(*LONG))
+    client.send(talk(*LONG[1:]))
+    edited = [ai("my secret", id="a2") if one.id == "a2" else one for one in talk(*LONG[1:])]
+    client.send(edited)
+    assert line(client.memory) == ["a1", "q2", "my secret", "q3", "a3"]
+    gone = client.memory.forget(ids=["a2"]).ids
+    assert (len(gone), "a2" in everything(store), "my secret" in everything(store)) == (3, False, False)
+    client.sent, client.followed = [], FollowedHistory()
+    client.send([*edited, *talk("q4")])
+    assert line(client.memory) == ["a1", "q2", "q3", "a3", "q4"]
+
+
+def test_a_system_prompt_is_not_missed(client: Client, store: SQLiteStore) -> None:
+    system = Message.system
+    client.send([system("one"), *talk(*LONG[:4])])
+    client.send([system("two"), *talk(*LONG)])
+    assert [one.content for one in client.memory.messages()] == [*(f"says {id_}" for id_ in LONG[:4]), "two", *(
+        f"says {id_}" for id_ in LONG[4:]
+    )]  # fmt: skip
+    count = len(everything(store))
+    client.send(talk(*LONG, "q4"))
+    assert client.memory.branch == MAIN
+    # A new line has the system prompt of the list.
+    client.send([system("two"), *talk(*LONG[2:], "q4")])
+    assert sorted(one.content for one in client.memory.messages() if one.role == "system") == ["two"]
+    assert [one.content for one in client.memory.messages() if one.role != "system"] == [
+        f"says {id_}" for id_ in (*LONG[2:], "q4")
+    ]
+    assert len(everything(store)) == count + 1 + 6
+
+
+@pytest.mark.parametrize("done", ["add", "merge", "rebase"])
+def test_copies_that_others_made_are_recognized(client: Client, store: SQLiteStore, done: str) -> None:
+    client.send(talk(*LONG[:4]))
+    memory = opened(store)
+    memory.fork("side", at="a1")
+    memory.add(talk("q9"))
+    if done == "rebase":
+        memory.checkout(MAIN)
+        memory.rebase("side")
+    else:
+        memory.cherry_pick(["q2", "a2"])
+        copies = [message.id or "" for message in memory.newest(2)]
+        memory.set_aside("q9")
+        memory.cherry_pick(copies)
+        memory.make_main()
+    count = len(everything(store))
+    followed = client.send(talk("q1", "a1", "q9", "q2", "a2", "q3"))
+    assert (line(client.memory), client.memory.branch) == (["q1", "a1", "q9", "q2", "a2", "q3"], MAIN)
+    assert list(followed.ids) == [message.id for message in client.memory.messages()]
+    assert len(everything(store)) == count + 1
+
+
+def test_what_is_put_between_is_on_the_line(client: Client, store: SQLiteStore) -> None:
+    client.send(talk(*LONG))
+    between = talk("q1", "a1", "note", *LONG[2:])
+    client.send(between)
+    assert line(client.memory) == ["q1", "a1", "note", *LONG[2:]]
+    # An answer that says the same as the one after it is another one.
+    client.send([*between[:3], ai("says note", id="note 2"), *between[3:]])
+    assert line(client.memory) == ["q1", "a1", "note", "note", *LONG[2:]]
+    # One that `add` stored there is taken for the one in the list.
+    client.memory.make_main()
+    client.memory.add(ai("says a4"))
+    client.send([*between[:3], ai("says note", id="note 2"), *between[3:], *talk("a4", "q5")])
+    assert line(client.memory) == ["q1", "a1", "note", "note", *LONG[2:], "a4", "q5"]
+    assert client.memory.branch == MAIN
+
+
+def test_what_is_in_the_list_twice_is_on_the_line_once(client: Client, store: SQLiteStore) -> None:
+    client.send(talk("q1", "a1", "q2", "q1", "q2"))
+    assert line(client.memory) == ["q1", "a1", "q2"]
+    followed = client.send(talk("q1", "a1", "q2", "q1", "a1", "a2"))
+    assert (followed.ids, line(client.memory)) == (("q1", "a1", "q2", None, None, "a2"), ["q1", "a1", "q2", "a2"])
+    client.send(talk("a1", "q2", "a1", "a2", "q2"))
+    assert line(client.memory) == ["a1", "q2", "a2"]
+    count = len(everything(store))
+    client.send(talk("a1", "q2", "a1", "a2", "q2", "a1", "q3"))
+    assert (line(client.memory), len(everything(store))) == (["a1", "q2", "a2", "q3"], count + 1)
+
+
+def test_two_that_take_back_the_same_at_once_both_stand_right(store: SQLiteStore) -> None:
+    one, two = Client(store, warm=True), Client(store, warm=True)
+    one.send(talk(*LONG))
+    two.send(talk(*LONG))
+    find = store.find
+    left = talk("q1", *LONG[2:])
+
+    def meanwhile(*given: Any) -> Any:
+        store.find = find  # type: ignore[method-assign]
+        two.send(left)
+        return find(*given)
+
+    store.find = meanwhile  # type: ignore[assignment, method-assign]
+    one.send(left)
+    for client in (one, two, Client(store, warm=False)):
+        client.send(left)
+        assert line(client.memory) == ["q1", *LONG[2:]]
+    count = len(everything(store))
+    for number, client in enumerate((one, two, Client(store, warm=False))):
+        client.send([*left, *talk("q4", "a4")[: (number and 2) or 1]])
+        assert line(client.memory)[:5] == ["q1", *LONG[2:]]
+    assert len(everything(store)) <= count + 6
+
+
+def test_a_list_without_ids_is_known_by_all_that_it_says(client: Client, store: SQLiteStore) -> None:
+    messages = [one.replace(id=None) for one in talk(*LONG)]
+    client.send(messages)
+    client.send([*messages[:1], *messages[2:]])
+    assert line(client.memory) == ["q1", *LONG[2:]]
+    client.send(messages[2:])
+    assert line(client.memory) == list(LONG[2:])
+    client.send(messages)
+    assert (line(client.memory), client.memory.branch) == (list(LONG), MAIN)
+    assert len(everything(store)) == 6 + 4 + 4
+
+
+def test_what_was_followed_as_part_of_a_history_goes_on_as_a_whole(client: Client, store: SQLiteStore) -> None:
+    """A line with an edited message, from before the client said that it sends all."""
+    one = opened(store)
+    one.follow(talk(*LONG))
+    edited = [ai("edited", id="a1") if m.id == "a1" else m for m in talk(*LONG)]
+    one.follow(edited)
+    assert line(one) == ["q1", "edited", *LONG[2:]]
+    client.send([*edited, *talk("q4")])
+    assert (line(client.memory), client.memory.branch) == (["q1", "edited", *LONG[2:], "q4"], one.branch)
+    assert len(everything(store)) == 6 + 5 + 1
+
+
+def test_a_copy_is_what_its_original_is(client: Client, store: SQLiteStore) -> None:
+    """Its time, its size and its tool calls; only its id and its turn are its own."""
+    call = ToolCall(id="c", name="f", arguments="{}")
+    messages = [*talk("q1"), ai("", id="a1", tool_calls=[call]), Message.tool("found", tool_call_id="c", id="t1")]
+    client.send([*messages, *talk("a2")])
+    stored = {message.id: message for message in client.memory.messages()}
+    followed = client.send([*talk("a2"), *messages])
+    assert [one.content for one in client.memory.messages()] == ["says a2", "says q1", "", "found"]
+    for record in store.get(1, [id_ for id_ in followed.ids if id_ is not None]):
+        copied = stored[record.picked_from]
+        assert record.message.replace(id=copied.id, turn_id=copied.turn_id) == copied
+        assert (record.counter, record.tokens) == ("characters/4", store.get(1, [copied.id or ""])[0].tokens)
+
+
+def test_what_is_missing_is_noticed_however_long_ago_it_was_said(store: SQLiteStore) -> None:
+    history = talk(*(f"{'qa'[n % 2]}{n}" for n in range(300)))
+    opened(store).follow(history)
+    for gone in (1, 0):
+        del history[gone]
+        one = opened(store)
+        one.follow(history, removed="leave_out")
+        one.make_main()
+        assert list(one.messages()) == list(opened(store).messages())
+        assert line(one) == [message.content.removeprefix("says ") for message in history]
+
+
+def test_what_is_read_grows_with_what_is_new(store: SQLiteStore) -> None:
+    with closing(CountingStore(":memory:")) as counting:
+        history = talk(*(f"{'qa'[n % 2]}{n}" for n in range(200)))
+        one = opened(counting)
+        followed = one.follow(history, removed="leave_out")
+        reads: list[Counter[str]] = []
+        for removed in ("keep", "leave_out"):
+            new = talk(f"q{removed}", f"a{removed}")
+            one.newest(1)
+            counting.reset()
+            followed = one.follow(new, after=followed, removed=removed)
+            reads.append(+counting.rows)
+            history += new
+        assert reads[0] == reads[1]
+        assert sum(reads[0].values()) <= 4
+        # A new object reads the list once, and where it is not the line that is checked out, its copies, too.
+        for expected in (1, 2):
+            counting.reset()
+            opened(counting).follow(history, removed="leave_out")
+            rows = counting.rows["get"] + counting.rows["at"] + counting.rows["madefrom"]
+            assert len(history) <= rows <= expected * len(history) + 8
+            del history[1]
+            opened(counting).follow(history, removed="leave_out")
+            counting.reset()
+
+
+def test_a_wrong_word_for_what_is_removed_is_an_error(store: SQLiteStore) -> None:
+    with pytest.raises(ValueError, match="removed='drop': choose one of 'keep', 'leave_out'"):
+        opened(store).follow([], removed="drop")  # type: ignore[arg-type]
 
 
 TEXTS = st.sampled_from("abc")

@@ -68,7 +68,9 @@ def report_lines(frame: Frame, selection: Selection, orphans: Sequence[Entry]) -
         count = f"{frame.summary.messages:,} message{'' if frame.summary.messages == 1 else 's'}"
         said = Message(role=role, content=f"{count}: {frame.summary.said}")
         ledger.put(said, Kind.SUMMARY, Reason.SUMMARY, frame.summary.tokens)
-    ledger.put_all(frame.groups, Kind.QUESTION, Reason.CURRENT_TURN)
+    stubs = {entry.order for entry in frame.stubbed}
+    for entry in frame.groups:
+        ledger.put(entry, Kind.QUESTION, Reason.STUB if entry.order in stubs else Reason.CURRENT_TURN, entry.tokens)
     ledger.put_all(frame.left_out, Kind.QUESTION, Reason.OLDER_GROUP, included=False)
     _put_window(ledger, selection.window)
     ledger.put_all(orphans, Kind.WINDOW, Reason.NO_QUESTION, included=False)
@@ -111,14 +113,39 @@ def _put_recall(ledger: _Ledger, selection: Selection, *, summed: bool) -> None:
         ledger.put(None, Kind.RECALLED, Reason.WORDING, wording)
 
 
-def trimming_notes(frame: Frame) -> list[str]:
-    """Return notes on the grounding that was left out or cut."""
+def trimming_notes(frame: Frame, window: Window) -> list[str]:
+    """Return notes on what did not fit beside the question: its grounding, and older steps of its turn."""
+    return [*_grounding_notes(frame), *_turn_notes(frame), *_tools_notes(frame, window)]
+
+
+def _grounding_notes(frame: Frame) -> list[str]:
     if frame.question is None or not frame.grounding.trimmed:
         return []
     assert frame.question.message.grounding is not None
     count = sum(bool(item.text) for item in frame.question.message.grounding.items)
     cut = ", and the last one cut" if frame.grounding.cut else ""
     return [f"{frame.grounding.omitted} of {count} retrieved passages left out{cut}: they do not fit"]
+
+
+def _turn_notes(frame: Frame) -> list[str]:
+    notes = []
+    if stubbed := frame.stubbed:
+        size = sum(entry.tokens for entry in stubbed)
+        notes.append(f"tool results of this turn replaced by stubs: {len(stubbed):,} ({size:,} tokens) do not fit")
+    if frame.left_out:
+        size = sum(entry.tokens for entry in frame.left_out)
+        notes.append(f"messages of this turn left out: {len(frame.left_out):,} ({size:,} tokens) do not fit")
+    return notes
+
+
+LARGE_TOOLS = 0.5
+"""Tool schemas that take this share of the budget are named as the reason why older turns do not fit."""
+
+
+def _tools_notes(frame: Frame, window: Window) -> list[str]:
+    if window.reaches_all or frame.tools < LARGE_TOOLS * frame.budget:
+        return []
+    return [f"tool schemas take {frame.tools:,} of {frame.budget:,} tokens, so little of the conversation fits"]
 
 
 Placement = Literal["grounding", "messages", "system"]
@@ -402,7 +429,7 @@ class Assembler:
             embedder: the key of the embedder whose vectors were used.
         """
         lines = report_lines(frame, selection, orphans)
-        notes = [*notes, *trimming_notes(frame)]
+        notes = [*notes, *trimming_notes(frame, selection.window)]
         report = ContextReport(frame.budget, reserve, tuple(lines), pending, tuple(notes), embedder)
         return Context(tuple(self._messages(frame, selection, shown)), report)
 

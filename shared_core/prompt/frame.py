@@ -1,9 +1,9 @@
 """The frame of a prompt: system messages, the question with its grounding and tool groups, the summary; pure."""
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from itertools import chain, compress, takewhile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import compress, takewhile
 from typing import Literal, get_args
 
 from shared_core.arguments import one_of, whole_number
@@ -11,6 +11,8 @@ from shared_core.base import TokenCounter
 from shared_core.errors import BudgetError, MessageTooLargeError
 from shared_core.messages import Grounding, Message
 from shared_core.messages import join as join
+from shared_core.prompt.stubs import fit_groups, stubs_of
+from shared_core.prompt.stubs import tokens as _size
 from shared_core.tokens import message_tokens
 from shared_core.turns import Entry, Turn, chronological, tool_groups
 
@@ -145,8 +147,9 @@ class Frame:
         grounding: the question's grounding, trimmed to fit.
         grounding_tokens: the tokens that it adds.
         answers: the messages that answer the question so far, in order.
-        groups: those of them that are sent, in order.
-        left_out: older tool groups of this turn that do not fit.
+        stubs: the stubs of tool results among them, by `order`, if they do not all fit.
+        groups: those of them that are sent, in order, or stubs.
+        left_out: older tool groups of this turn that do not fit, not even with stubs.
         spare: tokens left free so that the turn can grow.
         summary: the summary of messages older than the window, None without one.
     """
@@ -159,6 +162,7 @@ class Frame:
     grounding: FittedGrounding
     grounding_tokens: int
     answers: tuple[Entry, ...] = ()
+    stubs: Mapping[int, Entry] = field(default_factory=dict)
     groups: tuple[Entry, ...] = ()
     left_out: tuple[Entry, ...] = ()
     spare: int = 0
@@ -168,6 +172,12 @@ class Frame:
     def open(self) -> int:
         """Tokens left beside pinned messages and tool schemas."""
         return self.budget - self.tools - _size(self.stays)
+
+    @property
+    def stubbed(self) -> tuple[Entry, ...]:
+        """The tool results that are replaced by stubs, in order."""
+        sent = {entry.order for entry in self.groups if self.stubs.get(entry.order) == entry}
+        return tuple(entry for entry in self.answers if entry.order in sent)
 
     @property
     def room(self) -> int:
@@ -213,17 +223,13 @@ class Framer:
         """
         frame = Frame(budget, tools, tuple(stays), None, 0, FittedGrounding(""), 0)
         if frame.open < 0:
-            needed = budget - frame.open
-            raise BudgetError(
-                f"system and pinned messages and tool schemas need {needed:,} tokens, but the budget is {budget:,}: "
-                "raise max_tokens, lower reserve_tokens, or shorten them",
-                needed=needed,
-                available=budget,
-            )
+            raise _too_much_stays(frame)
         if current is None or not current.entries:
             return frame
         question, *answers = current.entries
         asked = self._with_grounding(replace(frame, question=question, bare=question.tokens, answers=tuple(answers)))
+        if _size(answers) > self._room_for_answers(asked):
+            asked = replace(asked, stubs=stubs_of(answers, lambda message: self._sent(message, "")))
         # Check with the answers so far but return without them: `Assembler.settle` adds as many as fit.
         self._check(self.answered(asked, len(answers)) if answers else asked)
         return asked
@@ -231,34 +237,31 @@ class Framer:
     def answered(self, asked: Frame, count: int, *, slack: float = 0.0) -> Frame:
         """Return the frame with the first `count` messages that answer the question.
 
-        The newest tool group and pinned ones are always included; then older ones, newest first, as long as they fit.
-        If some do not fit, the share `slack` of the room is left free, so that not every new message drops another
-        group. Grounding takes the room that groups leave, or comes before them if it must not be trimmed.
+        The newest tool group and pinned ones are always included; then older ones, newest first, as `fit_groups` says.
+        If some do not fit whole, the share `slack` of the room is left free, so that not every new message changes
+        another group. Grounding takes the room that groups leave, or comes before them if it must not be trimmed.
         """
         groups = list(tool_groups(asked.answers[:count]))
         # Without the newest results, which the model asked for, the turn could not go on.
         must = [group is groups[-1] or any(entry.message.pinned for entry in group) for group in groups]
-        room = asked.open - asked.bare - sum(map(_size, compress(groups, must)))
-        room -= asked.grounding_tokens if self.grounding_overflow == "error" else 0
+        room = self._room_for_answers(asked) - sum(map(_size, compress(groups, must)))
         if sum(size for size, needed in zip(map(_size, groups), must, strict=True) if not needed) > room > 0:
             room -= int(slack * room)
-        kept: list[tuple[Entry, ...]] = []
-        left_out: list[tuple[Entry, ...]] = []
-        for group, needed in zip(reversed(groups), reversed(must), strict=True):
-            room -= 0 if needed else _size(group)
-            # Once a group is left out, so are all older ones: the turn has one gap, not several.
-            fits = needed or (room >= 0 and not left_out)
-            (kept if fits else left_out).insert(0, group)
-        frame = replace(asked, groups=tuple(chain(*kept)), left_out=tuple(chain(*left_out)))
-        return self._with_grounding(frame)
+        fitted = fit_groups(groups, must, asked.stubs, room)
+        return self._with_grounding(replace(asked, groups=fitted.sent, left_out=fitted.left_out))
+
+    def _room_for_answers(self, asked: Frame) -> int:
+        """Return how many tokens the messages that answer a question may take."""
+        return asked.open - asked.bare - (asked.grounding_tokens if self.grounding_overflow == "error" else 0)
 
     def _check(self, frame: Frame) -> None:
         """Raise MessageTooLargeError if the question and its answers so far cannot be sent."""
         needed = frame.bare + _size(frame.groups)
         if needed > frame.open and self.on_overflow == "raise":
-            what = "the question and its newest tool group need" if frame.groups else "the question needs"
+            beside = f" and its newest tool group {needed - frame.bare:,}" if frame.groups else ""
             raise MessageTooLargeError(
-                f"{what} {needed:,} tokens, but {frame.open:,} are left: "
+                f"the question needs {frame.bare:,} tokens{beside}, but {frame.open:,} are left of a budget of "
+                f"{frame.budget:,}: "
                 'raise max_tokens, lower reserve_tokens, shorten it, or pass on_overflow="keep"',
                 needed=needed,
                 available=frame.open,
@@ -293,8 +296,15 @@ class Framer:
         return message_tokens(with_grounding(message, grounding_text), self.counter, self.overhead)
 
 
-def _size(entries: Iterable[Entry]) -> int:
-    return sum(entry.tokens for entry in entries)
+def _too_much_stays(frame: Frame) -> BudgetError:
+    needed = frame.budget - frame.open
+    parts = f"system and pinned messages ({needed - frame.tools:,}) and tool schemas ({frame.tools:,}) need"
+    return BudgetError(
+        f"{parts if frame.tools else 'system and pinned messages need'} {needed:,} tokens, but the budget is "
+        f"{frame.budget:,}: raise max_tokens, lower reserve_tokens, or shorten them",
+        needed=needed,
+        available=frame.budget,
+    )
 
 
 SummaryPlacement = Literal["system", "grounding"]

@@ -22,7 +22,7 @@ from shared_core.pool import SessionPool
 from shared_core.tokens import tools_tokens
 
 __all__ = [
-    "TOOLS", "Model", "Sent", "Words", "agent", "ask", "branches_of", "calls", "config", "look", "memory",
+    "TOOLS", "Model", "Sent", "Words", "agent", "ask", "branches_of", "calls", "config", "look", "memory", "noting",
     "reply", "said", "size", "sqlite_saver", "stored", "typed",
 ]  # fmt: skip
 
@@ -41,6 +41,11 @@ class Sent(NamedTuple):
 
     messages: list[BaseMessage]
     tools: list[Any]
+
+
+def noting(reports: list[Any]) -> Callable[[Any, Any], None]:
+    """What notes the reports that it is given."""
+    return lambda report, run: reports.append(report)
 
 
 def typed(message: BaseMessage) -> str:

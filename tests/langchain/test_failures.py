@@ -15,9 +15,10 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_infinite_memory import InfiniteMemoryMiddleware
 from shared_core import BudgetError, StoreError
+from shared_core.errors import MessageTooLargeError
 from shared_core.pool import SessionPool
 from shared_core.stores import SQLiteStore
-from tests.langchain.agents import Model, Words, agent, ask, calls, config, memory, size, stored
+from tests.langchain.agents import Model, Words, agent, ask, calls, config, memory, noting, size, stored
 from tests.langchain.random_histories import objections
 
 Break = Callable[[InfiniteMemoryMiddleware, Path], Any]
@@ -69,7 +70,7 @@ class TestStores:
         assert messages[-1].text == "fine: look at a, b"
         assert "the memory failed, and the agent goes on without it" in caplog.text
         assert {record.levelno for record in caplog.records} == {logging.WARNING}
-        assert len(caplog.records) == 2, "once for each model call"
+        assert len(caplog.records) == 3, "once for each model call, and once when the run ends"
         last = model.sent[-1]
         assert size(last) <= 150
         assert objections(last.messages, window=True) == []
@@ -139,11 +140,7 @@ class TestEmbedders:
         reports: list[Any] = []
         model = Model()
         middleware = InfiniteMemoryMiddleware(
-            token_counter=Words(),
-            max_tokens=200,
-            reserve_tokens=0,
-            embeddings=fails,
-            on_report=lambda report, run: reports.append(report),
+            token_counter=Words(), max_tokens=200, reserve_tokens=0, embeddings=fails, on_report=noting(reports)
         )
         one = agent(model, middleware, checkpointer=InMemorySaver())
         ask(one, "my code is 4471")
@@ -172,22 +169,19 @@ class TestEmbedders:
 
 class TestBudgets:
     @pytest.mark.parametrize("on_error", ["window", "raise"])
-    def test_a_system_prompt_larger_than_the_budget(self, on_error: Any, caplog: pytest.LogCaptureFixture) -> None:
-        model, middleware = Model(), memory(max_tokens=100, on_error=on_error)
-        one = agent(model, middleware, system_prompt="be brief " * 100, checkpointer=InMemorySaver())
-        if on_error == "raise":
-            with pytest.raises(BudgetError, match="system messages need 204 tokens, but the budget is 100"):
-                ask(one, "hello")
-            return
-        ask(one, "hello")
-        assert ask(one, "look at a")[-1].text == "fine: look at a"
-        assert [m.type for m in model.last] == ["system", "human", "ai", "tool"], "the question is sent all the same"
-        assert "system messages need 204 tokens" in caplog.text
-        assert stored(middleware)[:3] == ["hello", "fine: hello", "look at a"]
+    def test_what_cannot_fit_raises_with_the_sizes(self, on_error: Any) -> None:
+        middleware = memory(max_tokens=100, on_error=on_error)
+        one = agent(Model(), middleware, system_prompt="be brief " * 100, checkpointer=InMemorySaver())
+        with pytest.raises(BudgetError, match="system messages need 204 tokens, but the budget is 100"):
+            ask(one, "hello")
+        one = agent(Model(), middleware, checkpointer=InMemorySaver())
+        with pytest.raises(MessageTooLargeError, match="the question needs 204 tokens"):
+            ask(one, "long " * 200, "other")
+        assert stored(middleware) == ["hello"], "the question is not lost"
 
-    def test_a_question_larger_than_the_budget_is_sent_and_reported(self) -> None:
+    def test_a_question_larger_than_the_budget_may_be_sent_and_reported(self) -> None:
         reports: list[Any] = []
-        model, middleware = Model(), memory(max_tokens=100, on_report=lambda report, run: reports.append(report))
+        model, middleware = Model(), memory(max_tokens=100, on_overflow="keep", on_report=noting(reports))
         one = agent(model, middleware, checkpointer=InMemorySaver())
         ask(one, "hello")
         ask(one, "long " * 200)

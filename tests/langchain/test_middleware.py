@@ -26,6 +26,7 @@ from tests.langchain.agents import (
     config,
     look,
     memory,
+    noting,
     said,
     size,
     sqlite_saver,
@@ -72,10 +73,10 @@ class TestNothingElseChanges:
 
         def ours(event: Any) -> bool:
             """Whether it is the step of a hook, which changes nothing."""
-            steps = {event.get("name", ""): event.get("result")} if mode == "tasks" else dict(event)
-            return mode in ("tasks", "updates") and all(
-                name.startswith("InfiniteMemoryMiddleware.") and not change for name, change in steps.items()
-            )
+            if mode not in ("tasks", "updates"):
+                return False
+            steps = {event["name"]: event.get("result")} if mode == "tasks" else event
+            return all(name.startswith("InfiniteMemoryMiddleware.") and not change for name, change in steps.items())
 
         def shape(event: Any) -> Any:
             if isinstance(event, dict):
@@ -276,9 +277,7 @@ class TestBudget:
     @pytest.mark.parametrize("reserve", [0, 15])
     def test_every_request_fits_with_system_prompt_and_tools(self, reserve: int) -> None:
         reports: list[Any] = []
-        middleware = memory(
-            max_tokens=150, reserve_tokens=reserve, on_report=lambda report, run: reports.append(report)
-        )
+        middleware = memory(max_tokens=150, reserve_tokens=reserve, on_report=noting(reports))
         model = Model()
         one = agent(model, middleware, system_prompt="be brief " * 10, checkpointer=InMemorySaver())
         for text in [*ROUNDS, "what is my code?", *["tell me of the weather " * 3] * 9, "what is my code?"]:
@@ -295,9 +294,7 @@ class TestBudget:
         strange = [{"google_search": {}}, {"type": "code_execution", "note": "a b c"}, look]
         reports: list[Any] = []
         for tools in ([look], strange):
-            agent(Model(), memory(on_report=lambda report, run: reports.append(report)), tools=tools).invoke(
-                {"messages": [HumanMessage("hi")]}
-            )
+            agent(Model(), memory(on_report=noting(reports)), tools=tools).invoke({"messages": [HumanMessage("hi")]})
         less, more = (report.total_tokens for report in reports)
         assert more > less
 
@@ -338,7 +335,7 @@ class TestBudget:
 
         large.__name__ = "look"
         reports: list[Any] = []
-        middleware, model = memory(max_tokens=100, on_report=lambda report, run: reports.append(report)), Model()
+        middleware, model = memory(max_tokens=100, on_overflow="keep", on_report=noting(reports)), Model()
         one = agent(model, middleware, tools=[large], checkpointer=InMemorySaver())
         ask(one, "hello there")
         messages = ask(one, "look at a then b, c then d")

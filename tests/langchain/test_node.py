@@ -16,7 +16,7 @@ from langchain_infinite_memory.token_counters import message_counter
 from shared_core import BudgetError
 from shared_core.pool import SessionPool
 from shared_core.prompt.context import ContextReport
-from tests.langchain.agents import Words, config, look, reply, said
+from tests.langchain.agents import Words, config, look, noting, reply, said
 from tests.support.event_loop import nothing_blocks
 
 TALK = "tell me of the weather " * 8
@@ -80,10 +80,7 @@ class TestInAGraph:
     def test_the_prompt_fits_and_knows_what_the_window_does_not(self) -> None:
         reports: list[ContextReport] = []
         with pool() as memories:
-            one = graph(
-                infinite_memory_node(memories, on_report=lambda report, run: reports.append(report)),
-                checkpointer=InMemorySaver(),
-            )
+            one = graph(infinite_memory_node(memories, on_report=noting(reports)), checkpointer=InMemorySaver())
             texts = ["my code is 4471", *[TALK] * 6, "look at a, b then c", "what is my code?"]
             for text in texts:
                 state = ask(one, text)

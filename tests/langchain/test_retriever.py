@@ -156,8 +156,7 @@ def test_the_tools_session_comes_from_the_config(pool: SessionPool) -> None:
     assert tool.invoke(query, {"configurable": {"thread_id": "1", "session_id": "none"}}) == FOUND
     assert "ann's tower" in tool.invoke({"query": "tower"}, {"configurable": {"session_id": "1", "user_id": "ann"}})
     assert "ann's tower" in recall_tool(pool, session_id="1", user_id="ann").invoke({"query": "tower"})
-    with pytest.raises(ValueError, match="config names no 'thread_id'"):
-        tool.invoke(query)
+    assert tool.invoke(query).startswith("Earlier messages cannot be searched: this run names no session")
     with pool.use("1") as memory:
         assert recall_tool(memory).invoke(query, {"configurable": {"thread_id": "another"}}) == FOUND
 
@@ -236,7 +235,7 @@ def test_the_standard_tests_pass() -> None:
 
         class Suite(standard.RetrieversIntegrationTests):  # type: ignore[name-defined, misc]
             retriever_constructor = HistoryRetriever
-            retriever_constructor_params = {"memory": memory}  # noqa: RUF012
+            retriever_constructor_params = {"store": memory}  # noqa: RUF012
             retriever_query_example = "which gardens?"
 
         suite, retriever = Suite(), HistoryRetriever(memory)
@@ -247,3 +246,34 @@ def test_the_standard_tests_pass() -> None:
         ours = {"k_constructor_param", "invoke_with_k_kwarg", "invoke_returns_documents", "ainvoke_returns_documents"}
         names = {name.removeprefix("test_") for name in dir(suite) if name.startswith("test_")}
         assert names - {"no_overrides_DO_NOT_OVERRIDE"} == ours
+
+
+def test_fields_can_be_configured(pool: SessionPool, tmp_path: Path) -> None:
+    from langchain_core.runnables import ConfigurableField
+
+    given = HistoryRetriever(pool, session_id="1", k=1).configurable_fields(
+        k=ConfigurableField(id="k"), role=ConfigurableField(id="role")
+    )
+    assert len(given.invoke("tower river lunch")) == 1
+    assert len(given.with_config(configurable={"k": 3}).invoke("tower river lunch")) == 3
+    replies = given.with_config(configurable={"role": "assistant"}).invoke("tower")
+    assert [document.id for document in replies] == ["a1"]
+    with closing(HistoryRetriever(tmp_path / "chat.db", session_id="1", ranking="lexical")) as own:
+        fewer = own.configurable_fields(k=ConfigurableField(id="k")).with_config(configurable={"k": 2})
+        assert len(fewer.invoke("tower river lunch")) == 2, "the store is opened once, with its settings"
+        assert own.k == 4
+
+
+@pytest.mark.parametrize("what", ["retriever", "tool"])
+def test_what_is_not_a_store(what: str) -> None:
+    from langgraph.checkpoint.memory import InMemorySaver
+    from langgraph.store.memory import InMemoryStore
+
+    make: Any = HistoryRetriever if what == "retriever" else recall_tool
+    for wrong in (InMemoryStore(), InMemorySaver()):
+        with pytest.raises(TypeError, match=f"not LangGraph's {type(wrong).__name__}"):
+            make(wrong)
+    with pytest.raises(TypeError, match="memory: this argument is called store="):
+        make(memory="chat.db")
+    with pytest.raises(TypeError, match="store must be a path"):
+        make(7)

@@ -24,6 +24,7 @@ CODES = [
     "neighbour",
     "neighbour_excerpt",
     "wording",
+    "stub",
     "grounding_off",
     "grounding_empty",
     "grounding_too_large",
@@ -218,13 +219,19 @@ def test_older_steps_of_the_turn_give_way() -> None:
         call = ToolCall(id=f"c{step}", name="look", arguments="{}")
         talk += [
             Message.assistant(id=f"a{step}", tool_calls=(call,)),
-            Message.tool(words("x", 20), f"c{step}", id=f"t{step}"),
+            Message.tool(words("x", 30), f"c{step}", id=f"t{step}"),
         ]
     with InfiniteMemory(**SETTINGS | {"max_tokens": 60, "ranking": "lexical"}) as memory:
         memory.add(talk)
         context = memory.context()
+        tight = memory.context(max_tokens=46)
     found = reasons(context)
-    assert (found["q"], found["t2"], found["t0"]) == (Reason.QUESTION, Reason.CURRENT_TURN, Reason.OLDER_GROUP)
+    assert (found["q"], found["t2"]) == (Reason.QUESTION, Reason.CURRENT_TURN)
+    assert (found["a1"], found["t1"], found["a0"], found["t0"]) == (Reason.CURRENT_TURN, Reason.STUB) * 2
+    assert context.report.degraded == ("tool results of this turn replaced by stubs: 2 (62 tokens) do not fit",)
+    dropped = reasons(tight)
+    assert [dropped[id] for id in ("a1", "t1", "a0", "t0")] == [Reason.OLDER_GROUP] * 4
+    assert tight.report.degraded == ("messages of this turn left out: 4 (68 tokens) do not fit",)
     assert {message.id for message in context.messages} == {id for id, why in found.items() if why in SENT}
 
 

@@ -407,6 +407,11 @@ class TellsOthersForgotten(SQLiteStore):
         return super().forgotten(1, after, limit)
 
 
+class AsksTheFirstSession(SQLiteStore):
+    def are_forgotten(self, session: int, ids: Collection[str]) -> set[str]:
+        return super().are_forgotten(1, ids)
+
+
 class KnowsNobody(SQLiteStore):
     def sessions(self, *user_ids: str | None) -> list[SessionKey]:
         return [one for one in super().sessions(*user_ids) if one.user_id is not None]
@@ -449,6 +454,7 @@ BROKEN: list[tuple[type[SQLiteStore], str]] = [
     (CarriesBranchesAlong, "test_what_a_restored_message_sums_up_is_known"),
     (CommitsAsItGoes, "test_a_transaction_is_all_or_nothing"),
     (TellsOthersForgotten, "test_forgotten_ids_are_read_by_pages"),
+    (AsksTheFirstSession, "test_it_can_be_asked_which_ids_are_forgotten"),
     (KnowsNobody, "test_users_are_known"),
     (LosesOrder, "test_reading_is_limited_and_paged"),
     (AnswersInOrderOfStoring, "test_reading_is_limited_and_paged"),

@@ -11,7 +11,7 @@ from shared_core.errors import BudgetError
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
 from shared_core.prompt.context import Context
-from shared_core.prompt.reasons import Kind
+from shared_core.prompt.reasons import Kind, Reason
 from shared_core.stores import SQLiteStore
 from shared_core.tokens import as_counter, message_tokens, tools_tokens
 from tests.support.prompt_oracle import Messages, Told, bare, fenced, grounded, rendered, sendable
@@ -47,7 +47,7 @@ class Case:
         if self.asked is None or self.newest is None:
             return self.newest
         asked = Message.user(self.asked) if isinstance(self.asked, str) else self.asked
-        if not asked.content.strip() and asked.grounding is None:
+        if _is_blank(asked):
             return self.newest
         question, *_, last = [*self.told.turns[self.newest], *self.told.turns[self.newest][-1:]]
         answered = last.role == "assistant" and not last.tool_calls
@@ -58,7 +58,7 @@ class Case:
         """The question, with its grounding."""
         asked = Message.user(self.asked) if isinstance(self.asked, str) else self.asked
         if self.stored is None:
-            return None if asked is None or not (asked.content.strip() or asked.grounding) else asked
+            return None if asked is None or _is_blank(asked) else asked
         stored = self.told.turns[self.stored][0]
         given = asked.grounding if asked and asked.content == stored.content else None
         return stored if given is None else stored.replace(grounding=given)
@@ -103,22 +103,14 @@ class Case:
             return None
         return grounded(question) if arguments["grounding_overflow"] == "error" else None
 
-    @cached_property
-    def sent(self) -> list[Messages]:
-        """The groups of the turn that fit beside the question: the newest, pinned ones, then newest first."""
-        room = self.available - self.told.tokens(self.must)
-        if self.question is not None and self.untrimmed is not None:
-            room -= self.told.size(self.untrimmed) - self.told.size(bare(self.question))
-        found: list[Messages] = []
-        stop = False
-        for unit in reversed(self.answers):
-            if unit[0] not in self.must:
-                room -= self.told.tokens(unit)
-                stop = stop or room < 0
-                if stop:
-                    continue
-            found.insert(0, unit)
-        return found
+    def short(self, unit: Messages) -> Messages:
+        """A tool group with a stub in place of each result that is larger than its stub."""
+        return [self._stub(bare(m)) if m.role == "tool" else bare(m) for m in unit]
+
+    def _stub(self, result: Message) -> Message:
+        name = "look_up" if result.tool_call_id != "no such call" else "a tool"
+        stub = result.replace(content=f"[result of {name} left out, {self.told.size(result):,} tokens]")
+        return stub if self.told.size(stub) < self.told.size(result) else result
 
     @cached_property
     def budget(self) -> int:
@@ -186,6 +178,10 @@ class Case:
         self.memory.max_tokens = max(1, stays + size + budget.more + self.scenario.ask.reserve)
 
 
+def _is_blank(asked: Message) -> bool:
+    return not (asked.content.strip() or asked.grounding or asked.media_tokens)
+
+
 def told_by(scenario: Scenario, memory: InfiniteMemory) -> Told:
     counter, overhead = as_counter(scenario.constructor["token_counter"]), scenario.arguments["message_overhead"]
     return Told(list(memory.messages()), lambda message: message_tokens(message, counter, overhead))
@@ -241,6 +237,8 @@ def as_stored(context: Context) -> list[Message]:
 
 
 def sent_in(case: Case, context: Context) -> list[Messages]:
-    """The groups of the current turn that are sent, or charged for, by the report."""
-    there = {line.id for line in context.report.included if line.kind is Kind.QUESTION}
-    return [unit for unit in case.answers if unit[0].id in there]
+    """The groups of the current turn as they are sent, or charged for, by the report."""
+    reasons = {line.id: line.reason for line in context.report.included if line.kind is Kind.QUESTION}
+    there = [unit for unit in case.answers if unit[0].id in reasons]
+    stubbed = [any(reasons[m.id] is Reason.STUB for m in unit) for unit in there]
+    return [case.short(unit) if short else [*map(bare, unit)] for unit, short in zip(there, stubbed, strict=True)]

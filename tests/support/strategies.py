@@ -24,7 +24,16 @@ from tests.support.scenarios import (
     Tools,
 )
 
-__all__ = ["answers", "late_scenarios", "questions", "scenarios", "steps", "summed_scenarios", "tight_scenarios"]
+__all__ = [
+    "answers",
+    "late_scenarios",
+    "long_loop_scenarios",
+    "questions",
+    "scenarios",
+    "steps",
+    "summed_scenarios",
+    "tight_scenarios",
+]
 
 TOPICS = (
     "the ferry to Porto leaves at 07:45 from pier nine",
@@ -65,11 +74,14 @@ groundings = st.builds(
     footer=st.sampled_from(("Use it.", "Use it, if it is of use at all.", "")),
     omitted_note=st.sampled_from(("", "", "({count} passages were left out of this because they did not fit)")),
 )
+PAGE = "page " * 60
+"""A result that is much larger than its stub."""
 REPLIES = [Reply(text) for text in TEXTS] + [Reply(text, pinned=True) for text in TEXTS[7:9]]
 LOOPS = [
     *(Tools((text,)) for text in TEXTS[::2]),
     *(Tools((text, TOPICS[1]), "let me look up the ferry", turned) for text in TOPICS for turned in (False, True)),
     *(Tools((text, text, "")) for text in TEXTS[::5]),
+    *(PAGES := [Tools((PAGE,)), Tools((PAGE, TOPICS[1], PAGE), "let me look up the ferry", backwards=True)]),
 ]
 PINNED = [Tools((text,), pinned=True) for text in TEXTS[::9]]
 CROSSED = [Tools((text, "late too"), late=True) for text in TOPICS[:4]]
@@ -248,6 +260,27 @@ tight_scenarios = st.builds(
     stored=st.booleans(),
 )
 """Scenarios with room for what must be sent, give or take a token, and for some of the current turn."""
+
+_long_loop = st.lists(
+    st.sampled_from(
+        [*PAGES * 3, Tools((PAGE, PAGE), late=True), Tools((PAGE,), pinned=True), *LOOPS[:3], *CROSSED[:2], Reply("ok")]
+    ),
+    min_size=2,
+    max_size=6,
+)
+long_loop_scenarios = st.builds(
+    lambda scenario, said, found, percent: replace(
+        scenario,
+        steps=(*scenario.steps[-3:], Say(QUESTIONS[0], tuple(said), grounding=found)),
+        budget=Budget("turn", percent, 0),
+        ask=replace(scenario.ask, question="stored"),
+    ),
+    _plain,
+    _long_loop,
+    st.one_of(st.none(), groundings),
+    st.sampled_from(range(0, 100, 5)),
+)
+"""Scenarios whose question tools are at work on, with results too large to be sent all."""
 
 _late_ends = st.builds(
     lambda first, second, turn, text: (first, second, Late(turn, text)),

@@ -1,6 +1,7 @@
 """The store contract on sharing: threads, objects on one database, other stores, transactions, the end."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from threading import Thread
 
 import pytest
@@ -178,6 +179,16 @@ class RestoreContract:
         assert sorted(read[0]) == sorted(ids)
         assert store.forgotten(store.create_session(None, "one"), None, 0) == store.forgotten(999, None, 9) == []
         assert store.forgotten(store.create_session(None, "three"), None, 9) == []
+
+    def test_it_can_be_asked_which_ids_are_forgotten(self, store: Store) -> None:
+        """Of one session only; however the store finds them, they are those that can be read by pages."""
+        one, two = (store.create_session(None, name) for name in ("one", "two"))
+        store.restore(one, Restored(forgotten=("a", "c%", "\ud800")))
+        store.restore(two, Restored(forgotten=("b",)))
+        for are_forgotten in (store.are_forgotten, partial(Store.are_forgotten, store)):
+            assert are_forgotten(one, ["a", "b", "\ud800", "c", "a"]) == {"a", "\ud800"}
+            assert are_forgotten(two, {"a", "b"}) == {"b"}
+            assert are_forgotten(one, []) == are_forgotten(999, ["a"]) == set()
 
     def test_users_are_known(self, store: Store) -> None:
         """Every session tells whose it is, if anybody's; the oldest comes first; some users' can be asked for."""

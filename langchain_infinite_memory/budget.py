@@ -1,0 +1,188 @@
+"""Budget: how many tokens a prompt may take, by what is known of the model that is asked."""
+
+import logging
+import re
+import threading
+from collections import deque
+from collections.abc import Mapping, Sequence
+from math import ceil
+from typing import Any, Literal
+
+from langchain_core import exceptions
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.runnables.base import RunnableBindingBase
+
+from shared_core.arguments import whole_number
+from shared_core.prompt.context import ContextReport
+
+logger = logging.getLogger("langchain_infinite_memory")
+
+MaxTokens = int | tuple[Literal["fraction"], float] | tuple[Literal["tokens"], int] | None
+
+UNKNOWN = 4_096
+"""The limit for a model without a profile. Today's models take more; see `Budget.tokens`."""
+
+OVERFLOW: tuple[type[Exception], ...] = tuple(
+    error for name, error in vars(exceptions).items() if name == "ContextOverflowError"
+)
+"""What models raise if a prompt is too large; nothing with versions of langchain-core that do not have the error."""
+
+RECENT = 8
+"""Of so many newest answers, the largest ratio counts: see `Budget.observe`."""
+
+STEP, LEAST, MOST = 0.05, 0.8, 2.0
+"""The factor goes in steps, so that the start of the window stays where it is. Outside of the bounds, something else
+was measured than the counter, such as pictures whose size is estimated."""
+
+FEWEST = 1_000
+"""Smaller prompts say nothing about a counter: what providers add to tools or media is most of the difference."""
+
+SPARE = 0.95
+"""The share of what should fit that a prompt takes after an overflow, which must not occur twice."""
+
+SHRUNK = 2 / 3
+"""The share of a prompt that was too large, if the error does not say by how much."""
+
+_LIMIT = re.compile(r"(?:maximum|limit)\D{0,60}?(\d{3,})|(\d{3,}) (?:tokens? )?(?:maximum|limit)", re.IGNORECASE)
+
+
+class Budget:
+    """The size of prompts for the models of an agent. It learns from their answers, and may be shared by threads.
+
+    Args:
+        max_tokens: the limit of prompt and reply together: a number; `("tokens", n)`, which is the same;
+            `("fraction", f)`, a share of the input that the model takes by its profile; None: all of that, or
+            `UNKNOWN` tokens.
+
+    Raises:
+        ValueError, TypeError: `max_tokens` is nothing of this.
+    """
+
+    def __init__(self, max_tokens: MaxTokens = None) -> None:
+        self.max_tokens = max_tokens
+        self._share, self._number = _parts(max_tokens)
+        self._ratios: dict[str, deque[float]] = {}
+        self._most: dict[str, int] = {}
+        self._lock = threading.Lock()
+
+    def tokens(self, model: Any, *, extra: int = 0) -> int:
+        """Return the `max_tokens` of a prompt for a model, in the tokens of the counter that `observe` compares.
+
+        Args:
+            model: the chat model, perhaps with bound arguments.
+            extra: the tokens of tool schemas and of the current turn. They come on top if the limit is `UNKNOWN`, as
+                that is no limit of the model: it bounds the older text, and nothing that the agent needs is lost for
+                it. With any other limit they are part of it.
+
+        Raises:
+            ValueError: the limit is a fraction, and the model has no profile.
+        """
+        name, known = model_name(model), self._number
+        if known is None:
+            known = _profile_limit(model)
+        if known is None and self._share is not None:
+            raise ValueError(
+                f"max_tokens={self.max_tokens!r}: the model {name!r} has no profile that says how much input it takes; "
+                'pass a number of tokens, or give the model one: profile={"max_input_tokens": 128_000}'
+            )
+        with self._lock:
+            if known is None and name not in self._ratios:
+                self._ratios[name] = deque(maxlen=RECENT)
+                logger.warning(
+                    "the model %r has no profile: older text may take %s tokens; pass max_tokens=", name, f"{UNKNOWN:,}"
+                )
+            limit = UNKNOWN + extra if known is None else int((self._share or 1) * known / self._factor(name))
+            return min(limit, self._most.get(name, limit))
+
+    def observe(self, model: Any, estimated: int, answer: Any) -> None:
+        """Compare the size of a prompt, as counted here, with what the provider counted.
+
+        The model's limit is divided by the factor between them. Of the `RECENT` newest, the largest counts: too small a
+        prompt costs a few old messages, too large a one the whole call. It is rounded up to a multiple of `STEP`.
+
+        Args:
+            model: the model that was asked.
+            estimated: all that was sent, in tokens: system messages, tool schemas and messages.
+            answer: what the model or the handler of a middleware returned. Without `usage_metadata`, nothing happens.
+        """
+        real = _input_tokens(answer)
+        if real and estimated >= FEWEST:
+            with self._lock:
+                self._ratios.setdefault(model_name(model), deque(maxlen=RECENT)).append(real / estimated)
+
+    def overflowed(self, model: Any, report: ContextReport, error: Exception) -> int:
+        """Return the `max_tokens` with which to build the prompt again, after the provider refused it as too large.
+
+        Later prompts for this model do not take more either. Try only once again: a second error is the caller's.
+
+        Args:
+            model: the model that was asked.
+            report: the report on the prompt that was refused.
+            error: one of `OVERFLOW`.
+        """
+        shrunk = shrunk_tokens(report, error)
+        with self._lock:
+            self._most[model_name(model)] = shrunk
+        return shrunk
+
+    def _factor(self, name: str) -> float:
+        ratios = self._ratios.get(name)
+        return min(MOST, max(LEAST, ceil(round(max(ratios) / STEP, 6)) * STEP)) if ratios else 1.0
+
+
+def _parts(max_tokens: Any) -> tuple[float | None, int | None]:
+    """Return the share and the number that a limit consists of; None for what is not given."""
+    if max_tokens is None:
+        return None, None
+    kind, value = max_tokens if isinstance(max_tokens, tuple) and len(max_tokens) == 2 else ("tokens", max_tokens)
+    if kind == "tokens":
+        return None, whole_number("max_tokens", value, least=1)
+    if kind != "fraction" or isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
+        raise ValueError(
+            f'max_tokens={max_tokens!r}: expected a number, ("tokens", n) or ("fraction", f) with 0 < f <= 1'
+        )
+    return float(value), None
+
+
+def shrunk_tokens(report: ContextReport, error: Exception) -> int:
+    """Return the `max_tokens` for a prompt that fits, given the report on one that did not, and what the error says."""
+    text = str(error).replace(",", "")
+    found = _LIMIT.search(text)
+    limit = int(found[1] or found[2]) if found else 0
+    # Other numbers in the text, such as ids, are out of the range.
+    asked = max((number for number in map(int, re.findall(r"\d+", text)) if limit < number < 4 * limit), default=0)
+    share = SPARE * limit / asked if asked else SHRUNK
+    # System messages of the request are part of the reserve, so that is made smaller, too.
+    return max(1, int(share * (report.total_tokens + report.reserve)))
+
+
+def current_turn(messages: Sequence[BaseMessage]) -> Sequence[BaseMessage]:
+    """Return the newest human message and what follows it."""
+    start = next((n for n in range(len(messages) - 1, -1, -1) if isinstance(messages[n], HumanMessage)), 0)
+    return messages[start:]
+
+
+def model_name(model: Any) -> str:
+    """Return the name by which a provider knows a model, or its class's."""
+    model = _unbound(model)
+    return str(getattr(model, "model_name", None) or getattr(model, "model", None) or type(model).__name__)
+
+
+def _unbound(model: Any) -> Any:
+    while isinstance(model, RunnableBindingBase):
+        model = model.bound
+    return model
+
+
+def _profile_limit(model: Any) -> int | None:
+    profile = getattr(_unbound(model), "profile", None)  # older versions of LangChain have none
+    limit = profile.get("max_input_tokens") if isinstance(profile, Mapping) else None
+    return limit if isinstance(limit, int) and limit > 0 else None
+
+
+def _input_tokens(answer: Any) -> int | None:
+    """Return what the provider counted as the input of an answer, as a message or a middleware's response."""
+    answer = getattr(answer, "model_response", answer)
+    said = [answer] if isinstance(answer, AIMessage) else answer.result
+    usage = next((one.usage_metadata for one in reversed(said) if isinstance(one, AIMessage)), None)
+    return usage["input_tokens"] if usage else None

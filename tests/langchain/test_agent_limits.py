@@ -1,0 +1,90 @@
+"""The limit of an agent's prompts: what the model takes, what providers refuse, and what they count."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from langchain_core.exceptions import ContextOverflowError
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
+
+from langchain_infinite_memory import InfiniteMemoryMiddleware
+from tests.langchain.agents import Model, Words, agent, ask, config, noting, said, size
+
+TALK = "tell me of the rain " * 8
+
+
+def middleware(**settings: Any) -> InfiniteMemoryMiddleware:
+    return InfiniteMemoryMiddleware(token_counter=Words(), ranking="lexical", reserve_tokens=0, **settings)
+
+
+@pytest.mark.parametrize(("limit", "budget"), [(None, 150), (("fraction", 0.8), 120), (100, 100)])
+def test_the_models_profile_is_the_limit(limit: Any, budget: int) -> None:
+    reports: list[Any] = []
+    model = Model(profile={"max_input_tokens": 150})
+    one = agent(model, middleware(max_tokens=limit, on_report=noting(reports)), checkpointer=InMemorySaver())
+    for _ in range(8):
+        ask(one, TALK)
+    assert max(map(size, model.sent)) <= budget
+    assert max(map(size, model.sent)) > budget - 60
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
+def test_a_refused_prompt_is_made_smaller_once(way: str) -> None:
+    refused = []
+
+    def refuses(messages: Sequence[BaseMessage]) -> AIMessage:
+        words = sum(len(str(message.text).split()) for message in messages)
+        if words > 90:
+            refused.append(words)
+            raise ContextOverflowError(f"maximum context length is 100 tokens, but you sent {words + 60}")
+        return AIMessage("fine")
+
+    memory = middleware(max_tokens=1000)
+    model = Model(reply=refuses)
+    one = agent(model, memory, checkpointer=InMemorySaver())
+    for number in range(6):
+        given: Any = {"messages": [HumanMessage(f"{number} {TALK}")]}
+        if way == "invoke":
+            one.invoke(given, config())
+        else:
+            asyncio.run(one.ainvoke(given, config()))
+    assert len(refused) == 1, "the smaller limit is remembered"
+    assert said(model.last)[-1] == ("human", f"5 {TALK}")
+
+
+def test_a_second_refusal_is_the_callers() -> None:
+    def refuses(messages: Sequence[BaseMessage]) -> AIMessage:
+        raise ContextOverflowError("too large")
+
+    model = Model(reply=refuses)
+    given: Any = {"messages": [HumanMessage(TALK), AIMessage("fine"), HumanMessage(TALK), HumanMessage("hello")]}
+    with pytest.raises(ContextOverflowError):
+        agent(model, middleware(max_tokens=1000)).invoke(given)
+    assert [len(sent.messages) for sent in model.sent] == [5, 3]
+
+
+def test_what_providers_count_calibrates_the_limit() -> None:
+    def counts(messages: Sequence[BaseMessage]) -> AIMessage:
+        real = 2 * sum(len(str(message.text).split()) + 4 for message in messages)
+        usage = {"input_tokens": real, "output_tokens": 1, "total_tokens": real + 1}
+        return AIMessage("fine", usage_metadata=usage)  # type: ignore[arg-type]
+
+    model = Model(reply=counts, profile={"max_input_tokens": 4000})
+    one = agent(model, middleware(), tools=[], checkpointer=InMemorySaver())
+    for _ in range(40):
+        ask(one, TALK * 4)
+    assert 1500 < max(map(size, model.sent)) <= 2000, "half of what the profile says, in words"
+
+
+def test_an_unknown_model_gets_its_tools_and_its_turn_on_top() -> None:
+    def look(item: str) -> str:
+        """Look at an item."""
+        return f"{item} " * 5000
+
+    model = Model()
+    one = agent(model, middleware(), tools=[look], checkpointer=InMemorySaver())
+    messages = ask(one, "look at a then b")
+    assert messages[-1].text == "fine: look at a then b"
+    assert said(model.last[1:]) == said(messages[:-1]), "nothing is lost"

@@ -1,0 +1,159 @@
+"""How large prompts may be: by profile, share and number, by what providers count, and after they refused one."""
+
+import logging
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_anthropic import ChatAnthropic
+from langchain_core.exceptions import ContextOverflowError
+from langchain_core.language_models.fake_chat_models import FakeListChatModel
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_google_genai import ChatGoogleGenerativeAI
+from langchain_openai import AzureChatOpenAI, ChatOpenAI
+
+from langchain_infinite_memory.budget import OVERFLOW, UNKNOWN, Budget, MaxTokens, current_turn, shrunk_tokens
+from shared_core.prompt.context import ContextReport, ReportLine
+from shared_core.results import Kind, Reason
+
+KEY: Any = "no-key"
+GPT = ChatOpenAI(model="gpt-4o-mini", api_key=KEY)
+MODELS = {
+    "gpt-4o-mini": (GPT, 128_000),
+    "azure": (AzureChatOpenAI(model="gpt-4o", api_key=KEY, azure_endpoint="https://x.test", api_version="1"), 128_000),
+    "claude": (ChatAnthropic(model="claude-sonnet-4-5", api_key=KEY), 200_000),  # type: ignore[call-arg]
+    "gemini": (ChatGoogleGenerativeAI(model="gemini-2.5-flash", google_api_key=KEY), 1_048_576),
+}
+OWN = ChatOpenAI(model="my-own", api_key=KEY)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_profile_says_how_much_a_model_takes(name: str) -> None:
+    model, limit = MODELS[name]
+    assert Budget().tokens(model) == limit
+    assert Budget().tokens(model.bind(temperature=0.5).with_retry(), extra=50_000) == limit
+    assert Budget(("fraction", 0.8)).tokens(model) == int(0.8 * limit)
+    assert Budget(("tokens", 9_000)).tokens(model) == Budget(9_000).tokens(model, extra=7_000) == 9_000
+
+
+def test_what_an_agent_needs_comes_on_top_of_the_default_for_an_unknown_model(caplog: pytest.LogCaptureFixture) -> None:
+    budget = Budget()
+    with caplog.at_level(logging.WARNING):
+        assert budget.tokens(OWN) == UNKNOWN == 4_096
+        assert budget.tokens(OWN, extra=7_000) == 11_096
+    assert [record.getMessage() for record in caplog.records] == [
+        "the model 'my-own' has no profile: older text may take 4,096 tokens; pass max_tokens="
+    ]
+    assert Budget().tokens(ChatOpenAI(model="my-own", api_key=KEY, profile={"max_input_tokens": 32_000})) == 32_000
+    assert Budget().tokens(FakeListChatModel(responses=["hi"])) == UNKNOWN
+
+
+def test_a_share_of_an_unknown_limit_is_an_error() -> None:
+    with pytest.raises(ValueError, match=r"'my-own' has no profile .* pass a number of tokens, or give the model one"):
+        Budget(("fraction", 0.8)).tokens(OWN)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [0, -1, 1.5, True, "9", ("fraction", 0), ("fraction", 1.2), ("fraction", "x"), ("messages", 9), ("tokens", 0.5)],
+)
+def test_a_wrong_limit_is_an_error_at_once(wrong: Any) -> None:
+    with pytest.raises(ValueError, match="max_tokens="):
+        Budget(wrong)
+
+
+def answered(tokens: int) -> AIMessage:
+    usage: Any = {"input_tokens": tokens, "output_tokens": 1, "total_tokens": tokens + 1}
+    return AIMessage("well", usage_metadata=usage)
+
+
+class Response:
+    """What the handler of a middleware returns."""
+
+    def __init__(self, *result: Any) -> None:
+        self.result = result
+
+
+def test_real_usage_calibrates_the_limit_per_model() -> None:
+    budget = Budget()
+    claude = MODELS["claude"][0]
+    budget.observe(GPT, 10_000, answered(12_400))
+    assert budget.tokens(GPT) == int(128_000 / 1.25), "rounded up to 5 %"
+    assert budget.tokens(claude) == 200_000
+    budget.observe(GPT.bind(stop=["x"]), 10_000, Response(answered(14_000), HumanMessage("x")))
+    for _ in range(7):
+        budget.observe(GPT, 10_000, answered(9_000))
+        assert budget.tokens(GPT) == int(128_000 / 1.4), "the largest of the newest eight"
+    budget.observe(GPT, 10_000, answered(9_000))
+    assert budget.tokens(GPT) == int(128_000 / 0.9)
+
+
+def test_small_prompts_and_answers_without_usage_teach_nothing() -> None:
+    budget = Budget()
+    budget.observe(GPT, 999, answered(3_000))
+    budget.observe(GPT, 10_000, AIMessage("well"))
+    budget.observe(GPT, 10_000, Response())
+    assert budget.tokens(GPT) == 128_000
+    budget.observe(OWN, 10_000, answered(20_000))
+    assert budget.tokens(OWN, extra=10) == UNKNOWN + 10, "it is no limit of the model"
+
+
+@given(
+    limit=st.one_of(st.integers(1, 10**6), st.floats(0.01, 1).map(lambda share: ("fraction", share))),
+    seen=st.lists(st.tuples(st.integers(1, 10**6), st.integers(1, 10**6)), max_size=20),
+)
+def test_the_factor_is_bounded_and_never_below_what_was_just_seen(
+    limit: MaxTokens, seen: list[tuple[int, int]]
+) -> None:
+    budget, first = Budget(limit), Budget(limit).tokens(GPT)
+    for estimated, real in seen:
+        budget.observe(GPT, estimated, answered(real))
+        found = budget.tokens(GPT)
+        assert first // 2 <= found <= first / 0.8 + 1
+        if estimated >= 1_000 and real <= 2 * estimated:
+            assert found <= first * max(1.25, estimated / real) + 1
+            assert found * real <= (first + 1) * estimated * 1.001 or real <= 0.8 * estimated
+
+
+def report(total: int, reserve: int) -> ContextReport:
+    return ContextReport(total, reserve, (ReportLine("q", "user", Kind.QUESTION, True, Reason.QUESTION, total, 0),))
+
+
+REFUSED = {
+    "prompt is too long: 210000 tokens > 200000 maximum": 200 / 210 * 0.95,
+    "Error code: 400 - This model's maximum context length is 128,000 tokens. However, your messages resulted in "
+    "160,000 tokens (150,000 in the messages, 10,000 in the functions). (context_length_exceeded)": 0.8 * 0.95,
+    "Input tokens exceed the configured limit of 272000 tokens. Your messages resulted in 340000 tokens.": 0.8 * 0.95,
+    "Your input exceeds the context window of this model. (req_8812345678)": 2 / 3,
+    "the limit is 9000; req_8812345678": 2 / 3,
+    "": 2 / 3,
+}
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_after_an_overflow_a_prompt_is_as_much_smaller_as_the_error_says(text: str) -> None:
+    assert shrunk_tokens(report(9_000, 1_000), ContextOverflowError(text)) == int(10_000 * REFUSED[text])
+
+
+def test_later_prompts_for_the_model_do_not_overflow_either() -> None:
+    assert (ContextOverflowError,) == OVERFLOW
+    budget = Budget()
+    error = ContextOverflowError("no")
+    assert budget.overflowed(OWN, report(9_000, 600), error) == 6_400
+    assert budget.tokens(OWN, extra=9_000) == 6_400
+    assert budget.tokens(OWN) == UNKNOWN
+    assert budget.tokens(GPT) == 128_000
+
+
+def test_the_current_turn_begins_with_the_newest_human_message() -> None:
+    messages = [
+        HumanMessage("a"),
+        AIMessage("b"),
+        HumanMessage("c"),
+        AIMessage("d"),
+        ToolMessage("e", tool_call_id="1"),
+    ]
+    assert current_turn(messages) == messages[2:]
+    assert current_turn(messages[1:2]) == messages[1:2]
+    assert current_turn([]) == []

@@ -1,0 +1,259 @@
+"""Whose memory a run has: no prompt holds words of another conversation."""
+
+import asyncio
+import operator
+import re
+from collections.abc import Sequence
+from typing import Annotated, Any, TypedDict
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import Send
+
+from langchain_infinite_memory import infinite_memory_node
+from shared_core.pool import SessionPool
+from tests.langchain.agents import Model, Sent, Words, agent, ask, config, memory, said, sqlite_saver, stored
+
+MARK = re.compile(r"mark-\w+")
+
+ways = pytest.mark.parametrize("way", ["invoke", "ainvoke"])
+
+
+def marks(sent: Sent) -> set[str]:
+    return {mark for message in sent.messages for mark in MARK.findall(str(message.text))}
+
+
+def run(graph: Any, way: str, given: Sequence[Any], settings: Any = None) -> list[Any]:
+    """Run a graph on several inputs: one after the other, or at once."""
+    if way == "invoke":
+        return [graph.invoke(one, settings) for one in given]
+
+    async def work() -> list[Any]:
+        return list(await asyncio.gather(*(graph.ainvoke(one, settings) for one in given)))
+
+    return asyncio.run(work())
+
+
+def question(text: str) -> dict[str, Any]:
+    return {"messages": [HumanMessage(text)]}
+
+
+def sessions(pool: SessionPool) -> list[str]:
+    return [one.session_id for one in pool.store.sessions(None)]
+
+
+class TestRunsWithoutIds:
+    @ways
+    def test_each_is_a_session_of_its_own(self, way: str, tmp_path: Any) -> None:
+        model, middleware = Model(), memory(tmp_path / "memory.db")
+        texts = [f"mark-{number}: look at a then b" for number in range(4)]
+        results = run(agent(model, middleware), way, [question(text) for text in texts])
+        assert [marks(sent) for sent in model.sent].count(set()) == 0
+        assert sorted(len(marks(sent)) for sent in model.sent) == [1] * 12
+        assert [result["messages"][-1].text for result in results] == [f"fine: {text}" for text in texts]
+        assert sessions(middleware.pool) == [], "nothing of it is stored"
+        assert middleware._memory._runs._idle == {}, "nor kept"
+        middleware.close()
+
+    def test_one_sees_all_of_its_own_list(self) -> None:
+        model = Model()
+        history = [HumanMessage("my code is 4471"), AIMessage("fine"), *[HumanMessage("of rain " * 20)] * 9]
+        given = {"messages": [*history, HumanMessage("what is my code?")]}
+        one = agent(model, memory(max_tokens=120))
+        assert [one.invoke(given)["messages"][-1].text for _ in range(2)] == ["4471", "4471"]
+        assert ask_alone(one, "what is my code?") == "I do not know"
+
+    def test_runs_that_fail_are_bounded(self) -> None:
+        def fails(messages: Any) -> AIMessage:
+            raise RuntimeError("no")
+
+        middleware = memory()
+        one = agent(Model(reply=fails), middleware)
+        for number in range(3):
+            with pytest.raises(RuntimeError, match="no"):
+                one.invoke(question(f"{number}"))
+        assert len(middleware._memory._runs._idle) == 3
+        middleware._memory._runs._size = 2
+        with pytest.raises(RuntimeError, match="no"):
+            one.invoke(question("4"))
+        assert len(middleware._memory._runs._idle) == 2
+
+    def test_a_first_message_of_the_same_id_is_another_run(self) -> None:
+        model = Model()
+        one = agent(model, memory())
+        for text in ("mark-a", "mark-b"):
+            one.invoke({"messages": [HumanMessage(text, id="1")]})
+        assert [marks(sent) for sent in model.sent] == [{"mark-a"}, {"mark-b"}]
+
+    @ways
+    def test_the_node_too(self, way: str) -> None:
+        with SessionPool(token_counter=Words()) as pool:
+            results = run(
+                node_graph(infinite_memory_node(pool)), way, [question(f"mark-{number}") for number in range(4)]
+            )
+            assert [said(result["llm_input_messages"]) for result in results] == [
+                [("human", f"mark-{number}")] for number in range(4)
+            ]
+            assert sessions(pool) == []
+
+
+class TestNamedSessions:
+    def test_by_a_function_of_the_runtime(self) -> None:
+        pool = SessionPool(token_counter=Words())
+        middleware = memory(pool, session_id=lambda runtime: (runtime.context or {}).get("project"))
+        one = agent(Model(), middleware, context_schema=dict)
+        one.invoke(question("one"), config("t"), context={"project": "bridge"})
+        one.invoke(question("two"), config("t"), context={})
+        assert sessions(pool) == ["bridge", "t"]
+
+    def test_a_new_thread_continues_a_session_that_is_named(self) -> None:
+        model, middleware = Model(), memory(session_id="bob")
+        one = agent(model, middleware, checkpointer=InMemorySaver())
+        ask(one, "my code is 4471", "first")
+        assert ask(one, "what is my code?", "second")[-1].text == "4471"
+        ask(one, "and?", "second")
+        assert stored(middleware, "bob") == [
+            "my code is 4471", "fine: my code is 4471", "what is my code?", "4471", "and?", "fine: and?",
+        ]  # fmt: skip
+
+    @pytest.mark.parametrize("durable", [False, True])
+    def test_a_thread_continues_only_if_its_checkpointer_lost_its_state(self, tmp_path: Any, *, durable: bool) -> None:
+        """With another process, a checkpointer in memory begins anew; one on disk knows that the thread is new."""
+        for turn, text in enumerate(["my code is 4471", "what is my code?", "what is my code?"]):
+            middleware = memory(tmp_path / "memory.db")
+            if durable:
+                with sqlite_saver(tmp_path / f"graph-{turn}.db") as saver:
+                    answer = ask(agent(Model(), middleware, checkpointer=saver), text)[-1].text
+            else:
+                one = agent(Model(), middleware, checkpointer=InMemorySaver())
+                answer = ask(one, text)[-1].text
+                ask(one, "and?")
+            middleware.close()
+        assert answer == ("I do not know" if durable else "4471")
+
+    def test_without_a_checkpointer_the_stored_history_is_added(self) -> None:
+        one = agent(Model(), memory())
+        ask(one, "my code is 4471")
+        assert ask(one, "what is my code?")[-1].text == "4471"
+        exact = agent(Model(), memory(removed="leave_out"))
+        ask(exact, "my code is 4471")
+        assert ask(exact, "what is my code?")[-1].text == "I do not know"
+
+
+def ask_alone(one: Any, text: str) -> str:
+    return str(one.invoke(question(text))["messages"][-1].text)
+
+
+def node_graph(node: Any, **arguments: Any) -> Any:
+    class State(MessagesState):
+        llm_input_messages: list[BaseMessage]
+
+    builder = StateGraph(State)
+    builder.add_node("memory", node)
+    builder.add_edge(START, "memory")
+    return builder.compile(**arguments)
+
+
+def with_sub_agent(middleware: Any, checkpointer: Any = None, *, own: Any = None) -> tuple[Any, Model]:
+    """An agent whose tool asks another agent; both have the same memory."""
+    model = Model()
+    sub = create_agent(model, tools=[], middleware=[middleware], checkpointer=own)
+
+    @tool
+    def look(item: str) -> str:
+        """Look at an item."""
+        task: Any = question(f"mark-{item} task")
+        return str(sub.invoke(task)["messages"][-1].text)
+
+    return agent(Model(), middleware, tools=[look], checkpointer=checkpointer), model
+
+
+class TestNestedGraphs:
+    @pytest.mark.parametrize("saved", [True, False])
+    @pytest.mark.parametrize("session", [None, "fixed"])
+    def test_a_sub_agent_in_a_tool(self, session: str | None, *, saved: bool) -> None:
+        middleware = memory(session_id=session)
+        one, model = with_sub_agent(middleware, InMemorySaver() if saved else None)
+        for number in range(2):
+            ask(one, f"look at a{number}, b{number}")
+        assert [len(marks(sent)) for sent in model.sent] == [1] * 4
+        assert sorted(mark for sent in model.sent for mark in marks(sent)) == [
+            "mark-a0", "mark-a1", "mark-b0", "mark-b1",
+        ]  # fmt: skip
+        own = session or "t"
+        assert [name.startswith(f"{own}/tools:") for name in sessions(middleware.pool) if name != own] == [True] * 4
+        assert "mark-a0 task" not in stored(middleware, own)
+        assert stored(middleware, own)[0] == "look at a0, b0"
+
+    def test_one_with_a_checkpointer_of_its_own_continues(self) -> None:
+        middleware = memory()
+        one, model = with_sub_agent(middleware, InMemorySaver(), own=True)
+        for number in range(2):
+            ask(one, f"look at a{number}")
+        assert [marks(sent) for sent in model.sent] == [{"mark-a0"}, {"mark-a0", "mark-a1"}]
+        assert sorted(sessions(middleware.pool)) == ["t", "t/tools"]
+
+    @pytest.mark.parametrize("shared", [False, True])
+    def test_an_agent_that_is_a_node(self, *, shared: bool) -> None:
+        model, middleware = Model(), memory(share_with_subgraphs=shared)
+        builder = StateGraph(MessagesState)
+        builder.add_node("worker", create_agent(model, tools=[], middleware=[middleware]))
+        builder.add_edge(START, "worker")
+        one = builder.compile(checkpointer=InMemorySaver())
+        for text in ("my code is 4471", "what is my code?"):
+            messages = ask(one, text)
+        assert messages[-1].text == "4471"
+        found = sessions(middleware.pool)
+        assert (found == ["t"]) if shared else [name.split(":")[0] for name in found] == ["t/worker"] * 2
+        if shared:
+            assert stored(middleware) == [message.text for message in messages]
+
+    @ways
+    @pytest.mark.parametrize("thread", ["t", None])
+    @pytest.mark.parametrize("saved", [True, False])
+    def test_workers_that_send_starts(self, way: str, thread: str | None, *, saved: bool) -> None:
+        if saved and thread is None:
+            return
+        model, middleware = Model(), memory()
+
+        class State(TypedDict):
+            messages: Annotated[list[BaseMessage], operator.add]
+
+        builder = StateGraph(State)
+        builder.add_node("worker", create_agent(model, tools=[], middleware=[middleware]))
+        builder.add_conditional_edges(START, tasks)
+        one = builder.compile(checkpointer=InMemorySaver() if saved else None)
+        for _ in range(2):
+            run(one, way, [question("go")], config(thread) if thread else None)
+        assert sorted(len(marks(sent)) for sent in model.sent) == [1] * 8
+
+    @ways
+    @pytest.mark.parametrize("saved", [True, False])
+    def test_nodes_that_send_starts(self, way: str, *, saved: bool) -> None:
+        with SessionPool(token_counter=Words()) as pool:
+            node, prompts = infinite_memory_node(pool), []
+
+            def worker(state: Any) -> dict[str, Any]:
+                prompts.append(node.invoke(state)["llm_input_messages"])
+                return {}
+
+            async def aworker(state: Any) -> dict[str, Any]:
+                prompts.append((await node.ainvoke(state))["llm_input_messages"])
+                return {}
+
+            builder = StateGraph(MessagesState)
+            builder.add_node("worker", worker if way == "invoke" else aworker)
+            builder.add_conditional_edges(START, tasks)
+            one = builder.compile(checkpointer=InMemorySaver() if saved else None)
+            for _ in range(2):
+                run(one, way, [question("go")], config())
+            assert sorted(len(marks(Sent(prompt, []))) for prompt in prompts) == [1] * 8
+            assert all(name.startswith("t/worker:") for name in sessions(pool))
+
+
+def tasks(state: Any) -> list[Send]:
+    return [Send("worker", {"messages": [HumanMessage(f"mark-{number}")]}) for number in range(4)]

@@ -1,0 +1,387 @@
+"""What others redact, remove or sum up in a graph's state, and what is stored, sent and found of it then."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from langchain.agents.middleware import (
+    AgentMiddleware,
+    ContextEditingMiddleware,
+    PIIMiddleware,
+    SummarizationMiddleware,
+)
+from langchain.agents.middleware.context_editing import ClearToolUsesEdit
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph.message import REMOVE_ALL_MESSAGES
+
+from langchain_infinite_memory import infinite_memory_node
+from shared_core.errors import UnknownReferenceError
+from shared_core.pool import SessionPool
+from tests.langchain.agents import Model, Words, agent, ask, branches_of, config, memory, reply, said, stored
+from tests.langchain.test_node import graph
+
+SECRET = "my password is hunter2"
+
+
+def prompt_of(model: Model) -> str:
+    return "\n".join(str(message.text) for message in model.last)
+
+
+def found(middleware: Any, query: str, thread: str = "t") -> str:
+    """What the main line of a thread has about a query."""
+    with middleware.pool.use(thread) as one:
+        one.checkout("main")
+        return " | ".join(hit.message.content for hit in one.search(query))
+
+
+class Redacts(AgentMiddleware[Any, Any, Any]):
+    """A guardrail that redacts the newest message at one hook."""
+
+    def __init__(self, hook: str) -> None:
+        super().__init__()
+        self.hook = hook
+
+    @property
+    def name(self) -> str:
+        return f"Redacts{self.hook}"
+
+    def _redacted(self, hook: str, state: Any) -> dict[str, Any] | None:
+        last = state["messages"][-1]
+        if self.hook != hook or "hunter2" not in last.text:
+            return None
+        return {"messages": [last.model_copy(update={"content": last.text.replace("hunter2", "[gone]")})]}
+
+    def before_model(self, state: Any, runtime: Any) -> dict[str, Any] | None:
+        return self._redacted("before_model", state)
+
+    def after_model(self, state: Any, runtime: Any) -> dict[str, Any] | None:
+        return self._redacted("after_model", state)
+
+    def after_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:
+        return self._redacted("after_agent", state)
+
+
+class TestRedaction:
+    @pytest.mark.parametrize("first", [True, False])
+    @pytest.mark.parametrize("hook", ["before_model", "after_model", "after_agent"])
+    def test_a_guardrail_at_any_place(self, hook: str, *, first: bool) -> None:
+        """What is redacted in the state is redacted in the memory, at the latest with the next call of the model."""
+        said_by_model = "hunter2 it is" if hook != "before_model" else "fine"
+        model, middleware = Model(reply=lambda messages: AIMessage(said_by_model)), memory()
+        order = [middleware, Redacts(hook)] if first else [Redacts(hook), middleware]
+        one = agent(model, *order, checkpointer=InMemorySaver())
+        question = SECRET if hook == "before_model" else "say it"
+        ask(one, question)
+        if first or hook != "after_agent":  # whose after_agent hook runs after the memory's is told to stand after it
+            assert "hunter2" not in " ".join(branches_of(middleware).values())
+            assert "[gone]" in " ".join(stored(middleware))
+        model.reply = reply
+        ask(one, "what is the password?")
+        assert "hunter2" not in prompt_of(model)
+        assert "hunter2" not in " ".join(stored(middleware))
+        assert found(middleware, "hunter2") == ""
+        assert len(stored(middleware)) == 4
+
+    @pytest.mark.parametrize("way", ["invoke", "ainvoke"])
+    @pytest.mark.parametrize("first", [True, False])
+    def test_langchains_own(self, way: str, *, first: bool) -> None:
+        model = Model(reply=lambda messages: AIMessage("write to ann@example.org"))
+        middleware = memory(scope="user")
+        guard = PIIMiddleware("email", strategy="redact", apply_to_input=True, apply_to_output=True)
+        one = agent(model, *([middleware, guard] if first else [guard, middleware]), checkpointer=InMemorySaver())
+
+        def say(text: str, thread: str) -> None:
+            given: Any = {"messages": [HumanMessage(text)]}
+            settings = config(thread, user_id="ann")
+            if way == "invoke":
+                one.invoke(given, settings)
+            else:
+                asyncio.run(one.ainvoke(given, settings))
+
+        say("my mail is bob@example.org", "first")
+        say("what is my mail? and whom do I write to?", "second")
+        assert "example.org" not in prompt_of(model)
+        assert stored(middleware, "first", "ann") == ["my mail is [REDACTED_EMAIL]", "write to [REDACTED_EMAIL]"]
+
+
+class Reminds(AgentMiddleware[Any, Any, Any]):
+    """Adds a message to each request, at its end or before its last message."""
+
+    def __init__(self, at: int) -> None:
+        super().__init__()
+        self.at = at
+
+    def wrap_model_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
+        messages = [*request.messages]
+        messages.insert(len(messages) + self.at, HumanMessage("REMINDER: be kind"))
+        return handler(request.override(messages=messages))
+
+
+class TestRequests:
+    @pytest.mark.parametrize("at", [0, -1])
+    @pytest.mark.parametrize("outside", [True, False])
+    def test_a_reminder_is_sent_where_it_stands_and_never_stored(self, at: int, *, outside: bool) -> None:
+        reports: list[Any] = []
+        model = Model(reply=lambda messages: AIMessage("fine"))
+        middleware = memory(on_report=lambda report, run: reports.append(report))
+        order = [Reminds(at), middleware] if outside else [middleware, Reminds(at)]
+        one = agent(model, *order, checkpointer=InMemorySaver())
+        for text in ("one", "two", "three"):
+            messages = ask(one, text)
+            sent = said(model.last[1:])
+            expected = said(messages[:-1])
+            expected.insert(len(expected) + at, ("human", "REMINDER: be kind"))
+            assert sent == expected
+        assert stored(middleware) == ["one", "fine", "two", "fine", "three", "fine"]
+        assert list(branches_of(middleware)) == ["main"]
+
+    def test_what_another_middleware_clears_in_the_request_is_sent_cleared(self) -> None:
+        model, middleware = Model(), memory()
+        edits = ContextEditingMiddleware(edits=[ClearToolUsesEdit(trigger=1, keep=0, placeholder="[cleared]")])
+        one = agent(model, edits, middleware, checkpointer=InMemorySaver())
+        for text in ("look at a", "look at b", "and?"):
+            ask(one, text)
+        assert [message.text for message in model.last if message.type == "tool"] == ["[cleared]", "[cleared]"]
+        assert stored(middleware) == [
+            "look at a", "a", "[a is there]", "fine: look at a", "look at b", "b", "[b is there]", "fine: look at b",
+            "and?", "fine: and?",
+        ]  # fmt: skip
+        assert list(branches_of(middleware)) == ["main"]
+
+    def test_what_the_request_adds_counts(self) -> None:
+        class Wordy(AgentMiddleware[Any, Any, Any]):
+            def wrap_model_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
+                long = [
+                    message.model_copy(update={"content": f"{message.text} {'very ' * 5}"})
+                    for message in request.messages
+                ]
+                return handler(request.override(messages=long))
+
+        from tests.langchain.agents import size
+
+        model, middleware = Model(reply=lambda messages: AIMessage("fine")), memory(max_tokens=100)
+        one = agent(model, Wordy(), middleware, checkpointer=InMemorySaver())
+        for number in range(20):
+            ask(one, f"number {number} of many")
+        assert 80 < max(map(size, model.sent)) <= 100
+        assert all("very" in message.text for message in model.last[1:])
+
+
+class TestRemoval:
+    @pytest.mark.parametrize("fresh", [True, False], ids=["new object", "same object"])
+    def test_messages_removed_by_id(self, tmp_path: Any, *, fresh: bool) -> None:
+        model, saver = Model(), InMemorySaver()
+        middleware = memory(tmp_path / "memory.db")
+        one = agent(model, middleware, checkpointer=saver)
+        ask(one, "hello")
+        messages = ask(one, SECRET)
+        ask(one, "and?")
+        one.update_state(config(), {"messages": [RemoveMessage(id=message.id or "") for message in messages[-2:]]})
+        if fresh:
+            middleware.close()
+            middleware = memory(tmp_path / "memory.db")
+            one = agent(model, middleware, checkpointer=saver)
+        ask(one, "what is my password?")
+        assert "hunter2" not in prompt_of(model)
+        assert stored(middleware) == [
+            "hello", "fine: hello", "and?", "fine: and?", "what is my password?", "I do not know",
+        ]  # fmt: skip
+        assert "hunter2" not in found(middleware, "hunter2 password")
+        assert "hunter2" in " ".join(branches_of(middleware).values()), "it stays on record"
+        middleware.close()
+
+    @pytest.mark.parametrize("all_", [True, False])
+    def test_a_thread_that_begins_anew(self, *, all_: bool) -> None:
+        model, middleware, saver = Model(), memory(), InMemorySaver()
+        one = agent(model, middleware, checkpointer=saver)
+        ask(one, SECRET)
+        ask(one, "hello")
+        if all_:
+            one.update_state(config(), {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES)]})
+        else:
+            saver.delete_thread("t")
+        ask(one, "what is my password?")
+        ask(one, "hello again")
+        assert "hunter2" not in prompt_of(model)
+        assert stored(middleware) == [
+            "what is my password?", "I do not know", "hello again", "fine: hello again",
+        ]  # fmt: skip
+
+    def test_a_graph_that_trims_its_state_may_keep_what_it_removes(self) -> None:
+        model, middleware = Model(), memory(removed="keep")
+        one = agent(model, middleware, checkpointer=InMemorySaver())
+        messages = [*ask(one, "my code is 4471"), *ask(one, "hello")[2:]]
+        one.update_state(config(), {"messages": [RemoveMessage(id=message.id or "") for message in messages[:2]]})
+        assert ask(one, "what is my code?")[-1].text == "4471"
+        assert len(branches_of(middleware)) == 1
+
+    def test_the_node_too(self) -> None:
+        with SessionPool(token_counter=Words(), ranking="lexical") as pool:
+            one = graph(infinite_memory_node(pool), checkpointer=InMemorySaver())
+            messages = one.invoke({"messages": [HumanMessage(SECRET)]}, config())["messages"]
+            one.invoke({"messages": [HumanMessage("hello")]}, config())
+            one.update_state(config(), {"messages": [RemoveMessage(id=message.id) for message in messages]})
+            state = one.invoke({"messages": [HumanMessage("what is my password?")]}, config())
+            assert "hunter2" not in str(state["llm_input_messages"])
+            assert state["messages"][-1].text == "I do not know"
+
+
+def sums_up(keep: int = 2, trigger: int = 6) -> SummarizationMiddleware:
+    return SummarizationMiddleware(
+        Model(reply=lambda messages: AIMessage("SUMMARY")), trigger=("messages", trigger), keep=("messages", keep)
+    )
+
+
+class TestSummaries:
+    @pytest.mark.parametrize("keep", [1, 3])
+    @pytest.mark.parametrize("first", [True, False])
+    @pytest.mark.parametrize("fresh", [True, False], ids=["new object", "same object"])
+    def test_what_a_summary_replaces_stays_recallable(
+        self, keep: int, tmp_path: Any, *, first: bool, fresh: bool
+    ) -> None:
+        model, saver, talk = Model(), InMemorySaver(), "tell me of the rain " * 8
+        middleware = memory(tmp_path / "memory.db", max_tokens=200)
+        texts = ["my code is 4471", talk, talk, talk, talk, "what is my code?"]
+        for text in texts:
+            if fresh:
+                middleware.close()
+                middleware = memory(tmp_path / "memory.db", max_tokens=200)
+            order = [middleware, sums_up(keep)] if first else [sums_up(keep), middleware]
+            one = agent(model, *order, checkpointer=saver)
+            messages = ask(one, text)
+        assert messages[0].text.endswith("SUMMARY")
+        assert messages[-1].text == "4471"
+        assert stored(middleware)[::2] == texts
+        assert [message.text.endswith("SUMMARY") for message in model.last].count(True) == 1
+        assert list(branches_of(middleware)) == ["main"]
+        middleware.close()
+
+    @pytest.mark.parametrize("keep", [1, 3])
+    @pytest.mark.parametrize("first", [True, False])
+    def test_removed_then_summed_up(self, keep: int, *, first: bool) -> None:
+        model, middleware, saver = Model(), memory(), InMemorySaver()
+        one = agent(model, middleware, checkpointer=saver)
+        ask(one, "my code is 4471")
+        messages = ask(one, SECRET)
+        ask(one, "hello")
+        ask(one, "hello")
+        one.update_state(config(), {"messages": [RemoveMessage(id=message.id or "") for message in messages[2:]]})
+        order = [middleware, sums_up(keep)] if first else [sums_up(keep), middleware]
+        one = agent(model, *order, checkpointer=saver)
+        assert ask(one, "what is my code?")[-1].text == "4471"
+        assert any("SUMMARY" in message.text for message in model.last)
+        assert "hunter2" not in prompt_of(model)
+        assert "hunter2" not in " ".join(stored(middleware))
+
+    @pytest.mark.parametrize("first", [True, False])
+    def test_summed_up_then_removed(self, *, first: bool) -> None:
+        model, middleware = Model(), memory()
+        order = [middleware, sums_up(3)] if first else [sums_up(3), middleware]
+        one = agent(model, *order, checkpointer=InMemorySaver())
+        for text in ("my code is 4471", "hello", SECRET):
+            ask(one, text)
+        messages = ask(one, "and?")
+        assert [message.text for message in messages][:2] == [messages[0].text, SECRET]
+        one.update_state(config(), {"messages": [RemoveMessage(id=messages[1].id or "")]})
+        one.update_state(config(), {"messages": [RemoveMessage(id=messages[2].id or "")]})
+        assert ask(one, "what is my code?")[-1].text == "4471"
+        assert "hunter2" not in prompt_of(model)
+        assert stored(middleware)[:4] == ["my code is 4471", "fine: my code is 4471", "hello", "fine: hello"]
+        assert "hunter2" not in " ".join(stored(middleware))
+
+
+class TestForgetting:
+    @pytest.mark.parametrize("way", ["forget", "aforget"])
+    def test_what_is_erased_is_neither_stored_again_nor_sent(self, way: str) -> None:
+        def forget(**given: Any) -> Any:
+            return middleware.forget(**given) if way == "forget" else asyncio.run(middleware.aforget(**given))
+
+        model, middleware = Model(), memory()
+        one = agent(model, middleware, checkpointer=InMemorySaver())
+        ask(one, "hello")
+        messages = ask(one, SECRET)
+        ids = [str(message.id) for message in messages[2:]]
+        assert forget(thread_id="t", message_ids=ids).ids == tuple(ids)
+        ask(one, "what is my password?")
+        assert "hunter2" not in prompt_of(model)
+        assert "hunter2" not in " ".join(branches_of(middleware).values())
+        with pytest.raises(UnknownReferenceError, match=ids[0]):
+            forget(thread_id="t", message_ids=ids[:1])
+        assert len(forget(thread_id="t").ids) == 4
+        ask(one, "hello again")
+        assert said(model.last[1:]) == [("human", "hello again")]
+        assert stored(middleware) == ["hello again", "fine: hello again"]
+
+    def test_edited_messages_and_nested_graphs_are_included(self) -> None:
+        from tests.langchain.test_identity import with_sub_agent
+
+        middleware = memory()
+        one, _ = with_sub_agent(middleware)
+        ask(one, "look at a")
+        assert len(middleware.pool.sessions()) == 2
+        assert len(middleware.forget(thread_id="t").ids) == 6
+        assert middleware.pool.sessions() == []
+        with pytest.raises(ValueError, match="thread_id"):
+            middleware.forget()
+
+
+class TestTheToolOfTheAgent:
+    def searching(self, middleware: Any, **arguments: Any) -> tuple[Any, Model]:
+        def search(messages: Sequence[BaseMessage]) -> AIMessage:
+            if messages[-1].type == "human" and messages[-1].text.endswith("?"):
+                query = {"query": messages[-1].text}
+                return AIMessage("", tool_calls=[{"name": "search_earlier_messages", "args": query, "id": "s"}])
+            return AIMessage("done")
+
+        model = Model(reply=search)
+        return agent(model, middleware, tools=[], **arguments), model
+
+    @pytest.mark.parametrize("way", ["invoke", "ainvoke"])
+    def test_it_searches_the_line_of_the_run(self, way: str) -> None:
+        one, _ = self.searching(memory(recall_tool=True), checkpointer=InMemorySaver())
+
+        def say(text: str, at: Any = None) -> str:
+            given, settings = {"messages": [HumanMessage(text)]}, at or config()
+            state = one.invoke(given, settings) if way == "invoke" else asyncio.run(one.ainvoke(given, settings))
+            return next((str(message.text) for message in reversed(state["messages"]) if message.type == "tool"), "")
+
+        say("hello")
+        before = one.get_state(config()).config
+        say("my code is 4471")
+        assert "4471" in say("what is my code?")
+        assert "4471" not in say("what is my code?", before)
+        say("my code is 9999")
+        answer = say("what is my code?")
+        assert ("9999" in answer, "4471" in answer) == (True, False)
+
+    def test_in_a_run_without_ids(self) -> None:
+        one, _ = self.searching(memory(recall_tool=True))
+        history = [HumanMessage("my code is 4471"), AIMessage("fine"), HumanMessage("what is my code?")]
+        answers = [
+            one.invoke({"messages": given})["messages"][-2].text for given in (history, [HumanMessage("code 4471?")])
+        ]
+        assert ["4471" in answer for answer in answers] == [True, False]
+
+    def test_none_by_default(self) -> None:
+        assert list(memory().tools) == []
+
+
+def test_the_live_line_is_recalled_for_the_user() -> None:
+    model, middleware = Model(), memory(scope="user")
+    one = agent(model, middleware, checkpointer=InMemorySaver())
+
+    def say(text: str | None, thread: str, **more: Any) -> list[BaseMessage]:
+        given = None if text is None else {"messages": [HumanMessage(text)]}
+        return list(one.invoke(given, config(thread, user_id="ann", **more))["messages"])
+
+    say("hello", "t")
+    say("my code is 4471", "t")
+    again = next(
+        state for state in one.get_state_history(config("t")) if len(state.values["messages"]) == 2 and not state.next
+    )
+    assert say("what is my code?", "second")[-1].text == "4471"
+    say("my code is 9999", "t", checkpoint_id=again.config["configurable"]["checkpoint_id"])
+    assert say("what is my code?", "third")[-1].text == "9999"
+    assert "my code is 4471" not in prompt_of(model)
