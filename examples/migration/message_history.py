@@ -65,7 +65,7 @@ def first_step() -> str:
             given["history"], max_tokens=BUDGET, token_counter=count_tokens_approximately, query=given["question"]
         )
     )
-    histories = session_factory(None)
+    histories = session_factory(None, window=False)  # your chain chooses what fits, so it is given everything
     histories("alice").add_messages(old_messages())
     chain = RunnableWithMessageHistory(
         pruned | PROMPT | MODEL, histories, input_messages_key="question", history_messages_key="history"
