@@ -193,7 +193,7 @@ def read_output(value: Any, key: str | None, sent: Sequence[BaseMessage]) -> lis
         replies = _new([_whole(message) for message in answer], sent)
     elif isinstance(answer, BaseMessage):
         replies = [_whole(answer)]
-    elif answer is None or answer == []:
+    elif answer is None or (isinstance(answer, list) and not answer):
         replies = []
     else:
         replies = [AIMessage(answer if isinstance(answer, str) else _json(answer))]

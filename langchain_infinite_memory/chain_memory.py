@@ -200,35 +200,53 @@ class ChainMemory:
 
     # After the run
 
-    def save(self, run: ChainRun, output: Any, why: Interruption = None) -> None:
-        """Store the answer; `why` says why it is not whole, None if it is.
+    def save(self, run: ChainRun, output: Any) -> None:
+        """Store the answer.
 
-        An answer that cannot be stored is the caller's all the same: a `MemoryFailedWarning` says so.
+        One that cannot be stored is the caller's all the same: a `MemoryFailedWarning` says so.
         """
+        with self._unstorable(None), self._failures():
+            self._store(run, read_output(output, self._keys.output, run.sent))
+
+    def save_stream(
+        self, run: ChainRun, chunks: Sequence[Any], outcome: Outcome, why: Interruption, *, modes: bool
+    ) -> None:
+        """Store what the chunks of a stream make up, as `save` does.
+
+        Args:
+            run: the run.
+            chunks: what was streamed.
+            outcome: what the chain has reported.
+            why: why the chunks are not the whole answer; None if they are.
+            modes: whether the caller chose modes of streaming.
+        """
+        if why is not None and not chunks:
+            return
+        key, whole = self._keys.output, why is None
+        with self._unstorable(why), self._failures():
+            output = stream_output(chunks, key, outcome=outcome.output, modes=modes, whole=whole)
+            replies = read_output(output, key, run.sent)
+            if why is not None:
+                replies = [message for message in replies if message.content or message.tool_calls]
+                replies[-1:] = [incomplete(message, why) for message in replies[-1:]]
+            self._store(run, replies)
+
+    @contextmanager
+    def _unstorable(self, why: Interruption) -> Iterator[None]:
         try:
-            replies = read_output(output, self._keys.output, run.sent)
+            yield
         except (TypeError, ValueError, RecursionError) as error:
             if why is None:  # part of an answer need not be storable
                 _warn(f"the answer was not stored: {error}")
-            return
-        if why is not None:
-            replies = [message for message in replies if message.content or message.tool_calls]
-            replies[-1:] = [incomplete(message, why) for message in replies[-1:]]
-        with self._failures(), self._sessions.use(*run.key) as memory:
+
+    def _store(self, run: ChainRun, replies: Sequence[Message]) -> None:
+        with self._sessions.use(*run.key) as memory:
             if not run.stored:
                 memory.add([*run.given.said, *replies])
                 return
             own = list(takewhile(lambda message: message.role != "user", replies))
             _add(memory, own, run.turn)
             _add(memory, replies[len(own) :], None)  # a user message in the answer opens a turn
-
-    def save_stream(
-        self, run: ChainRun, chunks: Sequence[Any], outcome: Outcome, why: Interruption, *, modes: bool
-    ) -> None:
-        """Store what the chunks of a stream make up, as `save` does; arguments as for `stream_output`."""
-        if chunks or why is None:
-            key, whole = self._keys.output, why is None
-            self.save(run, stream_output(chunks, key, outcome=outcome.output, modes=modes, whole=whole), why)
 
 
 def _query(run: ChainRun) -> str:

@@ -33,6 +33,7 @@ from langchain_core.runnables import (
     RunnablePassthrough,
 )
 from langchain_core.tracers.base import BaseTracer
+from langgraph.store.memory import InMemoryStore
 from pydantic import BaseModel
 
 from langchain_infinite_memory.history import InfiniteChatMessageHistory, session_factory
@@ -296,6 +297,19 @@ def test_an_answer_that_cannot_be_stored_is_the_callers_all_the_same(output: Any
     assert stored(chain) == chain.history("1").unanswered() == [HumanMessage("how?")]
 
 
+def test_part_of_an_answer_that_cannot_be_stored_is_left_out_quietly() -> None:
+    def objects(inputs: Iterator[Any]) -> Iterator[Any]:
+        list(inputs)
+        yield object()
+        yield object()
+
+    chain = with_infinite_memory(RunnableGenerator(objects))
+    stream = chain.stream("how?", ONE)
+    next(stream)
+    stream.close()  # type: ignore[attr-defined]
+    assert stored(chain) == [HumanMessage("how?")]
+
+
 def test_json_that_comes_in_parts_is_stored_once() -> None:
     answer = '{"city": "Porto", "stops": [{"at": "9:40"}, {"at": "11:15"}], "price": 12.5}'
     chain = with_infinite_memory(FakeListChatModel(responses=[answer]) | JsonOutputParser())
@@ -438,6 +452,8 @@ def test_the_store_has_one_name() -> None:
     ):
         with pytest.raises(TypeError, match="store="):
             made(memory="chat.db")
+        with pytest.raises(TypeError, match="not LangGraph's InMemoryStore"):
+            made(store=InMemoryStore())
 
 
 # Whose memory
