@@ -4,10 +4,11 @@ import asyncio
 import json
 import threading
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing, closing
 from dataclasses import dataclass
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -445,11 +446,10 @@ def test_a_report_names_its_run(way: str) -> None:
 
 
 def test_the_store_has_one_name() -> None:
-    for made in (
-        lambda **arguments: with_infinite_memory(Chain(), **arguments),
-        lambda **arguments: InfiniteChatMessageHistory("1", **arguments),
-        session_factory,
-    ):
+    makers: list[Callable[..., Any]] = [
+        partial(with_infinite_memory, Chain()), partial(InfiniteChatMessageHistory, "1"), session_factory,
+    ]  # fmt: skip
+    for made in makers:
         with pytest.raises(TypeError, match="store="):
             made(memory="chat.db")
         with pytest.raises(TypeError, match="not LangGraph's InMemoryStore"):
@@ -958,6 +958,7 @@ def test_events_show_the_model_in_it() -> None:
     events = asyncio.run(work())
     assert events[0] == ("on_chain_start", 0)
     assert events[-1] == ("on_chain_end", 0)
+    assert ("on_retriever_end", 1) in events
     assert ("on_chat_model_stream", 1) in events
     assert stored(chain)[1].text == "ok"
 
