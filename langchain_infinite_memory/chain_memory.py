@@ -47,7 +47,7 @@ class Outcome(BaseCallbackHandler):
     """Keeps what a chain reports as its output: for a graph its final state, in whatever modes it streams."""
 
     run_inline = True
-    ignore_chat_model = True  # type: ignore[assignment]  # else the prompt is written out for it
+    ignore_chat_model = True  # else the prompt is written out for it
     output: Any = None
 
     def on_chain_end(self, outputs: Any, **_: Any) -> None:
