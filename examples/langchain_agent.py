@@ -15,7 +15,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langgraph.checkpoint.memory import InMemorySaver
 
-from langchain_infinite_memory import InfiniteMemoryMiddleware, from_message, recall_tool
+from langchain_infinite_memory import InfiniteMemoryMiddleware, from_message
 from langchain_infinite_memory.testing import EchoChatModel
 from shared_core.prompt.context import ContextReport
 from shared_core.sharing.readers.openai import read_messages
@@ -30,7 +30,7 @@ def set_reminder(text: str) -> str:
     return f"Reminder set: {text}"
 
 
-def show(report: ContextReport) -> None:
+def show(report: ContextReport, run: object) -> None:
     """Print what a request costs."""
     print(f"  sent: {report.total_tokens} of {report.budget} tokens")
 
@@ -38,10 +38,10 @@ def show(report: ContextReport) -> None:
 def main() -> None:
     """Ask about the second of nine weeks, use both tools, and go back to try something else."""
     with tempfile.TemporaryDirectory() as folder:
-        memory = InfiniteMemoryMiddleware(Path(folder) / "chat.db", max_tokens=2000, on_report=show)
+        memory = InfiniteMemoryMiddleware(Path(folder) / "chat.db", max_tokens=2000, recall_tool=True, on_report=show)
         agent = create_agent(
             ToyModel(),
-            tools=[set_reminder, recall_tool(memory.pool)],
+            tools=[set_reminder],
             system_prompt="You are a personal assistant.",
             middleware=[memory],
             checkpointer=InMemorySaver(),
@@ -63,7 +63,7 @@ def main() -> None:
         ask("Remind me: to buy a watering can")
         ask("Look up: the allergist")
 
-        # Back to before the reminder: what is said now goes on as a branch of its own.
+        # Back to before the reminder: what is said now goes on as a line of its own, which is main now.
         ask("Do I need a watering can?", before)
         print()
         with memory.pool.use("tilda") as session:

@@ -5,6 +5,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
@@ -67,6 +68,15 @@ class Anchor:
         """What was said before, as a history that the list continues."""
         return FollowedHistory(self.before, self.before)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON data."""
+        return {"before": list(self.before), "summary": self.summary}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "Anchor":
+        """Return what `to_dict` was called on."""
+        return cls(tuple(data["before"]), data["summary"])
+
 
 @dataclass(frozen=True, slots=True)
 class Followed:
@@ -112,8 +122,14 @@ class FollowedLists:
         self._anchors: OrderedDict[Thread, Anchor] = OrderedDict()
         self._lock = threading.Lock()
 
-    def follow(self, memory: InfiniteMemory, thread: Thread, listed: StateList) -> Followed:
+    def follow(self, memory: InfiniteMemory, thread: Thread, listed: StateList, *, aside: bool = False) -> Followed:
         """Store what is new in a list, and check out its end. Only one caller at a time may follow lists of a session.
+
+        Args:
+            memory: a memory of the session.
+            thread: whose list it is.
+            listed: the list.
+            aside: whether its line is not to be `main`, which stays empty then.
 
         Raises:
             StoreError: the store cannot be written.
@@ -133,9 +149,11 @@ class FollowedLists:
         history = memory.follow(given, after=after, removed=thread.removed, since=since)
         start = len(history) - len(listed.talk)
         history = FollowedHistory(history.ids[start:], history.chains[start:])
-        # Without a checkpointer, a list may end before what others have said since, and does not take it back.
-        if thread.removed == "leave_out" or memory.branch is not None:
-            memory.make_main()
+        if aside:
+            if memory.branch == MAIN:
+                memory.checkout(memory.set_aside())
+        elif thread.removed == "leave_out" or memory.branch is not None:
+            memory.make_main()  # without a checkpointer, a list may end before what others have said since
         branch = memory.branch if thread.removed == "keep" else None
         followed = _followed(listed.talk, replace(history, branch=branch))
         if begins:
@@ -167,6 +185,11 @@ class FollowedLists:
         """Return where what the list of a thread stands for begins; None: at the beginning of its session."""
         with self._lock:
             return self._anchors.get(thread)
+
+    def set_anchor(self, thread: Thread, anchor: Anchor) -> None:
+        """Note where the list of a thread begins, unless it is known."""
+        with self._lock:
+            self._anchors.setdefault(thread, anchor)
 
     def _before(self, thread: Thread, listed: StateList) -> Followed | None:
         with self._lock:

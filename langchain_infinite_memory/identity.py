@@ -43,6 +43,7 @@ class Thread:
         thread_id: the run's thread; several may share a session.
         stable_ids: whether a message keeps its id from one run to the next, as a checkpointer ensures.
         removed: what it means that a list lacks messages of the session, as in `InfiniteMemory.follow`.
+        passing: whether the run is all there is to the session, because its graph is nested and lasts for one task.
         named: whether the session was named for the run, so that a list continues it even if it holds none of it.
     """
 
@@ -51,6 +52,7 @@ class Thread:
     thread_id: str | None = None
     stable_ids: bool = True
     removed: Removed = "keep"
+    passing: bool = False
     named: bool = field(default=False, compare=False)
 
 
@@ -111,9 +113,9 @@ class ThreadResolver:
         nested = "" if self.share_with_subgraphs else _nested_in(config, alone=alone)
         saver = configurable.get(CHECKPOINTER)
         if session is None:
-            return Thread(None, user, removed="leave_out")
+            return Thread(None, user, removed="leave_out", passing=True)
         if nested:
-            return Thread(f"{session}/{nested}", user, thread, removed="leave_out")
+            return Thread(f"{session}/{nested}", user, thread, removed="leave_out", passing=TASK in nested)
         removed = self.removed or ("keep" if saver is None else "leave_out")
         found = Thread(session, user, thread, saver is not None, removed, named=own is not None)
         return found if found.named else _continued(found, saver)

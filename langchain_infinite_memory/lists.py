@@ -1,30 +1,27 @@
 """prune_messages: like `trim_messages`, with windows that providers accept, and older turns that matter."""
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from functools import partial
 from itertools import chain, pairwise
 from typing import Any, Final, Literal, overload
 
 from langchain_core.embeddings import Embeddings
-from langchain_core.messages import BaseMessage, HumanMessage, MessageLikeRepresentation, ToolMessage, trim_messages
-from langchain_core.prompt_values import PromptValue
+from langchain_core.messages import BaseMessage, HumanMessage, trim_messages
 from langchain_core.runnables import Runnable, RunnableLambda
 
 from langchain_infinite_memory.embeddings import Function, as_embedder
 from langchain_infinite_memory.messages import read_message
-from langchain_infinite_memory.repair import Group, Repaired, calls_of, repaired
+from langchain_infinite_memory.repair import Group, Messages, Repaired, calls_of, repaired
 from langchain_infinite_memory.token_counters import ListCounter, MessageCounter, list_counter
 from shared_core.arguments import whole_number
 from shared_core.base import Embedder
 from shared_core.embedders import as_embedder as as_own_embedder
 from shared_core.errors import EmbedderError
-from shared_core.lists import rank_texts
+from shared_core.lists import compared_text, rank_texts
 
 __all__ = ["prune_messages"]
 
 Kinds = str | type[BaseMessage] | Sequence[str | type[BaseMessage]]
-Messages = Iterable[MessageLikeRepresentation] | PromptValue
 Splitter = Callable[[str], list[str]] | Any  # or a `TextSplitter`, whose package need not be installed
 Embedding = Embedder | Embeddings | Function | str | None
 
@@ -68,7 +65,8 @@ def prune_messages(
 
     - The list is repaired first (`repair_messages`), so that calls and results stand together, and the window is cut
       between whole tool groups. All system messages stand at the front, and `include_system` keeps all of them.
-    - By default, a window begins with a human message, after the system messages, and `include_system` is True. Pass
+    - By default, `include_system` is True, and a window begins with a human message, after the system messages; only
+      if everything fits, messages before the first human one stay, such as a greeting, unless they call tools. Pass
       `start_on=None` to cut between any two groups, and `include_system=False` to treat system messages like others.
     - If a window begins with a human message, the newest one is always kept, with the newest group of its turn and as
       many older groups as fit, even if that exceeds `max_tokens`.
@@ -85,8 +83,8 @@ def prune_messages(
     Args:
         messages: oldest first; whatever LangChain accepts as messages.
         max_tokens: the limit, as counted by `token_counter`.
-        token_counter: as for `trim_messages`, or what `message_counter` takes. A model counts texts if it has a
-            tokenizer of its own; otherwise it counts whole lists, unless it would send requests. See `ModelCounter`.
+        token_counter: as for `trim_messages`, or what `message_counter` takes. A model that counts lists with code of
+            its own, and neither texts nor with requests, is given lists; any other counts as in `as_token_counter`.
         strategy: keep the last or the first messages.
         allow_partial: whether to split the message at the cut.
         end_on: the kinds of message to end on; messages after the last of them are dropped.
@@ -110,28 +108,18 @@ def prune_messages(
         "start_on": (None if first else "human") if start_on is BY_STRATEGY else start_on,
         "include_system": (not first) if include_system is None else include_system, "text_splitter": text_splitter,
     }  # fmt: skip
-    recall = _Recall(query, top_k, embeddings) if query is not None or top_k is not None else None
-    prune = partial(_pruned, options=options, counter=token_counter, recall=recall)
-    return RunnableLambda(prune, name="prune_messages") if messages is None else prune(messages)
 
-
-@dataclass(frozen=True)
-class _Recall:
-    query: str | None
-    top_k: int | None
-    embeddings: Embedding
-
-
-def _pruned(
-    messages: Messages, *, options: dict[str, Any], counter: MessageCounter, recall: _Recall | None
-) -> list[BaseMessage]:
-    trim_messages([], **options, token_counter=len)  # raises if arguments do not go together
-    window = _Window(repaired(messages), list_counter(counter), options)
-    if options["strategy"] == "first":
-        if recall is not None:
+    def prune(given: Messages) -> list[BaseMessage]:
+        trim_messages([], **options, token_counter=len)  # raises if arguments do not go together
+        window = _Window(repaired(given), list_counter(token_counter), options, greeting=start_on is BY_STRATEGY)
+        recalls = query is not None or top_k is not None
+        if first and recalls:
             raise ValueError("query and top_k bring back older turns, and strategy='first' keeps those: drop one")
-        return window.first()
-    return window.last() if recall is None else window.with_recalled(recall)
+        if recalls:
+            return window.with_recalled(query, TOP_K if top_k is None else top_k, embeddings)
+        return window.first() if first else window.last()
+
+    return RunnableLambda(prune, name="prune_messages") if messages is None else prune(messages)
 
 
 class _Window:
@@ -143,8 +131,9 @@ class _Window:
         questions: the indexes of the groups at which a window may begin: human messages.
     """
 
-    def __init__(self, parts: Repaired, counter: ListCounter, options: dict[str, Any]) -> None:
+    def __init__(self, parts: Repaired, counter: ListCounter, options: dict[str, Any], *, greeting: bool) -> None:
         self._tokens = counter
+        self._greeting = greeting
         self._options = options
         self._limit: int = options["max_tokens"]
         self._start_on: Kinds | None = options["start_on"]
@@ -165,8 +154,11 @@ class _Window:
         return _flat(self._ended([*kept, *self._part(rest[:1], kept)]))
 
     def last(self) -> list[BaseMessage]:
-        """Return the longest end that fits and begins with `start_on`."""
+        """Return the longest end that fits and begins with `start_on`, or everything, with a greeting, if that fits."""
         count = _longest(len(self.groups), lambda n: self._fits(self._newest(n)))
+        opening = self.groups[: self.questions[0] if self.questions else None]
+        if self._greeting and count == len(self.groups) and not any(calls_of(group[0]) for group in opening):
+            return [*self.head, *_flat(self.groups)]
         rest, kept = self.groups[: len(self.groups) - count], self._newest(count)
         kept = [*self._part(rest[-1:], kept), *kept]
         if self._start_on:
@@ -176,16 +168,16 @@ class _Window:
             kept = self._current()
         return [*self.head, *_flat(kept)]
 
-    def with_recalled(self, recall: _Recall) -> list[BaseMessage]:
+    def with_recalled(self, query: str | None, top_k: int, embeddings: Embedding) -> list[BaseMessage]:
         """Return what `last` returns, with older turns that match, in the order of the conversation."""
-        top_k = whole_number("top_k", TOP_K if recall.top_k is None else recall.top_k, least=0)
+        whole_number("top_k", top_k, least=0)
         if not self._start_on or not _is(HumanMessage(""), self._start_on):
             raise ValueError("query and top_k bring back whole turns: pass start_on='human' with them")
         turns = [self.groups[start:end] for start, end in pairwise([*self.questions, len(self.groups)])]
         if len(turns) < 2 or not top_k or self._fits(*turns):
             return self.last()
         *past, current = turns
-        query = recall.query if recall.query is not None else read_message(current[0][0])[0].content
+        query = read_message(current[0][0])[0].content if query is None else query
         must = self._tokens([*self.head, *_flat(current)])
         if must >= self._limit:
             return self.last()
@@ -193,7 +185,7 @@ class _Window:
         count = _longest(len(past), lambda n: self._fits(*past[len(past) - n :], current, most=half))
         outside, base = past[: len(past) - count], past[len(past) - count :]
         chosen: list[int] = []
-        for index in _ranked([_flat(turn) for turn in outside], query, recall.embeddings)[: top_k + TRIES]:
+        for index in _ranked(outside, query, embeddings)[: top_k + TRIES]:
             if len(chosen) < top_k and self._fits(*(outside[i] for i in sorted([*chosen, index])), *base, current):
                 chosen.append(index)
 
@@ -241,14 +233,11 @@ def _longest(count: int, fits: Callable[[int], bool]) -> int:
 
     Numbers are tried from small to large, so that not much more is counted than fits.
     """
-    low, high = 0, 1
-    while high <= count and fits(high):
-        low, high = high, 2 * high
-    high = min(high, count + 1)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
+    bound = 1
+    while bound <= count and fits(bound):
+        bound *= 2
+    between = range(bound // 2 + 1, min(bound, count + 1))
+    return bound // 2 + bisect_left(between, True, key=lambda number: not fits(number))
 
 
 def _is(message: BaseMessage, kinds: Kinds) -> bool:
@@ -260,7 +249,7 @@ def _flat(groups: Iterable[Group]) -> list[BaseMessage]:
     return list(chain.from_iterable(groups))
 
 
-def _ranked(turns: Sequence[Sequence[BaseMessage]], question: str, embeddings: Embedding) -> list[int]:
+def _ranked(turns: Sequence[list[Group]], question: str, embeddings: Embedding) -> list[int]:
     """Return the indexes of the turns that match a question, best first; of equals, the newer first.
 
     A turn that says the same as a newer one is left out, and so is one below the embedder's floor.
@@ -268,21 +257,10 @@ def _ranked(turns: Sequence[Sequence[BaseMessage]], question: str, embeddings: E
     Raises:
         EmbedderError: there is no embedder, or it failed.
     """
-    texts = [_compared_text(turn) for turn in turns]
+    texts = [compared_text(read_message(message)[0] for message in _flat(turn)) for turn in turns]
     if not any(texts) or not question.strip():
         return []
     embedder = as_embedder(embeddings) if embeddings is not None else as_own_embedder(None)
     if embedder is None:
         raise EmbedderError("top_k compares meanings and no embedder is installed: pass embeddings=")
-    ranked = rank_texts(texts, question, embedder)
-    return [index for index, cosine in ranked if cosine >= embedder.fingerprint.floor]
-
-
-def _compared_text(turn: Sequence[BaseMessage]) -> str:
-    """Return what was said, and what tools were asked, but not what they answered."""
-    parts: list[str] = []
-    for message in turn:
-        if not isinstance(message, ToolMessage):
-            read = read_message(message)[0]
-            parts += [read.content, *(f"{call.name} {call.arguments}" for call in read.tool_calls)]
-    return " ".join(filter(None, parts)).strip()
+    return [index for index, cosine in rank_texts(texts, question, embedder) if cosine >= embedder.fingerprint.floor]

@@ -3,12 +3,18 @@
 import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired
 
-from langchain.agents.middleware.types import AgentMiddleware, ModelRequest, ModelResponse
+from langchain.agents.middleware.types import (
+    AgentMiddleware,
+    AgentState,
+    ModelRequest,
+    ModelResponse,
+    PrivateStateAttr,
+)
 from langchain.agents.structured_output import AutoStrategy, ToolStrategy
 from langchain_core.messages import BaseMessage
 from langchain_core.tools import BaseTool
@@ -36,6 +42,9 @@ logger = logging.getLogger("langchain_infinite_memory")
 FAILURES = (Exception,)
 """What a memory raises: stores, counters and clocks may be the caller's own, and raise anything."""
 
+STATE = "infinite_memory"
+"""The private entry of the graph's state."""
+
 RESERVE_TOKENS, FRAMING = (
     inspect.signature(InfiniteMemory).parameters[name].default for name in ("reserve_tokens", "message_overhead")
 )
@@ -48,6 +57,12 @@ if TYPE_CHECKING:
     Response = ModelResponse[Any]
 else:  # before LangChain 1.2.7, these have other type parameters, or none
     Middleware, Request, Response = AgentMiddleware, ModelRequest, ModelResponse
+
+
+class MemoryState(AgentState):
+    """The state of the graph, with where the list begins on its line; see `Anchor`."""
+
+    infinite_memory: NotRequired[Annotated[dict[str, Any], PrivateStateAttr]]
 
 
 class InfiniteMemoryMiddleware(Middleware):
@@ -96,6 +111,8 @@ class InfiniteMemoryMiddleware(Middleware):
         TypeError, ValueError: an argument is unknown or out of range.
         StoreError: the store cannot be opened.
     """
+
+    state_schema = MemoryState
 
     def __init__(
         self, store: str | Path | Store | SessionPool | None = None, *, session_id: SessionName = None,
@@ -158,7 +175,7 @@ class InfiniteMemoryMiddleware(Middleware):
         return answer
 
     def _call(self, request: Request) -> "_Call":
-        thread = self._threads.resolve(request.runtime)
+        thread = self._thread(request.state, request.runtime)
         system = [] if request.system_message is None else [request.system_message]
         tools = _schemas(request)
         needed = tools_tokens(schemas(tools), self._counter) + self._size(current_turn(request.messages))
@@ -205,7 +222,7 @@ class InfiniteMemoryMiddleware(Middleware):
     @override
     def before_agent(self, state: Any, runtime: Any) -> None:
         try:
-            self._memory.settle(self._threads.resolve(runtime), state["messages"])
+            self._memory.settle(self._thread(state, runtime), state["messages"])
         except FAILURES as error:
             self._failed(error)
 
@@ -214,15 +231,23 @@ class InfiniteMemoryMiddleware(Middleware):
         await asyncio.shield(asyncio.to_thread(self.before_agent, state, runtime))
 
     @override
-    def after_agent(self, state: Any, runtime: Any) -> None:
+    def after_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:
+        thread = self._thread(state, runtime)
         try:
-            self._memory.end_run(self._threads.resolve(runtime), state["messages"])
+            self._memory.end_run(thread, state["messages"])
         except FAILURES as error:
             self._failed(error)
+        saved, known = self._memory.saved(thread), state.get(STATE) or {}
+        return {STATE: {**known, self.name: saved}} if saved != known.get(self.name) else None
 
     @override
-    async def aafter_agent(self, state: Any, runtime: Any) -> None:
-        await asyncio.shield(asyncio.to_thread(self.after_agent, state, runtime))
+    async def aafter_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:
+        return await asyncio.shield(asyncio.to_thread(self.after_agent, state, runtime))
+
+    def _thread(self, state: Mapping[str, Any], runtime: Any) -> Thread:
+        thread = self._threads.resolve(runtime)
+        self._memory.note(thread, (state.get(STATE) or {}).get(self.name))
+        return thread
 
     def _failed(self, error: Exception) -> None:
         if self._on_error == "raise":

@@ -1,8 +1,7 @@
 """Repairing a list of messages: every tool call stands with its results, as providers require."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from langchain_core.messages import (
     AIMessage,
@@ -24,14 +23,14 @@ __all__ = ["repair_messages"]
 INTERRUPTED = "Interrupted: this call was not finished, and there is no result."
 """The text of the result that is added to a call without one."""
 
+Messages = Iterable[MessageLikeRepresentation] | PromptValue
 Dangling = Literal["drop", "answer"]
 Pending = Literal["keep", "repair"]
 Group = list[BaseMessage]
 Calls = Sequence[tuple[str, str]]
 
 
-@dataclass(frozen=True)
-class Repaired:
+class Repaired(NamedTuple):
     """A repaired list, in parts.
 
     Attributes:
@@ -43,12 +42,7 @@ class Repaired:
     groups: list[Group]
 
 
-def repair_messages(
-    messages: Iterable[MessageLikeRepresentation] | PromptValue,
-    *,
-    dangling: Dangling = "drop",
-    pending: Pending = "keep",
-) -> list[BaseMessage]:
+def repair_messages(messages: Messages, *, dangling: Dangling = "drop", pending: Pending = "keep") -> list[BaseMessage]:
     """Return the messages as a list that providers accept; the list given is not changed.
 
     - A result stands right behind its call. A result that comes later, such as after a message that was sent while the
@@ -74,12 +68,7 @@ def repair_messages(
     return [*parts.system, *(message for group in parts.groups for message in group)]
 
 
-def repaired(
-    messages: Iterable[MessageLikeRepresentation] | PromptValue,
-    *,
-    dangling: Dangling = "drop",
-    pending: Pending = "keep",
-) -> Repaired:
+def repaired(messages: Messages, *, dangling: Dangling = "drop", pending: Pending = "keep") -> Repaired:
     """Return what `repair_messages` returns, in parts; it takes the same arguments."""
     one_of("dangling", dangling, get_args(Dangling))
     one_of("pending", pending, get_args(Pending))

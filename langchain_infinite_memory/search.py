@@ -25,7 +25,7 @@ from shared_core.recall.ranking import ScoredMessage
 
 try:
     from langgraph.prebuilt import ToolRuntime
-except ModuleNotFoundError:  # then no graph calls the tool
+except ImportError:  # then no graph calls the tool
     ToolRuntime = Any  # type: ignore[misc, assignment]
 
 __all__ = ["HistoryRetriever", "recall_tool"]

@@ -5,7 +5,8 @@ from typing import Any, TypeVar, overload
 
 from langchain_core.embeddings import Embeddings
 from langchain_core.messages import BaseMessage
-from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
+from langchain_core.runnables.config import get_callback_manager_for_config
 
 from langchain_infinite_memory.embeddings import as_embedder
 from langchain_infinite_memory.token_counters import TextCounter, as_token_counter
@@ -23,7 +24,7 @@ SummarizerLike = Runnable[Any, Any] | AnySummarizer
 EmbeddingsLike = Embedder | Embeddings | Callable[[list[str]], Any] | str | None
 
 NOT_STREAMED: RunnableConfig = {"run_name": "summarize", "tags": ["nostream", "langsmith:nostream"]}
-"""Keeps the summary out of the answer that an agent streams."""
+"""Names the summarizer's run in traces, and keeps it out of what LangGraph and LangSmith stream."""
 
 
 def memory_settings(
@@ -90,9 +91,21 @@ def as_summarizer(model: SummarizerLike, *, prompt: str = SUMMARY_PROMPT) -> Any
 
 def _model_summarizer(model: Runnable[Any, Any], prompt: str) -> SummarizerModel:
     async def acomplete(text: str) -> str:
-        return _text(await model.ainvoke(text, NOT_STREAMED))
+        return _text(await model.ainvoke(text, _not_streamed()))
 
-    return ModelSummarizer(lambda text: _text(model.invoke(text, NOT_STREAMED)), acomplete, prompt)
+    return ModelSummarizer(lambda text: _text(model.invoke(text, _not_streamed())), acomplete, prompt)
+
+
+def _not_streamed() -> RunnableConfig:
+    """Return a configuration for a child of the current run that traces show, and that no stream of the run does.
+
+    Tags alone do not keep a run out of `astream_events`.
+    """
+    manager = get_callback_manager_for_config(ensure_config())
+    for handler in list(manager.handlers):
+        if hasattr(handler, "tap_output_aiter"):  # what LangChain and LangGraph stream with
+            manager.remove_handler(handler)
+    return {**NOT_STREAMED, "callbacks": manager}
 
 
 def _text(answer: Any) -> str:

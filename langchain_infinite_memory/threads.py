@@ -12,6 +12,7 @@ from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from langchain_infinite_memory.followed_lists import (
+    Anchor,
     Followed,
     FollowedLists,
     StateList,
@@ -189,10 +190,22 @@ class ThreadMemory:
     def _follow(self, memory: InfiniteMemory, thread: Thread, listed: StateList) -> Followed:
         if thread.session_id is None:
             return follow_whole(memory, listed)
+        # What helpers say among themselves is not recalled for the user, who searches the main branches of sessions.
+        aside = thread.passing and self.pool.settings.get("scope") == "user"
         with self._locks.hold((thread.session_id, thread.user_id)):  # the second of two callers must see the first
-            followed = self._lists.follow(memory, thread, listed)
+            followed = self._lists.follow(memory, thread, listed, aside=aside)
         remember(thread)
         return followed
+
+    def note(self, thread: Thread, saved: Mapping[str, Any] | None) -> None:
+        """Note where the list of a thread begins on its line, as `saved` returned it to another process."""
+        if saved is not None:
+            self._lists.set_anchor(thread, Anchor.from_dict(saved))
+
+    def saved(self, thread: Thread) -> Mapping[str, Any] | None:
+        """Return where the list of a thread begins on its line, as plain data; None: at the beginning."""
+        anchor = self._lists.anchor(thread)
+        return anchor.to_dict() if anchor is not None and (anchor.before or anchor.summary) else None
 
     # Searching
 

@@ -12,20 +12,24 @@ from langchain_core.runnables import RunnableBinding
 
 from langchain_infinite_memory.messages import read_message
 from shared_core.base import TokenCounter
-from shared_core.tokens import ConservativeCounter, TokenFallbackWarning, as_counter, message_tokens
+from shared_core.tokens import (
+    CallableCounter,
+    ConservativeCounter,
+    TiktokenCounter,
+    TokenFallbackWarning,
+    as_counter,
+    message_tokens,
+)
 
 __all__ = ["as_token_counter", "message_counter"]
 
 FRAMING = 4
 """Tokens of framing per message where the counter only counts texts; the engine's default `message_overhead`."""
 
-REMOTE_TEXT_COUNTERS = (
-    "langchain_google_genai", "langchain_google_vertexai", "langchain_cohere", "langchain_ibm",
+REMOTE = (
+    "langchain_anthropic", "langchain_google_genai", "langchain_google_vertexai", "langchain_cohere", "langchain_ibm",
 )  # fmt: skip
-"""Packages whose models send a request for each text that they count."""
-
-REMOTE_LIST_COUNTERS = (*REMOTE_TEXT_COUNTERS, "langchain_anthropic")
-"""Packages whose models send a request for each list of messages that they count."""
+"""Packages whose models send a request for each text or list that they count."""
 
 TextCounter = TokenCounter | Callable[[str], int] | BaseLanguageModel[Any] | str | None
 MessageCounter = (
@@ -33,29 +37,14 @@ MessageCounter = (
 )
 ListCounter = Callable[[Sequence[BaseMessage]], int]
 
-
-# Of texts
-
-
-class ApproximateCounter:
-    """Counts four characters as a token, rounded up, as `count_tokens_approximately` does by default."""
-
-    name: str | None = "langchain/approximate"
-
-    def __call__(self, text: str, /) -> int:
-        """Return a quarter of the number of characters, rounded up."""
-        return -(-len(text) // 4)
+_unreachable: set[type] = set()
+"""Models whose tokenizers could not be reached; the network is tried once per process."""
 
 
 class ModelCounter:
-    """Counts with a model's `get_num_tokens`, without network access.
+    """Counts with a model's `get_num_tokens`. What that refuses is over-estimated; a `TokenFallbackWarning` says so.
 
-    `ConservativeCounter` counts instead, and a `TokenFallbackWarning` is given once, if the model has no tokenizer of
-    its own (LangChain would download GPT-2's), if it would send a request, or if it raises, as OpenAI's models do when
-    a text holds the name of a special token. The counter has no name, so its counts are not stored.
-
-    Args:
-        model: any LangChain model.
+    The counter has no name, so its counts are not stored.
     """
 
     name: str | None = None
@@ -64,38 +53,66 @@ class ModelCounter:
         self._model = model
         self._fallback = ConservativeCounter()
         self._warned = False
-        self._obstacle = _obstacle(model)
-        if self._obstacle:
-            self._warn(self._obstacle)
 
     def __call__(self, text: str, /) -> int:
         """Return the number of tokens of `text`; never raises."""
-        if self._obstacle:
+        kind = type(self._model)
+        if kind in _unreachable:
             return self._fallback(text)
         try:
             return self._model.get_num_tokens(text)
         except Exception as error:  # a counter never raises, and a tokenizer may raise anything
-            self._warn(f"raised {type(error).__name__}: {error}")
+            if isinstance(error, OSError):
+                _unreachable.add(kind)
+            if not self._warned:
+                self._warned = True
+                _warn(kind, f"raised {type(error).__name__}: {error}")
             return self._fallback(text)
 
-    def _warn(self, reason: str) -> None:
-        if not self._warned:
-            self._warned = True
-            warnings.warn(
-                f"the token counter of {type(self._model).__name__} {reason}; it is not used, and tokens are "
-                'over-estimated. Pass token_counter="o200k_base", "approximate" or a callable(str) -> int',
-                TokenFallbackWarning,
-                stacklevel=4,
-            )
+
+def as_token_counter(counter: TextCounter) -> TokenCounter:
+    """Return a token counter for `InfiniteMemory(token_counter=...)`.
+
+    Texts for a model of OpenAI are counted with its tiktoken table, and for any other with the model's own tokenizer.
+    If that would send a request, or if the model has none and would download GPT-2's, tokens are over-estimated, and a
+    `TokenFallbackWarning` says so.
+
+    Args:
+        counter: a LangChain model; `"approximate"` or `count_tokens_approximately` for a quarter of the characters; or
+            what the engine accepts: a `TokenCounter`, a `callable(str) -> int`, the name of a tiktoken encoding or
+            model, or None for its default.
+
+    Raises:
+        TypeError: it is something else, such as a function of messages: `message_counter` takes those.
+        ValueError: the name is unknown.
+    """
+    if isinstance(counter, BaseLanguageModel):
+        return _counter_of_model(counter)
+    if counter == "approximate" or counter is count_tokens_approximately:
+        return CallableCounter(lambda text: -(-len(text) // 4), "langchain/approximate")
+    if _takes_a_message(counter):
+        raise TypeError(f"token_counter must count a text, and {counter!r} counts a message; use message_counter")
+    return as_counter(counter)
 
 
-def _obstacle(model: BaseLanguageModel[Any]) -> str:
-    """Return why a model's counter cannot be used; the empty text if it can."""
-    if _package(type(model).get_num_tokens) in REMOTE_TEXT_COUNTERS:
-        return "asks a server for each text"
-    if not _counts_texts(type(model)) and model.custom_get_token_ids is None:
-        return "is GPT-2's, which would have to be downloaded"
-    return ""
+def _counter_of_model(model: BaseLanguageModel[Any]) -> TokenCounter:
+    kind = type(model)
+    if model.custom_get_token_ids is not None:
+        return ModelCounter(model)
+    if _package(kind.get_token_ids) == "langchain_openai":
+        # Its own method waits for the network at every text, and refuses texts that name a special token.
+        named: Any = model
+        try:
+            return TiktokenCounter(named.tiktoken_model_name or named.model_name or "")
+        except ValueError:  # tiktoken does not know the model
+            return TiktokenCounter()
+    if _package(kind.get_num_tokens) in REMOTE:
+        _warn(kind, "asks a server for each text")
+    elif _counts_texts(kind):
+        return ModelCounter(model)
+    else:
+        _warn(kind, "is GPT-2's, which would have to be downloaded")
+    return ConservativeCounter()
 
 
 def _counts_texts(model: type[BaseLanguageModel[Any]]) -> bool:
@@ -107,28 +124,13 @@ def _package(function: Callable[..., Any]) -> str:
     return function.__module__.partition(".")[0]
 
 
-def as_token_counter(counter: TextCounter) -> TokenCounter:
-    """Return a token counter for `InfiniteMemory(token_counter=...)`.
-
-    Args:
-        counter: a LangChain model (see `ModelCounter`); `"approximate"` or `count_tokens_approximately` for a quarter
-            of the characters; or what the engine accepts: a `TokenCounter`, a `callable(str) -> int`, the name of a
-            tiktoken encoding or model, or None for its default.
-
-    Raises:
-        TypeError: it is something else, such as a function of messages: `message_counter` takes those.
-        ValueError: the name is unknown.
-    """
-    if isinstance(counter, BaseLanguageModel):
-        return ModelCounter(counter)
-    if counter == "approximate" or counter is count_tokens_approximately:
-        return ApproximateCounter()
-    if _takes_a_message(counter):
-        raise TypeError(f"token_counter must count a text, and {counter!r} counts a message; use message_counter")
-    return as_counter(counter)
-
-
-# Of single messages
+def _warn(model: type, reason: str) -> None:
+    warnings.warn(
+        f"the token counter of {model.__name__} {reason}; it is not used, and tokens are over-estimated. "
+        'Pass token_counter="o200k_base", "approximate" or a callable(str) -> int',
+        TokenFallbackWarning,
+        stacklevel=4,
+    )
 
 
 def message_counter(counter: MessageCounter) -> Callable[[BaseMessage], int]:
@@ -150,8 +152,8 @@ def message_counter(counter: MessageCounter) -> Callable[[BaseMessage], int]:
     if counter == "approximate":
         return lambda message: count_tokens_approximately([message])
     if counter is None or isinstance(counter, str | BaseLanguageModel | TokenCounter):
-        text_counter = as_token_counter(counter)
-        return lambda message: message_tokens(read_message(message)[0], text_counter, FRAMING)
+        texts = as_token_counter(counter)
+        return lambda message: message_tokens(read_message(message)[0], texts, FRAMING)
     if not callable(counter):
         raise TypeError(f"token_counter must be a function, a model, a str or None, not {counter!r}")
     function: Callable[[Any], int] = counter
@@ -168,14 +170,11 @@ def _takes_a_message(counter: object) -> bool:
     return next((parameter.annotation is BaseMessage for parameter in parameters), False)
 
 
-# Of lists
-
-
 def list_counter(counter: MessageCounter) -> ListCounter:
     """Return a function that returns the tokens of a list of messages.
 
     A counter of single messages is called once for each message. A counter of lists is given lists in the order of the
-    conversation, with tool groups whole, and never an empty one.
+    conversation, with tool groups whole, and never an empty one. A model is one if that is all that it can count.
 
     Args:
         counter: what `prune_messages` takes.
@@ -183,77 +182,34 @@ def list_counter(counter: MessageCounter) -> ListCounter:
     Raises:
         ValueError: it is something else.
     """
-    counter = _unbound(counter)
-    function = _list_function(counter)
-    if function is not None:
-        return lambda messages: function(list(messages)) if messages else 0
-    try:
-        return _SumOfMessages(message_counter("approximate" if counter is count_tokens_approximately else counter))
-    except (TypeError, ValueError):
-        trim_messages([], max_tokens=0, token_counter=counter)  # type: ignore[arg-type]  # raises LangChain's own error
-        raise
+    given: Any = counter
+    while isinstance(given, RunnableBinding):  # a model with settings
+        given = given.bound
+    if _counts_only_lists(given):
+        given = given.get_num_tokens_from_messages
+    elif not callable(given) or given is len or isinstance(given, TokenCounter) or _takes_a_message(given):
+        try:
+            return _sum_of(message_counter(given))
+        except (TypeError, ValueError):
+            trim_messages([], max_tokens=0, token_counter=given)  # raises LangChain's own error
+            raise
+    return lambda messages: given(list(messages)) if messages else 0
 
 
-def _unbound(counter: Any) -> Any:
-    while isinstance(counter, RunnableBinding):  # a model with settings
-        counter = counter.bound
-    return counter
-
-
-class _SumOfMessages:
-    """Adds up the tokens of single messages, and counts each message once."""
-
-    def __init__(self, counter: Callable[[BaseMessage], int]) -> None:
-        self._counter = counter
-        self._known: dict[int, tuple[int, BaseMessage]] = {}  # holds the message, so that its `id()` stays its own
-
-    def __call__(self, messages: Sequence[BaseMessage]) -> int:
-        return sum(map(self._tokens, messages))
-
-    def _tokens(self, message: BaseMessage) -> int:
-        known = self._known.get(id(message))
-        if known is None:
-            known = self._known[id(message)] = (self._counter(message), message)
-        return known[0]
-
-
-class _ModelListCounter:
-    """Counts with a model's `get_num_tokens_from_messages`, until the first time that it raises."""
-
-    def __init__(self, model: BaseLanguageModel[Any]) -> None:
-        self._model = model
-        self._fallback: _SumOfMessages | None = None
-
-    def __call__(self, messages: Sequence[BaseMessage]) -> int:
-        if self._fallback is None:
-            try:
-                return self._model.get_num_tokens_from_messages(list(messages))
-            except Exception as error:  # a tokenizer may raise anything
-                self._fallback = _SumOfMessages(message_counter("conservative"))
-                warnings.warn(
-                    f"get_num_tokens_from_messages of {type(self._model).__name__} raised {type(error).__name__}: "
-                    f'{error}; tokens are over-estimated instead. Pass token_counter="approximate" or a function',
-                    TokenFallbackWarning,
-                    stacklevel=2,
-                )
-        return self._fallback(messages)
-
-
-def _list_function(counter: Any) -> Callable[[list[BaseMessage]], int] | None:
-    """Return the function that counts a whole list; None if the counter counts single messages or texts."""
-    if counter is len or counter is count_tokens_approximately or isinstance(counter, str | None):
-        return None
-    if isinstance(counter, BaseLanguageModel):
-        return _ModelListCounter(counter) if _counts_only_lists(type(counter)) else None
-    if callable(own := getattr(counter, "get_num_tokens_from_messages", None)):
-        return lambda messages: int(own(messages))
-    if isinstance(counter, TokenCounter) or not callable(counter) or message_counter(counter) is counter:
-        return None
-    return lambda messages: int(counter(messages))
-
-
-def _counts_only_lists(model: type[BaseLanguageModel[Any]]) -> bool:
-    """Return whether a model counts lists with code of its own and without requests, but has no counter of texts."""
-    own = model.get_num_tokens_from_messages
+def _counts_only_lists(counter: Any) -> bool:
+    if not isinstance(counter, BaseLanguageModel):
+        return hasattr(counter, "get_num_tokens_from_messages")
+    own = type(counter).get_num_tokens_from_messages
     inherited = own is BaseLanguageModel.get_num_tokens_from_messages
-    return not (_counts_texts(model) or inherited or _package(own) in REMOTE_LIST_COUNTERS)
+    return not (inherited or _counts_texts(type(counter)) or _package(own) in REMOTE)
+
+
+def _sum_of(counter: Callable[[BaseMessage], int]) -> ListCounter:
+    known: dict[int, tuple[int, BaseMessage]] = {}  # holds the message, so that its `id()` stays its own
+
+    def tokens(message: BaseMessage) -> int:
+        if id(message) not in known:
+            known[id(message)] = counter(message), message
+        return known[id(message)][0]
+
+    return lambda messages: sum(map(tokens, messages))

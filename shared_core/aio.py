@@ -2,19 +2,18 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from datetime import date
 from functools import wraps
 from itertools import islice
 from typing import Any, TypeVar
 
-from shared_core.base import Summarizer
 from shared_core.field_errors import shown
 from shared_core.forget import ForgetResult
 from shared_core.history import FollowedHistory, Removed
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message, MessageLike, Role
-from shared_core.pipeline import Progress, Reply, Request, Steps
+from shared_core.pipeline import Progress
 from shared_core.prompt.context import Context
 from shared_core.recall.ranking import ScoredMessage
 from shared_core.recall.scope import RecallScope
@@ -22,6 +21,7 @@ from shared_core.records import Branch, SessionInfo, Summary
 from shared_core.redact import Redact
 from shared_core.sharing.files import FileFormat
 from shared_core.sharing.importer import ImportResult
+from shared_core.summaries.requests import AnySummarizer
 from shared_core.system_prompt import SystemPrompt
 from shared_core.tree.branches import Diff, ReflogEntry
 from shared_core.tree.copies import CherryPickResult, Stash
@@ -149,8 +149,8 @@ class AsyncInfiniteMemory:
         return await self._drive(self._memory.summary_steps())
 
     @staticmethod
-    async def _drive(steps: Steps[Result]) -> Result:
-        reply: Reply | None = None
+    async def _drive(steps: Generator[Any, Any, Result]) -> Result:
+        reply: Any = None
         while True:
             request, result = await asyncio.to_thread(_advance, steps, reply)
             if request is None:
@@ -249,10 +249,10 @@ class AsyncInfiniteMemory:
         return await asyncio.to_thread(self._memory.newest_at, reference)
 
     async def merge(
-        self, source: str, how: How = "auto", *, prompt: str | None = None, summarizer: Summarizer | None = None
+        self, source: str, how: How = "auto", *, prompt: str | None = None, summarizer: AnySummarizer | None = None
     ) -> MergeResult:
-        """Merge another branch into this one; see `InfiniteMemory.merge`. The summarizer runs in a thread."""
-        return await asyncio.to_thread(self._memory.merge, source, how, prompt=prompt, summarizer=summarizer)
+        """Merge another branch into this one; see `InfiniteMemory.merge`. An asynchronous summarizer is awaited."""
+        return await self._drive(self._memory.merge_steps(source, how, prompt=prompt, summarizer=summarizer))
 
     async def sources(self, id: str) -> list[str]:
         """Return the ids of the messages that a message was made from; see `InfiniteMemory.sources`."""
@@ -332,7 +332,7 @@ class AsyncInfiniteMemory:
         await self.close()
 
 
-def _advance(steps: Steps[Result], reply: Reply | None) -> tuple[Request | None, Result | None]:
+def _advance(steps: Generator[Any, Any, Result], reply: Any) -> tuple[Any, Result | None]:
     """Take one step: return the next request, or None and the result."""
     try:
         return (next(steps) if reply is None else steps.send(reply)), None

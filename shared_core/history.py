@@ -49,7 +49,8 @@ class FollowedHistory:
             the client inserted it before messages that were stored earlier.
         chains: for each message, a digest of everything that users, assistants and tools say up to it.
         branch: the branch at whose end the history was, if the caller sets it. The reply that ends the turn is then
-            added to this branch, even if others have added messages to it since. Otherwise, it opens a branch.
+            added to this branch, even if others have added messages to it since; or, if the branch has another name by
+            now, to `main` or the newest branch that holds the question. Otherwise, it opens a branch.
     """
 
     ids: tuple[str | None, ...] = ()
@@ -162,7 +163,7 @@ class Follower:
             raise TypeError(f"after={after!r}: expected what an earlier follow() returned")
         sent = list(chained(messages, after.chains[-1] if after else ""))
         if removed == "leave_out":
-            followed = self._whole(said_of(sent), after, since)
+            followed = self._whole(sent, after, since)
         elif not after and self._repeats_a_question(said_of(sent)):
             path, tail = self._active_path()
             # The digests of these messages are taken by the earlier ones, and digests of the whole conversation so far
@@ -180,8 +181,10 @@ class Follower:
     def _whole(self, sent: Sequence[Sent], after: FollowedHistory, since: str | None) -> Followed:
         """Match a history that is the whole conversation."""
         known, _ = after.split()
+        kept = next((n for n, one in enumerate(sent) if since is not None and one.message.id == since), None)
+        first = None if kept is None else len(said_of(sent[:kept]))
         added = lambda end, message: self._added_after(_Match(end), message)  # noqa: E731
-        line = WholeHistory(self.live, self.new_id, added, sent).line(self._newest_of(known), since)
+        line = WholeHistory(self.live, self.new_id, added, said_of(sent)).line(self._newest_of(known), first)
         return Followed(line.at, line.turn, line.new, FollowedHistory(line.ids), copied=line.copied)
 
     def _part(self, sent: Sequence[Sent], after: FollowedHistory) -> Followed:
@@ -238,14 +241,15 @@ class Follower:
         return [known[id_] for id_ in ids if id_ in known]
 
     def _with_new_ids(self, prompt: Sequence[Message]) -> list[Message]:
-        """Return system messages with ids that are not taken."""
+        """Return system messages with ids that are not taken, each with its own."""
         ids = [message.id for message in prompt if message.id is not None]
         stored = self.live.store.get(self.live.key, ids) if ids and self.live.key is not None else ()
-        taken = {record.message.id for record in stored}
-        return [
-            message.replace(id=self.new_id()) if message.id is None or message.id in taken else message
-            for message in prompt
-        ]
+        taken = {None, *(record.message.id for record in stored)}
+        fresh = []
+        for message in prompt:
+            fresh.append(message.replace(id=self.new_id()) if message.id in taken else message)
+            taken.add(message.id)
+        return fresh
 
     # What is said
 

@@ -1,6 +1,6 @@
 """Windowing and pruning for callers who hold their own list of messages: `sliding_window` and `prune`."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
 import numpy as np
@@ -16,7 +16,7 @@ from shared_core.prompt.frame import Framer, GroundingOverflow, KeepGrounding, O
 from shared_core.prompt.window import Fill
 from shared_core.records import Newest
 from shared_core.tokens import as_counter, message_tokens
-from shared_core.turns import Entry, Turn, assign_turns, group_turns, tool_groups
+from shared_core.turns import Entry, Turn, assign_turns, group_turns, tool_groups, window_turns
 
 
 def sliding_window(
@@ -64,7 +64,7 @@ def sliding_window(
     stays += [entry for turn in turns if turn.turn_id in pinned for entry in turn.whole().entries]
     asked = framer.frame(budget=max_tokens - reserve_tokens, tools=0, stays=stays, current=current)
     past = [turn for turn in reversed(turns) if turn is not newest and turn.turn_id not in pinned]
-    older = [turn.whole() for turn in past if turn.asks] if unit == "turn" else _single_messages(past)
+    older = window_turns(past, current)[0] if unit == "turn" else _single_messages(past)
     frame, selection = assembler.settle(asked, older, (), shown=True)
     given = {entry.message.id: message for entry, message in zip(entries, listed, strict=True)}
     context = assembler.compose(frame, selection, reserve=reserve_tokens, shown=True)
@@ -159,15 +159,15 @@ def _by_turn(groups: Sequence[Unit]) -> list[Unit]:
     return list(turns.values())
 
 
-def _text(unit: Unit) -> str:
-    """Return the text that is compared: messages and tool calls, without tool results."""
-    said = [entry.message for entry in unit if entry.message.role != "tool"]
+def compared_text(messages: Iterable[Message]) -> str:
+    """Return the text of messages that is compared with a question: what is said and called, without tool results."""
+    said = [message for message in messages if message.role != "tool"]
     calls = (f"{call.name} {call.arguments}" for message in said for call in message.tool_calls)
     return " ".join(filter(None, (*(message.content for message in said), *calls))).strip()
 
 
 def _nearest(units: Sequence[Unit], question: str, top_k: int, embedder: Embedder | str | None) -> list[Unit]:
-    texts = [_text(unit) for unit in units]
+    texts = [compared_text(entry.message for entry in unit) for unit in units]
     different = set(texts) - {""}
     if len(different) <= top_k or not top_k:
         newest = {text: unit for text, unit in zip(texts, units, strict=True) if text}

@@ -29,7 +29,7 @@ from shared_core.lifecycle import fork_safe_lock
 from shared_core.message_sequence import MessageSequence
 from shared_core.messages import Message, MessageLike, Role, message_list, one_message
 from shared_core.paths import Head
-from shared_core.pipeline import Ask, AskSteps, IndexSteps, Progress, PromptBuilder, SearchSteps, SummarySteps, drive
+from shared_core.pipeline import Ask, AskSteps, IndexSteps, Progress, PromptBuilder, SearchSteps, SummarySteps
 from shared_core.prompt.assembler import Assembler, Placement
 from shared_core.prompt.context import Context
 from shared_core.prompt.frame import (
@@ -53,7 +53,7 @@ from shared_core.session import LiveSession, Sizer
 from shared_core.sharing.files import FileVerbs
 from shared_core.store import ALL, Store
 from shared_core.stores import open_store
-from shared_core.summaries.requests import AnySummarizer, SummaryRules
+from shared_core.summaries.requests import AnySummarizer, SummaryRules, drive
 from shared_core.summaries.rolling import RollingSummary
 from shared_core.summaries.wording import SummaryTemplate
 from shared_core.system_prompt import SystemPrompt, prompt_text
@@ -183,7 +183,7 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
             embed_text=embed_text, min_score=min_score, min_lexical=min_lexical, excerpt_tokens=excerpt_tokens,
             recall_tools=recall_tools, scope=scope, embed_budget_ms=embed_budget_ms,
         )  # fmt: skip
-        summing = SummaryRules(
+        self._summing = SummaryRules(
             summarizer, summary_tokens, summarizer_tokens, summary_placement, summary_template or SummaryTemplate()
         )
         lock = fork_safe_lock()
@@ -193,7 +193,7 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
         live = LiveSession(opened, user_id, session_id, Sizer(framer.counter, framer.overhead))
         self._store, self._lock = opened, lock
         self._checkout = Checkout(live, Writer(live, framer.counter, clock=clock, new_id=new_id), lock)
-        rolling = RollingSummary(live, assembler, summing, lock, clock=clock)
+        rolling = RollingSummary(live, assembler, self._summing, lock, clock=clock)
         self._prompts = PromptBuilder(live, assembler, Searcher(live, lock, rules), rolling, lock)
         self._unsaved = 0
         self._closed = False

@@ -27,7 +27,7 @@ from shared_core.summaries.requests import SummaryReply, SummaryRequest
 from shared_core.summaries.rolling import LEFT_OUT, PromptInputs, RollingSummary, SummarizedInputs
 from shared_core.system_prompt import FRONT, is_prompt
 from shared_core.tokens import message_tokens, tools_tokens
-from shared_core.turns import Entry, Turn, group_turns
+from shared_core.turns import Entry, Turn, group_turns, window_turns
 
 LARGE_BATCH = 256
 """Texts embedded at a time by `index`, when no question waits."""
@@ -52,17 +52,6 @@ SearchSteps = Steps[list[ScoredMessage]]
 SummarySteps = Steps[Summary | None]
 
 logger = logging.getLogger("shared_core")
-
-
-def drive(steps: Steps[Result]) -> Result:
-    """Answer every request of some steps and return their result. `aio` has the asynchronous loop."""
-    try:
-        request = next(steps)
-        while True:
-            request = steps.send(request.answer())
-    except StopIteration as stop:
-        result: Result = stop.value
-        return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,14 +220,14 @@ class PromptBuilder:
         stays = self._stays(ask, current)
         pinned = {entry.message.turn_id for entry in stays}
         past = [turn for turn in reversed(turns) if turn is not stored and turn.turn_id not in pinned]
-        older = tuple(turn.whole() for turn in past if turn.asks)
+        older, unsent = window_turns(past, current)
         asked = framer.frame(budget=budget, tools=tools, stays=stays, current=current)
         base, fits = None, self.assembler.window(asked, older).reaches_all
         if self.searcher.rules.scope == "user" or not fits:
             base = self.assembler.window(asked, older, recall=self.assembler.room_for_recall(asked, older))
         before = self.live.path.at(stored.entries[0].order) if stored is not None else None
-        alone = [entry for turn in past if whole and not turn.asks for entry in turn.entries]
-        plan = Plan(state, self.live.path, asked, older, base, before, tuple(alone), fits, ())
+        alone = tuple(entry for turn in unsent if whole for entry in turn.entries)
+        plan = Plan(state, self.live.path, asked, tuple(older), base, before, alone, fits, ())
         if fits or self.rolling.rules.summarizer is None:
             return plan
         return replace(plan, summaries=self.rolling.versions(plan.path, plan.end))

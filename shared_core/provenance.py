@@ -1,4 +1,4 @@
-"""Which stored messages are copies of one another, on all branches."""
+"""Which stored messages are copies or edited forms of one another, on all branches."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from shared_core.store import Store
 
 
 def families(store: Store, session: int, records: Sequence[Record]) -> dict[str, list[Record]]:
-    """Return, for the id of each message, the message with its original and all other copies of that.
+    """Return, for the id of each message, the message with its original and all that was made from that.
 
     Each family is in the order of storing.
     """

@@ -79,7 +79,7 @@ class SessionState(NamedTuple):
 class Draft:
     """A message about to be stored: id and time set, counted by the counter named (None: not counted).
 
-    `picked_from` is the id of the message it is a copy of, `covers` what it sums up.
+    `picked_from` is the id of the message it is a copy or an edited form of, `covers` what it sums up.
     """
 
     message: Message
@@ -100,7 +100,7 @@ class Record:
         turn_no: the number of its turn along the branch, from 0; -1 before the first user message.
         counter: the name of the token counter that counted it.
         tokens: its size without grounding and framing, by that counter.
-        picked_from: the id of the message it was copied from.
+        picked_from: the id of the message it is a copy or an edited form of.
     """
 
     message: Message

@@ -11,8 +11,8 @@ from dataclasses import replace
 from shared_core.messages import Message
 from shared_core.turns import Entry
 
-FRONT = -1
-"""The turn number of the system prompt: it comes before the first turn."""
+FRONT = -3
+"""The turn number of the system prompt: it comes before a greeting, and before messages of other sessions."""
 
 
 def is_prompt(message: Message) -> bool:

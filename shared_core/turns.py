@@ -10,6 +10,10 @@ from shared_core.records import Newest
 _set = object.__setattr__  # the only way to set an attribute of a frozen value
 
 
+GREETING = -1
+"""The turn number of messages before the first user message."""
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A message with its size.
@@ -37,7 +41,9 @@ class Turn:
         entries: the messages that can be sent, with unbroken tool groups.
         broken: calls without all their results, and results without their call.
         tokens: the size of the messages that can be sent.
-        asks: whether it begins with a user message, as a prompt must.
+        asks: whether it begins with a user message.
+        greets: whether it is what an assistant says before the first user message. A prompt that holds the first turn
+            may begin with it. Any other reply without its user message cannot be sent by itself.
         answered: whether it ends with an assistant's text instead of a tool call.
     """
 
@@ -47,6 +53,7 @@ class Turn:
     broken: tuple[Entry, ...] = ()
     tokens: int = field(init=False)
     asks: bool = field(init=False)
+    greets: bool = field(init=False)
     answered: bool = field(init=False)
 
     def __post_init__(self) -> None:
@@ -54,6 +61,7 @@ class Turn:
         ends = last[-1].message if last else None
         _set(self, "tokens", sum(entry.tokens for entry in self.entries))
         _set(self, "asks", bool(self.entries) and self.entries[0].message.role == "user")
+        _set(self, "greets", self.turn_no == GREETING and all(map(_is_said, self.entries)))
         _set(self, "answered", ends is not None and ends.role == "assistant" and not ends.tool_calls)
 
     def whole(self, *, pending: bool = False) -> "Turn":
@@ -72,6 +80,10 @@ class Turn:
         return replace(self, entries=tuple(entries), broken=tuple(broken))
 
 
+def _is_said(entry: Entry) -> bool:
+    return entry.message.role == "assistant" and not entry.message.tool_calls
+
+
 def group_turns(entries: Iterable[Entry]) -> list[Turn]:
     """Return the turns of messages that are in path order, oldest first.
 
@@ -83,6 +95,17 @@ def group_turns(entries: Iterable[Entry]) -> list[Turn]:
             grouped.setdefault(entry.message.turn_id or "", []).append(entry)
     turns = [Turn(turn_id, members[0].turn_no, tuple(members)) for turn_id, members in grouped.items()]
     return sorted(turns, key=lambda turn: (turn.turn_no, turn.entries[0].order))
+
+
+def window_turns(past: Sequence[Turn], current: Turn | None) -> tuple[list[Turn], list[Turn]]:
+    """Return the turns that a window may hold, without broken tool groups, and those that cannot be sent.
+
+    Args:
+        past: the turns before the question, newest first.
+        current: the turn of the question; without one, a greeting is no prompt.
+    """
+    held = [turn.whole() for turn in past if turn.asks or (turn.greets and current is not None)]
+    return held, [turn for turn in past if not turn.asks and not (turn.greets and current is not None)]
 
 
 def tool_groups(entries: Sequence[Entry]) -> Iterator[tuple[Entry, ...]]:

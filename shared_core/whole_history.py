@@ -9,7 +9,7 @@ from shared_core.messages import Message
 from shared_core.paths import beginning
 from shared_core.provenance import families
 from shared_core.recognition import Sent, chain_of, says_the_same, without_prompts
-from shared_core.records import ROOT, Position, Record
+from shared_core.records import Position, Record
 from shared_core.session import LiveSession
 from shared_core.system_prompt import is_prompt
 
@@ -63,14 +63,14 @@ class WholeHistory:
     sent: Sequence[Sent]
     _stored: "_Stored | None" = None
 
-    def line(self, before: Record | None, since: str | None) -> Line:
+    def line(self, before: Record | None, first: int | None) -> Line:
         """Return the line of the history.
 
         Args:
             before: the stored message that the history continues. None: it begins the conversation.
-            since: the id of the first message of the history that need not come directly after the one before it.
+            first: the index of the first message that is on the line; it may stand anywhere, and what the history says
+                before it is not stored. None: the whole history is on the line.
         """
-        first = next((n for n, one in enumerate(self.sent) if since is not None and one.message.id == since), None)
         if first is None:
             return self._line(before, 0, [])
         stored = self._stored_from(0)
@@ -172,10 +172,9 @@ class WholeHistory:
     def _at(self, end: Record | None) -> Position | None:
         if end is not None:
             return end.position
-        # Nothing of the history stands anywhere. What is said on the path that is checked out is not part of it.
-        if _Ahead(self.live).next(None) is None:
-            return None
-        return Position(self.live.path.spans[0].segment, ROOT.depth)
+        # Nothing of the history stands anywhere. A line without what is said here begins after its system prompt.
+        first, path = _Ahead(self.live).next(None), self.live.path
+        return path.at(path.index_of(first.position) - 1) if first is not None else None
 
     # What is new
 

@@ -16,8 +16,7 @@ adapter() { # EXTRA NAME REQUIREMENT...
     printf '\n%s:' "$name"
     "build/compat/$name/bin/python" -m pip freeze | grep -E '^(lang(chain|graph)|llama-index|pydantic=)' | tr '\n' ' ' | sed 's/^/ /'
     printf '\n'
-    # pytest-asyncio, which langchain-tests brings, makes event loops of its own and leaves them open.
-    "build/compat/$name/bin/python" -m pytest -q -W default -p no:asyncio -rs "${tests[@]}"
+    "build/compat/$name/bin/python" -m pytest -q -W default -rs "${tests[@]}"
 }
 
 mkdir -p build/compat

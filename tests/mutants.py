@@ -63,8 +63,8 @@ MUTANTS: dict[int, tuple[Mutant, ...]] = {
         Mutant(
             "the window may take one token more",
             "prompt/window.py",
-            "if used + turn.tokens <= budget:",
-            "if used + turn.tokens <= budget + 1:",
+            "if used + turn.tokens <= budget and not",
+            "if used + turn.tokens <= budget + 1 and not",
         ),
     ),
     2: (
@@ -111,9 +111,9 @@ MUTANTS: dict[int, tuple[Mutant, ...]] = {
     4: (
         Mutant(
             "broken tool groups are sent",
-            "pipeline.py",
-            "older = tuple(turn.whole() for turn in past if turn.asks)",
-            "older = tuple(turn for turn in past if turn.asks)",
+            "turns.py",
+            "held = [turn.whole() for turn in past",
+            "held = [turn for turn in past",
         ),
         Mutant(
             "results stand where they came, not with their call",

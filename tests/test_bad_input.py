@@ -66,12 +66,13 @@ def test_empty_input_gives_a_valid_prompt(store: CountingStore, placement: Any) 
     assert memory.context("?!").messages[-1].content == "?!"
 
 
-def test_replies_without_a_question_are_kept_and_not_sent(store: CountingStore) -> None:
+def test_a_result_without_a_question_is_kept_and_not_sent_and_a_greeting_waits_for_one(store: CountingStore) -> None:
     memory = InfiniteMemory(store)
     memory.add([Message.assistant("welcome", id="a"), Message.tool("found", "c", id="t")])
     context = memory.context("hi")
-    assert texts(context.messages) == ["hi"]
-    assert {line.id for line in context.report.lines if line.reason is Reason.NO_QUESTION} == {"a", "t"}
+    assert texts(context.messages) == ["welcome", "hi"]
+    assert {line.id for line in context.report.lines if line.reason is Reason.NO_QUESTION} == {"t"}
+    assert memory.context().messages == ()
     assert ids(memory.messages()) == ["a", "t"]
 
 

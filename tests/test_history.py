@@ -240,6 +240,16 @@ def test_a_made_id_is_the_digest_of_all_that_was_said_up_to_it(store: SQLiteStor
     assert history.ids == (*expected[:4], "m5", expected[5])
 
 
+def test_two_system_messages_of_one_id_are_two(store: SQLiteStore) -> None:
+    one = memory(store)
+    system = [Message.system(text, id="s") for text in ("be brief", "be polite")]
+    for _ in range(2):
+        first, second, _ = ids_of(one, [*system, user("q1", id="q1")])
+        assert (first, len({first, second, "q1"})) == ("s", 3)
+        assert said(one) == ["be brief", "be polite", "q1"]
+        one = memory(store)
+
+
 def test_texts_that_repeat_are_messages_of_their_own(store: SQLiteStore) -> None:
     one = memory(store)
     history = [user("ok"), ai("ok")] * 3

@@ -168,12 +168,17 @@ def test_law_4_whole_turns_and_tool_groups(scenario: Scenario) -> None:
     """What the prompt holds of a past turn is all of it but broken tool groups; a turn recalled as real messages may
     come without its tool groups (`recall_tools`) and without what was said after the question. Every result follows
     its call with nothing but results between; every call has all its results, but for one that still waits at the end
-    of the current turn. The first message that is not a system message is a user's.
+    of the current turn. The first message that is not a system message is a user's, or a greeting before the first of
+    all user messages.
     """
     case = case_of(scenario)
     context = case.prompt()
     messages = [m for m in context.messages if m.role != "system"]
-    assert not messages or messages[0].role == "user"
+    greeting = {m.id for m in case.told.greeting} & {m.id for m in messages} - set(recalled_in(context))
+    opening = [m for m in messages if m.id not in greeting]
+    assert not opening or opening[0].role == "user"
+    assert [m.id for m in messages[: len(greeting)]] == [m.id for m in reversed(case.told.greeting) if m.id in greeting]
+    assert not greeting or not set(case.past) - {m.id for m in messages}
     recalled = recalled_in(context)
     assert scenario.arguments["recall_tools"] == "all" or not [m for m in recalled if case.told.by_id[m].role == "tool"]
     for turn, members in case.told.turns.items():

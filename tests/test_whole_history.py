@@ -144,6 +144,16 @@ def test_what_stands_before_a_given_message_stays(client: Client, store: SQLiteS
     assert line(client.memory) == ["summary", "q6", "a6"], "nothing says that it stays"
 
 
+def test_what_stands_before_a_system_message_stays(client: Client) -> None:
+    client.send(talk(*LONG))
+    for _ in range(2):
+        client.send([*talk("summary"), Message.system("says be brief", id="s1"), *talk("q3", "q4")], since="s1")
+        assert line(client.memory) == [*LONG[:5], "be brief", "q4"]
+    client.memory.make_main()
+    client.send([*talk("summary"), Message.system("says be polite", id="s2")], since="s2")
+    assert line(client.memory) == [*LONG[:5], "q4", "be polite"]
+
+
 def test_an_edited_first_message_replaces_what_it_was(client: Client) -> None:
     client.send(talk(*LONG))
     edited = [user("says [PIN]", id="q3"), *talk("a3")]
@@ -243,7 +253,14 @@ def test_a_system_prompt_is_not_missed(client: Client, store: SQLiteStore) -> No
     assert len(everything(store)) == count + 1 + 6
 
 
-@pytest.mark.parametrize("done", ["add", "merge", "rebase"])
+def test_a_line_that_begins_anew_keeps_the_system_prompt(client: Client) -> None:
+    client.memory.add([Message.system("be brief"), Message.system("be polite", pinned=False)])
+    client.send(talk(*LONG))
+    client.send(talk("q9"))
+    assert [message.content for message in client.memory.messages()] == ["be brief", "be polite", "says q9"]
+
+
+@pytest.mark.parametrize("done", ["cherry-pick", "rebase"])
 def test_copies_that_others_made_are_recognized(client: Client, store: SQLiteStore, done: str) -> None:
     client.send(talk(*LONG[:4]))
     memory = opened(store)
@@ -486,10 +503,10 @@ def test_the_line_says_what_the_history_says(steps: list[tuple[str, Any]], *, id
             ]
             now = {record.message.id or "" for record in store.find(1, After(0, 9999))}
             assert stored <= now, "nothing is lost"
+            assert not erased & now
             stored = now
             again = opened(store)
             found = again.follow(editor.messages, removed="leave_out")
             assert [message.content for message in again.messages()] == [one.content for one in told]
             assert [id_ for id_ in found.ids if id_] == [message.id for message in again.messages()]
-            client.send(editor.messages)
             assert len(store.find(1, After(0, 9999))) == len(now), "and nothing more is stored"

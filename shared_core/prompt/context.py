@@ -54,6 +54,9 @@ TEXT_WIDTH = 24
 """Columns of text that are worth another column's place."""
 
 
+OPENING = "[The conversation begins.]"
+"""What a user says before a greeting, because Anthropic's API has refused requests that begin with an assistant's."""
+
 _Line = list[Span]
 _Part = Callable[[int], Iterator[_Line]]
 """Takes the width, and yields lines."""
@@ -423,8 +426,12 @@ class Context:
 
         `system` holds all system messages, and is missing if there are none. `messages` holds the others, with blocks
         for tool calls and their results. What one role says in a row is one message, and names stand before the text.
+        If the prompt begins with a greeting of the assistant's, a user's message of a few words is put before it.
 
         Raises:
             ValueError: a message holds what Anthropic's API cannot express. The error names both.
         """
-        return write_anthropic([*map(fields_of, self.messages)])
+        request = write_anthropic([*map(fields_of, self.messages)])
+        if request["messages"] and request["messages"][0]["role"] == "assistant":
+            request["messages"].insert(0, {"role": "user", "content": OPENING})
+        return request

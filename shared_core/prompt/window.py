@@ -51,6 +51,7 @@ def fit_window(turns: Iterable[Turn], budget: int, *, slack: float = 0.0, fill: 
 
     The walk goes from the newest turn to the oldest. At the first turn that does not fit it stops (`fill="stop"`) or
     skips the turn and tries older ones (`fill="skip"`). A turn that exactly fills the budget fits.
+    A greeting fits only if all turns after it do.
 
     Args:
         turns: newest first. No more are read than needed.
@@ -64,7 +65,8 @@ def fit_window(turns: Iterable[Turn], budget: int, *, slack: float = 0.0, fill: 
     too_large: list[Turn] = []
     used = 0
     for turn in turns:
-        if used + turn.tokens <= budget:
+        # A greeting stands before the first turn, or not at all.
+        if used + turn.tokens <= budget and not (turn.greets and too_large):
             kept.append(turn)
             used += turn.tokens
             continue

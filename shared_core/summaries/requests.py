@@ -1,10 +1,11 @@
-"""Requests to a summarizer: its settings, the messages of a call, and its reply."""
+"""Requests to a summarizer: its settings, the messages of a call, its reply, and an answer from many calls."""
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, get_args
+from typing import Any, TypeAlias, TypeVar, get_args
 
 from shared_core.arguments import instance, one_of, whole_number
 from shared_core.base import SummarizerModel, TokenCounter
@@ -13,7 +14,7 @@ from shared_core.paths import Path
 from shared_core.prompt.frame import SummaryPlacement
 from shared_core.records import Record
 from shared_core.session import LiveSession
-from shared_core.summaries.wording import SummaryTemplate, as_plain_text, without_middle
+from shared_core.summaries.wording import SummaryTemplate, as_plain_text, shortened, without_middle
 from shared_core.tokens import message_tokens
 
 LINE_TOKENS = 4
@@ -247,3 +248,71 @@ def _checked(reply: Any) -> SummaryReply:
     if not isinstance(reply, str):
         return SummaryFailure(TypeError(f"the summarizer returned {type(reply).__name__}, not text"))
     return reply if reply.strip() else SummaryFailure(ValueError("the summarizer returned nothing"))
+
+
+Result = TypeVar("Result")
+
+
+def drive(steps: Generator[Any, Any, Result]) -> Result:
+    """Answer every request of some steps and return their result. `aio` has the asynchronous loop."""
+    try:
+        request = next(steps)
+        while True:
+            request = steps.send(request.answer())
+    except StopIteration as stop:
+        result: Result = stop.value
+        return result
+
+
+AnswerSteps = Generator[SummaryRequest, SummaryReply, str]
+
+
+def answer_steps(
+    summarizer: AnySummarizer, messages: Sequence[Message], question: str, rules: SummaryRules, counter: TokenCounter
+) -> AnswerSteps:
+    """Yield requests for an answer to a question, from all messages, and return it.
+
+    A request has the answer so far, as many messages as fit beside it, and the question as its last message. Every
+    message is in one request; the middle of one that is too long for it is left out.
+
+    Raises:
+        ValueError: the question leaves no room for messages, or the summarizer returned nothing.
+        Exception: whatever the summarizer raises.
+    """
+    asked = Message.user(question)
+    room = rules.call_tokens - message_tokens(asked, counter, LINE_TOKENS)
+    if room - rules.tokens <= LINE_TOKENS:
+        raise ValueError(
+            f"the question leaves no room for messages in a call of summarizer_tokens={rules.call_tokens!r}, of which "
+            f"summary_tokens={rules.tokens!r} are for the answer so far: shorten the prompt, or raise summarizer_tokens"
+        )
+    lines, before = deque(_plain_lines(messages)), ""
+    while True:
+        batch = _batch(lines, room - (counter(before) if before else 0), counter)
+        reply = yield SummaryRequest(summarizer, before or None, (*batch, asked))
+        if isinstance(reply, SummaryFailure):
+            raise reply.error
+        if not lines:
+            return reply
+        before = shortened(reply, rules.tokens, counter)
+
+
+def _plain_lines(messages: Sequence[Message]) -> Iterator[Message]:
+    calls: dict[str, str] = {}
+    for message in messages:
+        calls |= {call.id: call.name for call in message.tool_calls}
+        line = as_plain_text(message, calls.get(message.tool_call_id or ""))
+        if line.content.strip():
+            yield line
+
+
+def _batch(lines: deque[Message], room: int, counter: TokenCounter) -> list[Message]:
+    """Take the messages of one call off the left: as many as fit, and at least one."""
+    batch: list[Message] = []
+    while lines:
+        size = message_tokens(lines[0], counter, LINE_TOKENS)
+        if size > room and batch:
+            break
+        batch.append(lines.popleft() if size <= room else _fitting(lines.popleft(), room, counter))
+        room -= size
+    return batch

@@ -95,12 +95,14 @@ def instruction(previous: str | None, messages: Sequence[Message], prompt: str) 
     Args:
         previous: the summary so far.
         messages: the messages since. If the last one is a user message without an id, it replaces the prompt: a merge
-            asks for something in particular this way.
+            asks for something in particular this way. The summary so far is then what was answered from the messages
+            before these.
         prompt: the instruction, in which `{previous}` and `{messages}` are filled in.
     """
     asked = messages[-1] if messages and messages[-1].role == "user" and messages[-1].id is None else None
     if asked is not None:
-        return f"{transcript(messages[:-1])}\n\nThe above is a record. {asked.content}"
+        before = f"From what was said before:\n{previous}\n\nSaid since:\n" if previous is not None else ""
+        return f"{before}{transcript(messages[:-1])}\n\nThe above is a record. {asked.content}"
     values = {"{previous}": previous or "(none yet)", "{messages}": transcript(messages)}
     # In one pass, so that braces in the messages stay as typed.
     return _FIELDS.sub(lambda match: values[match.group()], prompt)

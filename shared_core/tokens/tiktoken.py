@@ -36,7 +36,8 @@ class TiktokenCounter:
 
     The table is read when the first counter is created, once per process: from tiktoken's cache, from the copy that
     LlamaIndex ships, or else downloaded by tiktoken. If all of that fails, a `TokenFallbackWarning` is given once, and
-    the counter counts as a `ConservativeCounter`, and has its name, for the rest of the process.
+    the counter counts as a `ConservativeCounter`, and has its name, for the rest of the process. After a download that
+    failed, no other one is tried in this process.
 
     Args:
         name: a tiktoken encoding, or a model that tiktoken knows. Anything else is a `ValueError`.
@@ -102,6 +103,12 @@ def _encoding_name(name: str) -> str:
 
 _lock = threading.Lock()
 _loaded: "dict[str, Encoding | None]" = {}
+_offline = threading.Event()
+"""Set after a download that failed."""
+
+
+class _OfflineError(OSError):
+    """An earlier download failed, so no other one is tried."""
 
 
 def _encoding(name: str) -> "Encoding | None":
@@ -111,6 +118,8 @@ def _encoding(name: str) -> "Encoding | None":
             _loaded[name] = None
             try:
                 _loaded[name] = _load(name)
+            except _OfflineError:
+                pass  # the first failure has been said
             except (OSError, ValueError) as error:
                 warnings.warn(
                     f"tiktoken's table {name!r} is not on this machine and cannot be downloaded "
@@ -168,4 +177,10 @@ def _table_folders() -> Iterator[Path]:
 
 def _in_time(function: Callable[..., _T], *arguments: Any, **named: Any) -> _T:
     """Call in a thread and wait `DOWNLOAD_SECONDS`. A later end still fills tiktoken's cache for the next process."""
-    return in_time(partial(function, *arguments, **named), DOWNLOAD_SECONDS, "tiktoken-download")
+    if _offline.is_set():
+        raise _OfflineError
+    try:
+        return in_time(partial(function, *arguments, **named), DOWNLOAD_SECONDS, "tiktoken-download")
+    except (OSError, ValueError):
+        _offline.set()
+        raise

@@ -12,6 +12,7 @@ from shared_core.forget import groups_of_turn
 from shared_core.messages import Message
 from shared_core.paths import Head, Path, Span, resolve
 from shared_core.provenance import families
+from shared_core.recognition import says_the_same
 from shared_core.records import Change, Draft, Drop, InTurn, Move, Position, Put, Record, Ref
 from shared_core.reprs import short_repr
 from shared_core.system_prompt import said_together
@@ -136,7 +137,7 @@ class _Copier:
     def copy(self, records: Sequence[Record], changes: Changes = lambda branch: ()) -> CherryPickResult:
         """Store copies of messages and make some changes, in one transaction."""
         wanted = self._with_tool_groups(records)
-        present = {record.position for record in wanted if self._on_path(self._copies_of(record))}
+        present = {record.position for record in wanted if self._on_path(self._copies_that_say_the_same(record))}
         skipped = tuple(record.message.id or "" for record in wanted if record.position in present)
         drafts, halves = self._drafts([record for record in wanted if record.position not in present])
         checkout = self._checkout
@@ -204,8 +205,11 @@ class _Copier:
     def _on_path(self, records: Iterable[Record]) -> Record | None:
         return next((record for record in records if self._path.covers(record.position)), None)
 
+    def _copies_that_say_the_same(self, record: Record) -> list[Record]:
+        return [copy for copy in self._copies_of(record) if says_the_same(copy.message, record.message)]
+
     def _copies_of(self, record: Record) -> list[Record]:
-        """Return a message, its original, and all other copies of that, in the order of storing."""
+        """Return a message, its original, and all other copies and edited forms of that, in the order of storing."""
         return families(self._store, self._session, [record])[record.message.id or ""]
 
 

@@ -1,17 +1,24 @@
 """Merges: bring another branch's messages to the one checked out, and say where the two contradict each other."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from shared_core.base import Summarizer
 from shared_core.checkout import Changes, Checkout, if_unmoved
 from shared_core.errors import StaleHeadError, UnknownReferenceError
 from shared_core.messages import Message
 from shared_core.paths import Head, Path, Span
 from shared_core.records import Draft, Merge, Move, Position, Stretch
 from shared_core.reprs import short_repr
+from shared_core.summaries.requests import (
+    AnswerSteps,
+    AnySummarizer,
+    SummaryReply,
+    SummaryRequest,
+    SummaryRules,
+    answer_steps,
+)
 
 CLIP = 280
 """Characters of a message in a digest."""
@@ -200,12 +207,17 @@ class _Sides:
     new: tuple[Span, ...]
 
 
+MergeSteps = Generator[SummaryRequest, SummaryReply, MergeResult]
+
+
 def merge(
-    checkout: Checkout, source: str, how: How, *, prompt: str | None = None, summarizer: Summarizer | None = None
-) -> MergeResult:
+    checkout: Checkout, source: str, how: How, rules: SummaryRules, *, prompt: str | None = None,
+    summarizer: AnySummarizer | None = None,
+) -> MergeSteps:  # fmt: skip
     """Bring the messages of another branch to this one, all at once or not at all; see `TreeVerbs.merge`."""
     if how not in ("squash", "three-way") and (prompt is not None or summarizer is not None):
         raise ValueError(f"how={how!r} asks nothing: prompt and summarizer are for 'squash' and 'three-way'")
+    writer = _Writer(checkout, rules, summarizer or rules.summarizer)
     while True:
         with checkout.lock:
             sides = _sides(checkout, source)
@@ -219,8 +231,8 @@ def merge(
                     continue
         try:
             if how == "squash":
-                return _squash(checkout, source, sides, new, prompt, summarizer)
-            return _three_way(checkout, source, sides, prompt, summarizer)
+                return (yield from _squash(writer, source, sides, new, prompt))
+            return (yield from _three_way(writer, source, sides, prompt))
         except StaleHeadError:
             continue  # the answer may repeat what was forgotten meanwhile, or there is more to merge by now
 
@@ -291,15 +303,28 @@ def _join(checkout: Checkout, source: str, how: How, sides: _Sides) -> MergeResu
     return MergeResult("fast-forward", source, sides.base)
 
 
-def _squash(
-    checkout: Checkout, source: str, sides: _Sides, new: tuple[Span, ...], prompt: str | None,
-    summarizer: Summarizer | None,
-) -> MergeResult:  # fmt: skip
+@dataclass(frozen=True, slots=True)
+class _Writer:
+    """Writes the answers of squashes and three-way merges; `summarizer` is the one to call, if any."""
+
+    checkout: Checkout
+    rules: SummaryRules
+    summarizer: AnySummarizer | None
+
+    def answer(self, messages: Sequence[Message], question: str) -> AnswerSteps:
+        """Yield the summarizer's requests and return what it wrote."""
+        assert self.summarizer is not None
+        counter = self.checkout.live.sizer.counter
+        return answer_steps(self.summarizer, messages, question, self.rules, counter)
+
+
+def _squash(writer: _Writer, source: str, sides: _Sides, new: tuple[Span, ...], prompt: str | None) -> MergeSteps:
+    checkout = writer.checkout
     question = SQUASH_PROMPT.format(name=source) if prompt is None else prompt
-    if summarizer is None:
+    if writer.summarizer is None:
         text = digest([record.message for record in checkout.newest_of(new, LISTED + 1)])
     else:
-        text = _summed_up(summarizer, _said(checkout, new), question)
+        text = yield from writer.answer(_said(checkout, new), question)
     answer = f"From the branch {source!r}:\n{text}"
     with checkout.lock:
         drafts = _exchange(checkout, question, answer, new, own=prompt is None)
@@ -307,22 +332,22 @@ def _squash(
     return MergeResult("squash", source, sides.base, messages)
 
 
-def _three_way(
-    checkout: Checkout, source: str, sides: _Sides, prompt: str | None, summarizer: Summarizer | None
-) -> MergeResult:
+def _three_way(writer: _Writer, source: str, sides: _Sides, prompt: str | None) -> MergeSteps:
+    checkout = writer.checkout
     question = THREE_WAY_PROMPT.format(ours=sides.branch, name=source) if prompt is None else prompt
     only_ours = tuple(sides.ours.without(sides.theirs))
     ours, theirs = (_said(checkout, spans) for spans in (only_ours, sides.new))
     found = tuple(conflicts(ours, theirs))
     answer = report(ours, theirs, found, (sides.branch, source))
-    if summarizer is not None:
+    if writer.summarizer is not None:
         parts = [
             *ours,
             Message.system(f"All above was said on the branch {sides.branch!r}, all below on {source!r}."),
             *theirs,
             Message.system(answer),
         ]
-        answer = f"{_summed_up(summarizer, parts, question)}\n\n{answer}"
+        written = yield from writer.answer(parts, question)
+        answer = f"{written}\n\n{answer}"
     changes: Changes = lambda name: [Merge(name, sides.position, f"merge {source}")]  # noqa: E731
     with checkout.lock:
         drafts = _exchange(checkout, question, answer, (*only_ours, *sides.new), own=prompt is None)
@@ -333,13 +358,6 @@ def _three_way(
 
 def _said(checkout: Checkout, spans: Sequence[Span]) -> list[Message]:
     return [record.message for record in checkout.read(spans) if record.message.role != "system"]
-
-
-def _summed_up(summarizer: Summarizer, messages: Sequence[Message], question: str) -> str:
-    text = summarizer(None, [*messages, Message.user(question)])
-    if not text.strip():
-        raise ValueError("the summarizer returned nothing; the branches are as they were")
-    return text
 
 
 def _exchange(

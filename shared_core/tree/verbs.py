@@ -4,15 +4,15 @@ from collections.abc import Sequence
 from typing import get_args
 
 from shared_core.arguments import function, one_of, texts, whole_number
-from shared_core.base import Summarizer
 from shared_core.checkout import Checkout
 from shared_core.messages import Message
 from shared_core.records import Branch
+from shared_core.summaries.requests import AnySummarizer, SummaryRules, drive
 from shared_core.tree import branches, copies, merge
 from shared_core.tree.branches import Diff, ReflogEntry
 from shared_core.tree.copies import CherryPickResult, Stash
 from shared_core.tree.log import LogEntry
-from shared_core.tree.merge import How, MergeResult
+from shared_core.tree.merge import How, MergeResult, MergeSteps
 
 
 class TreeVerbs:
@@ -23,6 +23,7 @@ class TreeVerbs:
     """
 
     _checkout: Checkout
+    _summing: SummaryRules
 
     # Branches and tags
 
@@ -168,7 +169,7 @@ class TreeVerbs:
     # Merges
 
     def merge(
-        self, source: str, how: How = "auto", *, prompt: str | None = None, summarizer: Summarizer | None = None
+        self, source: str, how: How = "auto", *, prompt: str | None = None, summarizer: AnySummarizer | None = None
     ) -> MergeResult:
         """Bring the messages of another branch to this one, all at once or not at all. The source stays.
 
@@ -182,18 +183,27 @@ class TreeVerbs:
                 merge, followed by a question and an answer that say what each side added and what they contradict;
                 nobody decides who is right. `"auto"`: fast-forward if possible, else full.
             prompt: the question of a squash or three-way merge; None: a plain one.
-            summarizer: writes the answer; the last message it is given is the question. None: the answer lists
-                messages.
+            summarizer: writes the answer of a squash or three-way merge. It is called as often as the messages need,
+                with at most `summarizer_tokens` each time: with the answer so far and the next messages, of which the
+                last is the question. None: the memory's own; if it has none, the answer lists messages.
 
         Raises:
             UnknownReferenceError: there is no such reference.
             ValueError: a fast-forward is impossible; or a prompt or summarizer is given where none is used; or the
-                summarizer returned nothing. Errors that the summarizer raises are passed on. Nothing is changed.
+                prompt leaves no room for messages; or the summarizer returned nothing. Nothing is changed.
+            TypeError: the summarizer is a coroutine function, which only `AsyncInfiniteMemory` can await.
+            Exception: whatever the summarizer raises.
         """
+        return drive(self.merge_steps(source, how, prompt=prompt, summarizer=summarizer))
+
+    def merge_steps(
+        self, source: str, how: How = "auto", *, prompt: str | None = None, summarizer: AnySummarizer | None = None
+    ) -> MergeSteps:
+        """Return the steps of `merge`; see `InfiniteMemory.context_steps`."""
         one_of("how", how, get_args(How))
         if summarizer is not None:
             function("summarizer", summarizer, "(previous_summary, messages) -> str")
-        return merge.merge(self._checkout, source, how, prompt=prompt, summarizer=summarizer)
+        return merge.merge(self._checkout, source, how, self._summing, prompt=prompt, summarizer=summarizer)
 
     def sources(self, id: str) -> list[str]:
         """Return the ids a message was made from: a copy's original, or all that a merge's answer sums up; else none.

@@ -60,6 +60,16 @@ def test_a_conversation_with_tools() -> None:
     }
 
 
+def test_before_a_greeting_a_user_says_something() -> None:
+    made = request([Message.assistant("9:40 to Porto or 11:15 to Faro?"), Message.user("The second, please.")])
+    check_anthropic(made)
+    assert made["messages"] == [
+        {"role": "user", "content": "[The conversation begins.]"},
+        {"role": "assistant", "content": "9:40 to Porto or 11:15 to Faro?"},
+        {"role": "user", "content": "The second, please."},
+    ]
+
+
 def test_calls_with_the_same_id_are_told_apart() -> None:
     """The API refuses a request in which an id of a call comes twice; some models number their calls anew each turn."""
     names = ["a", "b", "c", "d", "e", "f"]
@@ -71,9 +81,9 @@ def test_calls_with_the_same_id_are_told_apart() -> None:
         Message.assistant(tool_calls=calls[2:4]), Message.tool("c's", "f:0"), Message.tool("d's", "f:0"),
         Message.assistant(tool_calls=calls[4:]), Message.tool("f's", ""), Message.tool("e's", "f_0_2"),
     ]  # fmt: skip
-    made = request(said)
+    made = request([Message.user("look"), *said])
     check_anthropic(made)
-    blocks = [block for turn in made["messages"] for block in turn["content"]]
+    blocks = [block for turn in made["messages"][1:] for block in turn["content"]]
     ids = {block["id"]: block["name"] for block in blocks if block["type"] == "tool_use"}
     results = {block["tool_use_id"]: block["content"] for block in blocks if block["type"] == "tool_result"}
     assert ids == {"f_0": "a", "f_0_2": "b", "f_0_3": "c", "f_0_4": "d", "f_0_2_2": "e", "call": "f"}

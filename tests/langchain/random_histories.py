@@ -20,6 +20,7 @@ from langchain_core.messages import (
 __all__ = [
     "PROVIDERS",
     "accepted",
+    "called",
     "group_ids",
     "ids",
     "models",

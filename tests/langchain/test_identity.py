@@ -3,11 +3,13 @@
 import asyncio
 import operator
 import re
+import uuid
 from collections.abc import Sequence
 from typing import Annotated, Any, TypedDict
 
 import pytest
 from langchain.agents import create_agent
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -16,7 +18,19 @@ from langgraph.types import Send
 
 from langchain_infinite_memory import infinite_memory_node
 from shared_core.pool import SessionPool
-from tests.langchain.agents import Model, Sent, Words, agent, ask, config, memory, said, sqlite_saver, stored
+from tests.langchain.agents import (
+    Model,
+    Sent,
+    Words,
+    agent,
+    ask,
+    branches_of,
+    config,
+    memory,
+    said,
+    sqlite_saver,
+    stored,
+)
 
 MARK = re.compile(r"mark-\w+")
 
@@ -129,9 +143,11 @@ class TestNamedSessions:
                 with sqlite_saver(tmp_path / f"graph-{turn}.db") as saver:
                     answer = ask(agent(Model(), middleware, checkpointer=saver), text)[-1].text
             else:
-                one = agent(Model(), middleware, checkpointer=InMemorySaver())
-                answer = ask(one, text)[-1].text
-                ask(one, "and?")
+                saver = InMemorySaver()
+                answer = ask(agent(Model(), middleware, checkpointer=saver), text)[-1].text
+                middleware.close()
+                middleware = memory(tmp_path / "memory.db")
+                assert ask(agent(Model(), middleware, checkpointer=saver), "what is my code?")[-1].text == "4471"
             middleware.close()
         assert answer == ("I do not know" if durable else "4471")
 
@@ -257,3 +273,58 @@ class TestNestedGraphs:
 
 def tasks(state: Any) -> list[Send]:
     return [Send("worker", {"messages": [HumanMessage(f"mark-{number}")]}) for number in range(4)]
+
+
+def test_what_a_sub_agent_said_is_not_recalled_for_the_user() -> None:
+    middleware = memory(scope="user", user_key="who")
+    one, model = with_sub_agent(middleware, InMemorySaver())
+    for number in range(2):
+        ask(one, f"look at a{number} then b{number}", f"t{number}", who="ann")
+    assert [len(marks(sent)) for sent in model.sent] == [1, 1, 1, 1]
+    done = [one.session_id for one in middleware.pool.sessions("ann") if "/" in one.session_id]
+    assert sorted(len(branches_of(middleware, name, "ann")) for name in done) == [2, 2, 2, 2], "it stays on record"
+    assert [stored(middleware, name, "ann") for name in done] == [[]] * 4
+
+
+def test_a_report_names_its_run_and_what_it_raises_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    runs: list[Any] = []
+
+    def note(report: Any, run: Any) -> None:
+        runs.append((run.session_id, run.user_id, run.thread_id, run.run_id))
+        raise RuntimeError("no room for reports")
+
+    one = agent(Model(), memory(session_id="s", on_report=note))
+    run_id = uuid.uuid4()
+    settings: Any = {"run_id": run_id, "configurable": {"thread_id": "t", "user_id": 7}}
+    assert one.invoke(question("hello"), settings)["messages"][-1].text == "fine: hello"
+    assert runs == [("s", "7", "t", str(run_id))]
+    assert "no room for reports" in caplog.text
+    one.invoke(question("hello"))
+    assert runs[1][:3] == ("s", None, None)
+
+
+@ways
+def test_recall_is_a_run_among_the_events(way: str) -> None:
+    model = Model()
+    one = agent(model, memory(max_tokens=120), checkpointer=InMemorySaver())
+    for text in ("my code is 4471", *["of rain " * 20] * 4):
+        ask(one, text)
+
+    async def events() -> list[Any]:
+        return [event async for event in one.astream_events(question("what is my code?"), config(), version="v2")]
+
+    class Handler(BaseCallbackHandler):
+        def on_retriever_end(self, documents: Any, *, parent_run_id: Any = None, **kwargs: Any) -> None:
+            found.append((parent_run_id is not None, [document.page_content for document in documents]))
+
+    found: list[Any] = []
+    if way == "invoke":
+        one.invoke(question("what is my code?"), {**config(), "callbacks": [Handler()]})
+    else:
+        ended = [event for event in asyncio.run(events()) if event["event"] == "on_retriever_end"]
+        found = [
+            (bool(event["parent_ids"]), [document.page_content for document in event["data"]["output"]])
+            for event in ended
+        ]
+    assert found[-1][0]
+    assert "my code is 4471" in found[-1][1]

@@ -98,7 +98,7 @@ class TestNothingElseChanges:
 
 class TestWhoseMemory:
     def test_by_argument_then_thread_then_session(self, caplog: pytest.LogCaptureFixture) -> None:
-        given = SessionPool(token_counter=Words())
+        given = SessionPool(token_counter=Words(), max_tokens=4096)
         for middleware, configurable in (
             (memory(given, session_id="own"), {"thread_id": "t", "session_id": "s"}),
             (memory(given), {"thread_id": "t", "session_id": "s"}),

@@ -1,6 +1,7 @@
 """What was said before, as documents and through a tool that an agent calls."""
 
 import asyncio
+import inspect
 import json
 import sys
 from contextlib import closing
@@ -277,3 +278,23 @@ def test_what_is_not_a_store(what: str) -> None:
         make(memory="chat.db")
     with pytest.raises(TypeError, match="store must be a path"):
         make(7)
+
+
+@pytest.mark.parametrize("kind", ["integration", "unit"])
+def test_the_standard_tests_of_tools_pass(kind: str) -> None:
+    standard = pytest.importorskip(f"langchain_tests.{kind}_tests", reason="langchain-tests is not installed")
+    with InfiniteMemory() as memory:
+        memory.add(history(20))
+
+        class Suite(getattr(standard, f"Tools{kind.title()}Tests")):  # type: ignore[misc]
+            tool_constructor = recall_tool(memory)
+            tool_invoke_params_example = {"query": "which gardens?"}  # noqa: RUF012
+
+        suite, given = Suite(), {"tool": Suite.tool_constructor}
+        tests = {name for name in dir(suite) if name.startswith("test_")} - {"test_no_overrides_DO_NOT_OVERRIDE"}
+        for name in sorted(tests):
+            test = getattr(suite, name)
+            done = test(**{part: given[part] for part in inspect.signature(test).parameters})
+            if inspect.isawaitable(done):
+                asyncio.run(done)  # type: ignore[arg-type]
+        assert len(tests) == {"integration": 4, "unit": 5}[kind]

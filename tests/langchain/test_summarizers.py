@@ -1,11 +1,15 @@
 """LangChain's models as summarizers, and what agents, chains and histories are sent of a summary."""
 
 import asyncio
+import itertools
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
+from uuid import UUID
 
 import pytest
-from langchain_core.language_models import FakeListLLM
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.language_models import FakeListLLM, GenericFakeChatModel
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
 from langchain_core.runnables import RunnableLambda
 
@@ -79,6 +83,37 @@ def test_what_the_summarizer_writes_is_not_streamed_and_nothing_blocks() -> None
         for chunk, _ in chat.stream({"messages": [("user", "and now? " * 40)]}, config(), stream_mode="messages")
     ]
     assert len(sync) == 1
+
+
+class Runs(BaseCallbackHandler):
+    """Records the names of models' runs that have a parent, as traces do."""
+
+    def __init__(self) -> None:
+        self.names: list[str | None] = []
+
+    def on_chat_model_start(
+        self, serialized: Any, messages: Any, *, parent_run_id: UUID | None = None, name: str | None = None, **rest: Any
+    ) -> None:
+        if parent_run_id is not None:
+            self.names.append(name)
+
+
+def test_events_have_the_answer_alone_and_traces_have_the_summarizer_too() -> None:
+    summarizer = GenericFakeChatModel(messages=(AIMessage("so far much") for _ in itertools.count()))
+    chat, runs = agent(Model(), memory(summarizer=summarizer, **SETTINGS), tools=[]), Runs()
+
+    async def talk() -> Counter[tuple[str, str]]:
+        seen: Counter[tuple[str, str]] = Counter()
+        for number in range(20):
+            asked = {"messages": [("user", f"what of {number} and all that was said of it?")]}
+            async for event in chat.astream_events(asked, config() | {"callbacks": [runs]}, version="v2"):
+                seen[event["event"], event["name"]] += event["event"].startswith("on_chat_model")
+        return +seen
+
+    assert asyncio.run(talk()) == {("on_chat_model_start", "Model"): 20, ("on_chat_model_end", "Model"): 20}
+    named = Counter(runs.names)
+    assert named[None] == 20
+    assert named["summarize"] >= 3
 
 
 def test_an_agent_goes_on_when_the_summarizer_fails() -> None:

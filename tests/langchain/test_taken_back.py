@@ -276,16 +276,21 @@ class TestSummaries:
         assert "hunter2" not in " ".join(stored(middleware))
 
     @pytest.mark.parametrize("first", [True, False])
-    def test_summed_up_then_removed(self, *, first: bool) -> None:
-        model, middleware = Model(), memory()
+    @pytest.mark.parametrize("fresh", [True, False], ids=["new object", "same object"])
+    def test_summed_up_then_removed(self, tmp_path: Any, *, first: bool, fresh: bool) -> None:
+        model, middleware, saver = Model(), memory(tmp_path / "memory.db"), InMemorySaver()
         order = [middleware, sums_up(3)] if first else [sums_up(3), middleware]
-        one = agent(model, *order, checkpointer=InMemorySaver())
+        one = agent(model, *order, checkpointer=saver)
         for text in ("my code is 4471", "hello", SECRET):
             ask(one, text)
         messages = ask(one, "and?")
         assert [message.text for message in messages][:2] == [messages[0].text, SECRET]
         one.update_state(config(), {"messages": [RemoveMessage(id=messages[1].id or "")]})
         one.update_state(config(), {"messages": [RemoveMessage(id=messages[2].id or "")]})
+        if fresh:
+            middleware.close()
+            middleware = memory(tmp_path / "memory.db")
+            one = agent(model, middleware, checkpointer=saver)
         assert ask(one, "what is my code?")[-1].text == "4471"
         assert "hunter2" not in prompt_of(model)
         assert stored(middleware)[:4] == ["my code is 4471", "fine: my code is 4471", "hello", "fine: hello"]

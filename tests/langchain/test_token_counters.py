@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langchain_core.messages.utils import count_tokens_approximately
 
 from langchain_infinite_memory import as_token_counter, message_counter, to_message
-from langchain_infinite_memory.token_counters import ApproximateCounter, ModelCounter
+from langchain_infinite_memory.token_counters import ModelCounter
 from shared_core import InfiniteMemory
 from shared_core.formats.parts import IMAGE_TOKENS
 from shared_core.tokens import ConservativeCounter, TiktokenCounter, TokenFallbackWarning, message_tokens
@@ -64,7 +64,7 @@ def test_approximate_is_a_quarter_rounded_up(counter: Any) -> None:
 def test_approximate_is_langchains_for_a_message(text: str) -> None:
     framing, role = 3, len("user")
     one = count_tokens_approximately([HumanMessage(text)], extra_tokens_per_message=framing)
-    assert one == framing + ApproximateCounter()("x" * role + text)
+    assert one == framing + as_token_counter("approximate")("x" * role + text)
 
 
 def test_a_model_counts_with_its_own_tokenizer() -> None:
@@ -91,10 +91,54 @@ def test_a_model_without_a_tokenizer_downloads_none() -> None:
     assert count("one two three") == ConservativeCounter()("one two three")
 
 
-def test_a_tokenizer_given_to_a_model_is_used() -> None:
-    model = plain_model()
+@pytest.mark.parametrize("own", [True, False])
+def test_a_tokenizer_given_to_a_model_is_used(own: bool) -> None:
+    openai = None if own else pytest.importorskip("langchain_openai")
+    model = plain_model() if openai is None else openai.ChatOpenAI(model="gpt-4o", api_key="none")
     model.custom_get_token_ids = lambda text: [ord(letter) for letter in text]
     assert as_token_counter(model)("abc") == 3
+
+
+@pytest.mark.parametrize(
+    ("model", "table"),
+    [
+        ({"model": "gpt-4o"}, "o200k_base"),
+        ({"model": "gpt-4"}, "cl100k_base"),
+        ({"model": "my-own", "tiktoken_model_name": "gpt-4"}, "cl100k_base"),
+        ({"model": "my-own"}, "o200k_base"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["ChatOpenAI", "OpenAI"])
+def test_a_model_of_openai_is_counted_with_its_table(kind: str, model: Any, table: str) -> None:
+    counter = as_token_counter(getattr(pytest.importorskip("langchain_openai"), kind)(**model, api_key="none"))
+    assert counter.name == TiktokenCounter(table).name
+    assert counter(f"one {SPECIAL}") == TiktokenCounter(table)(f"one {SPECIAL}"), "a special token counts as text"
+
+
+def test_an_azure_model_without_a_name_is_counted() -> None:
+    openai = pytest.importorskip("langchain_openai")
+    model = openai.AzureChatOpenAI(
+        azure_deployment="own", azure_endpoint="https://one.openai.azure.com", api_key="none", api_version="2024-02-01"
+    )
+    assert as_token_counter(model).name == TiktokenCounter().name
+
+
+def test_a_tokenizer_that_cannot_be_reached_is_tried_once_per_process() -> None:
+    tried: list[str] = []
+
+    class Far(FakeListChatModel):
+        responses: list[str] = ["ok"]  # noqa: RUF012 - a field of the model
+
+        def get_num_tokens(self, text: str) -> int:
+            tried.append(text)
+            raise ConnectionError("no route to host")
+
+    first, second = as_token_counter(Far()), as_token_counter(Far())
+    with pytest.warns(TokenFallbackWarning, match="Far raised ConnectionError: no route to host") as seen:
+        assert [count(text) for count in (first, second) for text in ("one", "two")] == [
+            ConservativeCounter()(text) for text in ("one", "two", "one", "two")
+        ]
+    assert (tried, len(seen)) == (["one"], 1)
 
 
 def test_a_model_that_asks_a_server_is_not_asked() -> None:

@@ -26,11 +26,15 @@ EXPECTED = {
         "4471",
         "From the handbook:\n\nRefunds take five working days.",
         "'Noted.', 'What is my locker code?'",
+        "['Hello!']\n",
         "['user', 'assistant', 'tool']\n",
         "['My locker code is 4471.'",
     ],
     "explain.md": ["['My locker code is 4471."],
-    "branches.md": ["The tokenizer never gets past a tab."],
+    "branches.md": [
+        "The tokenizer never gets past a tab.",
+        "main ['To Porto or to Faro?', 'To Porto.']\nmain-2 main-3\n",
+    ],
     "summaries.md": [" messages are in it"],
     "operations.md": ["My locker code is 4471.\n"],
 }

@@ -39,7 +39,7 @@ SAID = {
         "my locker at the climbing hall is number 118 and the code is 4093.",
         "Reminder set: to buy a watering can\n  (612 messages in the state)",
         "- user: We were at the allergist's today, Dr. Imhasly.",
-        "  (610 messages in the state)\n\nmain: the reminder is there\nbranch-1: the reminder is not there\n",
+        "  (610 messages in the state)\n\nmain: the reminder is not there\nbranch-1: the reminder is there\n",
     ],
     "langchain_chain.py": [
         "607 messages are stored\n\n",

@@ -285,6 +285,7 @@ def test_broken_groups_and_replies_to_nobody() -> None:
     call = ToolCall(id="c", name="look", arguments="{}")
     talk = [
         Message.system("be kind", id="s"), Message.assistant("hello", id="a0"),
+        Message.assistant("looking", id="c0", tool_calls=(call,)),
         Message.user("look", id="q"), Message.assistant(id="a1", tool_calls=(call,)),
         Message.user("and then", id="q2"),
     ]  # fmt: skip
@@ -293,7 +294,7 @@ def test_broken_groups_and_replies_to_nobody() -> None:
         report = memory.context("well", tools=[{"name": "look"}]).report
     assert [(line.id, line.reason) for line in report.lines] == [
         (None, Reason.TOOL_SCHEMAS), ("s", Reason.ALWAYS_SENT), (None, Reason.QUESTION), ("q2", Reason.NEWEST),
-        ("q", Reason.NEWEST), ("a1", Reason.BROKEN_GROUP), ("a0", Reason.NO_QUESTION),
+        ("q", Reason.NEWEST), ("a1", Reason.BROKEN_GROUP), ("a0", Reason.NEWEST), ("c0", Reason.NO_QUESTION),
     ]  # fmt: skip
 
 

@@ -282,6 +282,36 @@ class TestA11B12:
         assert context.tokens == 21
 
 
+OFFER = "9:40 to Porto or 11:15 to Faro?"
+
+
+def test_a12_a_greeting_is_sent_with_the_first_question() -> None:
+    messages = [Message.assistant(OFFER), Message.user("The second, please.")]
+    assert [m.content for m in sliding_window(messages, max_tokens=100)] == [OFFER, "The second, please."]
+    with InfiniteMemory() as memory:
+        memory.add(messages[0])
+        assert memory.context().messages == (), "nobody has asked anything"
+        assert [m.content for m in memory.context("The second, please.").messages] == [OFFER, "The second, please."]
+        assert [m.content for m in memory.context("?", include_question=False).messages] == [OFFER]
+        memory.add(Message.system("Sell tickets."))
+        memory.add(messages[1])
+        assert [m.content for m in memory.context().messages] == ["Sell tickets.", OFFER, "The second, please."]
+
+
+@pytest.mark.parametrize("fill", ["stop", "skip"])
+def test_a12_a_greeting_is_the_oldest_of_the_window_and_never_without_the_first_turn(sized: Sized, fill: str) -> None:
+    messages = sized.messages([("a", 2), ("c", 2), ("t", 2), ("a", 3), ("u", 9), ("a", 4), ("u", 5)])
+    for limit in range(5, 30):
+        kept = [6] if limit < 18 else [4, 5, 6] if limit < 21 else [3, 4, 5, 6] if limit < 23 else [0, 3, 4, 5, 6]
+        context = by_turn(messages, sized.name, limit, fill=fill)
+        assert ids(context.messages) == kept
+        window = sliding_window(messages, max_tokens=limit, token_counter=sized.name, message_overhead=0, fill=fill)  # type: ignore[arg-type]
+        assert ids(window) == kept
+        reasons = {line.id: line.reason for line in context.report.lines}
+        assert reasons.get("1") in (None, Reason.NO_QUESTION)  # what is far older than the window is not read
+        assert (reasons.get("3") is Reason.NEWEST) == (limit >= 21)
+
+
 def test_a12_no_prompt_begins_with_an_answer_or_splits_a_tool_call(sized: Sized) -> None:
     turn: list[Row] = [("u", 3), ("c", 3), ("t", 5), ("a", 4)]
     messages = sized.messages([("s", 2), *turn, *turn, ("u", 3), ("a", 4), ("u", 3), ("c", 3), ("t", 5)])

@@ -888,6 +888,8 @@ def test_what_a_model_is_told() -> None:
     assert instruction(None, said, "{previous}|{messages}") == "(none yet)|user: hi {previous}\n\nBo: hello"
     asked = instruction(None, [*said, Message.user("What was found?")], SUMMARY_PROMPT)
     assert asked == "user: hi {previous}\n\nBo: hello\n\nThe above is a record. What was found?"
+    before = instruction("a tab", [*said, Message.user("What was found?")], SUMMARY_PROMPT)
+    assert before == f"From what was said before:\na tab\n\nSaid since:\n{asked}"
 
 
 TEXTS = ["word " * 300, "x" * 3000, "東京の旅行は四月です。" * 90, "🙂👩\u200d👩\u200d👧 " * 200, "a. b! c?\n" * 99]

@@ -125,7 +125,8 @@ class Case:
     def past(self) -> dict[str, Messages]:
         """Turn -> what the window may hold of it, newest first."""
         turns = {t: m for t, m in self.told.turns.items() if t != self.stored and t not in self.pinned}
-        return {t: self.dressed(t, [m for u in sendable(turns[t]) for m in u]) for t in reversed(turns)}
+        past = {t: self.dressed(t, [m for u in sendable(turns[t]) for m in u]) for t in reversed(turns)}
+        return past | {m.id or "": [m] for m in self.told.greeting if self.question is not None and not m.pinned}
 
     def dressed(self, turn: str, members: Messages) -> Messages:
         """Messages of a turn as sent: with grounding as far as `keep_grounding` says."""

@@ -68,9 +68,15 @@ class Told:
         return found
 
     @cached_property
+    def greeting(self) -> Messages:
+        """What is said before the first user message, without tool calls, newest first."""
+        before = takewhile(lambda message: message.role != "user", self.messages)
+        return [m for m in before if m.role == "assistant" and not m.tool_calls][::-1]
+
+    @cached_property
     def number(self) -> dict[str, int]:
         """Turn -> its number."""
-        return {turn: number for number, turn in enumerate(self.turns)}
+        return {m.id or "": -1 for m in self.greeting} | {turn: number for number, turn in enumerate(self.turns)}
 
     @cached_property
     def by_id(self) -> dict[str | None, Message]:
@@ -84,7 +90,7 @@ class Told:
         for message in self.messages:
             opened += message.role == "user"
             front = message.role == "system" and not message.pinned
-            keys[message.id] = (-1 if front else opened, place[message.id], place[message.id])
+            keys[message.id] = (-2 if front else opened, place[message.id], place[message.id])
         for turn, members in self.turns.items():
             for unit in units(members):
                 keys |= {m.id: (self.number[turn], place[unit[0].id], place[m.id]) for m in unit}

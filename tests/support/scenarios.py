@@ -14,8 +14,8 @@ from shared_core.testing.hashing_embedder import HashingEmbedder
 from shared_core.tokens import CharacterCounter, ConservativeCounter, TiktokenCounter
 
 __all__ = [
-    "COUNTERS", "Ask", "Budget", "Fork", "Go", "Late", "Pause", "Reply", "Say", "Scenario", "Step", "System", "Talk",
-    "Tools", "new_memory",
+    "COUNTERS", "Ask", "Budget", "Fork", "Go", "Greet", "Late", "Pause", "Reply", "Say", "Scenario", "Step", "System",
+    "Talk", "Tools", "new_memory",
 ]  # fmt: skip
 
 START = datetime(2024, 2, 28, 9, tzinfo=UTC)
@@ -76,6 +76,13 @@ class Say:
 
 
 @dataclass(frozen=True)
+class Greet:
+    """An assistant's words before the first user message."""
+
+    text: str
+
+
+@dataclass(frozen=True)
 class System:
     """A system message."""
 
@@ -110,7 +117,7 @@ class Go:
     place: int
 
 
-Step = Say | System | Late | Pause | Fork | Go
+Step = Greet | Say | System | Late | Pause | Fork | Go
 
 
 @dataclass(frozen=True)
@@ -193,6 +200,8 @@ class Talk:
                 if self.reuse_call_ids:
                     self._calls = count(1)
                 self.add([user, *self.messages(step.answers)])
+            case Greet():
+                self.add([Message.assistant(step.text)])
             case System():
                 self.add([Message.system(step.text)])
             case Late():

@@ -15,6 +15,7 @@ from tests.support.scenarios import (
     Budget,
     Fork,
     Go,
+    Greet,
     Late,
     Pause,
     Reply,
@@ -124,7 +125,13 @@ _loop = st.builds(
     st.sampled_from([[]] * 2 * len(BROKEN) + [[tools] for tools in BROKEN]),
 )
 _open = st.builds(lambda said, found: Say(QUESTIONS[0], tuple(said), grounding=found), _loop, groundings)
-_conversations = st.builds(lambda old, new: (*old, new) if new else old, steps, st.one_of(st.none(), _open))
+_greetings = st.sampled_from(((),) * 5 + ((Greet(TOPICS[0]),), (Greet("hi"), Greet(TOPICS[2]))))
+_conversations = st.builds(
+    lambda greeting, old, new: (*greeting, *old, new) if new else (*greeting, *old),
+    _greetings,
+    steps,
+    st.one_of(st.none(), _open),
+)
 
 
 def short(previous: str | None, messages: Sequence[Message]) -> str:

@@ -179,6 +179,7 @@ def test_cutting_into_blocks_changes_no_count(encodings: list[tiktoken.Encoding]
 def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A process that has loaded nothing, with an empty cache folder and without LlamaIndex; returns the folder."""
     monkeypatch.setattr(counters, "_loaded", {})
+    monkeypatch.setattr(counters, "_offline", threading.Event())
     monkeypatch.setattr(tiktoken.registry, "ENCODINGS", {})
     monkeypatch.setitem(sys.modules, "llama_index", None)
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
@@ -202,6 +203,21 @@ def test_without_table_and_network_one_warning_and_the_conservative_counter(
     for counter in (first, second):
         assert counter.name == ConservativeCounter.name
         assert counter(PROSE) == ConservativeCounter()(PROSE)
+
+
+@pytest.mark.usefixtures("fresh")
+def test_the_network_is_tried_once_per_process_and_a_failure_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def fail(url: str) -> bytes:
+        asked.append(url)
+        return unreachable(url)
+
+    monkeypatch.setattr(tiktoken.load, "read_file", fail)
+    with pytest.warns(TokenFallbackWarning, match="'cl100k_base'") as caught:
+        found = [TiktokenCounter(name) for name in ("cl100k_base", "o200k_base", "gpt2", "cl100k_base")]
+    assert (len(asked), len(caught)) == (1, 1)
+    assert {counter.name for counter in found} == {ConservativeCounter.name}
 
 
 @pytest.mark.usefixtures("fresh")

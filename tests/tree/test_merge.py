@@ -1,14 +1,18 @@
 """Merge, cherry-pick, rebase and stash in detail; their contract is in `test_verb_contract.py`."""
 
+import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from shared_core import InfiniteMemory, Message, ToolCall
+from shared_core import AsyncInfiniteMemory, InfiniteMemory, Message, ToolCall
 from shared_core.records import MAIN, After, Change, Draft
 from shared_core.results import Conflict
+from shared_core.summaries.requests import LINE_TOKENS
 from tests.support.histories import CountingStore, history, ids
 from tests.tree.two_branches import parted, path, said, say
 
@@ -249,6 +253,155 @@ def test_a_summarizer_is_told_what_both_sides_said_and_what_they_contradict(memo
         ["says u4", "says r4"], ["says u2", "says r2", "says u3", "says r3"], "And?"
     )  # fmt: skip
     assert answer.startswith("All is well.\n\nOnly on 'main':")
+
+
+# Summarizers
+
+
+class Calls:
+    """A summarizer of words: it answers with the number of all words so far, and records what it is given."""
+
+    def __init__(self, *, limit: int, answer_tokens: int = 20) -> None:
+        self.given: list[Message] = []
+        self.answers: list[str] = []
+        self._limits = limit, answer_tokens
+
+    def __call__(self, before: str | None, messages: Sequence[Message]) -> str:
+        limit, answer_tokens = self._limits
+        *told, question = messages
+        assert (before or None) == (self.answers[-1] if self.answers else None)
+        assert (question.role, question.id) == ("user", None)
+        assert len((before or "").split()) + sum(LINE_TOKENS + len(one.content.split()) for one in messages) <= limit
+        assert len((before or "").split()) <= answer_tokens
+        self.given += told
+        self.answers.append(f"{sum(len(one.content.split()) for one in self.given)} words")
+        return self.answers[-1]
+
+    async def awaited(self, before: str | None, messages: Sequence[Message]) -> str:
+        await asyncio.sleep(0)
+        return self(before, messages)
+
+
+def long_branch(memory: InfiniteMemory, sizes: Sequence[int]) -> list[str]:
+    """Say something on `main`, then messages of so many words on `side`, and return these."""
+    memory.add([said("u0", "We write a parser."), said("r0", "Fine.")])
+    memory.fork("side")
+    texts = [" ".join(f"w{number}" for _ in range(size)) for number, size in enumerate(sizes)]
+    memory.add([said(f"{'ur'[number % 2]}{number + 1}", text) for number, text in enumerate(texts)])
+    memory.checkout(MAIN)
+    return texts
+
+
+def by_words(**settings: Any) -> InfiniteMemory:
+    return InfiniteMemory(
+        token_counter=lambda text: len(text.split()),
+        ranking="lexical",
+        summary_tokens=20,
+        summarizer_tokens=100,
+        **settings,
+    )
+
+
+@settings(max_examples=30)
+@given(st.lists(st.integers(1, 60), min_size=1, max_size=14), st.sampled_from(["squash", "three-way"]))
+def test_no_call_is_given_too_much_and_every_message_is_in_one_call(sizes: list[int], how: Any) -> None:
+    calls = Calls(limit=100)
+    with by_words() as memory:
+        texts = long_branch(memory, sizes)
+        memory.add([said("u90", "ours"), said("r90", "fine")])
+        answer = memory.merge("side", how, summarizer=calls).messages[1].content
+    theirs = [message.content for message in calls.given if (message.id or "") not in ("u90", "r90", "")]
+    assert [text for text in theirs if text.startswith("w")] == texts
+    assert calls.answers[-1] in answer
+    if how == "squash":
+        # Beside the messages, a call has a question of 8 words, and after the first an answer of 2.
+        assert answer == f"From the branch 'side':\n{sum(sizes)} words"
+        room = 100 - LINE_TOKENS - 8
+        filled = [room]
+        for size in sizes:
+            if filled[-1] < size + LINE_TOKENS:
+                filled.append(room - 2)
+            filled[-1] -= size + LINE_TOKENS
+        assert len(calls.answers) == len(filled)
+
+
+def test_the_middle_of_a_message_that_is_too_long_is_left_out() -> None:
+    calls = Calls(limit=100)
+    with by_words() as memory:
+        long_branch(memory, [3, 500, 3])
+        memory.merge("side", "squash", summarizer=calls)
+    first, cut, last = (message.content for message in calls.given)
+    assert (first, last) == ("w0 w0 w0", "w2 w2 w2")
+    assert cut.startswith("w1 w1")
+    assert " […] " in cut
+
+
+def test_an_answer_that_is_too_long_is_cut_for_the_next_call_but_not_at_the_end() -> None:
+    told: list[int] = []
+
+    def wordy(before: str | None, messages: Sequence[Message]) -> str:
+        told.append(len((before or "").split()))
+        return "word " * 50
+
+    with by_words() as memory:
+        long_branch(memory, [60, 60, 60])
+        answer = memory.merge("side", "squash", summarizer=wordy).messages[1].content
+    assert told == [0, 20, 20]
+    assert answer.count("word") == 50
+
+
+def test_the_memorys_own_summarizer_writes_the_answer() -> None:
+    own, other = Calls(limit=100), Calls(limit=100)
+    with by_words(summarizer=own) as memory:
+        long_branch(memory, [60, 60])
+        assert memory.merge("side", "squash").messages[1].content.endswith("\n120 words")
+        memory.checkout("side")
+        memory.add(said("u70", "more"))
+        memory.checkout(MAIN)
+        assert memory.merge("side", "squash", summarizer=other).messages[1].content.endswith("\n1 words")
+        assert memory.merge("side").how == "full", "which asks nothing"
+    assert (len(own.answers), len(other.answers)) == (2, 1)
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_a_coroutine_function_is_awaited_or_refused(own: bool) -> None:
+    calls = Calls(limit=100)
+    given: Any = {} if own else {"summarizer": calls.awaited}
+    with by_words(summarizer=calls.awaited if own else None) as memory:
+        long_branch(memory, [60, 60])
+        with pytest.raises(TypeError, match="an async summarizer needs AsyncInfiniteMemory; pass a plain function"):
+            memory.merge("side", "squash", **given)
+        assert path(memory) == ["u0", "r0"]
+        result = asyncio.run(AsyncInfiniteMemory(memory).merge("side", "squash", **given))
+    assert result.messages[1].content.endswith("\n120 words")
+    assert len(calls.answers) == 2
+
+
+def test_a_question_that_leaves_no_room_is_refused() -> None:
+    calls = Calls(limit=100)
+    with by_words() as memory:
+        long_branch(memory, [3])
+        with pytest.raises(ValueError, match="leaves no room for messages in a call of summarizer_tokens=100"):
+            memory.merge("side", "squash", prompt="why " * 72, summarizer=calls)
+        memory.merge("side", "squash", prompt="why " * 71, summarizer=calls)
+    assert len(calls.answers) == 1
+
+
+def test_a_call_is_told_by_the_name_of_its_tool() -> None:
+    calls = Calls(limit=100)
+    with by_words() as memory:
+        long_branch(memory, [3])
+        memory.checkout("side")
+        memory.add([
+            said("u2", "find it", grounding="a page"), said("r2", " ", tool_calls=[ToolCall(id="c", name="find")]),
+            said("t2", "found", tool_call_id="c"), said("r3", " "),
+        ])  # fmt: skip
+        memory.checkout(MAIN)
+        memory.merge("side", "squash", summarizer=calls)
+    assert [(one.role, one.content, one.name) for one in calls.given[1:]] == [
+        ("user", "find it", None), ("assistant", " \n[calls find()]", None), ("tool", "found", "find")
+    ]  # fmt: skip
+    assert {(one.grounding, one.tool_calls) for one in calls.given} == {(None, ())}
 
 
 # Copies
