@@ -42,14 +42,7 @@ INCOMPLETE = "incomplete"
 
 @dataclass(frozen=True, slots=True)
 class ChainKeys:
-    """The keys of a chain's input and output; None: it is not a dict, or has no such entry.
-
-    Attributes:
-        input: the question, or the messages, in the input.
-        history: the earlier messages that the chain expects in its input.
-        output: the answer in the output.
-        documents: what was retrieved for the question, in the input.
-    """
+    """The keys of a chain's input and output, as `InfiniteMemoryRunnable` explains them."""
 
     input: str | None = None
     history: str | None = None

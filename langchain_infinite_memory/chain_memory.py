@@ -202,10 +202,7 @@ class ChainMemory:
     # After the run
 
     def save(self, run: ChainRun, output: Any) -> None:
-        """Store the answer.
-
-        One that cannot be stored is the caller's all the same: a `MemoryFailedWarning` says so.
-        """
+        """Store the answer. One that cannot be stored is the caller's all the same; a `MemoryFailedWarning` says so."""
         with self._unstorable(None), self._failures():
             self._store(run, read_output(output, self._keys.output, run.sent))
 
@@ -214,12 +211,7 @@ class ChainMemory:
     ) -> None:
         """Store what the chunks of a stream make up, as `save` does.
 
-        Args:
-            run: the run.
-            chunks: what was streamed.
-            outcome: what the chain has reported.
-            why: why the chunks are not the whole answer; None if they are.
-            modes: whether the caller chose modes of streaming.
+        `why` says why they are not the whole answer; None if they are. The others are explained by `stream_output`.
         """
         if why is not None and not chunks:
             return

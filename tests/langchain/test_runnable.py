@@ -982,6 +982,15 @@ def test_a_history_that_is_sent_again_is_stored_and_sent_once() -> None:
     chain.close()
 
 
+def test_a_history_that_is_brought_along_is_stored_before_the_question() -> None:
+    inner = Chain()
+    chain = with_infinite_memory(inner)
+    whole = [*exchange("hello"), HumanMessage("how?")]
+    chain.invoke(whole, ONE)
+    assert inner.given == [whole]
+    assert stored(chain) == [*whole, AIMessage("re: how?")]
+
+
 def test_system_messages_come_first_whenever_they_were_said() -> None:
     sent: list[Any] = []
 
