@@ -1,15 +1,17 @@
 """InfiniteChatMessageHistory: a conversation as LangChain's chat message history."""
 
 import asyncio
-import sys
+import copy
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.messages import BaseMessage
+from langchain_core.runnables import ensure_config
 
 from langchain_infinite_memory.messages import FORMAT, from_message, system_first, to_message
 from langchain_infinite_memory.sessions import MemoryLike, Sessions
@@ -35,27 +37,30 @@ QUESTION_SHARE = 8
 EXCHANGE, CHARACTERS = 8, 500
 """What stands for that question: the two newest texts among so many messages, of each the last so many characters."""
 
-RUN_BEGINS = frozenset(("_enter_history", "_aenter_history"))
-RUN_ENDS = frozenset(("_exit_history", "_aexit_history"))
-"""The methods in which `RunnableWithMessageHistory` reads `messages`, before a run and after it.
-
-The second time, it takes the length of the list for the number of messages that it put before the input, and cuts off
-as many before it adds the rest. But the window may have grown by then, since other runs may have ended. So the list is
-empty the second time: nothing is cut off, and `add_messages` knows the ids of what was sent. Only the reader's name
-tells the two apart, because one object may serve several runs at a time, and those that fail do not read again.
-"""
-
 UNSTORED = "infinite-memory-"
 """How the id begins that a window gives to a message that is not stored, such as recalled text."""
+
+
+@dataclass
+class _Added:
+    """What the histories of one session have added.
+
+    Attributes:
+        turn: the turn that was opened last.
+        cleared: whether the session was erased.
+    """
+
+    turn: str | None = None
+    cleared: bool = False
 
 
 class InfiniteChatMessageHistory(BaseChatMessageHistory):
     """The messages of a session, for `RunnableWithMessageHistory` and for your own programs.
 
-    Your program reads all of them in `messages`. `RunnableWithMessageHistory` is given those that fit the budget: the
-    newest turns, and what was said before that matters for the newest exchange, as it does not tell the new question.
-    An eighth of the budget is left for that. It stores each message once, however many runs use an object or a session
-    at a time. `window` changes who reads what.
+    `messages` is everything that was said or, with `window=True`, what `RunnableWithMessageHistory` should send of it:
+    the newest turns, and what was said before that matters for the newest exchange, as the new question is not told. An
+    eighth of the budget is left for that question. Runs that overlap need an object each, which `session_factory` gives
+    them.
 
     Messages are restored equal, in the order in which they were added. A message is not added again if its id is stored
     with the same content. The store is opened when it is first used. LangChain deprecates chat message histories, not
@@ -66,8 +71,7 @@ class InfiniteChatMessageHistory(BaseChatMessageHistory):
         user_id: the user's id.
         store: a path, a `Store`, a `SessionPool`, or the `InfiniteMemory` of this session, whose branch is then used;
             otherwise the branch is `main`. None: in memory, lost with this object.
-        window: whether `messages` is what fits, to be sent before a new question. None: for
-            `RunnableWithMessageHistory` only. False: never, so that it sends everything.
+        window: whether `messages` is what fits, to be sent before a new question.
         settings: the other arguments of `InfiniteMemory`, and `embeddings`, `token_counter` and `summarizer` in
             LangChain's words; only for a store.
 
@@ -77,7 +81,7 @@ class InfiniteChatMessageHistory(BaseChatMessageHistory):
     """
 
     def __init__(
-        self, session_id: str, *, user_id: str | None = None, store: MemoryLike = None, window: bool | None = None,
+        self, session_id: str, *, user_id: str | None = None, store: MemoryLike = None, window: bool = False,
         **settings: Any,
     ) -> None:  # fmt: skip
         super().__init__()
@@ -86,31 +90,31 @@ class InfiniteChatMessageHistory(BaseChatMessageHistory):
         self._window = window
         self._sessions = Sessions(store, **settings)
         self._sessions.check(session_id, user_id)
-        self._turn: str | None = None
-        self._cleared = False
+        self._sent: list[BaseMessage] | None = None
+        self._added = _Added()
 
     # What is stored
 
     @property
     def messages(self) -> list[BaseMessage]:  # type: ignore[override]  # declared as an attribute
         """All messages of the branch, or the window, oldest first, in a new list."""
-        reader = sys._getframe(1).f_code.co_name
-        if self._gives_window(reader):
-            return _prompt(self._context(_next_question), with_ids=reader in RUN_BEGINS)
-        return [] if self._gives_nothing(reader) else self._all()
+        if not self._window:
+            return self._all()
+        if not _is_in_run(self):
+            return _prompt(self._context(_next_question))
+        if self._sent is None:
+            self._sent = _with_ids(_prompt(self._context(_next_question)))
+        return list(self._sent)
 
     async def aget_messages(self) -> list[BaseMessage]:
         """Return `messages` without blocking the event loop."""
-        reader = sys._getframe(1).f_code.co_name
-        if self._gives_window(reader):
-            return _prompt(await self._acontext(_next_question), with_ids=reader in RUN_BEGINS)
-        return [] if self._gives_nothing(reader) else await asyncio.to_thread(self._all)
-
-    def _gives_window(self, reader: str) -> bool:
-        return reader not in RUN_ENDS and (reader in RUN_BEGINS if self._window is None else self._window)
-
-    def _gives_nothing(self, reader: str) -> bool:
-        return reader in RUN_ENDS and self._window is not False
+        if not self._window:
+            return await asyncio.to_thread(self._all)
+        if not _is_in_run(self):
+            return _prompt(await self._acontext(_next_question))
+        if self._sent is None:
+            self._sent = _with_ids(_prompt(await self._acontext(_next_question)))
+        return list(self._sent)
 
     def _all(self) -> list[BaseMessage]:
         with self._sessions.use(self.session_id, self.user_id) as memory:
@@ -130,16 +134,17 @@ class InfiniteChatMessageHistory(BaseChatMessageHistory):
         with self._sessions.use(self.session_id, self.user_id) as memory:
             stored = self._add(memory, [message for message in given if not _was_sent(memory, message)])
         opened = [message.turn_id for message in stored if message.role == "user"]
-        self._turn = opened[-1] if opened else self._turn
+        self._added.turn = opened[-1] if opened else self._added.turn
+        self._sent = None
 
     def _add(self, memory: InfiniteMemory, messages: Sequence[Message]) -> list[Message]:
-        if self._cleared:
+        if self._added.cleared:
             messages = [one if one.id is None or _stored(memory, one.id) else _without_id(one) for one in messages]
-        if self._turn is not None and all(message.role != "user" for message in messages):
+        if self._added.turn is not None and all(message.role != "user" for message in messages):
             try:
-                return memory.add(messages, turn=self._turn)
+                return memory.add(messages, turn=self._added.turn)
             except UnknownReferenceError:
-                self._turn = None  # forgotten since, or on another branch
+                self._added.turn = None  # forgotten since, or on another branch
         return memory.add(messages)
 
     async def aadd_messages(self, messages: Sequence[BaseMessage]) -> None:
@@ -153,7 +158,7 @@ class InfiniteChatMessageHistory(BaseChatMessageHistory):
         """
         with self._sessions.use(self.session_id, self.user_id) as memory:
             memory.forget(session=True)
-        self._cleared = True
+        self._added.cleared = True
 
     async def aclear(self) -> None:
         """Do what `clear` does without blocking the event loop."""
@@ -238,12 +243,25 @@ def _next_question(memory: InfiniteMemory) -> dict[str, Any]:
     }
 
 
-def _prompt(context: Context, *, with_ids: bool = False) -> list[BaseMessage]:
-    prompt = system_first(context.messages)
-    if not with_ids:
-        return [from_message(message) for message in prompt]
-    ids = [message.id or f"{UNSTORED}{uuid.uuid4().hex}" for message in prompt]
-    return [from_message(message).model_copy(update={"id": id_}) for message, id_ in zip(prompt, ids, strict=True)]
+def _prompt(context: Context) -> list[BaseMessage]:
+    return [from_message(message) for message in system_first(context.messages)]
+
+
+def _is_in_run(history: InfiniteChatMessageHistory) -> bool:
+    """Return whether a run of `RunnableWithMessageHistory` reads its history.
+
+    It reads twice. When the run ends, it takes the length of the list for the number of messages that it put before the
+    input, and cuts off as many before it adds the rest, so both lists must be the same.
+    """
+    return ensure_config()["configurable"].get("message_history") is history
+
+
+def _with_ids(window: Iterable[BaseMessage]) -> list[BaseMessage]:
+    """Return a window in which every message has an id, so that `add_messages` knows what a chain hands back."""
+    return [
+        message if message.id else message.model_copy(update={"id": f"{UNSTORED}{uuid.uuid4().hex}"})
+        for message in window
+    ]
 
 
 def _stored(memory: InfiniteMemory, id_: str | None) -> Message | None:
@@ -286,15 +304,15 @@ class SessionHistories:
         pool: the memories that the histories use.
     """
 
-    def __init__(self, pool: SessionPool, *, size: int, window: bool | None, owns_pool: bool) -> None:
+    def __init__(self, pool: SessionPool, *, size: int, window: bool, owns_pool: bool) -> None:
         self.pool = pool
         self._window = window
         self._owns_pool = owns_pool
         self._get = lru_cache(maxsize=size)(self._new)
 
     def __call__(self, session_id: str, user_id: str | None = None) -> InfiniteChatMessageHistory:
-        """Return a session's history."""
-        return self._get(session_id, user_id)
+        """Return a history of the session, which serves one run at a time."""
+        return copy.copy(self._get(session_id, user_id))
 
     def _new(self, session_id: str, user_id: str | None) -> InfiniteChatMessageHistory:
         return InfiniteChatMessageHistory(session_id, user_id=user_id, store=self.pool, window=self._window)
@@ -312,7 +330,7 @@ class SessionHistories:
 
 
 def session_factory(
-    store: MemoryLike = None, *, size: int = 64, window: bool | None = None, **settings: Any
+    store: MemoryLike = None, *, size: int = 64, window: bool = True, **settings: Any
 ) -> SessionHistories:
     """Return a `get_session_history` for `RunnableWithMessageHistory`.
 
@@ -322,7 +340,7 @@ def session_factory(
     Args:
         store: a path, a `Store`, a `SessionPool`, or None: in memory. It is opened at once; `close()` closes it.
         size: how many unused sessions stay ready; any number can be stored.
-        window: as for `InfiniteChatMessageHistory`.
+        window: whether the histories give what fits, as for `InfiniteChatMessageHistory`; False: everything.
         settings: as for `InfiniteChatMessageHistory`.
 
     Raises:

@@ -266,7 +266,7 @@ def test_an_empty_history_has_a_window() -> None:
 def test_the_event_loop_is_not_held_up(tmp_path: Path) -> None:
     async def work() -> list[Any]:
         get_history = await asyncio.to_thread(
-            session_factory, tmp_path / "chat.db", embedder=HashingEmbedder(), **SMALL
+            session_factory, tmp_path / "chat.db", window=False, embedder=HashingEmbedder(), **SMALL
         )
         histories = [get_history("1"), get_history("2")]
         lazy = InfiniteChatMessageHistory("3", store=tmp_path / "chat.db", **SMALL)
@@ -440,8 +440,7 @@ KEYS: dict[str, dict[str, str]] = {
 
 @pytest.mark.parametrize("form", KEYS)
 @pytest.mark.parametrize("way", ["invoke", "ainvoke", "stream", "astream", "batch", "abatch"])
-@pytest.mark.parametrize("window", [None, True])
-def test_the_chain_is_given_what_fits_and_each_message_is_stored_once(window: bool | None, way: str, form: str) -> None:
+def test_the_chain_is_given_what_fits_and_each_message_is_stored_once(way: str, form: str) -> None:
     given: list[list[BaseMessage]] = []
 
     def answer(value: Any) -> AIMessage:
@@ -454,7 +453,7 @@ def test_the_chain_is_given_what_fits_and_each_message_is_stored_once(window: bo
         return AIMessage(f"fine, {len(given)}")
 
     store = SQLiteStore(":memory:")
-    history = InfiniteChatMessageHistory("1", store=store, window=window, embedder=HashingEmbedder(), **SMALL)
+    history = InfiniteChatMessageHistory("1", store=store, window=True, embedder=HashingEmbedder(), **SMALL)
     talk(history, 40)
     inner: Runnable[Any, Any] = Model(reply=answer) if form == "model" else RunnableLambda(answer)
     chain = remembering(inner, lambda: history, **KEYS[form])
@@ -485,12 +484,10 @@ def test_the_chain_is_given_what_fits_and_each_message_is_stored_once(window: bo
 
 def test_who_reads_the_window() -> None:
     with SessionPool(**SMALL) as pool:
-        everything, window, run_only = (
-            InfiniteChatMessageHistory("1", store=pool, window=window) for window in (False, True, None)
-        )
+        everything, window = (InfiniteChatMessageHistory("1", store=pool, window=window) for window in (False, True))
         assert window.messages == []
         talk(everything, 40)
-        assert len(everything.messages) == len(run_only.messages) == 80
+        assert len(everything.messages) == 80
         assert window.messages == asyncio.run(window.aget_messages())
         assert 2 < len(window.messages) < 10
         assert window == everything
@@ -502,10 +499,8 @@ def test_who_reads_the_window() -> None:
         assert everything.messages == kept
 
 
-@pytest.mark.parametrize("window", [None, True])
-@pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize("way", ["threads", "tasks"])
-def test_runs_of_one_session_at_a_time_lose_nothing(way: str, shared: bool, window: bool | None) -> None:
+def test_runs_of_one_session_at_a_time_lose_nothing(way: str) -> None:
     """The first run ends while the others go on, so that their second read is of a longer list than the first."""
     together, first_done = threading.Barrier(4, timeout=60), threading.Event()
 
@@ -519,12 +514,7 @@ def test_runs_of_one_session_at_a_time_lose_nothing(way: str, shared: bool, wind
         return await asyncio.to_thread(answer, messages)
 
     with SessionPool(**SMALL) as pool:
-        one = InfiniteChatMessageHistory("1", store=pool, window=window)
-
-        def get_history(session_id: str) -> InfiniteChatMessageHistory:
-            return one if shared else InfiniteChatMessageHistory(session_id, store=pool, window=window)
-
-        chain = remembering(RunnableLambda(answer, aanswer), get_history)
+        chain = remembering(RunnableLambda(answer, aanswer), session_factory(pool))
 
         async def ask(number: int) -> None:
             asked: list[BaseMessage] = [HumanMessage("so?"), HumanMessage(f"{number}?")]
@@ -604,11 +594,8 @@ def test_a_stream_that_stops_leaves_the_session_as_it_is() -> None:
 def test_the_factory_is_bounded_and_keeps_what_is_stored(tmp_path: Path) -> None:
     with session_factory(tmp_path / "chat.db", size=2) as get_history:
         assert isinstance(get_history, SessionHistories)
-        first = get_history("1")
-        assert get_history("1") is first
         for name in "123":
             get_history(name).add_user_message(f"i am {name}")
-        assert get_history("1") is not first
         assert said(get_history("1")) == ["human: i am 1"]
     with SessionPool(tmp_path / "chat.db") as pool:
         with session_factory(pool) as get_history:
