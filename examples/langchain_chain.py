@@ -35,11 +35,11 @@ def main() -> None:
 
         chain = with_infinite_memory(
             prompt | model | StrOutputParser(),
-            memory=store,
+            store=store,
             input_key="question",
             history_key="history",
             max_tokens=1300,
-            on_report=lambda report: print(f"\n{report.total_tokens} of {report.budget} tokens used"),
+            on_report=lambda report, run: print(f"\n{report.total_tokens} of {report.budget} tokens used"),
         )
         history = chain.history("tilda")
         print(f"{len(history.messages)} messages are stored")

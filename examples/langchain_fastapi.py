@@ -46,7 +46,7 @@ class Answer(StreamingResponse):
 def create_app(store: str | Path = "chat.db") -> FastAPI:
     """Return the server: POST {"text": ...} to /chat/SESSION, and the answer comes as it is made."""
     model = EchoChatModel()
-    chain = with_infinite_memory(model, memory=store, max_tokens=500, reserve_tokens=100)
+    chain = with_infinite_memory(model, store=store, max_tokens=500, reserve_tokens=100)
 
     @asynccontextmanager
     async def closing(app: FastAPI) -> AsyncIterator[None]:

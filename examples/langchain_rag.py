@@ -45,7 +45,7 @@ def main() -> None:
     )
     remembering = with_infinite_memory(
         prompt | show | model,
-        memory=None,
+        store=None,
         input_key="question",
         history_key="history",
         documents_key="documents",

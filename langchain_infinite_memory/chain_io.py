@@ -1,8 +1,10 @@
 """The input and the output of a chain as messages; pure."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
 from functools import reduce
+from itertools import chain
 from operator import add
 from typing import Any, Literal
 
@@ -19,12 +21,20 @@ from langchain_core.messages import (
     message_chunk_to_message,
 )
 from langchain_core.prompt_values import PromptValue
+from langchain_core.runnables import AddableDict
 from pydantic import BaseModel
+from pydantic_core import to_jsonable_python
 
 from langchain_infinite_memory.additional_kwargs import GROUNDING, grounding_of
 from langchain_infinite_memory.messages import from_message, system_first, to_message
 from shared_core.messages import Message
 from shared_core.prompt.frame import with_grounding
+
+MESSAGES = "messages"
+"""The key under which an agent takes and returns messages."""
+
+ANSWERS = frozenset(("answer", "output", "response", "result", "text"))
+"""The names that LangChain gives to an answer in a dict."""
 
 INCOMPLETE = "incomplete"
 """The key of `additional_kwargs` that says why an answer is incomplete: `"stopped"` or `"failed"`."""
@@ -32,14 +42,7 @@ INCOMPLETE = "incomplete"
 
 @dataclass(frozen=True, slots=True)
 class ChainKeys:
-    """The keys of a chain's input and output; None: it is not a dict, or has no such entry.
-
-    Attributes:
-        input: the question, or the messages, in the input.
-        history: the earlier messages that the chain expects in its input.
-        output: the answer in the output.
-        documents: what was retrieved for the question, in the input.
-    """
+    """The keys of a chain's input and output, as `InfiniteMemoryRunnable` explains them."""
 
     input: str | None = None
     history: str | None = None
@@ -51,42 +54,49 @@ class ChainKeys:
             raise ValueError("history_key and documents_key: the chain takes a dict; name the question with input_key=")
 
 
+# The input
+
+
 @dataclass(frozen=True, slots=True)
 class ChainInput:
     """The input of a chain.
 
     Attributes:
         value: the input as it was given.
-        keys: the keys of its entries.
+        key: the key of the question in it; None: the input is the question.
+        history: the key under which the chain expects earlier messages.
         form: the form in which the question was given.
         system: the system messages, which are sent first, and not stored.
-        earlier: the messages before the question.
-        question: the newest user message; None if there is none.
-        after: the messages after it, such as results of tools.
+        said: the other messages, oldest first.
+        at: the index of the question among them, the newest user message; -1 if there is none.
     """
 
     value: Any
-    keys: ChainKeys
+    key: str | None
+    history: str | None
     form: Literal["text", "message", "list"]
     system: tuple[BaseMessage, ...]
-    earlier: tuple[Message, ...]
-    question: Message | None
-    after: tuple[Message, ...]
+    said: tuple[Message, ...]
+    at: int
+
+    @property
+    def question(self) -> Message | None:
+        """The question; None if there is none, or if part of its answer follows it, such as results of tools."""
+        return self.said[-1] if self.said and self.at == len(self.said) - 1 else None
 
     def with_prompt(self, prompt: Sequence[Message]) -> tuple[Any, list[BaseMessage]]:
         """Return the input for the chain with a prompt in it, and all messages in it."""
         prompt = system_first(prompt)
         sent = [*self.system, *map(from_message, prompt)]
-        if self.keys.input is None:
+        if self.key is None:
             return sent, sent
-        if self.keys.history is None:
-            return {**self.value, self.keys.input: sent}, sent
+        if self.history is None:
+            return {**self.value, self.key: sent}, sent
         asked = max((index for index, message in enumerate(prompt) if message.role == "user"), default=None)
-        if self.question is None or asked is None:  # the input ends the prompt, and stays under its key
-            return {**self.value, self.keys.history: sent[: len(sent) - len(self.after)]}, sent
+        if self.at < 0 or asked is None:  # the input ends the prompt, and stays under its key
+            return {**self.value, self.history: sent[: len(sent) - len(self.said)]}, sent
         asked += len(self.system)
-        question = self._as_given(sent[asked:])
-        return {**self.value, self.keys.history: sent[:asked], self.keys.input: question}, sent
+        return {**self.value, self.history: sent[:asked], self.key: self._as_given(sent[asked:])}, sent
 
     def _as_given(self, messages: list[BaseMessage]) -> Any:
         if self.form == "text":
@@ -95,9 +105,10 @@ class ChainInput:
 
     def without_memory(self) -> list[Message]:
         """Return the prompt if the memory fails: the input, with grounding written into the question."""
-        question = self.question
-        asked = [question.grounded] if question else []
-        return [with_grounding(message, "") for message in self.earlier] + asked + list(self.after)
+        return [
+            message.grounded if index == self.at else with_grounding(message, "")
+            for index, message in enumerate(self.said)
+        ]
 
 
 def read_input(value: Any, keys: ChainKeys) -> ChainInput:
@@ -105,32 +116,34 @@ def read_input(value: Any, keys: ChainKeys) -> ChainInput:
 
     Args:
         value: a str, a message, a list of messages (or what LangChain accepts as one), a prompt, or a dict with one of
-            these under `keys.input`.
+            these under `keys.input`, or under "messages".
         keys: the keys of its entries.
 
     Raises:
         TypeError: it is something else.
         KeyError: the dict has no such key.
     """
-    asked = value
-    if keys.input is not None:
-        if not isinstance(value, Mapping):
-            raise TypeError(f"input_key={keys.input!r}: expected a dict, not {type(value).__name__}")
-        if keys.input not in value:
-            raise KeyError(f"input_key={keys.input!r}: the input has only {sorted(map(str, value))}")
-        asked = value[keys.input]
-    elif isinstance(value, Mapping):
-        raise TypeError(f"the input is a dict: name the question in it with input_key=, one of {sorted(value)}")
-    messages, form = _messages(asked)
+    key = _input_key(value, keys.input)
+    messages, form = _messages(value if key is None else value[key])
     system = tuple(message for message in messages if isinstance(message, SystemMessage))
     others = [message for message in messages if not isinstance(message, SystemMessage)]
-    roles = [to_message(message).role for message in others]
-    at = max((index for index, role in enumerate(roles) if role == "user"), default=-1)
+    said = list(map(to_message, others))
+    at = max((index for index, message in enumerate(said) if message.role == "user"), default=-1)
     if at >= 0 and keys.documents is not None:
-        others[at] = _grounded(others[at], value.get(keys.documents), keys.documents)
-    said = [to_message(message) for message in others]
-    question = said[at] if at >= 0 else None
-    return ChainInput(value, keys, form, system, tuple(said[: max(at, 0)]), question, tuple(said[at + 1 :]))
+        said[at] = to_message(_grounded(others[at], value.get(keys.documents), keys.documents))
+    return ChainInput(value, key, keys.history, form, system, tuple(said), at)
+
+
+def _input_key(value: Any, key: str | None) -> str | None:
+    if not isinstance(value, Mapping):
+        if key is None:
+            return None
+        raise TypeError(f"input_key={key!r}: expected a dict, not {type(value).__name__}")
+    if key is None and MESSAGES not in value:
+        raise TypeError(f"the input is a dict: name the question in it with input_key=, one of {sorted(value)}")
+    if key is not None and key not in value:
+        raise KeyError(f"input_key={key!r}: the input has only {sorted(map(str, value))}")
+    return MESSAGES if key is None else key
 
 
 def _messages(value: Any) -> tuple[list[BaseMessage], Literal["text", "message", "list"]]:
@@ -155,39 +168,67 @@ def _grounded(question: BaseMessage, documents: Any, key: str) -> BaseMessage:
     return question.model_copy(update={"additional_kwargs": {**question.additional_kwargs, GROUNDING: given}})
 
 
-def read_output(value: Any, keys: ChainKeys, sent: Sequence[BaseMessage]) -> list[Message]:
+# The output
+
+
+def read_output(value: Any, key: str | None, sent: Sequence[BaseMessage]) -> list[Message]:
     """Return the messages of a chain's answer, without system messages, and without those of its input.
 
     Args:
-        value: a str, a message, a list of messages, a pydantic object (stored as JSON text), or a dict with one of
-            these under `keys.output`, or as its only entry.
-        keys: the keys of its entries.
+        value: a str, a message, a list of messages, or a dict with one of these under `key`, under "messages", or as
+            its only entry, if its name is one of `ANSWERS`. None is no answer. Anything else is JSON text.
+        key: the key of the answer in a dict.
         sent: the messages in the chain's input.
 
     Raises:
-        TypeError: it is something else.
+        TypeError, ValueError, RecursionError: JSON cannot express it, or a message cannot be stored.
     """
-    answer = value
-    if isinstance(value, Mapping):
-        key = next(iter(value)) if keys.output is None and len(value) == 1 else keys.output
-        if key not in value:
-            raise TypeError(f"the output is a dict: name the answer in it with output_key=, one of {sorted(value)}")
-        answer = value[key]
-    replies = _replies(answer)
-    new = replies if len(replies) == 1 else _new(replies, sent)
-    return [to_message(message) for message in new if not isinstance(message, SystemMessage | RemoveMessage)]
+    answer = _answer(value, key)
+    if _are_messages(answer):
+        replies = _new([_whole(message) for message in answer], sent)
+    elif isinstance(answer, BaseMessage):
+        replies = [_whole(answer)]
+    elif answer is None or (isinstance(answer, list) and not answer):
+        replies = []
+    else:
+        replies = [AIMessage(answer if isinstance(answer, str) else _json(answer))]
+    return [to_message(message) for message in replies if not isinstance(message, SystemMessage | RemoveMessage)]
 
 
-def _replies(answer: Any) -> list[BaseMessage]:
-    if isinstance(answer, str):
-        return [AIMessage(answer)]
-    if isinstance(answer, BaseMessage):
-        return [_whole(answer)]
-    if isinstance(answer, BaseModel):
-        return [AIMessage(answer.model_dump_json())]
-    if isinstance(answer, Sequence) and all(isinstance(message, BaseMessage) for message in answer):
-        return [_whole(message) for message in answer]
-    raise TypeError(f"cannot store {answer!r:.80} as an answer: expected a str, a message or a list of messages")
+def _answer(value: Any, key: str | None) -> Any:
+    """Return the entry of a dict that is the answer; the value itself if it is no dict, or has no such entry."""
+    if not isinstance(value, Mapping):
+        return value
+    if key is not None and key in value:
+        return value[key]
+    if _is_state(value):
+        return value[MESSAGES]
+    only = next(iter(value.values())) if len(value) == 1 and ANSWERS.intersection(value) else None
+    return only if isinstance(only, str | BaseMessage) or _are_messages(only) else value
+
+
+def _is_state(value: Any) -> bool:
+    """Return whether a value is a dict with messages, as the state of an agent is."""
+    return isinstance(value, Mapping) and _are_messages(value.get(MESSAGES))
+
+
+def _are_messages(value: Any) -> bool:
+    return isinstance(value, Sequence) and bool(value) and all(isinstance(message, BaseMessage) for message in value)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, default=_plain, ensure_ascii=False, separators=(",", ":"))
+
+
+def _plain(value: Any) -> Any:
+    """Return a value inside an answer as one that `json` knows, or that this function is asked about again."""
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in fields(value)}
+    if isinstance(value, Iterator):  # reading it would take it from the caller
+        raise TypeError(f"{type(value).__name__} is not JSON")
+    return to_jsonable_python(value)
 
 
 def _whole(message: BaseMessage) -> BaseMessage:
@@ -195,7 +236,11 @@ def _whole(message: BaseMessage) -> BaseMessage:
 
 
 def _new(answer: list[BaseMessage], sent: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """Drop the messages of the input: at the beginning, where the chain may have given them ids, and by their ids."""
+    """Drop the messages of the input, and those before it: the chain may have given them ids, or know older ones."""
+    last = sent[-1].id if sent else None
+    after = [index + 1 for index, message in enumerate(answer) if last and message.id == last]
+    if after:
+        return answer[after[-1] :]
     if len(answer) >= len(sent) and all(map(_same, answer, sent)):
         answer = answer[len(sent) :]
     known = {message.id: message for message in sent if message.id}
@@ -206,10 +251,34 @@ def _same(one: BaseMessage, other: BaseMessage) -> bool:
     return one.type == other.type and one.content == other.content
 
 
-def join_chunks(chunks: Sequence[Any]) -> Any:
-    """Return the whole output that the chunks of a stream make up; None if there are none.
+# Streams
 
-    Texts and message chunks are added up, other messages become a list, dicts are joined entry by entry, and of
+
+def stream_output(chunks: Sequence[Any], key: str | None, *, outcome: Any, modes: bool, whole: bool) -> Any:
+    """Return the output that the chunks of a stream make up, for `read_output`.
+
+    Args:
+        chunks: what was streamed.
+        key: the key of the answer in a dict.
+        outcome: what the chain reports as its output, if it ended. The state of an agent is found there, because its
+            chunks may be updates, tokens or anything else.
+        modes: whether the caller chose modes of streaming, as only graphs have them.
+        whole: whether the chunks are the whole answer.
+    """
+    joined = join_chunks(chunks)
+    if not modes and (isinstance(joined, str | BaseMessage) or _answer(joined, key) is not joined):
+        return joined
+    if _is_state(outcome):
+        return outcome
+    found = _streamed_messages(chunks) if modes or not whole or _are_updates(chunks) else []
+    return found or (None if modes else joined)
+
+
+def join_chunks(chunks: Sequence[Any]) -> Any:
+    """Return what chunks make up; None if there are none.
+
+    If each chunk repeats the one before and goes on, as a JSON parser's do, the newest counts. Otherwise, texts and
+    message chunks are added up, lists are joined, other messages become a list, dicts are joined entry by entry, and of
     anything else only the newest counts.
     """
     if len(chunks) <= 1:
@@ -218,12 +287,58 @@ def join_chunks(chunks: Sequence[Any]) -> Any:
         return "".join(chunks)
     if all(isinstance(chunk, AIMessageChunk) for chunk in chunks):
         return reduce(add, chunks)
+    if not isinstance(chunks[0], AddableDict) and all(map(_goes_on, chunks, chunks[1:])):
+        return chunks[-1]
     if all(isinstance(chunk, Mapping) for chunk in chunks):
         names = dict.fromkeys(name for chunk in chunks for name in chunk)
         return {name: join_chunks([chunk[name] for chunk in chunks if name in chunk]) for name in names}
     if all(isinstance(chunk, BaseMessage | list) for chunk in chunks):
         return [message for chunk in chunks for message in (chunk if isinstance(chunk, list) else [chunk])]
     return chunks[-1]
+
+
+def _goes_on(old: Any, new: Any) -> bool:
+    """Return whether a value repeats an older one and goes on; of a number, the digits may not all be there yet."""
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        return all(name in new and _goes_on(value, new[name]) for name, value in old.items())
+    if isinstance(old, list) and isinstance(new, list):
+        return len(old) <= len(new) and all(map(_goes_on, old, new))
+    if isinstance(old, str) and isinstance(new, str):
+        return new.startswith(old)
+    if isinstance(old, BaseMessage) and isinstance(new, BaseMessage):
+        return old is new or (old.id is not None and old.id == new.id)
+    return not isinstance(old, BaseMessage) and not isinstance(new, BaseMessage)
+
+
+def _are_updates(chunks: Sequence[Any]) -> bool:
+    """Return whether each chunk maps nodes of a graph to their parts of its state."""
+    parts = [part for chunk in chunks if isinstance(chunk, Mapping) for part in chunk.values()]
+    return any(map(_is_state, parts)) and all(part is None or isinstance(part, Mapping) for part in parts)
+
+
+def _streamed_messages(chunks: Sequence[Any]) -> list[BaseMessage]:
+    """Return the messages in the chunks that a graph streamed in whatever modes, each once, without its subgraphs'."""
+    found: dict[Any, BaseMessage] = {}
+    for message in _messages_in(list(chunks)):
+        key = message.id or id(message)
+        before = found.get(key)
+        joins = isinstance(message, AIMessageChunk) and isinstance(before, AIMessageChunk)
+        found[key] = before + message if joins else message  # type: ignore[operator, assignment]
+    return list(found.values())
+
+
+def _messages_in(value: Any) -> Iterator[BaseMessage]:
+    if isinstance(value, BaseMessage):
+        yield value
+    elif isinstance(value, Mapping) and not value.get("ns"):
+        yield from chain.from_iterable(map(_messages_in, value.values()))
+    elif isinstance(value, list) or (isinstance(value, tuple) and not _of_subgraph(value)):
+        yield from chain.from_iterable(map(_messages_in, value))
+
+
+def _of_subgraph(chunk: tuple[Any, ...]) -> bool:
+    """Return whether a chunk begins with the path of a subgraph; that of the graph itself is empty."""
+    return bool(chunk) and isinstance(chunk[0], tuple) and bool(chunk[0])
 
 
 def incomplete(message: Message, why: Literal["stopped", "failed"]) -> Message:

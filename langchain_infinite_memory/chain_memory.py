@@ -3,68 +3,99 @@
 import asyncio
 import threading
 import warnings
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, Literal
 
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import BaseMessage
+from langchain_core.runnables import RunnableConfig
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from langchain_infinite_memory.chain_io import ChainInput, ChainKeys, incomplete, join_chunks, read_input, read_output
+from langchain_infinite_memory.chain_io import (
+    ChainInput,
+    ChainKeys,
+    incomplete,
+    read_input,
+    read_output,
+    stream_output,
+)
+from langchain_infinite_memory.identity import OnReport, Thread, report
 from langchain_infinite_memory.sessions import SessionKey, Sessions
+from langchain_infinite_memory.traces import arecall_run, recall_run
 from shared_core.aio import AsyncInfiniteMemory
 from shared_core.errors import DuplicateError, StoreError, UnknownReferenceError
-from shared_core.history import recognized_fields
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message, content_of
-from shared_core.prompt.context import Context, ContextReport
+from shared_core.prompt.context import Context
+from shared_core.recognition import recognized_fields
+
+UNSTORABLE = (TypeError, ValueError, RecursionError)
+"""What may be raised by an answer that is no message and no JSON."""
 
 OnError = Literal["window", "raise"]
 Interruption = Literal["stopped", "failed"] | None
 
 
 class MemoryFailedWarning(UserWarning):
-    """The store could not be read or written; the chain went on without it."""
+    """The memory could not be used, or an answer could not be stored; the chain went on."""
 
 
-@dataclass(frozen=True, slots=True)
+class Outcome(BaseCallbackHandler):
+    """Keeps what a chain reports as its output: for a graph its final state, in whatever modes it streams."""
+
+    run_inline = True
+    ignore_chat_model = True  # else the prompt is written out for it
+    output: Any = None
+
+    def on_chain_end(self, outputs: Any, **_: Any) -> None:
+        """Keep the output."""
+        self.output = outputs
+
+    def watching(self, config: RunnableConfig) -> RunnableConfig:
+        """Return the configuration for a chain that reports here; its parts do not."""
+        callbacks: Any = config["callbacks"]  # a manager, because LangChain made the configuration
+        watched = callbacks.copy()
+        watched.add_handler(self, inherit=False)
+        return {**config, "callbacks": watched}
+
+
+@dataclass(slots=True)
 class ChainRun:
-    """A run of the chain that answers a question.
+    """A run of the chain.
 
     Attributes:
         key: the ids of session and user.
         given: the chain's input as it was read.
-        input: the chain's input with the prompt in it.
-        sent: the messages of the prompt.
+        context: the prompt; None if the memory failed.
         stored: whether the input is stored.
         turn: the turn that the answer belongs to; None: the newest.
+        claimed: whether this run answers the question that opened the turn.
+        input: the chain's input with the prompt in it.
+        sent: the messages of the prompt.
     """
 
     key: SessionKey
     given: ChainInput
-    input: Any
-    sent: Sequence[BaseMessage]
-    stored: bool
-    turn: str | None
+    context: Context | None = None
+    stored: bool = False
+    turn: str | None = None
+    claimed: bool = False
+    input: Any = None
+    sent: Sequence[BaseMessage] = ()
 
 
 class ChainMemory:
     """Builds prompts for a chain and stores its questions and answers, for any number of runs and sessions at a time.
 
-    Args:
-        sessions: the memories.
-        keys: the keys of the chain's input and output.
-        tools: schemas of tools, which are charged to the budget.
-        on_error: what to do when the store fails.
-        on_report: called with the report on each prompt.
+    The arguments are those of `InfiniteMemoryRunnable`, with its sessions and keys.
     """
 
     def __init__(
-        self, sessions: Sessions, keys: ChainKeys, *, tools: Sequence[Any], on_error: OnError,
-        on_report: Callable[[ContextReport], None] | None,
-    ) -> None:  # fmt: skip
+        self, sessions: Sessions, keys: ChainKeys, *, tools: Sequence[Any], on_error: OnError, on_report: OnReport
+    ) -> None:
         self._sessions = sessions
         self._keys = keys
         self._tools = [convert_to_openai_tool(tool) for tool in tools]
@@ -76,173 +107,148 @@ class ChainMemory:
     # Before the run
 
     @contextmanager
-    def run(self, value: Any, key: SessionKey) -> Iterator[ChainRun]:
+    def run(self, value: Any, key: SessionKey, config: RunnableConfig) -> Iterator[ChainRun]:
         """Build the prompt and store the question; the run lasts as long as the context."""
-        given = read_input(value, self._keys)
-        pending = _PendingRun(key, given)
+        run = ChainRun(key, read_input(value, self._keys))
         try:
-            try:
-                with self._sessions.use(*key) as memory:
-                    self._store_before(memory, pending)
-                    try:
-                        pending.context = memory.context(pending.question, tools=self._charged(given))
-                    finally:
-                        self._store_question(memory, pending)
-            except StoreError as error:
-                self._failed(error)
-            yield self._chain_run(pending)
+            with self._failures(), self._sessions.use(*key) as memory:
+                self._store_before(memory, run)
+                try:
+                    with recall_run(config, _query(run)) as recall:
+                        run.context = memory.context(run.given.question, tools=self._charged(run))
+                        recall.report = run.context.report
+                finally:
+                    self._store_question(memory, run)
+            yield self._with_prompt(run, config)
         finally:
-            self._release(pending)
+            self._release(run)
 
     @asynccontextmanager
-    async def arun(self, value: Any, key: SessionKey) -> AsyncIterator[ChainRun]:
+    async def arun(self, value: Any, key: SessionKey, config: RunnableConfig) -> AsyncIterator[ChainRun]:
         """Do what `run` does without blocking the event loop."""
-        given = read_input(value, self._keys)
-        pending = _PendingRun(key, given)
+        run = ChainRun(key, read_input(value, self._keys))
         try:
-            try:
+            with self._failures():
                 async with self._sessions.ause(*key) as memory:
-                    await asyncio.to_thread(self._store_before, memory, pending)
-                    tools = self._charged(given)
+                    await asyncio.to_thread(self._store_before, memory, run)
                     try:
-                        pending.context = await AsyncInfiniteMemory(memory).context(pending.question, tools=tools)
+                        async with arecall_run(config, _query(run)) as recall:
+                            asking = AsyncInfiniteMemory(memory)
+                            run.context = await asking.context(run.given.question, tools=self._charged(run))
+                            recall.report = run.context.report
                     finally:
-                        await asyncio.to_thread(self._store_question, memory, pending)
-            except StoreError as error:
-                self._failed(error)
-            yield self._chain_run(pending)
+                        await asyncio.to_thread(self._store_question, memory, run)
+            yield self._with_prompt(run, config)
         finally:
-            self._release(pending)
+            self._release(run)
 
-    def _charged(self, given: ChainInput) -> list[Any]:
+    @contextmanager
+    def _failures(self) -> Iterator[None]:
+        """Let the chain go on without the memory if that fails, unless `on_error` is "raise"."""
+        try:
+            yield
+        except (StoreError, UnknownReferenceError) as error:  # the question may have been forgotten during the run
+            if self._on_error == "raise":
+                raise
+            _warn(f"the memory failed and the chain goes on without it: {error}")
+
+    def _charged(self, run: ChainRun) -> list[Any]:
         """Return what is charged besides the messages: tool schemas, and the system messages, which are not stored."""
-        return [*self._tools, *(message.text for message in given.system)]
+        return [*self._tools, *(message.text for message in run.given.system)]
 
-    def _store_before(self, memory: InfiniteMemory, pending: "_PendingRun") -> None:
+    def _store_before(self, memory: InfiniteMemory, run: ChainRun) -> None:
         """Store what was said before the question; and the question, too, if part of its answer follows it."""
-        given = pending.given
-        pending.question = None if given.after else given.question
-        said = _messages(given)
-        new = said[_count_stored(memory, said) :]
-        if pending.question is None:
+        new = run.given.said[_count_stored(memory, run.given.said) :]
+        if run.given.question is None:
             stored = memory.add(new) if new else memory.newest(1)
-            pending.stored, pending.turn = True, stored[-1].turn_id if stored else None
+            run.stored, run.turn = True, stored[-1].turn_id if stored else None
         elif earlier := new[:-1]:
             memory.add(earlier)
 
-    def _store_question(self, memory: InfiniteMemory, pending: "_PendingRun") -> None:
+    def _store_question(self, memory: InfiniteMemory, run: ChainRun) -> None:
         """Store the question, unless it is the newest message and no other run is answering it."""
-        if pending.question is None:
+        question = run.given.question
+        if question is None:
             return
-        newest = memory.newest(1) if pending.question.id is None else []
-        if newest and content_of(newest[0]) == content_of(pending.question):
-            pending.stored = self._claim(pending, newest[0], alone=True)
-        if not pending.stored:
-            pending.stored = True
-            stored = memory.add(pending.question)
+        newest = memory.newest(1) if question.id is None else []
+        if not (newest and content_of(newest[0]) == content_of(question) and self._claim(run, newest[0].turn_id)):
+            stored = memory.add(question)
             # A question that was forgotten is not stored again, so its answer will not find a turn.
-            self._claim(
-                pending, stored[0] if stored else pending.question.replace(turn_id=pending.question.id), alone=False
-            )
+            self._claim(run, stored[0].turn_id if stored else question.id, shared=True)
+        run.stored = True
 
-    def _claim(self, pending: "_PendingRun", question: Message, *, alone: bool) -> bool:
-        """Note that this run answers a question; False if `alone` is set and another run does so already."""
+    def _claim(self, run: ChainRun, turn: str | None, *, shared: bool = False) -> bool:
+        """Note that this run answers a question; unless it is shared, return False if another run does so already."""
         with self._lock:
-            if alone and (pending.key, question.turn_id) in self._open:
+            if not shared and (run.key, turn) in self._open:
                 return False
-            pending.turn = question.turn_id
-            pending.claim = (pending.key, question.turn_id)
-            self._open.append(pending.claim)
+            run.turn, run.claimed = turn, True
+            self._open.append((run.key, turn))
             return True
 
-    def _release(self, pending: "_PendingRun") -> None:
+    def _release(self, run: ChainRun) -> None:
         with self._lock:
-            if pending.claim is not None:
-                self._open.remove(pending.claim)
+            if run.claimed:
+                self._open.remove((run.key, run.turn))
 
-    def _chain_run(self, pending: "_PendingRun") -> ChainRun:
-        if pending.context is not None and self._on_report is not None:
-            self._on_report(pending.context.report)
-        prompt = pending.given.without_memory() if pending.context is None else pending.context.messages
-        value, sent = pending.given.with_prompt(prompt)
-        return ChainRun(pending.key, pending.given, value, sent, pending.stored, pending.turn)
-
-    def _failed(self, error: StoreError | UnknownReferenceError) -> None:
-        if self._on_error == "raise":
-            raise error
-        warnings.warn(f"the memory failed and the chain goes on without it: {error}", MemoryFailedWarning, stacklevel=3)
+    def _with_prompt(self, run: ChainRun, config: RunnableConfig) -> ChainRun:
+        if run.context is not None:
+            thread = (config.get("configurable") or {}).get("thread_id")
+            report(self._on_report, run.context.report, Thread(*run.key, thread))
+        prompt = run.given.without_memory() if run.context is None else run.context.messages
+        run.input, run.sent = run.given.with_prompt(prompt)
+        return run
 
     # After the run
 
-    def save_answer(self, run: ChainRun, output: Any) -> None:
-        """Store the answer.
+    def save(self, run: ChainRun, output: Any) -> None:
+        """Store the answer. One that cannot be stored is the caller's all the same; a `MemoryFailedWarning` says so."""
+        with self._unstorable(None), self._failures():
+            self._store(run, read_output(output, self._keys.output, run.sent))
 
-        Raises:
-            TypeError: the output cannot be stored.
+    def save_stream(
+        self, run: ChainRun, chunks: Sequence[Any], outcome: Outcome, why: Interruption, *, modes: bool
+    ) -> None:
+        """Store what the chunks of a stream make up, as `save` does.
+
+        `why` says why they are not the whole answer; None if they are. The others are explained by `stream_output`.
         """
-        self._store(run, read_output(output, self._keys, run.sent))
-
-    async def asave_answer(self, run: ChainRun, output: Any) -> None:
-        """Do what `save_answer` does without blocking the event loop."""
-        await asyncio.to_thread(self.save_answer, run, output)
-
-    def save_stream(self, run: ChainRun, chunks: Sequence[Any], why: Interruption) -> None:
-        """Store the chunks of a stream; `why` says why they are not the whole answer, None if they are.
-
-        Raises:
-            TypeError: they are the whole answer, and it cannot be stored.
-        """
-        if not chunks:
+        if why is not None and not chunks:
             return
-        try:
-            replies = read_output(join_chunks(chunks), self._keys, run.sent)
-        except TypeError:
-            if why is None:
-                raise
-            return  # part of an output need not be a message
-        if why is not None:
-            replies = [message for message in replies if message.content or message.tool_calls]
-            replies[-1:] = [incomplete(message, why) for message in replies[-1:]]
-        self._store(run, replies)
+        key, whole = self._keys.output, why is None
+        with self._unstorable(why), self._failures():
+            output = stream_output(chunks, key, outcome=outcome.output, modes=modes, whole=whole)
+            replies = read_output(output, key, run.sent)
+            if why is not None:
+                replies = [message for message in replies if message.content or message.tool_calls]
+                replies[-1:] = [incomplete(message, why) for message in replies[-1:]]
+            self._store(run, replies)
 
-    async def asave_stream(self, run: ChainRun, chunks: Sequence[Any], why: Interruption) -> None:
-        """Do what `save_stream` does without blocking the event loop."""
-        await asyncio.to_thread(self.save_stream, run, chunks, why)
+    @contextmanager
+    def _unstorable(self, why: Interruption) -> Iterator[None]:
+        try:
+            yield
+        except (TypeError, ValueError, RecursionError) as error:
+            if why is None:  # part of an answer need not be storable
+                _warn(f"the answer was not stored: {error}")
 
     def _store(self, run: ChainRun, replies: Sequence[Message]) -> None:
-        try:
-            with self._sessions.use(*run.key) as memory:
-                if not run.stored:
-                    memory.add([*_messages(run.given), *replies])
-                    return
-                own = list(takewhile(lambda message: message.role != "user", replies))
-                _add(memory, own, run.turn)
-                _add(memory, replies[len(own) :], None)  # a user message in the answer opens a turn
-        except (StoreError, UnknownReferenceError) as error:  # the question may have been forgotten during the run
-            self._failed(error)
+        with self._sessions.use(*run.key) as memory:
+            if not run.stored:
+                memory.add([*run.given.said, *replies])
+                return
+            own = list(takewhile(lambda message: message.role != "user", replies))
+            _add(memory, own, run.turn)
+            _add(memory, replies[len(own) :], None)  # a user message in the answer opens a turn
 
 
-@dataclass(slots=True)
-class _PendingRun:
-    """A run whose prompt is being built; further attributes are those of `ChainRun`.
-
-    Attributes:
-        question: what the prompt is for; None: the newest user message of the session.
-        context: the prompt; None if the memory failed.
-        claim: session and turn of the question that this run answers.
-    """
-
-    key: SessionKey
-    given: ChainInput
-    question: Message | None = None
-    context: Context | None = None
-    stored: bool = False
-    turn: str | None = None
-    claim: tuple[SessionKey, str | None] | None = None
+def _query(run: ChainRun) -> str:
+    """Return the question that recall searches for."""
+    return run.given.said[run.given.at].content if run.given.at >= 0 else ""
 
 
-def _messages(given: ChainInput) -> list[Message]:
-    return [*given.earlier, *([given.question] if given.question else []), *given.after]
+def _warn(text: str) -> None:
+    warnings.warn(text, MemoryFailedWarning, stacklevel=4)
 
 
 def _count_stored(memory: InfiniteMemory, said: Sequence[Message]) -> int:

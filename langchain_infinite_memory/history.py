@@ -1,13 +1,17 @@
 """InfiniteChatMessageHistory: a conversation as LangChain's chat message history."""
 
 import asyncio
+import copy
+import uuid
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.messages import BaseMessage
+from langchain_core.runnables import ensure_config
 
 from langchain_infinite_memory.messages import FORMAT, from_message, system_first, to_message
 from langchain_infinite_memory.sessions import MemoryLike, Sessions
@@ -18,17 +22,45 @@ from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message, Payload
 from shared_core.pool import SessionPool
 from shared_core.prompt.context import Context, ContextReport
+from shared_core.prompt.frame import render_grounding, with_grounding
 
 __all__ = ["InfiniteChatMessageHistory", "SessionHistories", "session_factory"]
 
 Query = str | BaseMessage | None
 
+Asking = Callable[[InfiniteMemory], dict[str, Any]]
+"""Returns arguments of `InfiniteMemory.context`."""
+
+QUESTION_SHARE = 8
+"""Which part of the budget is left for a question that is not known yet: an eighth."""
+
+EXCHANGE, CHARACTERS = 8, 500
+"""What stands for that question: the two newest texts among so many messages, of each the last so many characters."""
+
+UNSTORED = "infinite-memory-"
+"""How the id begins that a window gives to a message that is not stored, such as recalled text."""
+
+
+@dataclass
+class _Added:
+    """What the histories of one session have added.
+
+    Attributes:
+        turn: the turn that was opened last.
+        cleared: whether the session was erased.
+    """
+
+    turn: str | None = None
+    cleared: bool = False
+
 
 class InfiniteChatMessageHistory(BaseChatMessageHistory):
-    """All messages of a session, for `RunnableWithMessageHistory` and for your own programs.
+    """The messages of a session, for `RunnableWithMessageHistory` and for your own programs.
 
-    `messages` returns all of them, however many: `RunnableWithMessageHistory` reads the list twice, and takes what lies
-    beyond its length to be new. `window(query)` returns the prompt that fits the budget.
+    `messages` is everything that was said or, with `window=True`, what `RunnableWithMessageHistory` should send of it:
+    the newest turns, and what was said before that matters for the newest exchange, as the new question is not told. An
+    eighth of the budget is left for that question. Runs that overlap need an object each, which `session_factory` gives
+    them.
 
     Messages are restored equal, in the order in which they were added. A message is not added again if its id is stored
     with the same content. The store is opened when it is first used. LangChain deprecates chat message histories, not
@@ -37,62 +69,82 @@ class InfiniteChatMessageHistory(BaseChatMessageHistory):
     Args:
         session_id: the session's id.
         user_id: the user's id.
-        memory: a path, a `Store`, a `SessionPool`, or the `InfiniteMemory` of this session, whose branch is then used;
+        store: a path, a `Store`, a `SessionPool`, or the `InfiniteMemory` of this session, whose branch is then used;
             otherwise the branch is `main`. None: in memory, lost with this object.
+        window: whether `messages` is what fits, to be sent before a new question.
         settings: the other arguments of `InfiniteMemory`, and `embeddings`, `token_counter` and `summarizer` in
             LangChain's words; only for a store.
 
     Raises:
-        TypeError: an argument is unknown, or `memory` has settings of its own.
-        ValueError: `memory` belongs to another session.
+        TypeError: an argument is unknown, or `store` has settings of its own.
+        ValueError: `store` belongs to another session.
     """
 
     def __init__(
-        self, session_id: str, *, user_id: str | None = None, memory: MemoryLike = None, **settings: Any
-    ) -> None:
+        self, session_id: str, *, user_id: str | None = None, store: MemoryLike = None, window: bool = False,
+        **settings: Any,
+    ) -> None:  # fmt: skip
         super().__init__()
         self.session_id = text_value("session_id", session_id)
         self.user_id = user_id
-        self._sessions = Sessions(memory, **settings)
+        self._window = window
+        self._sessions = Sessions(store, **settings)
         self._sessions.check(session_id, user_id)
-        self._turn: str | None = None
-        self._cleared = False
+        self._sent: list[BaseMessage] | None = None
+        self._added = _Added()
 
-    # All messages
+    # What is stored
 
     @property
     def messages(self) -> list[BaseMessage]:  # type: ignore[override]  # declared as an attribute
-        """All messages of the branch, oldest first, in a new list."""
-        with self._sessions.use(self.session_id, self.user_id) as memory:
-            return [from_message(message) for message in memory.messages(replaced=True)]
+        """All messages of the branch, or the window, oldest first, in a new list."""
+        if not self._window:
+            return self._all()
+        if not _is_in_run(self):
+            return _prompt(self._context(_next_question))
+        if self._sent is None:
+            self._sent = _with_ids(_prompt(self._context(_next_question)))
+        return list(self._sent)
 
     async def aget_messages(self) -> list[BaseMessage]:
         """Return `messages` without blocking the event loop."""
-        return await asyncio.to_thread(lambda: self.messages)
+        if not self._window:
+            return await asyncio.to_thread(self._all)
+        if not _is_in_run(self):
+            return _prompt(await self._acontext(_next_question))
+        if self._sent is None:
+            self._sent = _with_ids(_prompt(await self._acontext(_next_question)))
+        return list(self._sent)
+
+    def _all(self) -> list[BaseMessage]:
+        with self._sessions.use(self.session_id, self.user_id) as memory:
+            return [from_message(message) for message in memory.messages(replaced=True)]
 
     def add_messages(self, messages: Sequence[BaseMessage]) -> None:
         """Store messages in one transaction, durable on return.
 
         Replies without a user message before them join the turn that this object opened last, or else the newest turn.
+        Messages that a run was given are left out: they are stored.
 
         Raises:
             TypeError: one cannot be stored, such as a `RemoveMessage`.
             DuplicateError: an id is already stored with other content.
         """
-        given = _without_repeats([to_message(message) for message in messages])
+        given = _without_repeats(map(to_message, messages))
         with self._sessions.use(self.session_id, self.user_id) as memory:
-            stored = self._add(memory, given)
+            stored = self._add(memory, [message for message in given if not _was_sent(memory, message)])
         opened = [message.turn_id for message in stored if message.role == "user"]
-        self._turn = opened[-1] if opened else self._turn
+        self._added.turn = opened[-1] if opened else self._added.turn
+        self._sent = None
 
     def _add(self, memory: InfiniteMemory, messages: Sequence[Message]) -> list[Message]:
-        if self._cleared:
-            messages = [message if _is_stored(memory, message.id) else _without_id(message) for message in messages]
-        if self._turn is not None and all(message.role != "user" for message in messages):
+        if self._added.cleared:
+            messages = [one if one.id is None or _stored(memory, one.id) else _without_id(one) for one in messages]
+        if self._added.turn is not None and all(message.role != "user" for message in messages):
             try:
-                return memory.add(messages, turn=self._turn)
+                return memory.add(messages, turn=self._added.turn)
             except UnknownReferenceError:
-                self._turn = None  # forgotten since, or on another branch
+                self._added.turn = None  # forgotten since, or on another branch
         return memory.add(messages)
 
     async def aadd_messages(self, messages: Sequence[BaseMessage]) -> None:
@@ -106,7 +158,7 @@ class InfiniteChatMessageHistory(BaseChatMessageHistory):
         """
         with self._sessions.use(self.session_id, self.user_id) as memory:
             memory.forget(session=True)
-        self._cleared = True
+        self._added.cleared = True
 
     async def aclear(self) -> None:
         """Do what `clear` does without blocking the event loop."""
@@ -116,10 +168,8 @@ class InfiniteChatMessageHistory(BaseChatMessageHistory):
         """Return the user messages of the branch that have no reply, oldest first."""
         with self._sessions.use(self.session_id, self.user_id) as memory:
             messages = list(memory.messages(replaced=True))
-        replies = Counter(message.turn_id for message in messages if message.role != "user")
-        return [
-            from_message(message) for message in messages if message.role == "user" and not replies[message.turn_id]
-        ]
+        replies = Counter(one.turn_id for one in messages if one.role != "user")
+        return [from_message(one) for one in messages if one.role == "user" and not replies[one.turn_id]]
 
     # The prompt
 
@@ -134,28 +184,28 @@ class InfiniteChatMessageHistory(BaseChatMessageHistory):
             BudgetError: system and pinned messages alone exceed the budget.
             EmbedderMismatchError: the session's vectors were made by another embedder.
         """
-        return _prompt(self._context(query, include_question))
+        return _prompt(self._context(_asking(query, include_question)))
 
     async def awindow(self, query: Query = None, *, include_question: bool = True) -> list[BaseMessage]:
         """Do what `window` does without blocking the event loop; asynchronous embeddings are awaited."""
-        context = await self._acontext(query, include_question)
+        context = await self._acontext(_asking(query, include_question))
         return await asyncio.to_thread(_prompt, context)
 
     def explain(self, query: Query = None, *, include_question: bool = True) -> ContextReport:
         """Return the report on what `window` returns for the same arguments."""
-        return self._context(query, include_question).report
+        return self._context(_asking(query, include_question)).report
 
     async def aexplain(self, query: Query = None, *, include_question: bool = True) -> ContextReport:
         """Do what `explain` does without blocking the event loop."""
-        return (await self._acontext(query, include_question)).report
+        return (await self._acontext(_asking(query, include_question))).report
 
-    def _context(self, query: Query, include_question: bool) -> Context:
+    def _context(self, asking: Asking) -> Context:
         with self._sessions.use(self.session_id, self.user_id) as memory:
-            return memory.context(_question(query), include_question=include_question)
+            return memory.context(**asking(memory))
 
-    async def _acontext(self, query: Query, include_question: bool) -> Context:
+    async def _acontext(self, asking: Asking) -> Context:
         async with self._sessions.ause(self.session_id, self.user_id) as memory:
-            return await AsyncInfiniteMemory(memory).context(_question(query), include_question=include_question)
+            return await AsyncInfiniteMemory(memory).context(**await asyncio.to_thread(asking, memory))
 
     def close(self) -> None:
         """Release the store, if it was opened here."""
@@ -165,7 +215,7 @@ class InfiniteChatMessageHistory(BaseChatMessageHistory):
         """Return whether both hold the same messages in the same order."""
         if not isinstance(other, InfiniteChatMessageHistory):
             return NotImplemented
-        return self is other or self.messages == other.messages
+        return self is other or self._all() == other._all()
 
     __hash__ = None  # type: ignore[assignment]  # equality follows the stored messages
 
@@ -174,19 +224,61 @@ class InfiniteChatMessageHistory(BaseChatMessageHistory):
         return f"{type(self).__name__}({self.session_id!r}{user})"
 
 
-def _question(query: Query) -> str | Message | None:
-    return to_message(query) if isinstance(query, BaseMessage) else query
+def _asking(query: Query, include_question: bool) -> Asking:
+    question = to_message(query) if isinstance(query, BaseMessage) else query
+    return lambda memory: {"question": question, "include_question": include_question}
+
+
+def _next_question(memory: InfiniteMemory) -> dict[str, Any]:
+    """Ask for what to send before a question that is not known: the newest exchange stands for it.
+
+    It ends with a line break, so that it is never taken for a stored question that has no answer yet.
+    """
+    said = [message.content for message in memory.newest(EXCHANGE) if message.role != "tool" and message.content]
+    room = (memory.max_tokens - memory.reserve_tokens) // QUESTION_SHARE
+    return {
+        "question": "".join(f"{text[-CHARACTERS:]}\n" for text in said[-2:]),
+        "reserve_tokens": memory.reserve_tokens + room,
+        "include_question": False,
+    }
 
 
 def _prompt(context: Context) -> list[BaseMessage]:
     return [from_message(message) for message in system_first(context.messages)]
 
 
-def _is_stored(memory: InfiniteMemory, id_: str | None) -> bool:
+def _is_in_run(history: InfiniteChatMessageHistory) -> bool:
+    """Return whether a run of `RunnableWithMessageHistory` reads its history.
+
+    It reads twice. When the run ends, it takes the length of the list for the number of messages that it put before the
+    input, and cuts off as many before it adds the rest, so both lists must be the same.
+    """
+    return ensure_config()["configurable"].get("message_history") is history
+
+
+def _with_ids(window: Iterable[BaseMessage]) -> list[BaseMessage]:
+    """Return a window in which every message has an id, so that `add_messages` knows what a chain hands back."""
+    return [
+        message if message.id else message.model_copy(update={"id": f"{UNSTORED}{uuid.uuid4().hex}"})
+        for message in window
+    ]
+
+
+def _stored(memory: InfiniteMemory, id_: str | None) -> Message | None:
     try:
-        return id_ is None or memory.get(id_).id == id_
+        return None if id_ is None else memory.get(id_)
     except UnknownReferenceError:
+        return None
+
+
+def _was_sent(memory: InfiniteMemory, message: Message) -> bool:
+    """Return whether a message was put into a window from what is stored, perhaps with its grounding in its text."""
+    if message.id is not None and message.id.startswith(UNSTORED):
+        return True
+    stored = _stored(memory, message.id)
+    if stored is None or stored.role != message.role:
         return False
+    return message.content in (stored.content, with_grounding(stored, render_grounding(stored.grounding)).content)
 
 
 def _without_id(message: Message) -> Message:
@@ -212,17 +304,18 @@ class SessionHistories:
         pool: the memories that the histories use.
     """
 
-    def __init__(self, pool: SessionPool, *, size: int, owns_pool: bool) -> None:
+    def __init__(self, pool: SessionPool, *, size: int, window: bool, owns_pool: bool) -> None:
         self.pool = pool
+        self._window = window
         self._owns_pool = owns_pool
         self._get = lru_cache(maxsize=size)(self._new)
 
     def __call__(self, session_id: str, user_id: str | None = None) -> InfiniteChatMessageHistory:
-        """Return a session's history."""
-        return self._get(session_id, user_id)
+        """Return a history of the session, which serves one run at a time."""
+        return copy.copy(self._get(session_id, user_id))
 
     def _new(self, session_id: str, user_id: str | None) -> InfiniteChatMessageHistory:
-        return InfiniteChatMessageHistory(session_id, user_id=user_id, memory=self.pool)
+        return InfiniteChatMessageHistory(session_id, user_id=user_id, store=self.pool, window=self._window)
 
     def close(self) -> None:
         """Release the store, if it was opened here."""
@@ -236,7 +329,9 @@ class SessionHistories:
         self.close()
 
 
-def session_factory(store: MemoryLike = None, *, size: int = 64, **settings: Any) -> SessionHistories:
+def session_factory(
+    store: MemoryLike = None, *, size: int = 64, window: bool = True, **settings: Any
+) -> SessionHistories:
     """Return a `get_session_history` for `RunnableWithMessageHistory`.
 
     It is called with `session_id`, or with `session_id` and `user_id` if `history_factory_config` has two fields of
@@ -245,6 +340,7 @@ def session_factory(store: MemoryLike = None, *, size: int = 64, **settings: Any
     Args:
         store: a path, a `Store`, a `SessionPool`, or None: in memory. It is opened at once; `close()` closes it.
         size: how many unused sessions stay ready; any number can be stored.
+        window: whether the histories give what fits, as for `InfiniteChatMessageHistory`; False: everything.
         settings: as for `InfiniteChatMessageHistory`.
 
     Raises:
@@ -255,4 +351,4 @@ def session_factory(store: MemoryLike = None, *, size: int = 64, **settings: Any
         raise TypeError("store: an InfiniteMemory serves one session only; pass its store")
     whole_number("size", size, least=0)
     sessions = Sessions(store, size=size, **settings)
-    return SessionHistories(sessions.open(), size=size, owns_pool=not isinstance(store, SessionPool))
+    return SessionHistories(sessions.open(), size=size, window=window, owns_pool=not isinstance(store, SessionPool))

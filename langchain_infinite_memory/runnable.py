@@ -1,21 +1,22 @@
 """InfiniteMemoryRunnable: a chain that remembers."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
+from collections.abc import AsyncIterator, Generator, Iterator, Sequence
 from contextlib import aclosing
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 from langchain_core.callbacks import AsyncCallbackManagerForChainRun, CallbackManagerForChainRun
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.base import RunnableLike, coerce_to_runnable
 from langchain_core.runnables.utils import ConfigurableFieldSpec, get_unique_config_specs
 
-from langchain_infinite_memory.chain_io import ChainKeys, join_chunks
-from langchain_infinite_memory.chain_memory import ChainMemory, Interruption, MemoryFailedWarning, OnError
+from langchain_infinite_memory.chain_io import ChainKeys
+from langchain_infinite_memory.chain_memory import ChainMemory, Interruption, MemoryFailedWarning, OnError, Outcome
 from langchain_infinite_memory.history import InfiniteChatMessageHistory
+from langchain_infinite_memory.identity import OnReport
 from langchain_infinite_memory.sessions import MemoryLike, SessionKey, Sessions
 from shared_core.arguments import one_of
-from shared_core.prompt.context import ContextReport
 
 __all__ = ["InfiniteMemoryRunnable", "MemoryFailedWarning", "with_infinite_memory"]
 
@@ -36,19 +37,22 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
     stored if nothing was received.
 
     Args:
-        runnable: the chain or the model, or anything that LangChain coerces to a `Runnable`.
-        memory: a path, a `Store`, a `SessionPool`, or the `InfiniteMemory` of the only session. None: in memory.
-        input_key: the key of the question in an input that is a dict.
+        runnable: the chain, the model or the agent, or anything that LangChain coerces to a `Runnable`.
+        store: a path, a `Store`, a `SessionPool`, or the `InfiniteMemory` of the only session. None: in memory.
+        input_key: the key of the question in an input that is a dict; "messages", as in an agent's, need not be named.
         history_key: the key under which the chain expects earlier messages.
-        output_key: the key of the answer in an output that is a dict of several entries.
-        session_key: the entry of `config["configurable"]` that names the session.
+        output_key: the key of the answer in an output that is a dict. Without it, an entry "messages" is the answer, or
+            an only entry called "answer", "output", "response", "result" or "text". An answer that is neither text nor
+            messages is stored as its JSON text.
+        session_key: the entry of `config["configurable"]` that names the session; without it, `thread_id` does,
+            except inside a graph, whose parts would share it.
         user_key: the entry that names the user; None: there are no users.
         documents_key: the key in the input of `Document`s that were retrieved for the question. They are kept apart
             from it, and sent with the newest question only. `additional_kwargs["grounding"]` of a message is the same.
         tools: schemas of tools that are bound to the model, which are charged to the budget.
         on_error: what to do when the store cannot be read or written: `"window"` goes on with the input alone and gives
             a `MemoryFailedWarning`; `"raise"` raises. Wrong arguments always raise.
-        on_report: called with the report on each prompt.
+        on_report: called with the report on each prompt, and the `RunIds` of the run. What it raises is logged.
         settings: the other arguments of `InfiniteMemory`, and `embeddings`, `token_counter` and `summarizer` in
             LangChain's words; only for a store.
 
@@ -58,17 +62,17 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
     """
 
     def __init__(
-        self, runnable: RunnableLike[Any, Any], *, memory: MemoryLike = None, input_key: str | None = None,
+        self, runnable: RunnableLike[Any, Any], *, store: MemoryLike = None, input_key: str | None = None,
         history_key: str | None = None, output_key: str | None = None, session_key: str = "session_id",
         user_key: str | None = None, documents_key: str | None = None, tools: Sequence[Any] = (),
-        on_error: OnError = "window", on_report: Callable[[ContextReport], None] | None = None, **settings: Any,
+        on_error: OnError = "window", on_report: OnReport = None, **settings: Any,
     ) -> None:  # fmt: skip
         one_of("on_error", on_error, ("window", "raise"))
         keys = ChainKeys(input=input_key, history=history_key, output=output_key, documents=documents_key)
         self.bound: Runnable[Any, Any] = coerce_to_runnable(runnable)
         self._session_key = session_key
         self._user_key = user_key
-        self._sessions = Sessions(memory, **settings)
+        self._sessions = Sessions(store, **settings)
         if self._sessions.only is None:
             self._sessions.open()  # a wrong argument is reported now, not with the first question
         self._memory = ChainMemory(self._sessions, keys, tools=tools, on_error=on_error, on_report=on_report)
@@ -84,11 +88,13 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
 
     def history(self, session_id: str, user_id: str | None = None) -> InfiniteChatMessageHistory:
         """Return a session's history: all messages, the prompt for a question, and the report on it."""
-        memory = self._sessions.only or self._sessions.open()
-        return InfiniteChatMessageHistory(session_id, user_id=user_id, memory=memory)
+        store = self._sessions.only or self._sessions.open()
+        return InfiniteChatMessageHistory(session_id, user_id=user_id, store=store)
 
     def _key(self, config: RunnableConfig) -> SessionKey:
-        return self._sessions.key(config.get("configurable") or {}, [self._session_key], self._user_key)
+        entries = config.get("configurable") or {}
+        inside = entries.get("checkpoint_ns")  # a node of a graph, whose thread is not this chain's alone
+        return self._sessions.key(entries, [self._session_key, *(() if inside else ("thread_id",))], self._user_key)
 
     # Whole answers
 
@@ -99,9 +105,9 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
     def _invoke(
         self, value: Any, run_manager: CallbackManagerForChainRun, config: RunnableConfig, **kwargs: Any
     ) -> Any:
-        with self._memory.run(value, self._key(config)) as run:
+        with self._memory.run(value, self._key(config), config) as run:
             output = self.bound.invoke(run.input, config, **kwargs)
-            self._memory.save_answer(run, output)
+            self._memory.save(run, output)
             return output
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
@@ -111,19 +117,15 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
     async def _ainvoke(
         self, value: Any, run_manager: AsyncCallbackManagerForChainRun, config: RunnableConfig, **kwargs: Any
     ) -> Any:
-        async with self._memory.arun(value, self._key(config)) as run:
+        async with self._memory.arun(value, self._key(config), config) as run:
             output = await self.bound.ainvoke(run.input, config, **kwargs)
-            await self._memory.asave_answer(run, output)
+            await asyncio.to_thread(self._memory.save, run, output)
             return output
 
-    # Streams
+    # Streams. A chain before this one may stream its output: LangChain joins it, and calls `stream` or `astream`.
 
     def stream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Any]:
         """Yield the chain's answer as it comes; question and answer are stored."""
-        yield from self.transform(iter([input]), config, **kwargs)
-
-    def transform(self, input: Iterator[Any], config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Any]:
-        """Do what `stream` does, once the whole input has arrived."""
         begun: list[Generator[Any, None, None]] = []
 
         def begin(
@@ -133,18 +135,17 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
             return begun[0]
 
         try:
-            yield from self._transform_stream_with_config(input, begin, config, **kwargs)
+            yield from self._transform_stream_with_config(iter([input]), begin, config, **kwargs)
         finally:
             for stream in begun:
                 stream.close()
 
     def _stream(self, inputs: Iterator[Any], config: RunnableConfig, **kwargs: Any) -> Generator[Any, None, None]:
-        value = join_chunks(list(inputs))
-        with self._memory.run(value, self._key(config)) as run:
-            received: list[Any] = []
-            why: Interruption = "stopped"
+        [value] = inputs
+        with self._memory.run(value, self._key(config), config) as run:
+            received, outcome, why = list[Any](), Outcome(), cast(Interruption, "stopped")
             try:
-                for chunk in self.bound.stream(run.input, config, **kwargs):
+                for chunk in self.bound.stream(run.input, outcome.watching(config), **kwargs):
                     received.append(chunk)
                     yield chunk
                 why = None
@@ -152,7 +153,7 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
                 why = "failed"
                 raise
             finally:
-                self._memory.save_stream(run, received, why)
+                self._memory.save_stream(run, received, outcome, why, modes="stream_mode" in kwargs)
 
     async def astream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> AsyncIterator[Any]:
         """Do what `stream` does without blocking the event loop."""
@@ -160,32 +161,20 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
         async def inputs() -> AsyncIterator[Any]:
             yield input
 
-        async with aclosing(self.atransform(inputs(), config, **kwargs)) as stream:  # type: ignore[type-var]
-            async for chunk in stream:
-                yield chunk
-
-    async def atransform(
-        self, input: AsyncIterator[Any], config: RunnableConfig | None = None, **kwargs: Any
-    ) -> AsyncIterator[Any]:
-        """Do what `transform` does without blocking the event loop."""
-        chunks = self._atransform_stream_with_config(input, self._astream, config, **kwargs)
+        chunks = self._atransform_stream_with_config(inputs(), self._astream, config, **kwargs)
         async with aclosing(chunks) as stream:  # type: ignore[type-var]
             async for chunk in stream:
                 yield chunk
 
     async def _astream(
-        self,
-        inputs: AsyncIterator[Any],
-        run_manager: AsyncCallbackManagerForChainRun,
-        config: RunnableConfig,
+        self, inputs: AsyncIterator[Any], run_manager: AsyncCallbackManagerForChainRun, config: RunnableConfig,
         **kwargs: Any,
-    ) -> AsyncIterator[Any]:
-        value = join_chunks([chunk async for chunk in inputs])
-        async with self._memory.arun(value, self._key(config)) as run:
-            received: list[Any] = []
-            why: Interruption = "stopped"
+    ) -> AsyncIterator[Any]:  # fmt: skip
+        [value] = [value async for value in inputs]
+        async with self._memory.arun(value, self._key(config), config) as run:
+            received, outcome, why = list[Any](), Outcome(), cast(Interruption, "stopped")
             try:
-                async for chunk in self.bound.astream(run.input, config, **kwargs):
+                async for chunk in self.bound.astream(run.input, outcome.watching(config), **kwargs):
                     received.append(chunk)
                     yield chunk
                 why = None
@@ -193,7 +182,8 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
                 why = "failed"
                 raise
             finally:
-                await asyncio.shield(self._memory.asave_stream(run, received, why))
+                save = partial(self._memory.save_stream, run, received, outcome, why, modes="stream_mode" in kwargs)
+                await asyncio.shield(asyncio.to_thread(save))
 
     def close(self) -> None:
         """Release the store, if it was opened here."""

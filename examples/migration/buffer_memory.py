@@ -33,11 +33,11 @@ def main() -> None:
     prompt = ChatPromptTemplate.from_messages([MessagesPlaceholder("history"), ("human", "{input}")])
     chain = with_infinite_memory(
         prompt | model,
-        memory=None,
+        store=None,
         input_key="input",
         history_key="history",
         max_tokens=1500,
-        on_report=lambda report: print(f"sent: {report.total_tokens} of {report.budget} tokens"),
+        on_report=lambda report, run: print(f"sent: {report.total_tokens} of {report.budget} tokens"),
     )
     history = chain.history("alice")
     history.add_messages(old_messages())

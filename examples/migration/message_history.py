@@ -65,7 +65,7 @@ def first_step() -> str:
             given["history"], max_tokens=BUDGET, token_counter=count_tokens_approximately, query=given["question"]
         )
     )
-    histories = session_factory(None)
+    histories = session_factory(None, window=False)  # your chain chooses what fits, so it is given everything
     histories("alice").add_messages(old_messages())
     chain = RunnableWithMessageHistory(
         pruned | PROMPT | MODEL, histories, input_messages_key="question", history_messages_key="history"
@@ -77,7 +77,7 @@ def second_step() -> str:
     """Let one wrapper store, choose and trim: only what fits is put into the chain."""
     chain = with_infinite_memory(
         PROMPT | MODEL,
-        memory=None,
+        store=None,
         input_key="question",
         history_key="history",
         max_tokens=BUDGET + 500,  # 500 are kept free for the reply

@@ -37,7 +37,7 @@ def main() -> None:
     prompt = ChatPromptTemplate.from_messages([MessagesPlaceholder("history"), ("human", "{input}")])
     chain = with_infinite_memory(
         prompt | show | model,
-        memory=None,
+        store=None,
         input_key="input",
         history_key="history",
         max_tokens=1500,

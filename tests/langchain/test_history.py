@@ -31,6 +31,7 @@ from shared_core import DuplicateError, InfiniteMemory, Message, SessionPool, SQ
 from shared_core.embedders import StaticEmbedder
 from shared_core.strippers import PASTED_CONTEXT
 from shared_core.testing import HashingEmbedder
+from tests.langchain.agents import Model
 from tests.langchain.sample_messages import EVERY
 from tests.support.event_loop import nothing_blocks
 
@@ -87,26 +88,26 @@ def test_wrong_arguments_are_refused_at_once(arguments: dict[str, Any], match: s
 def test_a_memory_that_is_given_has_its_own_settings_and_session() -> None:
     with InfiniteMemory(session_id="1", user_id="ann") as memory, SessionPool() as pool:
         for given in (memory, pool):
-            with pytest.raises(TypeError, match="max_tokens: the memory given has its own"):
-                InfiniteChatMessageHistory("1", user_id="ann", memory=given, max_tokens=9)
+            with pytest.raises(TypeError, match="max_tokens: the store given has its own"):
+                InfiniteChatMessageHistory("1", user_id="ann", store=given, max_tokens=9)
         for session, user in (("2", "ann"), ("1", None)):
             with pytest.raises(ValueError, match="that of session '1' of user 'ann'"):
-                InfiniteChatMessageHistory(session, user_id=user, memory=memory)
+                InfiniteChatMessageHistory(session, user_id=user, store=memory)
         with pytest.raises(TypeError, match="serves one session only"):
             session_factory(memory)
-    with pytest.raises(TypeError, match="memory must be"):
-        InfiniteChatMessageHistory("1", memory=3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="store must be"):
+        InfiniteChatMessageHistory("1", store=3)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="session_id=3"):
         InfiniteChatMessageHistory(3)  # type: ignore[arg-type]
 
 
 def test_nothing_is_opened_before_the_first_use(tmp_path: Path) -> None:
     path = tmp_path / "chat.db"
-    with closing(InfiniteChatMessageHistory("1", memory=path)) as history:
+    with closing(InfiniteChatMessageHistory("1", store=path)) as history:
         assert not path.exists()
         assert history.messages == []
         assert path.exists()
-    InfiniteChatMessageHistory("1", memory=path).close()
+    InfiniteChatMessageHistory("1", store=path).close()
 
 
 # All of it
@@ -129,10 +130,10 @@ def test_the_interface() -> None:
 
 
 def test_every_kind_of_message_comes_back_equal_and_in_order_also_later(tmp_path: Path) -> None:
-    with closing(InfiniteChatMessageHistory("1", memory=tmp_path / "chat.db")) as history:
+    with closing(InfiniteChatMessageHistory("1", store=tmp_path / "chat.db")) as history:
         history.add_messages(EVERY)
         assert history.messages == EVERY
-    with closing(InfiniteChatMessageHistory("1", memory=tmp_path / "chat.db")) as history:
+    with closing(InfiniteChatMessageHistory("1", store=tmp_path / "chat.db")) as history:
         assert history.messages == EVERY
         assert asyncio.run(history.aget_messages()) == EVERY
 
@@ -166,12 +167,12 @@ def test_a_known_id_is_stored_once() -> None:
 
 def test_it_is_equal_to_one_with_the_same_messages() -> None:
     with SessionPool() as pool:
-        one, other, third = (InfiniteChatMessageHistory(name, memory=pool) for name in "123")
+        one, other, third = (InfiniteChatMessageHistory(name, store=pool) for name in "123")
         for history in (one, other):
             history.add_messages([HumanMessage("hello"), AIMessage("hi")])
         assert one == one
         assert one == other
-        assert one == InfiniteChatMessageHistory("1", memory=pool)
+        assert one == InfiniteChatMessageHistory("1", store=pool)
         assert one != third
         assert one != one.messages
         with pytest.raises(TypeError, match="unhashable"):
@@ -180,29 +181,29 @@ def test_it_is_equal_to_one_with_the_same_messages() -> None:
 
 def test_sessions_and_users_do_not_meet() -> None:
     with SessionPool() as pool:
-        ann, bob = (InfiniteChatMessageHistory("1", user_id=name, memory=pool) for name in ("ann", "bob"))
+        ann, bob = (InfiniteChatMessageHistory("1", user_id=name, store=pool) for name in ("ann", "bob"))
         ann.add_user_message("a secret")
         assert said(ann) == ["human: a secret"]
-        assert bob.messages == InfiniteChatMessageHistory("1", memory=pool).messages == []
+        assert bob.messages == InfiniteChatMessageHistory("1", store=pool).messages == []
         bob.clear()
         assert said(ann) == ["human: a secret"]
 
 
 def test_it_follows_the_branch_of_a_memory_and_otherwise_main() -> None:
     with SessionPool() as pool, pool.use("1") as memory:
-        history = InfiniteChatMessageHistory("1", memory=memory)
+        history = InfiniteChatMessageHistory("1", store=memory)
         history.add_user_message("on main")
         memory.fork("side")
         history.add_ai_message("on the side")
         assert said(history) == ["human: on main", "ai: on the side"]
         pool.give_back(memory)
-        assert said(InfiniteChatMessageHistory("1", memory=pool)) == ["human: on main"]
+        assert said(InfiniteChatMessageHistory("1", store=pool)) == ["human: on main"]
         assert memory.branch == "main"
 
 
 def test_a_reply_belongs_to_the_question_of_its_own_history() -> None:
     with SessionPool() as pool:
-        one, other = (InfiniteChatMessageHistory("1", memory=pool) for _ in range(2))
+        one, other = (InfiniteChatMessageHistory("1", store=pool) for _ in range(2))
         one.add_user_message("first")
         other.add_user_message("second")
         one.add_ai_message("to the first")
@@ -217,7 +218,7 @@ def test_a_reply_belongs_to_the_question_of_its_own_history() -> None:
 
 def test_threads_add_at_the_same_time() -> None:
     with SessionPool() as pool:
-        history = InfiniteChatMessageHistory("1", memory=pool)
+        history = InfiniteChatMessageHistory("1", store=pool)
 
         def work(name: int) -> None:
             for number in range(10):
@@ -269,10 +270,10 @@ def test_an_empty_history_has_a_window() -> None:
 def test_the_event_loop_is_not_held_up(tmp_path: Path) -> None:
     async def work() -> list[Any]:
         get_history = await asyncio.to_thread(
-            session_factory, tmp_path / "chat.db", embedder=HashingEmbedder(), **SMALL
+            session_factory, tmp_path / "chat.db", window=False, embedder=HashingEmbedder(), **SMALL
         )
         histories = [get_history("1"), get_history("2")]
-        lazy = InfiniteChatMessageHistory("3", memory=tmp_path / "chat.db", **SMALL)
+        lazy = InfiniteChatMessageHistory("3", store=tmp_path / "chat.db", **SMALL)
         for history in histories * 30:
             await history.aadd_messages([HumanMessage("what is code3 of the garden?"), AIMessage("it is code3, 8, 9")])
         await lazy.aadd_messages(EVERY)
@@ -424,13 +425,171 @@ def test_a_failing_chain_stores_nothing() -> None:
         assert get_history("1").messages == []
 
 
-def test_the_chain_is_given_all_of_a_long_history_and_stores_each_message_once() -> None:
-    with session_factory(**SMALL) as get_history:
+# The window of a run
+
+
+def test_with_window_false_the_chain_is_given_all_and_stores_each_message_once() -> None:
+    with session_factory(window=False, **SMALL) as get_history:
         talk(get_history("1"), 40)
         chain = remembering(RunnableLambda(lambda messages: str(len(messages))), get_history)
         assert [chain.invoke([HumanMessage("how many?")], ONE) for _ in range(3)] == ["81", "83", "85"]
         assert len(get_history("1").messages) == 86
-        assert len(get_history("1").window("how many?")) < 20
+
+
+KEYS: dict[str, dict[str, str]] = {
+    "list": {}, "model": {}, "dict": {"input_messages_key": "input"},
+    "history": {"input_messages_key": "input", "history_messages_key": "history"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", KEYS)
+@pytest.mark.parametrize("way", ["invoke", "ainvoke", "stream", "astream", "batch", "abatch"])
+def test_the_chain_is_given_what_fits_and_each_message_is_stored_once(way: str, form: str) -> None:
+    given: list[list[BaseMessage]] = []
+
+    def answer(value: Any) -> AIMessage:
+        if form in ("list", "model"):
+            given.append(list(value))
+        elif form == "dict":
+            given.append(list(value["input"]))
+        else:
+            given.append([*value["history"], *value["input"]])
+        return AIMessage(f"fine, {len(given)}")
+
+    store = SQLiteStore(":memory:")
+    history = InfiniteChatMessageHistory("1", store=store, window=True, embedder=HashingEmbedder(), **SMALL)
+    talk(history, 40)
+    inner: Runnable[Any, Any] = Model(reply=answer) if form == "model" else RunnableLambda(answer)
+    chain = remembering(inner, lambda: history, **KEYS[form])
+
+    async def ask(text: str) -> None:
+        value: Any = [HumanMessage(text)] if form in ("list", "model") else {"input": [HumanMessage(text)]}
+        if way in ("invoke", "ainvoke"):
+            await chain.ainvoke(value) if way == "ainvoke" else chain.invoke(value)
+        elif way in ("batch", "abatch"):
+            await chain.abatch([value]) if way == "abatch" else chain.batch([value])
+        else:
+            [chunk async for chunk in chain.astream(value)] if way == "astream" else list(chain.stream(value))
+
+    for number in range(4):
+        asyncio.run(ask(f"what is code{number}?"))
+    everything = InfiniteChatMessageHistory("1", store=store).messages
+    asked = [(f"what is code{number}?", f"fine, {number + 1}") for number in range(4)]
+    assert [message.text for message in everything[80:]] == [text for exchange in asked for text in exchange]
+    assert len(everything) == 88
+    assert all(sum(len(message.text) / 4 + 4 for message in sent) <= 200 for sent in given)
+    recalled, *newest, question = given[-1]
+    assert recalled.type == "system"  # of the exchange before: the question is not known
+    assert "my number 2 is code2" in recalled.text
+    assert [message.text for message in newest] == [message.text for message in everything[86 - len(newest) : 86]]
+    assert question == HumanMessage("what is code3?")
+    store.close()
+
+
+def test_who_reads_the_window() -> None:
+    with SessionPool(**SMALL) as pool:
+        everything, window = (InfiniteChatMessageHistory("1", store=pool, window=window) for window in (False, True))
+        assert window.messages == []
+        talk(everything, 40)
+        assert len(everything.messages) == 80
+        assert window.messages == asyncio.run(window.aget_messages())
+        assert 2 < len(window.messages) < 10
+        assert window == everything
+        kept = window.messages[-2:]
+        window.add_messages([HumanMessage("and now?")])
+        assert window.messages[-1] == HumanMessage("and now?")  # unanswered
+        window.clear()
+        window.add_messages(kept)  # the usual way of trimming
+        assert everything.messages == kept
+
+
+@pytest.mark.parametrize("way", ["threads", "tasks"])
+def test_runs_of_one_session_at_a_time_lose_nothing(way: str) -> None:
+    """The first run ends while the others go on, so that their second read is of a longer list than the first."""
+    together, first_done = threading.Barrier(4, timeout=60), threading.Event()
+
+    def answer(messages: list[BaseMessage]) -> str:
+        together.wait()
+        if messages[-1].text != "0?":
+            assert first_done.wait(60)
+        return f"re: {messages[-1].text}"
+
+    async def aanswer(messages: list[BaseMessage]) -> str:
+        return await asyncio.to_thread(answer, messages)
+
+    with SessionPool(**SMALL) as pool:
+        chain = remembering(RunnableLambda(answer, aanswer), session_factory(pool))
+
+        async def ask(number: int) -> None:
+            asked: list[BaseMessage] = [HumanMessage("so?"), HumanMessage(f"{number}?")]
+            await (chain.ainvoke(asked, ONE) if way == "tasks" else asyncio.to_thread(chain.invoke, asked, ONE))
+            if number == 0:
+                first_done.set()
+
+        async def work() -> None:
+            await asyncio.gather(*map(ask, range(4)))
+
+        asyncio.run(work())
+        stored = [message.text for message in InfiniteChatMessageHistory("1", store=pool).messages]
+    runs = [stored[at : at + 3] for at in range(0, len(stored), 3)]
+    assert sorted(runs) == [["so?", f"{number}?", f"re: {number}?"] for number in range(4)]
+
+
+def test_after_a_run_that_failed_the_next_is_given_the_newest_window() -> None:
+    given: list[list[str]] = []
+
+    def answer(messages: list[BaseMessage]) -> str:
+        given.append([message.text for message in messages])
+        if len(given) == 1:
+            raise ArithmeticError("no")
+        return "fine"
+
+    history = InfiniteChatMessageHistory("1", window=True)
+    chain = remembering(RunnableLambda(answer), lambda: history)
+    with pytest.raises(ArithmeticError) as failed:
+        chain.invoke([HumanMessage("one?")])
+    history.add_messages([HumanMessage("hello"), AIMessage("hi")])  # said elsewhere
+    chain.invoke([HumanMessage("two?")])
+    chain.invoke([HumanMessage("three?")])
+    assert given[1:] == [["hello", "hi", "two?"], ["hello", "hi", "two?", "fine", "three?"]]
+    assert [message.text for message in history.messages] == [*given[2], "fine"]
+    assert failed.value.args == ("no",)
+
+
+def test_an_agent_that_returns_what_it_was_given_stores_only_what_is_new() -> None:
+    with session_factory() as get_history:
+        agent: Runnable[Any, Any] = RunnableLambda(
+            lambda messages: {"output": [*messages[:-1], AIMessage(f"{len(messages)}")]}
+        )
+        chain = remembering(agent, get_history, output_messages_key="output")
+        for text in ("one?", "two?", "three?"):
+            chain.invoke([HumanMessage(text)], ONE)
+        assert [message.text for message in get_history("1").messages] == ["one?", "1", "two?", "3", "three?", "5"]
+
+
+def test_a_question_with_passages_is_stored_once(tmp_path: Path) -> None:
+    with SessionPool(keep_grounding="all") as pool:
+        chain = remembering(
+            FakeListChatModel(responses=["fine"]), lambda name: InfiniteChatMessageHistory(name, store=pool)
+        )
+        asked = HumanMessage("how old?", additional_kwargs={"grounding": ["the tower is old"]})
+        for question in (asked, HumanMessage("how tall?")):
+            chain.invoke([question], ONE)
+        assert [message.text for message in InfiniteChatMessageHistory("1", store=pool).messages] == [
+            "how old?", "fine", "how tall?", "fine"
+        ]  # fmt: skip
+
+
+def test_a_stream_that_stops_leaves_the_session_as_it_is() -> None:
+    with session_factory() as get_history:
+        chain = remembering(FakeListChatModel(responses=["fine"]), get_history)
+        list(chain.stream([HumanMessage("one?")], ONE))
+        stopped = chain.stream([HumanMessage("two?")], ONE)
+        next(stopped)
+        stopped.close()
+        chain.invoke([HumanMessage("three?")], ONE)
+        texts = [message.text for message in get_history("1").messages]
+    assert texts == ["one?", "fine", "three?", "fine"]
 
 
 # The factory
@@ -439,11 +598,8 @@ def test_the_chain_is_given_all_of_a_long_history_and_stores_each_message_once()
 def test_the_factory_is_bounded_and_keeps_what_is_stored(tmp_path: Path) -> None:
     with session_factory(tmp_path / "chat.db", size=2) as get_history:
         assert isinstance(get_history, SessionHistories)
-        first = get_history("1")
-        assert get_history("1") is first
         for name in "123":
             get_history(name).add_user_message(f"i am {name}")
-        assert get_history("1") is not first
         assert said(get_history("1")) == ["human: i am 1"]
     with SessionPool(tmp_path / "chat.db") as pool:
         with session_factory(pool) as get_history:
@@ -460,14 +616,14 @@ def test_it_reads_what_others_wrote() -> None:
     store = SQLiteStore(":memory:")
     with InfiniteMemory(store, session_id="1") as memory:
         memory.add([Message.user("hello", id="q"), Message.assistant("hi", id="a", name="bot")])
-    history = InfiniteChatMessageHistory("1", memory=store)
+    history = InfiniteChatMessageHistory("1", store=store)
     assert history.messages == [HumanMessage("hello", id="q"), AIMessage("hi", id="a", name="bot")]
     store.close()
 
 
 def test_what_is_added_again_after_clearing_is_stored(tmp_path: Path) -> None:
     """The usual way of trimming: keep the newest messages, clear, and add them again."""
-    history = InfiniteChatMessageHistory("s", memory=tmp_path / "chat.db")
+    history = InfiniteChatMessageHistory("s", store=tmp_path / "chat.db")
     history.add_messages([HumanMessage("one", id="h1"), AIMessage("two", id="a1"), HumanMessage("three", id="h2")])
     kept = history.messages[1:]
     history.clear()

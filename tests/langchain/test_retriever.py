@@ -114,7 +114,7 @@ def test_in_a_chain_the_question_does_not_find_itself(pool: SessionPool) -> None
         return "by the river"
 
     inner = RunnablePassthrough.assign(docs=RunnableLambda(lambda value: value["question"]) | retriever) | answer
-    chain = with_infinite_memory(inner, memory=pool, input_key="question", history_key="past")
+    chain = with_infinite_memory(inner, store=pool, input_key="question", history_key="past")
     chain.invoke({"question": "where is the tower by the river?"}, ONE)
     chain.invoke({"question": "where is the tower by the river?"}, ONE)
     assert seen[0] == ["q1"]

@@ -1,10 +1,14 @@
 """A chain that remembers: what it is given, what is stored, and whose turn it is."""
 
 import asyncio
+import json
 import threading
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing, closing
+from dataclasses import dataclass
+from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +16,29 @@ import pytest
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
 from langchain_core.language_models import FakeListChatModel, FakeStreamingListLLM
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, SystemMessage, ToolMessage
-from langchain_core.output_parsers import StrOutputParser
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
+from langchain_core.output_parsers import CommaSeparatedListOutputParser, JsonOutputParser, StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
-from langchain_core.runnables import Runnable, RunnableGenerator, RunnableLambda, RunnablePassthrough
+from langchain_core.runnables import (
+    Runnable,
+    RunnableGenerator,
+    RunnableLambda,
+    RunnableParallel,
+    RunnablePassthrough,
+)
 from langchain_core.tracers.base import BaseTracer
+from langgraph.store.memory import InMemoryStore
 from pydantic import BaseModel
 
+from langchain_infinite_memory.history import InfiniteChatMessageHistory, session_factory
+from langchain_infinite_memory.identity import RunIds
 from langchain_infinite_memory.messages import to_message
 from langchain_infinite_memory.runnable import InfiniteMemoryRunnable, MemoryFailedWarning, with_infinite_memory
 from shared_core import BudgetError, ContextReport, InfiniteMemory, Message, SessionPool, SQLiteStore, StoreError
@@ -128,7 +148,9 @@ def test_with_a_history_key_the_question_keeps_its_form(form: Any, way: str) -> 
 
 def test_what_is_said_long_ago_is_recalled_within_the_budget() -> None:
     inner, reports = Chain(), list[ContextReport]()
-    chain = with_infinite_memory(inner, input_key="question", history_key="past", on_report=reports.append, **SMALL)
+    chain = with_infinite_memory(
+        inner, input_key="question", history_key="past", on_report=lambda report, run: reports.append(report), **SMALL
+    )
     chain.invoke({"question": "my code is code3 exactly"}, ONE)
     for number in range(30):
         chain.invoke({"question": f"tell me about garden {number} please"}, ONE)
@@ -149,7 +171,7 @@ def test_elsewhere_placed_the_question_stays_as_typed(placement: str) -> None:
     inner = Chain()
     keys = {"input_key": "question", "history_key": "past"}
     with SessionPool(placement=placement, **SMALL) as pool:
-        chain = with_infinite_memory(inner, memory=pool, **keys)
+        chain = with_infinite_memory(inner, store=pool, **keys)
         chain.invoke({"question": "my code is code3 exactly"}, ONE)
         for number in range(30):
             chain.invoke({"question": f"tell me about garden {number} please"}, ONE)
@@ -175,7 +197,7 @@ def test_a_prompt_with_a_placeholder_and_a_model() -> None:
 
 def test_system_messages_of_the_input_are_sent_charged_and_not_stored() -> None:
     inner, reports = Chain(), list[ContextReport]()
-    chain = with_infinite_memory(inner, on_report=reports.append)
+    chain = with_infinite_memory(inner, on_report=lambda report, run: reports.append(report))
     for question in ("hello", "good bye"):
         chain.invoke([SystemMessage("be kind " * 50), HumanMessage(question)], ONE)
     assert inner.given[1] == [SystemMessage("be kind " * 50), *exchange("hello"), HumanMessage("good bye")]
@@ -189,7 +211,7 @@ def test_tools_are_charged() -> None:
         return zone
 
     reports = list[ContextReport]()
-    chain = with_infinite_memory(Chain(), tools=[clock], on_report=reports.append)
+    chain = with_infinite_memory(Chain(), tools=[clock], on_report=lambda report, run: reports.append(report))
     chain.invoke("hello", ONE)
     assert reports[0].totals["tools"] > 20  # type: ignore[index]
 
@@ -207,6 +229,12 @@ class Verdict(BaseModel):
     good: bool
 
 
+@dataclass
+class Point:
+    x: int
+    y: tuple[int, int]
+
+
 @pytest.mark.parametrize(
     ("output", "key", "expected"),
     [
@@ -216,7 +244,21 @@ class Verdict(BaseModel):
         (LOOP, None, LOOP),
         ({"answer": "fine"}, None, [AIMessage("fine")]),
         ({"answer": LOOP, "other": 1}, "answer", LOOP),
+        ({"messages": LOOP, "other": 1}, None, LOOP),
         (Verdict(good=True), None, [AIMessage('{"good":true}')]),
+        (
+            {"verdict": Verdict(good=True), "when": date(2026, 1, 31)},
+            None,
+            [AIMessage('{"verdict":{"good":true},"when":"2026-01-31"}')],
+        ),
+        ({"city": "Évora"}, None, [AIMessage('{"city":"Évora"}')]),
+        ({"answer": 3}, None, [AIMessage('{"answer":3}')]),
+        ({"answer": [1, 2]}, "answer", [AIMessage("[1,2]")]),
+        ({"question": "x", "reply": "y"}, "answer", [AIMessage('{"question":"x","reply":"y"}')]),
+        (["a", {"b": None}], None, [AIMessage('["a",{"b":null}]')]),
+        (3, None, [AIMessage("3")]),
+        (Point(1, (2, 3)), None, [AIMessage('{"x":1,"y":[2,3]}')]),
+        (None, None, []),
         ([SystemMessage("not said"), AIMessage("fine")], None, [AIMessage("fine")]),
         ([], None, []),
     ],
@@ -226,6 +268,70 @@ def test_what_comes_out_is_stored(output: Any, key: str | None, expected: list[B
     assert chain.invoke("what time?", ONE) == output
     assert stored(chain) == [HumanMessage("what time?"), *expected]
     assert len({message.turn_id for message in neutral(chain)}) == 1
+
+
+def looped() -> list[Any]:
+    loop: list[Any] = []
+    loop.append(loop)
+    return loop
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("output", [object(), {"a": object()}, iter(["x"]), looped()])
+def test_an_answer_that_cannot_be_stored_is_the_callers_all_the_same(output: Any, way: str) -> None:
+    class Answering(Runnable[Any, Any]):
+        def invoke(self, input: Any, config: Any = None, **kwargs: Any) -> Any:
+            return output
+
+    async def work() -> Any:
+        if way == "stream":
+            [chunk] = chain.stream("how?", ONE)
+            return chunk
+        if way == "astream":
+            [chunk] = [chunk async for chunk in chain.astream("how?", ONE)]
+            return chunk
+        return await ask(chain, "how?", way)
+
+    chain = with_infinite_memory(Answering())
+    with pytest.warns(MemoryFailedWarning, match="the answer was not stored: "):
+        assert asyncio.run(work()) is output
+    assert stored(chain) == chain.history("1").unanswered() == [HumanMessage("how?")]
+
+
+def test_part_of_an_answer_that_cannot_be_stored_is_left_out_quietly() -> None:
+    def objects(inputs: Iterator[Any]) -> Iterator[Any]:
+        list(inputs)
+        yield object()
+        yield object()
+
+    chain = with_infinite_memory(RunnableGenerator(objects))
+    stream = chain.stream("how?", ONE)
+    next(stream)
+    stream.close()  # type: ignore[attr-defined]
+    assert stored(chain) == [HumanMessage("how?")]
+
+
+def test_json_that_comes_in_parts_is_stored_once() -> None:
+    answer = '{"city": "Porto", "stops": [{"at": "9:40"}, {"at": "11:15"}], "price": 12.5}'
+    chain = with_infinite_memory(FakeListChatModel(responses=[answer]) | JsonOutputParser())
+    assert chain.invoke("when?", ONE) == json.loads(answer)
+    parts = list(chain.stream("and now?", ONE))
+    assert len(parts) > 10
+    assert parts[-1] == json.loads(answer)
+    with closing(chain.stream("then?", ONE)) as stream:  # type: ignore[type-var]
+        for part in stream:
+            if "stops" in part:
+                break
+    texts = [message.text for message in stored(chain)[1::2]]
+    assert [json.loads(text) for text in texts] == [*[json.loads(answer)] * 2, {"city": "Porto", "stops": []}]
+    assert stored(chain)[-1].additional_kwargs == {"incomplete": "stopped"}
+    lists = with_infinite_memory(FakeListChatModel(responses=["a, b, c"]) | CommaSeparatedListOutputParser())
+    assert lists.invoke("which?", ONE) == ["a", "b", "c"]
+    assert list(lists.stream("which?", ONE)) == [["a"], ["b"], ["c"]]
+    assert [message.text for message in stored(lists)[1::2]] == ['["a","b","c"]'] * 2
+    both = with_infinite_memory(RunnableParallel(answer=FakeListChatModel(responses=["aab"]) | StrOutputParser()))
+    assert "".join(chunk["answer"] for chunk in both.stream("which?", ONE)) == "aab"
+    assert stored(both)[1] == AIMessage("aab")
 
 
 def test_an_agent_that_returns_all_its_messages_adds_only_what_is_new() -> None:
@@ -294,13 +400,10 @@ def test_results_of_tools_stay_under_the_input_key() -> None:
         ("x", {"input_key": "question"}, "expected a dict, not str"),
         (3, {}, "expected a str, a message or a list of messages"),
         ({"question": "x", "docs": 3}, {"input_key": "question", "documents_key": "docs"}, "documents_key='docs'"),
-        ("x", {"output": {"a": 1, "b": 2}}, "name the answer in it with output_key="),
-        ("x", {"output": 3}, "cannot store 3 as an answer"),
     ],
 )
 def test_what_cannot_be_read_is_said(value: Any, arguments: dict[str, Any], match: str) -> None:
-    output = arguments.pop("output", "fine")
-    chain = with_infinite_memory(lambda value: output, **arguments)
+    chain = with_infinite_memory(lambda value: pytest.fail("the model was asked"), **arguments)
     with pytest.raises(TypeError, match=match):
         chain.invoke(value, ONE)
     with pytest.raises(TypeError, match=match):
@@ -320,12 +423,45 @@ def test_wrong_arguments() -> None:
         with_infinite_memory(Chain(), max_token=9)
 
 
+def test_a_report_that_cannot_be_taken_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    def refuse(report: ContextReport, run: RunIds) -> None:
+        raise ArithmeticError("the disk is full")
+
+    chain = with_infinite_memory(Chain(), on_report=refuse)
+    for way in WAYS:
+        assert asyncio.run(ask(chain, "how?", way)) == "re: how?"
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == ["on_report failed"] * len(WAYS)
+    assert "the disk is full" in caplog.text
+    assert len(stored(chain)) == 2 * len(WAYS)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_report_names_its_run(way: str) -> None:
+    tracer, runs = Tracer(), list[RunIds]()
+    chain = with_infinite_memory(Chain(), user_key="user_id", on_report=lambda report, run: runs.append(run))
+    names = {"session_id": "1", "user_id": "ann", "thread_id": "monday"}
+    asyncio.run(ask(chain, "how?", way, {"configurable": names, "callbacks": [tracer]}))
+    [run], [root] = runs, tracer.roots
+    assert run == RunIds("1", "ann", "monday", str(root.id))
+
+
+def test_the_store_has_one_name() -> None:
+    makers: list[Callable[..., Any]] = [
+        partial(with_infinite_memory, Chain()), partial(InfiniteChatMessageHistory, "1"), session_factory,
+    ]  # fmt: skip
+    for made in makers:
+        with pytest.raises(TypeError, match="store="):
+            made(memory="chat.db")
+        with pytest.raises(TypeError, match="not LangGraph's InMemoryStore"):
+            made(store=InMemoryStore())
+
+
 # Whose memory
 
 
 def test_sessions_come_from_the_config(tmp_path: Path) -> None:
     path = tmp_path / "chat.db"
-    with closing(with_infinite_memory(Chain(), memory=path, user_key="user_id")) as chain:
+    with closing(with_infinite_memory(Chain(), store=path, user_key="user_id")) as chain:
         for session, user in (("1", "ann"), ("2", "ann"), ("1", "bob")):
             chain.invoke(f"{user} in {session}", {"configurable": {"session_id": session, "user_id": user}})
         for missing in ({}, {"session_id": "1"}, {"user_id": "ann"}):
@@ -333,7 +469,7 @@ def test_sessions_come_from_the_config(tmp_path: Path) -> None:
                 chain.invoke("x", {"configurable": missing})
         assert [spec.id for spec in chain.config_specs] == ["session_id", "user_id"]
         assert chain.history("1", "bob").messages == exchange("bob in 1")
-    with closing(with_infinite_memory(Chain(), memory=path, session_key="thread")) as chain:
+    with closing(with_infinite_memory(Chain(), store=path, session_key="thread")) as chain:
         bound = chain.with_config(configurable={"thread": "1"})
         assert bound.invoke("hello") == "re: hello"
         assert stored(chain) == exchange("hello")
@@ -342,7 +478,7 @@ def test_sessions_come_from_the_config(tmp_path: Path) -> None:
 
 def test_one_memory_is_one_session() -> None:
     with InfiniteMemory(session_id="only", user_id="ann") as memory:
-        chain = with_infinite_memory(Chain(), memory=memory)
+        chain = with_infinite_memory(Chain(), store=memory)
         chain.invoke("hello")
         chain.invoke("good bye", {"configurable": {"session_id": "only"}})
         assert chain.history("only", "ann").messages == exchange("hello") + exchange("good bye")
@@ -482,12 +618,8 @@ def test_streams_of_dicts_and_of_messages() -> None:
         yield from (1, 2)
 
     chain = with_infinite_memory(RunnableGenerator(numbers))
-    with pytest.raises(TypeError, match="cannot store 2"):
-        list(chain.stream("how?", ONE))
-    stream = chain.stream("what?", ONE)
-    next(stream)
-    stream.close()  # type: ignore[attr-defined]
-    assert stored(chain) == [HumanMessage("how?"), HumanMessage("what?")]
+    assert list(chain.stream("how?", ONE)) == [1, 2]
+    assert stored(chain) == [HumanMessage("how?"), AIMessage("2")]
 
 
 # Failing chains
@@ -530,7 +662,7 @@ def test_retries_ask_once() -> None:
 def test_a_prompt_that_cannot_be_made_keeps_the_question() -> None:
     with InfiniteMemory(session_id="1", max_tokens=20, reserve_tokens=0) as memory:
         memory.add(Message.system("be kind " * 50))
-        chain = with_infinite_memory(Chain(), memory=memory)
+        chain = with_infinite_memory(Chain(), store=memory)
         with pytest.raises(BudgetError):
             chain.invoke("how?")
         assert stored(chain)[1:] == [HumanMessage("how?")]
@@ -559,7 +691,7 @@ class BrokenStore(SQLiteStore):
 def test_a_memory_that_fails_does_not_fail_the_chain(way: str) -> None:
     inner = Chain()
     with closing(BrokenStore(":memory:")) as store:
-        chain = with_infinite_memory(inner, memory=store)
+        chain = with_infinite_memory(inner, store=store)
         chain.invoke("hello", ONE)
         store.broken = True
         value = HumanMessage("how?", additional_kwargs={"grounding": ["a fact"]})
@@ -568,7 +700,7 @@ def test_a_memory_that_fails_does_not_fail_the_chain(way: str) -> None:
         assert inner.given[1] == [HumanMessage("a fact\n\nhow?")]
         store.broken = False
         assert stored(chain) == exchange("hello")
-        strict = with_infinite_memory(inner, memory=store, on_error="raise")
+        strict = with_infinite_memory(inner, store=store, on_error="raise")
         store.broken = True
         with pytest.raises(StoreError, match="the disk is gone"):
             asyncio.run(ask(strict, "how?", way))
@@ -581,7 +713,7 @@ def test_a_memory_that_recovers_during_a_call_keeps_the_exchange() -> None:
             store.broken = False
             return "fine"
 
-        chain = with_infinite_memory(recover, memory=store)
+        chain = with_infinite_memory(recover, store=store)
         chain.invoke("hello", ONE)
         store.broken = True
         with pytest.warns(MemoryFailedWarning):
@@ -597,11 +729,11 @@ def test_an_answer_whose_question_was_forgotten_is_not_kept() -> None:
                 memory.forget(session=True)
             return "a secret"
 
-        chain = with_infinite_memory(forget, memory=pool)
+        chain = with_infinite_memory(forget, store=pool)
         with pytest.warns(MemoryFailedWarning, match="no turn"):
             assert chain.invoke("how?", ONE) == "a secret"
         assert stored(chain) == []
-        again = with_infinite_memory(Chain(), memory=pool)
+        again = with_infinite_memory(Chain(), store=pool)
         again.invoke(HumanMessage("how?", id="q"), ONE)
         with pool.use("1") as memory:
             memory.forget(session=True)
@@ -654,7 +786,7 @@ def test_answers_find_their_questions_though_they_overtake_each_other(kind: str,
         return await asyncio.to_thread(meet, value)
 
     with InfiniteMemory(session_id="1") as one, SessionPool() as pool:
-        chain = with_infinite_memory(RunnableLambda(meet, ameet), memory=one if kind == "one" else pool)
+        chain = with_infinite_memory(RunnableLambda(meet, ameet), store=one if kind == "one" else pool)
         AT_A_TIME[way](chain, ["first", "second"])
         messages = neutral(chain)
     questions = {message.id: message.content for message in messages if message.role == "user"}
@@ -685,7 +817,7 @@ def test_fifty_sessions_without_holding_up_the_event_loop(tmp_path: Path) -> Non
         await asyncio.sleep(0)
         return "re: " + text_of(value)
 
-    chain = with_infinite_memory(inner, memory=tmp_path / "chat.db", durability="process", **SMALL)
+    chain = with_infinite_memory(inner, store=tmp_path / "chat.db", durability="process", **SMALL)
 
     async def talk(session: str) -> None:
         config: Any = {"configurable": {"session_id": session}}
@@ -796,8 +928,11 @@ def test_the_chain_is_traced_as_a_child(way: str) -> None:
     callbacks: list[BaseCallbackHandler] = [tracer]
     asyncio.run(ask(chain, "how?", way, {**ONE, "callbacks": callbacks, "run_name": "outer"}))
     [root] = tracer.roots
-    assert (root.name, [run.name for run in root.child_runs], root.error) == ("outer", ["inner"], None)
-    assert root.child_runs[0].inputs == {"input": [HumanMessage("how?")]}
+    assert (root.name, root.error) == ("outer", None)
+    recall, inner = root.child_runs
+    assert (recall.run_type, recall.name, inner.name) == ("retriever", "infinite_memory", "inner")
+    assert (recall.inputs, recall.outputs) == ({"query": "how?"}, {"documents": []})
+    assert inner.inputs == {"input": [HumanMessage("how?")]}
     assert root.outputs == {"output": "re: how?"}
 
 
@@ -823,6 +958,7 @@ def test_events_show_the_model_in_it() -> None:
     events = asyncio.run(work())
     assert events[0] == ("on_chain_start", 0)
     assert events[-1] == ("on_chain_end", 0)
+    assert ("on_retriever_end", 1) in events
     assert ("on_chat_model_stream", 1) in events
     assert stored(chain)[1].text == "ok"
 
@@ -846,6 +982,15 @@ def test_a_history_that_is_sent_again_is_stored_and_sent_once() -> None:
     chain.close()
 
 
+def test_a_history_that_is_brought_along_is_stored_before_the_question() -> None:
+    inner = Chain()
+    chain = with_infinite_memory(inner)
+    whole = [*exchange("hello"), HumanMessage("how?")]
+    chain.invoke(whole, ONE)
+    assert inner.given == [whole]
+    assert stored(chain) == [*whole, AIMessage("re: how?")]
+
+
 def test_system_messages_come_first_whenever_they_were_said() -> None:
     sent: list[Any] = []
 
@@ -855,5 +1000,5 @@ def test_system_messages_come_first_whenever_they_were_said() -> None:
 
     with InfiniteMemory() as memory:
         memory.add([Message.user("hello"), Message.assistant("hi"), Message.system("be brief")])
-        with_infinite_memory(RunnableLambda(model), memory=memory).invoke([HumanMessage("well?")])
+        with_infinite_memory(RunnableLambda(model), store=memory).invoke([HumanMessage("well?")])
     assert sent == [["system", "human", "ai", "human"]]

@@ -121,7 +121,7 @@ def test_an_agent_goes_on_when_the_summarizer_fails() -> None:
         raise ConnectionError("no network")
 
     model, reports = Model(), list[ContextReport]()
-    middleware = memory(summarizer=Model(reply=fails), on_report=reports.append, **SETTINGS)
+    middleware = memory(summarizer=Model(reply=fails), on_report=lambda report, run: reports.append(report), **SETTINGS)
     chat = agent(model, middleware, tools=[])
     with pytest.warns(RuntimeWarning, match="ConnectionError: no network"):
         talk_of(chat, 20)

@@ -644,7 +644,7 @@ def test_a_session_of_langchain_is_read_and_the_other_way_round(tmp_path: Path) 
         AIMessage("it is 12", id="4"),
     ]
     path = tmp_path / "chat.db"
-    history = InfiniteChatMessageHistory("s", user_id="u", memory=path, embedder=HASHING)
+    history = InfiniteChatMessageHistory("s", user_id="u", store=path, embedder=HASHING)
     history.add_messages(said)
     with ours(store=path, session_id="s", user_id="u") as memory:
         found = memory.get()

@@ -158,7 +158,7 @@ def test_the_server_streams_and_keeps_what_was_sent_to_somebody_who_left(tmp_pat
     stayed = asyncio.run(talk())
     answer = "Noted. I was shown 1 message."
     assert stayed.chunks == re.findall(r"\S+\s*", answer)
-    kept = [InfiniteChatMessageHistory(name, memory=path).messages for name in ("ann", "ben")]
+    kept = [InfiniteChatMessageHistory(name, store=path).messages for name in ("ann", "ben")]
     assert [message.text for message in kept[0]] == ["Hello.", answer]
     assert kept[1][1].text == "Noted. I was "
     assert kept[1][1].additional_kwargs == {"incomplete": "stopped"}
