@@ -31,8 +31,8 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langchain_infinite_memory import HistoryRetriever, InfiniteMemoryMiddleware, recall_tool
 from tests.langchain.agents import Model, agent, config, memory
 
-SEEDS = range(200 if os.environ.get("SOAK") else 12)
-TURNS = 8
+SEEDS = range(200 if os.environ.get("SOAK") else 10)
+TURNS = 6
 SECRET = re.compile(r"KEY\d+|FACT\d+|s\d+@example\.org")
 COUNT = itertools.count()
 NAMES = config(user_id="u")
@@ -163,9 +163,9 @@ class Thread:
         self.saver = InMemorySaver() if rng.random() < 0.7 else None
         self.agent = agent(self.model, self.ledger, *self.stack, tools=[look_up], checkpointer=self.saver)
         self.other = agent(self.witness, ours, tools=[])
-        self.tool = recall_tool(memory=ours.pool, top_k=50)
+        self.tool = recall_tool(store=ours.pool, top_k=50)
         keys: Any = {"session_key": "thread_id", "user_key": "user_id", "k": 100}
-        self.retrievers = [HistoryRetriever(memory=ours.pool, role=role, **keys) for role in (None, "tool")]
+        self.retrievers = [HistoryRetriever(store=ours.pool, role=role, **keys) for role in (None, "tool")]
         self.state: list[BaseMessage] = []
 
     def ask(self, question: HumanMessage) -> None:
