@@ -222,3 +222,16 @@ def test_what_left_the_state_is_neither_sent_nor_found(seed: int) -> None:
             saver,
             "nothing else is lost",
         )
+
+
+@pytest.mark.parametrize("outside", [False, True], ids=["guard inside", "guard outside"])
+def test_an_answer_that_is_rewritten_when_the_run_ends_is_not_found_as_it_was(outside: bool) -> None:
+    with closing(memory(scope="user")) as ours:
+        stack = [guard_end, ours] if outside else [ours, guard_end]
+        model = Model(reply=lambda messages: AIMessage("the code is KEY1"))
+        one = agent(model, *stack, checkpointer=InMemorySaver())
+        question = {"messages": [HumanMessage("what is the code?")]}
+        assert one.invoke(question, NAMES)["messages"][-1].text == "the code is [key]"
+        assert "KEY1" not in recall_tool(store=ours.pool).invoke({"query": "code"}, NAMES)
+        one.invoke(question, config("other", user_id="u"))
+        assert secrets(model.last) == set()
