@@ -59,7 +59,7 @@ def test_arguments_in_langchains_words() -> None:
     embedder, model = StaticEmbedder(), FakeListChatModel(responses=["x"])
     given = memory_settings(embeddings=embedder, token_counter="approximate", max_tokens=9)
     assert given.pop("token_counter").name == "langchain/approximate"
-    own = {"on_overflow": "keep", "strippers": (PASTED_CONTEXT,)}
+    own: dict[str, Any] = {"on_overflow": "keep", "strippers": (PASTED_CONTEXT,)}
     assert given == {"embedder": embedder, "max_tokens": 9, **own}
     assert memory_settings(**own) == memory_settings() == own
     given = memory_settings(on_overflow="raise", embedder=None, strippers=[])
