@@ -7,6 +7,7 @@ from langchain_core.callbacks import CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from pydantic import Field
 from typing_extensions import override
 
 from shared_core.interop.echo import echo, words
@@ -18,6 +19,8 @@ _ROLES = {"human": "user", "ai": "assistant"}
 
 class EchoChatModel(BaseChatModel):
     """Answers a question with the line of its prompt that matches best: "You said: My locker code is 4471"."""
+
+    profile: Any = Field(default_factory=lambda: {"max_input_tokens": 16_000})
 
     @property
     @override

@@ -239,6 +239,7 @@ PAGE = [
     "Noted. I was shown 1 message.\n",
     "You said: My locker code is 4471.\nMy locker code is 4471.\n",
     "I was sent: 'Refunds take five working days.\\n\\nHow long is it?'\nI was sent: 'Thank you.'\nHow long is it?\n",
+    "7 of 120 messages are sent\n",
     "- user: My locker code is 4471.\n- assistant: Noted.\n",
     "['Be brief.', 'My locker code is 4471.', 'Noted.'] 24\n",
     "user\n<earlier_messages>\n",
@@ -260,7 +261,8 @@ def test_every_block_has_an_expected_output(blocks: list[Ran]) -> None:
 @pytest.mark.parametrize("number", range(len(PAGE)))
 def test_a_block_of_the_page_runs(number: int, blocks: list[Ran]) -> None:
     assert PAGE[number] in blocks[number].out
-    assert blocks[number].err == ""
+    said = [line for line in blocks[number].err.splitlines() if "LangChainDeprecationWarning" not in line]
+    assert said == []  # LangChain warns of `RunnableWithMessageHistory`
 
 
 @pytest.mark.parametrize(
