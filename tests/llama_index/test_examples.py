@@ -52,6 +52,7 @@ PAGE = [
     "It is 2.\nIt is 6.\n['user', 'assistant', 'tool', 'assistant', 'user', 'assistant', 'tool', 'assistant']\n",
     "Dora, Ladder Street 5 1\n",
     "True False\n",
+    "['dora'] [ChatMessage(",
     "The ferry leaves at nine.\n",
 ]
 
