@@ -387,24 +387,16 @@ class _Stored:
         return [one for one in family if says_the_same(one.message, self._sent[index].message)]
 
     def is_forgotten(self, index: int) -> bool:
-        """Return whether a message of the history was forgotten, and the history goes on with others that are stored.
-
-        At the end of a history it makes no difference: what was forgotten is not stored again.
-        """
-        return index < self._newest and not self.at(index) and not self._forgotten.isdisjoint(self.ids_of(index))
-
-    @cached_property
-    def _newest(self) -> int:
-        """The index of the newest message that is stored; -1: there is none."""
-        return max((index for index, records in enumerate(self._all) if records), default=-1)
+        """Return whether a message of the history was forgotten, so that nothing may stand for it."""
+        return not self.at(index) and not self._forgotten.isdisjoint(self.ids_of(index))
 
     @cached_property
     def _forgotten(self) -> set[str]:
         """The ids of the history that were forgotten."""
         if self._live.key is None:
             return set()
-        indexes = range(self._first, self._newest)
-        ids = {id_ for index in indexes if not self._all[index] for id_ in self.ids_of(index)}
+        missing = (index for index, records in enumerate(self._all) if not records)
+        ids = {id_ for index in missing for id_ in self.ids_of(index)}
         return self._live.store.are_forgotten(self._live.key, ids - self.known.keys())
 
 

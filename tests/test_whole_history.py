@@ -529,6 +529,7 @@ class Editor:
 @pytest.mark.parametrize("ids", [True, False], ids=["ids", "no ids"])
 @example(steps=[("insert", (0, "a"))] * 3 + [("insert", (1, "a"))], warm=False)
 @example(steps=[("insert", (0, "a"))] * 2 + [("say", ["a"]), ("forget", 0)], warm=True)
+@example(steps=[("insert", (0, "a"))] * 3 + [("back", 1), ("insert", (1, "a")), ("undo", 2), ("forget", 1)], warm=True)
 @given(steps=STEPS, warm=st.booleans())
 def test_the_line_says_what_the_history_says(steps: list[tuple[str, Any]], *, ids: bool, warm: bool) -> None:
     """Whatever is taken back, edited, put between or brought back, and whoever asks: the line is the list."""
