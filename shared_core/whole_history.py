@@ -1,7 +1,7 @@
 """Match a history that is a whole conversation: find the line that says just that, and what it lacks."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -50,6 +50,10 @@ class WholeHistory:
     except a system prompt, stands between them. What stands elsewhere is copied: a copy is known by its original, so
     that the line is found again by the ids that the client knows.
 
+    Several lines may say the beginning of the history. The one that says most of it is continued; of equals, the one
+    that is checked out. What is checked out is read first, because it usually says all that is stored of the history;
+    copies are looked up only where it does not.
+
     Args:
         live: the session.
         new_id: returns the id of a copy.
@@ -61,7 +65,8 @@ class WholeHistory:
     new_id: Callable[[], str]
     added: Callable[[Record, Message], Record | None]
     sent: Sequence[Sent]
-    _stored: "_Stored | None" = None
+    _start: Record | None = field(default=None, init=False)
+    _looked_up: "_Stored | None" = field(default=None, init=False)
 
     def line(self, before: Record | None, first: int | None) -> Line:
         """Return the line of the history.
@@ -72,65 +77,126 @@ class WholeHistory:
                 before it is not stored. None: the whole history is on the line.
         """
         if first is None:
-            return self._line(before, 0, [])
-        stored = self._stored_from(0)
+            return self._line(before)
+        left, rest = self.sent[:first], replace(self, sent=self.sent[first:])
+        line = rest._line_anywhere(before)
+        stored = _Stored(self.live, left)
         ids = [next((record.message.id for record in stored.at(index)), None) for index in range(first)]
-        anchor = next((found for one in self.sent[first:] if (found := self._anchor(one, before)) is not None), None)
+        return replace(line, ids=(*ids, *line.ids))
+
+    def _line_anywhere(self, before: Record | None) -> Line:
+        """Return the line of a history that may begin anywhere: where the first of its messages that is stored stands.
+
+        If none is stored, it continues what is checked out.
+        """
+        self._look_up([])
+        anchor = next((found for one in self.sent if (found := self._anchor(one, before)) is not None), None)
         if anchor is not None:
-            return self._line(self._before(anchor), first, ids)
-        new = self._new(first, set())  # what the history lacks stands before all of it
-        return Line(None, None, new.messages, (*ids, *new.ids), new.copied)
+            return self._line(self._before(anchor))
+        new = self._new(0)
+        return Line(None, None, new.messages, new.ids, new.copied)
 
-    def _line(self, end: Record | None, first: int, ids: list[str | None]) -> Line:
-        """Return the line of the history from a message on; `end` is the one before it on the line."""
-        ahead = _Ahead(self.live)
-        for index in range(first, len(self.sent)):
-            found = ahead.next(end)
-            if found is None or not _is_form_of(found, self.sent[index]):
-                found = self._next(end, index)
+    def _line(self, start: Record | None) -> Line:
+        """Return the line of the history; `start` is the message before it on the line."""
+        self._start = start
+        end, index = self._along_what_is_checked_out()
+        if index < len(self.sent) and self._stored.at(index):
+            end, index = self._along_all_lines()
+        new = self._new(index)
+        return Line(self._at(end.record), _turn_of(end.record), new.messages, (*end.ids(), *new.ids), new.copied)
+
+    def _look_up(self, matched: Sequence[Record]) -> None:
+        """Look up what is stored of the history; `matched` are the stored forms of its first messages."""
+        if self._looked_up is None:
+            self._looked_up = _Stored(self.live, self.sent, matched)
+
+    @property
+    def _stored(self) -> "_Stored":
+        assert self._looked_up is not None
+        return self._looked_up
+
+    # How far a line says what the history says
+
+    def _along_what_is_checked_out(self) -> tuple["_End", int]:
+        """Return up to where the path that is checked out says the history, and the index of the message after that."""
+        ahead, end, matched = _Ahead(self.live), _End(self._start), list[Record]()
+        for index, one in enumerate(self.sent):
+            found = ahead.next(end.record)
+            if found is None or not _is_form_of(found, one):
+                self._look_up(matched)
+                found = self._added_after(end, index)
             if found is not None:
-                end = found
-                ids.append(found.message.id)
-            elif self._is_twin(end, index) or self._stored_from(index).is_forgotten(index):
-                ids.append(None)
+                end = end.then(found)
+                matched.append(found)
+            elif self._is_left_out(index):
+                end = end.without_the_next()
             else:
-                known = {one.message.id for one in self.sent[first:index]}
-                new = self._new(index, known)
-                return Line(self._at(end), _turn_of(end), new.messages, (*ids, *new.ids), new.copied)
-        return Line(self._at(end), _turn_of(end), (), tuple(ids), {})
+                return end, index
+        return end, len(self.sent)
 
-    def _stored_from(self, index: int) -> "_Stored":
-        """Return what is stored of the history; those before the first one that is asked for are on the line."""
-        if self._stored is None:
-            self._stored = _Stored(self.live, self.sent, index)
-        return self._stored
+    def _along_all_lines(self) -> tuple["_End", int]:
+        """Return up to where any line says the history, and the index of the message after that."""
+        ends = [_End(self._start)]
+        for index in range(len(self.sent)):
+            longer = self._longer(ends, index)
+            if not longer and not self._is_left_out(index):
+                return self._best_end(ends), index
+            ends = longer or [end.without_the_next() for end in ends]
+        return self._best_end(ends), len(self.sent)
 
-    # Where it stands
+    def _longer(self, ends: Sequence["_End"], index: int) -> list["_End"]:
+        """Return the ends of the lines on which a message of the history comes directly after one of some ends."""
+        forms = self._stored.copies(index)
+        if not forms:
+            return [end.then(found) for end in ends if (found := self._added_after(end, index)) is not None]
+        at = {end.position: end for end in ends}
+        return [end.then(record) for record in forms if (end := self._end_before(record, at)) is not None]
 
-    def _next(self, end: Record | None, index: int) -> Record | None:
-        """Return a message of the history as it is stored directly after another one; None: it is not stored there."""
-        stored = self._stored_from(index)
-        found = self._directly_after(end, stored.at(index)) or self._directly_after(end, stored.copies(index))
-        if found is None and end is not None and not stored.at(index) and not stored.is_forgotten(index):
-            found = self.added(end, self.sent[index].message)
-            return found if found is not None and found.message.id not in stored.known else None
+    def _end_before(self, record: Record, at: Mapping[Position | None, "_End"]) -> "_End | None":
+        """Return the end that a message comes directly after; `at` holds the ends by their positions."""
+        segment, depth = record.position
+        neighbour = at.get(Position(segment, depth - 1))
+        if neighbour is not None:
+            return neighbour
+        path = self.live.path_to(record.position)
+        if not any(position is None or path.covers(position) for position in at):
+            return None
+        before = self._before(record)
+        return at.get(before.position if before is not None else None)
+
+    def _added_after(self, end: "_End", index: int) -> Record | None:
+        """Return a message that is stored right after an end, but not as any of the history: `add` stored it."""
+        if end.record is None or self._stored.at(index) or self._stored.is_forgotten(index):
+            return None
+        found = self.added(end.record, self.sent[index].message)
+        if found is None or found.picked_from is not None or found.message.id in self._stored.known:
+            return None  # a copy, or known by its id: it is another message, which says the same
         return found
 
-    def _directly_after(self, end: Record | None, records: Iterable[Record]) -> Record | None:
-        return self._best([record for record in records if self._follows(end, record)])
+    def _is_left_out(self, index: int) -> bool:
+        """Return whether a message is not to be on the line: it was forgotten, or the history holds it twice."""
+        return self._stored.is_forgotten(index) or self._is_twin(index)
 
-    def _best(self, records: Sequence[Record]) -> Record | None:
-        """Return the message that is on the path that is checked out, else the newest; None: there is none."""
-        return max(records, key=lambda one: (self.live.path.covers(one.position), one.seq), default=None)
-
-    def _follows(self, end: Record | None, record: Record) -> bool:
-        at = record.position
-        if end is not None and end.position == Position(at.segment, at.depth - 1):
+    def _is_twin(self, index: int) -> bool:
+        """Return whether a message stands in the history before, or on the line that the history continues."""
+        if index in self._twins:
             return True
-        if end is not None and not self.live.path_to(at).covers(end.position):
+        if self._start is None:
             return False
-        before = self._before(record)
-        return (before and before.position) == (end and end.position)
+        path = self.live.path_to(self._start.position)
+        return any(path.covers(record.position) for record in self._stored.copies(index))
+
+    @cached_property
+    def _twins(self) -> set[int]:
+        """The indexes of the messages whose id is that of an earlier one."""
+        first: dict[str | None, int] = {}
+        return {
+            index
+            for index, (message, _) in enumerate(self.sent)
+            if message.id is not None and first.setdefault(message.id, index) != index
+        }
+
+    # Where it stands
 
     def _before(self, record: Record) -> Record | None:
         """Return the newest message before another one on its path, but no system prompt; None: it is the first."""
@@ -150,16 +216,17 @@ class WholeHistory:
                 depth, limit = records[-1].position.depth - 1, min(2 * limit, LONGEST_LOOK)
         return None
 
-    def _is_twin(self, end: Record | None, index: int) -> bool:
-        """Return whether a message is on the line already, because the history holds it twice."""
-        if end is None:
-            return False
-        path = self.live.path_to(end.position)
-        return any(path.covers(record.position) for record in self._stored_from(index).copies(index))
+    def _best(self, records: Sequence[Record]) -> Record | None:
+        """Return the message that is on the path that is checked out, else the newest; None: there is none."""
+        return max(records, key=lambda one: (self.live.path.covers(one.position), one.seq), default=None)
+
+    def _best_end(self, ends: Sequence["_End"]) -> "_End":
+        best = self._best([end.record for end in ends if end.record is not None])
+        return next(end for end in ends if best is None or end.record is best)
 
     def _anchor(self, one: Sent, before: Record | None) -> Record | None:
         """Return the stored form of a message that may stand anywhere: on the line of `before`, if it can be."""
-        own = self._stored_from(0).known.get(one.message.id or "")
+        own = self._stored.known.get(one.message.id or "")
         if own is None or self.live.key is None:
             return None
         found = families(self.live.store, self.live.key, [own])[own.message.id or ""]
@@ -176,19 +243,16 @@ class WholeHistory:
 
     # What is new
 
-    def _new(self, first: int, before: Set[str | None]) -> "_New":
-        """Return what is to be stored for the history from a message on; `before` are the ids before it."""
+    def _new(self, first: int) -> "_New":
+        """Return what is to be stored for the history from a message on."""
         messages: list[Message] = []
         copied: dict[str, Record] = {}
         ids: list[str | None] = []
-        known = set(before) - {None}
-        stored = self._stored_from(first)
         for index in range(first, len(self.sent)):
-            message = self.sent[index].message
-            if message.id in known:  # the history holds it twice
+            if self._is_twin(index):
                 ids.append(None)
                 continue
-            known |= {message.id} - {None}
+            message, stored = self.sent[index].message, self._stored
             original = next(iter(stored.at(index)), None)
             id_ = stored.ids_of(index)[0] if original is None else self.new_id()
             messages.append((original.message if original else message).replace(id=id_, turn_id=None))
@@ -198,6 +262,41 @@ class WholeHistory:
                 copied[id_] = source
             ids.append(id_)
         return _New(tuple(messages), tuple(ids), copied)
+
+
+class _End(NamedTuple):
+    """Where a line ends that says the beginning of the history.
+
+    Attributes:
+        record: the newest message there. None: nothing is said yet.
+        id: the id of the newest message of the history, as it is stored there. None: it is left out.
+        before: where the line ended before that message. None: the history begins there.
+    """
+
+    record: Record | None
+    id: str | None = None
+    before: "_End | None" = None
+
+    @property
+    def position(self) -> Position | None:
+        return self.record.position if self.record is not None else None
+
+    def then(self, record: Record) -> "_End":
+        """Return the end after the next message of the history."""
+        return _End(record, record.message.id, self)
+
+    def without_the_next(self) -> "_End":
+        """Return the end after the next message of the history, which is left out."""
+        return _End(self.record, None, self)
+
+    def ids(self) -> list[str | None]:
+        """Return the ids of all messages of the history up to here."""
+        ids: list[str | None] = []
+        end = self
+        while end.before is not None:
+            ids.append(end.id)
+            end = end.before
+        return ids[::-1]
 
 
 @dataclass
@@ -227,18 +326,19 @@ class _Ahead:
 
 
 class _Stored:
-    """What is stored of a history from one of its messages on, wherever it stands.
+    """What is stored of a history, wherever it stands.
 
     Args:
         live: the session.
         sent: the history.
-        first: the index of the first message that is looked up.
+        matched: the stored forms of its first messages, which are known already; the others are looked up.
     """
 
-    def __init__(self, live: LiveSession, sent: Sequence[Sent], first: int) -> None:
+    def __init__(self, live: LiveSession, sent: Sequence[Sent], matched: Sequence[Record] = ()) -> None:
         self._live = live
         self._sent = sent
-        self._first = first
+        self._matched = matched
+        self._first = len(matched)
         self._families: dict[str, list[Record]] = {}
 
     @cached_property
@@ -270,7 +370,7 @@ class _Stored:
 
     @cached_property
     def _all(self) -> list[list[Record]]:
-        found: list[list[Record]] = [[] for _ in range(self._first)]
+        found = [[record] for record in self._matched]
         for index in range(self._first, len(self._sent)):
             message, chain = self._sent[index]
             records = [self.known[id_] for id_ in dict.fromkeys((*self.ids_of(index), chain)) if id_ in self.known]
@@ -287,24 +387,16 @@ class _Stored:
         return [one for one in family if says_the_same(one.message, self._sent[index].message)]
 
     def is_forgotten(self, index: int) -> bool:
-        """Return whether a message of the history was forgotten, and the history goes on with others that are stored.
-
-        At the end of a history it makes no difference: what was forgotten is not stored again.
-        """
-        return index < self._newest and not self.at(index) and not self._forgotten.isdisjoint(self.ids_of(index))
-
-    @cached_property
-    def _newest(self) -> int:
-        """The index of the newest message that is stored; -1: there is none."""
-        return max((index for index, records in enumerate(self._all) if records), default=-1)
+        """Return whether a message of the history was forgotten, so that nothing may stand for it."""
+        return not self.at(index) and not self._forgotten.isdisjoint(self.ids_of(index))
 
     @cached_property
     def _forgotten(self) -> set[str]:
         """The ids of the history that were forgotten."""
         if self._live.key is None:
             return set()
-        indexes = range(self._first, self._newest)
-        ids = {id_ for index in indexes if not self._all[index] for id_ in self.ids_of(index)}
+        missing = (index for index, records in enumerate(self._all) if not records)
+        ids = {id_ for index in missing for id_ in self.ids_of(index)}
         return self._live.store.are_forgotten(self._live.key, ids - self.known.keys())
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from shared_core import InfiniteMemory, Message, SQLiteStore, ToolCall
@@ -473,6 +473,7 @@ STEPS = st.lists(
         st.tuples(st.just("insert"), st.tuples(st.integers(0, 9), TEXTS)),
         st.tuples(st.just("back"), st.integers(1, 4)),
         st.tuples(st.just("undo"), st.integers(1, 3)),
+        st.tuples(st.just("bring"), st.tuples(st.integers(0, 9), st.integers(0, 9))),
         st.tuples(st.just("clear"), st.none()),
         st.tuples(st.just("forget"), st.integers(0, 9)),
         st.tuples(st.just("main"), st.none()),
@@ -514,12 +515,21 @@ class Editor:
                 self.messages = self.messages[:-what]
             case "undo":
                 self.messages = list(self.earlier[max(0, len(self.earlier) - what)])
+            case "bring":  # one that is not there, or that stood elsewhere
+                known = {one.id: one for messages in self.earlier for one in messages}
+                if None not in known and known:
+                    one = known[list(known)[what[0] % len(known)]]
+                    self.messages = [other for other in self.messages if other.id != one.id]
+                    self.messages.insert(what[1] % (len(self.messages) + 1), one)
             case "clear":
                 self.messages = []
         self.messages = [one for one in self.messages if one.id not in self.gone]
 
 
 @pytest.mark.parametrize("ids", [True, False], ids=["ids", "no ids"])
+@example(steps=[("insert", (0, "a"))] * 3 + [("insert", (1, "a"))], warm=False)
+@example(steps=[("insert", (0, "a"))] * 2 + [("say", ["a"]), ("forget", 0)], warm=True)
+@example(steps=[("insert", (0, "a"))] * 3 + [("back", 1), ("insert", (1, "a")), ("undo", 2), ("forget", 1)], warm=True)
 @given(steps=STEPS, warm=st.booleans())
 def test_the_line_says_what_the_history_says(steps: list[tuple[str, Any]], *, ids: bool, warm: bool) -> None:
     """Whatever is taken back, edited, put between or brought back, and whoever asks: the line is the list."""
