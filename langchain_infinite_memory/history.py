@@ -59,8 +59,8 @@ class InfiniteChatMessageHistory(BaseChatMessageHistory):
 
     `messages` is everything that was said or, with `window=True`, what `RunnableWithMessageHistory` should send of it:
     the newest turns, and what was said before that matters for the newest exchange, as the new question is not told. An
-    eighth of the budget is left for that question. Runs that overlap need an object each, which `session_factory` gives
-    them.
+    eighth of the budget is left for that question. Runs that overlap or fail need an object each, which `session_factory`
+    gives them.
 
     Messages are restored equal, in the order in which they were added. A message is not added again if its id is stored
     with the same content. The store is opened when it is first used. LangChain deprecates chat message histories, not
@@ -159,6 +159,7 @@ class InfiniteChatMessageHistory(BaseChatMessageHistory):
         with self._sessions.use(self.session_id, self.user_id) as memory:
             memory.forget(session=True)
         self._added.cleared = True
+        self._sent = None
 
     async def aclear(self) -> None:
         """Do what `clear` does without blocking the event loop."""
@@ -276,7 +277,7 @@ def _was_sent(memory: InfiniteMemory, message: Message) -> bool:
     if message.id is not None and message.id.startswith(UNSTORED):
         return True
     stored = _stored(memory, message.id)
-    if stored is None or stored.role != message.role:
+    if stored is None or (stored.role, stored.tool_calls) != (message.role, message.tool_calls):
         return False
     return message.content in (stored.content, with_grounding(stored, render_grounding(stored.grounding)).content)
 
