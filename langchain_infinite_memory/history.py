@@ -59,8 +59,8 @@ class InfiniteChatMessageHistory(BaseChatMessageHistory):
 
     `messages` is everything that was said or, with `window=True`, what `RunnableWithMessageHistory` should send of it:
     the newest turns, and what was said before that matters for the newest exchange, as the new question is not told. An
-    eighth of the budget is left for that question. Runs that overlap or fail need an object each, which `session_factory`
-    gives them.
+    eighth of the budget is left for that question. Runs that overlap or fail need an object each;
+    `session_factory` gives them one.
 
     Messages are restored equal, in the order in which they were added. A message is not added again if its id is stored
     with the same content. The store is opened when it is first used. LangChain deprecates chat message histories, not

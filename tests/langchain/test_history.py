@@ -577,10 +577,10 @@ def test_what_was_cleared_after_a_failed_run_is_not_sent() -> None:
 
 def test_a_message_with_other_calls_under_a_stored_id_is_refused() -> None:
     history = InfiniteChatMessageHistory("1")
-    first, second = ({"name": name, "args": {}, "id": "c", "type": "tool_call"} for name in ("look", "transfer"))
-    history.add_messages([HumanMessage("go"), AIMessage("", tool_calls=[first], id="x")])
+    call = {"args": {}, "id": "c", "type": "tool_call"}
+    history.add_messages([HumanMessage("go"), AIMessage("", tool_calls=[{"name": "look", **call}], id="x")])
     with pytest.raises(DuplicateError):
-        history.add_messages([AIMessage("", tool_calls=[second], id="x")])
+        history.add_messages([AIMessage("", tool_calls=[{"name": "transfer", **call}], id="x")])
 
 
 def test_an_agent_that_returns_what_it_was_given_stores_only_what_is_new() -> None:
