@@ -11,8 +11,9 @@ from langchain_core.runnables import Runnable, RunnableLambda
 
 from langchain_infinite_memory.embeddings import Function, as_embedder
 from langchain_infinite_memory.messages import read_message
-from langchain_infinite_memory.repair import Group, Messages, Repaired, calls_of, repaired
+from langchain_infinite_memory.repair import Group, Messages, Repaired, repaired
 from langchain_infinite_memory.token_counters import ListCounter, MessageCounter, list_counter
+from langchain_infinite_memory.tool_calls import engine_calls
 from shared_core.arguments import whole_number
 from shared_core.base import Embedder
 from shared_core.embedders import as_embedder as as_own_embedder
@@ -157,7 +158,7 @@ class _Window:
         """Return the longest end that fits and begins with `start_on`, or everything, with a greeting, if that fits."""
         count = _longest(len(self.groups), lambda n: self._fits(self._newest(n)))
         opening = self.groups[: self.questions[0] if self.questions else None]
-        if self._greeting and count == len(self.groups) and not any(calls_of(group[0]) for group in opening):
+        if self._greeting and count == len(self.groups) and not any(engine_calls(group[0]) for group in opening):
             return [*self.head, *_flat(self.groups)]
         rest, kept = self.groups[: len(self.groups) - count], self._newest(count)
         kept = [*self._part(rest[-1:], kept), *kept]
@@ -217,7 +218,7 @@ class _Window:
 
     def _part(self, cut: list[Group], kept: list[Group]) -> list[Group]:
         """Return the part of the group at the cut that fits beside those kept, as `trim_messages` splits it."""
-        if not self._options["allow_partial"] or not cut or len(cut[0]) > 1 or calls_of(cut[0][0]):
+        if not self._options["allow_partial"] or not cut or len(cut[0]) > 1 or engine_calls(cut[0][0]):
             return []
         room = self._limit - self._tokens([*self.head, *_flat(kept)])
         options = {**self._options, "start_on": None, "end_on": None, "include_system": False, "max_tokens": room}
