@@ -2,7 +2,8 @@
 
 import copy
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
@@ -176,10 +177,8 @@ class _MessageReader:
         calls = engine_calls(self.source)
         given = {"tool_calls": self.source.tool_calls, "invalid_tool_calls": self.source.invalid_tool_calls}
         pairs = zip(given.items(), langchain_calls(calls), strict=True)
-        try:
+        with self._or_lost("tool_calls"):
             self.data |= {name: CODEC.encode(value) for (name, value), back in pairs if value != back}
-        except UnstorableError as error:
-            self.lost.append(f"tool_calls ({error})")
         return calls
 
     def _read_kwargs(self) -> None:
@@ -190,11 +189,9 @@ class _MessageReader:
                 del entries[ENGINE_FIELDS]
         if (grounding := grounding_of(entries.get(GROUNDING))) is not None:
             self.grounding = grounding
-            try:
+            with self._or_lost(f"what else is in additional_kwargs['{GROUNDING}']"):
                 data = encode_grounding(entries.pop(GROUNDING), grounding)
                 self.data |= {} if data is None else {"$grounding": data}
-            except UnstorableError as error:
-                self.lost.append(f"what else is in additional_kwargs['{GROUNDING}'] ({error})")
         if entries:
             self._keep_entries("additional_kwargs", entries)
 
@@ -205,18 +202,21 @@ class _MessageReader:
             return
         entries: dict[str, Any] = {}
         for key, inner in value.items():
-            try:
+            with self._or_lost(f"{name}[{key!r}]"):
                 entries[key] = CODEC.encode(inner)
-            except UnstorableError as error:
-                self.lost.append(f"{name}[{key!r}] ({error})")
         if entries:
             self.data[name] = entries
 
     def _keep(self, name: str, value: Any) -> None:
-        try:
+        with self._or_lost(name):
             self.data[name] = CODEC.encode(value)
+
+    @contextmanager
+    def _or_lost(self, what: str) -> Iterator[None]:
+        try:
+            yield
         except UnstorableError as error:
-            self.lost.append(f"{name} ({error})")
+            self.lost.append(f"{what} ({error})")
 
 
 def _role(message: BaseMessage, kind: str) -> Role:
