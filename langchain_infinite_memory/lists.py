@@ -5,17 +5,15 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, pairwise
 from typing import Any, Final, Literal, overload
 
-from langchain_core.embeddings import Embeddings
 from langchain_core.messages import BaseMessage, HumanMessage, trim_messages
 from langchain_core.runnables import Runnable, RunnableLambda
 
-from langchain_infinite_memory.embeddings import Function, as_embedder
+from langchain_infinite_memory.embeddings import EmbeddingsLike, as_embedder
 from langchain_infinite_memory.messages import read_message
 from langchain_infinite_memory.repair import Group, Messages, Repaired, repaired
 from langchain_infinite_memory.token_counters import ListCounter, MessageCounter, list_counter
 from langchain_infinite_memory.tool_calls import engine_calls
 from shared_core.arguments import whole_number
-from shared_core.base import Embedder
 from shared_core.embedders import as_embedder as as_own_embedder
 from shared_core.errors import EmbedderError
 from shared_core.lists import compared_text, rank_texts
@@ -24,7 +22,6 @@ __all__ = ["prune_messages"]
 
 Kinds = str | type[BaseMessage] | Sequence[str | type[BaseMessage]]
 Splitter = Callable[[str], list[str]] | Any  # or a `TextSplitter`, whose package need not be installed
-Embedding = Embedder | Embeddings | Function | str | None
 
 BY_STRATEGY: Final = ("human",)
 """The default of `start_on`: this with `strategy="last"`, nothing with "first"; compared by identity."""
@@ -41,7 +38,7 @@ def prune_messages(
     messages: None = None, *, max_tokens: int, token_counter: MessageCounter,
     strategy: Literal["first", "last"] = "last", allow_partial: bool = False, end_on: Kinds | None = None,
     start_on: Kinds | None = BY_STRATEGY, include_system: bool | None = None, text_splitter: Splitter | None = None,
-    query: str | None = None, top_k: int | None = None, embeddings: Embedding = None,
+    query: str | None = None, top_k: int | None = None, embeddings: EmbeddingsLike = None,
 ) -> Runnable[Messages, list[BaseMessage]]: ...  # fmt: skip
 
 
@@ -50,7 +47,7 @@ def prune_messages(
     messages: Messages, *, max_tokens: int, token_counter: MessageCounter,
     strategy: Literal["first", "last"] = "last", allow_partial: bool = False, end_on: Kinds | None = None,
     start_on: Kinds | None = BY_STRATEGY, include_system: bool | None = None, text_splitter: Splitter | None = None,
-    query: str | None = None, top_k: int | None = None, embeddings: Embedding = None,
+    query: str | None = None, top_k: int | None = None, embeddings: EmbeddingsLike = None,
 ) -> list[BaseMessage]: ...  # fmt: skip
 
 
@@ -58,7 +55,7 @@ def prune_messages(
     messages: Messages | None = None, *, max_tokens: int, token_counter: MessageCounter,
     strategy: Literal["first", "last"] = "last", allow_partial: bool = False, end_on: Kinds | None = None,
     start_on: Kinds | None = BY_STRATEGY, include_system: bool | None = None, text_splitter: Splitter | None = None,
-    query: str | None = None, top_k: int | None = None, embeddings: Embedding = None,
+    query: str | None = None, top_k: int | None = None, embeddings: EmbeddingsLike = None,
 ) -> list[BaseMessage] | Runnable[Messages, list[BaseMessage]]:  # fmt: skip
     """Return the messages that fit, oldest first, as a prompt that providers accept; without messages, a Runnable.
 
@@ -169,7 +166,7 @@ class _Window:
             kept = self._current()
         return [*self.head, *_flat(kept)]
 
-    def with_recalled(self, query: str | None, top_k: int, embeddings: Embedding) -> list[BaseMessage]:
+    def with_recalled(self, query: str | None, top_k: int, embeddings: EmbeddingsLike) -> list[BaseMessage]:
         """Return what `last` returns, with older turns that match, in the order of the conversation."""
         whole_number("top_k", top_k, least=0)
         if not self._start_on or not _is(HumanMessage(""), self._start_on):
@@ -250,7 +247,7 @@ def _flat(groups: Iterable[Group]) -> list[BaseMessage]:
     return list(chain.from_iterable(groups))
 
 
-def _ranked(turns: Sequence[list[Group]], question: str, embeddings: Embedding) -> list[int]:
+def _ranked(turns: Sequence[list[Group]], question: str, embeddings: EmbeddingsLike) -> list[int]:
     """Return the indexes of the turns that match a question, best first; of equals, the newer first.
 
     A turn that says the same as a newer one is left out, and so is one below the embedder's floor.
