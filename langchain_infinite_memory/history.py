@@ -21,7 +21,6 @@ from shared_core.errors import UnknownReferenceError
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message, Payload
 from shared_core.prompt.context import Context, ContextReport
-from shared_core.prompt.frame import render_grounding, with_grounding
 
 __all__ = ["InfiniteChatMessageHistory", "SessionHistories", "session_factory"]
 
@@ -269,7 +268,7 @@ def _was_sent(memory: InfiniteMemory, message: Message) -> bool:
     stored = _stored(memory, message.id)
     if stored is None or stored.role != message.role:
         return False
-    return message.content in (stored.content, with_grounding(stored, render_grounding(stored.grounding)).content)
+    return message.content in (stored.content, stored.grounded.content)
 
 
 def _without_id(message: Message) -> Message:
