@@ -3,7 +3,7 @@
 import copy
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import Any
 
@@ -183,10 +183,12 @@ class _MessageReader:
 
     def _read_kwargs(self) -> None:
         entries = dict(self.source.additional_kwargs)
-        if ENGINE_FIELDS in entries and CODEC.can_encode(entries[ENGINE_FIELDS]) and _plain_keys(entries):
-            self.fields = read_fields(self.source)
-            if self.fields is not None:
-                del entries[ENGINE_FIELDS]
+        if ENGINE_FIELDS in entries and _plain_keys(entries):
+            with suppress(UnstorableError):  # what cannot be stored is left out below, like any other entry
+                CODEC.encode(entries[ENGINE_FIELDS])
+                self.fields = read_fields(self.source)
+        if self.fields is not None:
+            del entries[ENGINE_FIELDS]
         if (grounding := grounding_of(entries.get(GROUNDING))) is not None:
             self.grounding = grounding
             with self._or_lost(f"what else is in additional_kwargs['{GROUNDING}']"):
