@@ -29,21 +29,15 @@ def memory_settings(
     *, embeddings: EmbeddingsLike = None, token_counter: TextCounter = None,
     summarizer: SummarizerLike | None = None, **settings: Any,
 ) -> dict[str, Any]:  # fmt: skip
-    """Return arguments for `InfiniteMemory` and `SessionPool`.
+    """Return arguments for `InfiniteMemory` and `SessionPool`; `embeddings` is the engine's `embedder`.
 
     An agent or a chain has to go on, so `on_overflow` is `"keep"` unless another is given: a question that does not fit
     is sent all the same, and the report says so. Documents that a known template pasted around a question are set
     apart, unless other `strippers` are given.
 
-    Args:
-        embeddings: what `as_embedder` takes, such as LangChain's `Embeddings`; the engine's `embedder` by another name.
-        token_counter: what `as_token_counter` takes, such as a model.
-        summarizer: what `as_summarizer` takes, such as a chat model.
-        settings: the other arguments of `InfiniteMemory`, which are passed on.
-
     Raises:
-        TypeError: an argument is unknown, or both `embeddings` and `embedder` are given; or as for `as_summarizer`.
-        ValueError, ImportError: as for `as_embedder` and `as_token_counter`.
+        TypeError: an argument is unknown, or both `embeddings` and `embedder` are given.
+        TypeError, ValueError, ImportError: as for `as_embedder`, `as_token_counter` and `as_summarizer`.
     """
     if "memory" in settings:
         raise TypeError("memory: this argument is called store=")
