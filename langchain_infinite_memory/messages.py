@@ -120,7 +120,8 @@ class _MessageReader:
     def __init__(self, message: BaseMessage, kind: str) -> None:
         self.source = message
         self.kind = kind
-        self.role = _role(message, kind)
+        named = message.role.lower() if isinstance(message, ChatMessage) else None
+        self.role = _ROLE_OF[kind] if named is None else _ROLE_NAMED.get(named, "user")
         self.data: dict[str, Any] = {} if _TYPE_OF[self.role] == kind else {"$type": kind}
         self.lost: list[str] = []
         self.fields: EngineFields | None = None
@@ -219,12 +220,6 @@ class _MessageReader:
             yield
         except UnstorableError as error:
             self.lost.append(f"{what} ({error})")
-
-
-def _role(message: BaseMessage, kind: str) -> Role:
-    if isinstance(message, ChatMessage):
-        return _ROLE_NAMED.get(message.role.lower(), "user")
-    return _ROLE_OF[kind]
 
 
 def _is_default(message: BaseMessage, name: str, value: Any) -> bool:
