@@ -3,7 +3,6 @@
 import asyncio
 import copy
 import uuid
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -158,8 +157,8 @@ class InfiniteChatMessageHistory(BaseChatMessageHistory):
         """Return the user messages of the branch that have no reply, oldest first."""
         with self._sessions.use(self.session_id, self.user_id) as memory:
             messages = list(memory.messages(replaced=True))
-        replies = Counter(one.turn_id for one in messages if one.role != "user")
-        return [from_message(one) for one in messages if one.role == "user" and not replies[one.turn_id]]
+        answered = {one.turn_id for one in messages if one.role != "user"}
+        return [from_message(one) for one in messages if one.role == "user" and one.turn_id not in answered]
 
     # The prompt
 
