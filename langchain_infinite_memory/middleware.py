@@ -21,6 +21,7 @@ from langchain_core.tools import BaseTool
 from typing_extensions import override
 
 from langchain_infinite_memory.budget import OVERFLOW, Budget, MaxTokens, current_turn
+from langchain_infinite_memory.followed_lists import read_list
 from langchain_infinite_memory.identity import OnReport, Removed, SessionName, Thread, ThreadResolver, report
 from langchain_infinite_memory.lists import prune_messages
 from langchain_infinite_memory.messages import read_message
@@ -248,7 +249,7 @@ class InfiniteMemoryMiddleware(Middleware):
         return await asyncio.shield(asyncio.to_thread(self.after_agent, state, runtime))
 
     def _thread(self, state: Mapping[str, Any], runtime: Any) -> Thread:
-        thread = self._threads.resolve(runtime)
+        thread = self._threads.resolve(runtime, listed=read_list(state.get("messages", ())))
         self._memory.note(thread, (state.get(STATE) or {}).get(self.name))
         return thread
 
