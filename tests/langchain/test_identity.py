@@ -18,7 +18,9 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Send
 
 from langchain_infinite_memory import HistoryRetriever, infinite_memory_node, recall_tool
+from shared_core.memory import InfiniteMemory
 from shared_core.pool import SessionPool
+from shared_core.stores.tree_store import TreeStore
 from tests.langchain.agents import (
     Model,
     Sent,
@@ -368,6 +370,22 @@ def test_what_a_sub_agent_said_is_not_recalled_for_the_user() -> None:
     done = [one.session_id for one in middleware.pool.sessions("ann") if "/" in one.session_id]
     assert sorted(len(branches_of(middleware, name, "ann")) for name in done) == [2, 2, 2, 2], "it stays on record"
     assert [stored(middleware, name, "ann") for name in done] == [[]] * 4
+
+
+def test_a_question_costs_no_more_for_what_sub_agents_have_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[Any] = []
+    reading = TreeStore._reading
+    monkeypatch.setattr(TreeStore, "_reading", lambda store: reads.append(store) or reading(store))
+    middleware, cost = memory(scope="user", user_key="who"), []
+    one, _ = with_sub_agent(middleware, InMemorySaver())
+    for number in range(3):
+        ask(one, "look at " + ", ".join(f"a{number}{n}" for n in range(4)), who="ann")
+        reads.clear()
+        with InfiniteMemory(middleware.pool.store, session_id="new", user_id="ann", scope="user") as asking:
+            assert {hit.session_id for hit in asking.search("look at a00", 50)} == {"t"}
+        cost.append(len(reads))
+    assert len(middleware.pool.store.sessions("ann")) == 1 + 12
+    assert cost == [cost[0]] * 3
 
 
 def test_a_report_names_its_run_and_what_it_raises_is_logged(caplog: pytest.LogCaptureFixture) -> None:
