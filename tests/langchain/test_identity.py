@@ -375,7 +375,12 @@ def test_what_a_sub_agent_said_is_not_recalled_for_the_user() -> None:
 def test_a_question_costs_no_more_for_what_sub_agents_have_said(monkeypatch: pytest.MonkeyPatch) -> None:
     reads: list[Any] = []
     reading = TreeStore._reading
-    monkeypatch.setattr(TreeStore, "_reading", lambda store: reads.append(store) or reading(store))
+
+    def counted(store: TreeStore) -> Any:
+        reads.append(store)
+        return reading(store)
+
+    monkeypatch.setattr(TreeStore, "_reading", counted)
     middleware, cost = memory(scope="user", user_key="who"), []
     one, _ = with_sub_agent(middleware, InMemorySaver())
     for number in range(3):

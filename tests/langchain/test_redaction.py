@@ -226,12 +226,21 @@ def test_what_left_the_state_is_neither_sent_nor_found(seed: int) -> None:
 
 @pytest.mark.parametrize("outside", [False, True], ids=["guard inside", "guard outside"])
 def test_an_answer_that_is_rewritten_when_the_run_ends_is_not_found_as_it_was(outside: bool) -> None:
+    """If the guard stands before ours, it comes last: what it rewrites is known at the next call of the model."""
     with closing(memory(scope="user")) as ours:
         stack = [guard_end, ours] if outside else [ours, guard_end]
-        model = Model(reply=lambda messages: AIMessage("the code is KEY1"))
+        model, witness = Model(reply=lambda messages: AIMessage("the code is KEY1")), Model()
         one = agent(model, *stack, checkpointer=InMemorySaver())
         question = {"messages": [HumanMessage("what is the code?")]}
+
+        def shown(thread: str) -> set[str]:
+            agent(witness, ours, tools=[]).invoke(question, config(thread, user_id="u"))
+            found = recall_tool(store=ours.pool).invoke({"query": "code"}, NAMES)
+            return secrets(witness.last) | set(SECRET.findall(found))
+
         assert one.invoke(question, NAMES)["messages"][-1].text == "the code is [key]"
-        assert "KEY1" not in recall_tool(store=ours.pool).invoke({"query": "code"}, NAMES)
-        one.invoke(question, config("other", user_id="u"))
-        assert secrets(model.last) == set()
+        assert shown("other") == ({"KEY1"} if outside else set())
+        model.reply = lambda messages: AIMessage("fine")
+        one.invoke(question, NAMES)
+        assert shown("another") == set()
+        assert [secrets(sent.messages) for sent in model.sent] == [set(), set()]
