@@ -18,7 +18,6 @@ from langchain_infinite_memory.followed_lists import (
     StateList,
     follow_whole,
     read_list,
-    stored_part,
 )
 from langchain_infinite_memory.identity import Thread, note_newest, remember
 from langchain_infinite_memory.messages import read_message
@@ -175,7 +174,7 @@ class ThreadMemory:
         if thread.session_id is None or thread.removed == "keep" or self._lists.is_continued(thread, listed):
             return
         with self._lent(thread, messages) as (memory, _):
-            if (known := stored_part(memory, listed)).talk:
+            if (known := self._lists.stored_part(memory, thread, listed)).talk:
                 self._follow(memory, thread, known)
 
     def end_run(self, thread: Thread, messages: Sequence[BaseMessage]) -> None:
