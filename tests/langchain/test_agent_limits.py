@@ -6,9 +6,13 @@ from typing import Any
 
 import pytest
 from langchain.agents.middleware import AgentMiddleware
-from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
+
+try:
+    from langchain_core.exceptions import ContextOverflowError
+except ImportError:
+    pytest.skip("this version of LangChain does not tell that a prompt is too large", allow_module_level=True)
 
 from langchain_infinite_memory import InfiniteMemoryMiddleware
 from tests.langchain.agents import Model, Words, agent, ask, config, noting, said, size

@@ -117,7 +117,7 @@ def summarizing() -> SummarizationMiddleware:
     return SummarizationMiddleware(model, trigger=("messages", 10), keep=("messages", 6))
 
 
-class Ledger(AgentMiddleware[Any, Any, Any]):
+class Ledger(AgentMiddleware):
     """Knows what may be shown: what stands in the state, or stood in a message that a summary has replaced.
 
     Attributes:
