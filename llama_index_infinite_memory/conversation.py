@@ -5,7 +5,6 @@ import uuid
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import lru_cache, partial
 from itertools import takewhile
 from typing import Any
 
@@ -24,10 +23,6 @@ from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message, content_of
 from shared_core.prompt.context import Context
 from shared_core.records import MAIN, Create, Position, SessionState
-from shared_core.tokens import body_tokens
-
-REMEMBERED_SIZES = 4_096
-"""The number of messages whose size is remembered."""
 
 FIRST_READ = 8
 """How many messages are read first, from the end; then twice as many, and so on."""
@@ -74,7 +69,6 @@ class Conversation:
         self._line_state: SessionState | None = None
         self._shown_before: dict[str, ChatMessage] = {}
         self._dumped: dict[str, dict[str, Any]] = {}
-        self.size = lru_cache(maxsize=REMEMBERED_SIZES)(partial(body_tokens, counter=self.counter))
         self.engine, self._release = opened.memory(session_id, user_id, settings)
         if self.engine.branch != MAIN:  # a pool's memory stands where its last user left it
             self.engine.checkout(MAIN)
