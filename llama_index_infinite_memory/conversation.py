@@ -68,7 +68,6 @@ class Conversation:
         self._line: list[Message] = []
         self._line_state: SessionState | None = None
         self._shown_before: dict[str, ChatMessage] = {}
-        self._dumped: dict[str, dict[str, Any]] = {}
         self.engine, self._release = opened.memory(session_id, user_id, settings)
         if self.engine.branch != MAIN:  # a pool's memory stands where its last user left it
             self.engine.checkout(MAIN)
@@ -286,7 +285,6 @@ class Conversation:
             else:
                 self._line = list(memory.messages(replaced=True))
                 self._shown_before.clear()
-                self._dumped.clear()
             self._line_state = state
             return list(self._line)
 
@@ -338,12 +336,8 @@ class Conversation:
         return stored.whole.content
 
     def dump(self) -> list[dict[str, Any]]:
-        """Return the messages of this branch as JSON data; each message is dumped once and then remembered."""
-        with self.lock:
-            line = self.line()
-            for message in line[len(self._dumped) :]:
-                self._dumped[str(message.id)] = message.model_dump(mode="json", exclude_defaults=True)
-            return list(self._dumped.values())
+        """Return the messages of this branch as JSON data."""
+        return [message.model_dump(mode="json", exclude_defaults=True) for message in self.line()]
 
     # End of use
 
