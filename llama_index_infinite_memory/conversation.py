@@ -1,18 +1,18 @@
 """A conversation in use: the engine's memory, what its store cannot keep, and the chat store that leads it."""
 
+import asyncio
 import copy
 import uuid
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import takewhile
-from typing import Any
+from typing import Any, TypeVar
 
 from llama_index.core.base.llms.types import ChatMessage, TextBlock
 from llama_index.core.schema import QueryBundle
 from llama_index.core.storage.chat_store import BaseChatStore
 
-from llama_index_infinite_memory.call_queue import CallQueue
 from llama_index_infinite_memory.content import GROUNDING
 from llama_index_infinite_memory.messages import UnstorableWarning, read_message, same, to_message
 from llama_index_infinite_memory.open_stores import OpenStore
@@ -24,8 +24,28 @@ from shared_core.messages import Message, content_of
 from shared_core.prompt.context import Context
 from shared_core.records import MAIN, Create, Position, SessionState
 
+Result = TypeVar("Result")
+
 FIRST_READ = 8
 """How many messages are read first, from the end; then twice as many, and so on."""
+
+
+class CallQueue:
+    """Runs the calls of an event loop's coroutines in threads, one at a time, in the order in which they were made.
+
+    A call that was cancelled before its turn is left out. Calls that do not come through the queue never wait for it.
+    """
+
+    def __init__(self) -> None:
+        self._locks: dict[asyncio.AbstractEventLoop, asyncio.Lock] = {}
+
+    async def run(self, function: Callable[..., Result], *args: Any) -> Result:
+        """Call a function in a thread, after all calls made before, and return what it returns."""
+        for loop in [*self._locks]:
+            if loop.is_closed():
+                self._locks.pop(loop, None)
+        async with self._locks.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
+            return await asyncio.to_thread(function, *args)
 
 
 class Conversation:
