@@ -171,6 +171,8 @@ class Conversation:
         converted = [self.stored_form(message) for message in given[count:]]
         kept, aside = self._end_after(stored, count) if count < len(stored) else (count, None)
         converted = [*map(self.stored_form, given[kept:count]), *converted]
+        # Without an id, a system message that is said already would not be stored again.
+        converted = [one.replace(id=uuid.uuid4().hex) if one.role == "system" else one for one in converted]
         try:
             self._add(given[kept:], converted)
         except BaseException:
