@@ -359,7 +359,7 @@ class InfiniteChatMemoryBuffer(BaseMemory):
         return await asyncio.to_thread(self._found, query, found)
 
     def _found(self, query: str, found: list[ScoredMessage]) -> list[FoundMessage]:
-        report_search(query, [(one.message, one.score) for one in found])
+        report_search(query, found)
         return [FoundMessage(self._conversation.whole(one.message), one.score, one.message.id or "") for one in found]
 
     @property
