@@ -2,10 +2,10 @@
 
 import asyncio
 import copy
-import json
 import pickle
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, NamedTuple, Self, TypeVar
 
 from llama_index.core.base.llms.types import ChatMessage
@@ -18,25 +18,16 @@ from llama_index_infinite_memory.chat_store import InfiniteChatStore
 from llama_index_infinite_memory.conversation import Conversation
 from llama_index_infinite_memory.instrumentation import report_get, report_put, report_search, traced
 from llama_index_infinite_memory.open_stores import StoreLike, shared_store
-from llama_index_infinite_memory.prompt import (
-    Input,
-    Question,
-    cache_context,
-    cached_context,
-    prompt_messages,
-    read_question,
-    widened,
-)
+from llama_index_infinite_memory.prompt import Input, Question, prompt_messages, prompt_steps, read_question
 from llama_index_infinite_memory.serialization import REFERENCE, reference, register, restore, upstream_messages
 from llama_index_infinite_memory.settings import EmbedModel, Settings, Tokenizer
 from llama_index_infinite_memory.strippers import Stripper
-from shared_core.aio import AsyncInfiniteMemory
-from shared_core.errors import BudgetError
+from shared_core.aio import AsyncInfiniteMemory, adrive
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Role
-from shared_core.pool import SessionPool
 from shared_core.prompt.context import Context, ContextReport
 from shared_core.recall.ranking import ScoredMessage
+from shared_core.summaries.requests import drive
 
 __all__ = ["FoundMessage", "InfiniteChatMemoryBuffer"]
 
@@ -111,7 +102,7 @@ class InfiniteChatMemoryBuffer(BaseMemory):
         self, *, store: StoreLike = None, chat_store: BaseChatStore | None = None,
         chat_history: Iterable[ChatMessage] | None = None, **settings: Any,
     ) -> Conversation:  # fmt: skip
-        chosen = Settings.of(pool=store if isinstance(store, SessionPool) else None, **settings)
+        chosen = Settings.of(store=store, **settings)
         opened = shared_store(store, durability=chosen.others.get("durability", "full"))
         made = Conversation(opened, session_id=self.session_id, user_id=self.user_id, settings=chosen)
         if isinstance(chat_store, InfiniteChatStore) and chat_store.holds(made, self.chat_store_key):
@@ -216,7 +207,7 @@ class InfiniteChatMemoryBuffer(BaseMemory):
             ValueError: `initial_token_count` exceeds the limit.
         """
         question = self._question(input, initial_token_count)
-        return self._answer(question, self._context(question))
+        return self._answer(question, drive(prompt_steps(self._conversation, question)))
 
     @traced
     async def aget(self, input: Input = None, initial_token_count: int = 0, **kwargs: Any) -> list[ChatMessage]:
@@ -224,7 +215,7 @@ class InfiniteChatMemoryBuffer(BaseMemory):
         if type(self).get is not InfiniteChatMemoryBuffer.get:
             return await self._in_order(lambda: self.get(input, initial_token_count=initial_token_count, **kwargs))
         question = await self._in_order(self._question, input, initial_token_count)
-        context = await self._acontext(question)
+        context = await adrive(prompt_steps(self._conversation, question))
         return await asyncio.to_thread(self._answer, question, context)
 
     def _question(self, given: Input, initial: int) -> Question:
@@ -233,27 +224,6 @@ class InfiniteChatMemoryBuffer(BaseMemory):
         self._conversation.last = given, initial
         self._conversation.follow_chat_store()
         return read_question(self._conversation, given, self.token_limit, initial)
-
-    def _context(self, question: Question) -> Context:
-        state, built = cached_context(self._conversation, question)
-        if built is None:
-            try:
-                built = self._conversation.engine.context(**question.arguments)
-            except BudgetError as error:
-                built = self._conversation.engine.context(**widened(self._conversation, question, error).arguments)
-            cache_context(self._conversation, state, built)
-        return built
-
-    async def _acontext(self, question: Question) -> Context:
-        state, built = await asyncio.to_thread(cached_context, self._conversation, question)
-        if built is None:
-            memory = AsyncInfiniteMemory(self._conversation.engine)
-            try:
-                built = await memory.context(**question.arguments)
-            except BudgetError as error:
-                built = await memory.context(**widened(self._conversation, question, error).arguments)
-            cache_context(self._conversation, state, built)
-        return built
 
     def _answer(self, question: Question, context: Context) -> list[ChatMessage]:
         sent = prompt_messages(self._conversation, question, context)
@@ -322,7 +292,7 @@ class InfiniteChatMemoryBuffer(BaseMemory):
     def explain(self, input: Input = None, initial_token_count: int = 0) -> ContextReport:
         """Return the report on what `get` returns for the same arguments; without any, for those of its last call."""
         given = (input, initial_token_count) if input is not None or initial_token_count else self._conversation.last
-        return self._context(self._question(*given)).report
+        return drive(prompt_steps(self._conversation, self._question(*given))).report
 
     def forget(self, ids: Sequence[str] | None = None) -> None:
         """Erase messages from all branches, from files and from `chat_store`.
@@ -359,7 +329,7 @@ class InfiniteChatMemoryBuffer(BaseMemory):
         return await asyncio.to_thread(self._found, query, found)
 
     def _found(self, query: str, found: list[ScoredMessage]) -> list[FoundMessage]:
-        report_search(query, [(one.message, one.score) for one in found])
+        report_search(query, found)
         return [FoundMessage(self._conversation.whole(one.message), one.score, one.message.id or "") for one in found]
 
     @property
@@ -416,12 +386,12 @@ class InfiniteChatMemoryBuffer(BaseMemory):
 
     def to_string(self) -> str:
         """Return `to_dict()` as JSON text."""
-        return json.dumps(self.to_dict())
+        return self.to_json()
 
     @classmethod
     def from_string(cls, json_str: str, **kwargs: Any) -> Self:
         """Return a buffer of the conversation that `to_string` was called on."""
-        return cls.from_dict(json.loads(json_str), **kwargs)
+        return cls.from_json(json_str, **kwargs)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], **kwargs: Any) -> Self:
@@ -465,7 +435,8 @@ class InfiniteChatMemoryBuffer(BaseMemory):
     def __reduce__(self) -> tuple[Any, ...]:
         settings = self._conversation.settings
         kwargs = {"tokenizer_fn": settings.tokenizer_fn, "embed_model": settings.embed_model}
-        return _unpickled, (type(self), self.to_dict(), {name: v for name, v in kwargs.items() if _pickles(v)})
+        kept: dict[str, Any] = {name: value for name, value in kwargs.items() if _pickles(value)}
+        return partial(type(self).from_dict, **kept), (self.to_dict(),)
 
     def __bool__(self) -> bool:
         return True  # engines say `memory or Memory.from_defaults()`, which must not replace an empty buffer
@@ -477,12 +448,6 @@ class InfiniteChatMemoryBuffer(BaseMemory):
         return self._conversation is other._conversation and self.__dict__ == other.__dict__
 
     __hash__ = None  # type: ignore[assignment]  # the limit may change
-
-
-def _unpickled(
-    cls: type[InfiniteChatMemoryBuffer], data: dict[str, Any], kwargs: dict[str, Any]
-) -> InfiniteChatMemoryBuffer:
-    return cls.from_dict(data, **kwargs)
 
 
 def _pickles(value: Any) -> bool:

@@ -12,14 +12,12 @@ from llama_index.core.storage.chat_store import BaseChatStore
 from llama_index.core.storage.chat_store.loading import RECOGNIZED_CHAT_STORES
 from pydantic import PrivateAttr, SerializationInfo, SerializerFunctionWrapHandler, model_serializer
 
-from llama_index_infinite_memory.call_queue import CallQueue
-from llama_index_infinite_memory.conversation import Conversation
+from llama_index_infinite_memory.conversation import CallQueue, Conversation
 from llama_index_infinite_memory.open_stores import OpenStore, StoreLike, shared_store
-from llama_index_infinite_memory.serialization import present_file
+from llama_index_infinite_memory.serialization import require_file
 from llama_index_infinite_memory.settings import Settings, written_settings
 from shared_core.errors import StoreError
 from shared_core.lifecycle import fork_safe_lock
-from shared_core.pool import SessionPool
 from shared_core.records import MAIN
 
 __all__ = ["InfiniteChatStore"]
@@ -59,7 +57,7 @@ class InfiniteChatStore(BaseChatStore):
 
     def __init__(self, store: StoreLike = None, *, user_id: str | None = None, **settings: Any) -> None:
         super().__init__(user_id=user_id)  # type: ignore[call-arg]
-        self._settings = Settings.of(pool=store if isinstance(store, SessionPool) else None, **settings)
+        self._settings = Settings.of(store=store, **settings)
         self._opened = shared_store(store, durability=self._settings.others.get("durability", "full"))
         self._name = uuid.uuid4().hex
         _stores[self._name] = self
@@ -207,12 +205,10 @@ class InfiniteChatStore(BaseChatStore):
         found = _stores.get(str(data.get("attached")))
         if isinstance(found, cls) and found._opened is not None:
             return found
-        given = {**data, **kwargs}
-        store = present_file(given.get("store"), may_be_new=bool(data.get("messages")))
-        settings = {
-            n: v for n, v in given.items() if n not in ("attached", "store", "settings", "messages", "class_name")
-        }
-        made = cls(store, **{**written_settings(data.get("settings") or {}), **settings})
+        given = {"store": data.get("store"), "user_id": data.get("user_id")}
+        given |= {**written_settings(data.get("settings") or {}), **kwargs}
+        require_file(given["store"], may_be_new=bool(data.get("messages")))
+        made = cls(**given)
         for key, messages in (data.get("messages") or {}).items():
             with made._used(key) as conversation:
                 if conversation.head is None:
