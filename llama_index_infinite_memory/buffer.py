@@ -2,10 +2,10 @@
 
 import asyncio
 import copy
-import json
 import pickle
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, NamedTuple, Self, TypeVar
 
 from llama_index.core.base.llms.types import ChatMessage
@@ -359,7 +359,7 @@ class InfiniteChatMemoryBuffer(BaseMemory):
         return await asyncio.to_thread(self._found, query, found)
 
     def _found(self, query: str, found: list[ScoredMessage]) -> list[FoundMessage]:
-        report_search(query, [(one.message, one.score) for one in found])
+        report_search(query, found)
         return [FoundMessage(self._conversation.whole(one.message), one.score, one.message.id or "") for one in found]
 
     @property
@@ -416,12 +416,12 @@ class InfiniteChatMemoryBuffer(BaseMemory):
 
     def to_string(self) -> str:
         """Return `to_dict()` as JSON text."""
-        return json.dumps(self.to_dict())
+        return self.to_json()
 
     @classmethod
     def from_string(cls, json_str: str, **kwargs: Any) -> Self:
         """Return a buffer of the conversation that `to_string` was called on."""
-        return cls.from_dict(json.loads(json_str), **kwargs)
+        return cls.from_json(json_str, **kwargs)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], **kwargs: Any) -> Self:
@@ -465,7 +465,8 @@ class InfiniteChatMemoryBuffer(BaseMemory):
     def __reduce__(self) -> tuple[Any, ...]:
         settings = self._conversation.settings
         kwargs = {"tokenizer_fn": settings.tokenizer_fn, "embed_model": settings.embed_model}
-        return _unpickled, (type(self), self.to_dict(), {name: v for name, v in kwargs.items() if _pickles(v)})
+        kept: dict[str, Any] = {name: value for name, value in kwargs.items() if _pickles(value)}
+        return partial(type(self).from_dict, **kept), (self.to_dict(),)
 
     def __bool__(self) -> bool:
         return True  # engines say `memory or Memory.from_defaults()`, which must not replace an empty buffer
@@ -477,12 +478,6 @@ class InfiniteChatMemoryBuffer(BaseMemory):
         return self._conversation is other._conversation and self.__dict__ == other.__dict__
 
     __hash__ = None  # type: ignore[assignment]  # the limit may change
-
-
-def _unpickled(
-    cls: type[InfiniteChatMemoryBuffer], data: dict[str, Any], kwargs: dict[str, Any]
-) -> InfiniteChatMemoryBuffer:
-    return cls.from_dict(data, **kwargs)
 
 
 def _pickles(value: Any) -> bool:

@@ -12,8 +12,7 @@ from llama_index.core.storage.chat_store import BaseChatStore
 from llama_index.core.storage.chat_store.loading import RECOGNIZED_CHAT_STORES
 from pydantic import PrivateAttr, SerializationInfo, SerializerFunctionWrapHandler, model_serializer
 
-from llama_index_infinite_memory.call_queue import CallQueue
-from llama_index_infinite_memory.conversation import Conversation
+from llama_index_infinite_memory.conversation import CallQueue, Conversation
 from llama_index_infinite_memory.open_stores import OpenStore, StoreLike, shared_store
 from llama_index_infinite_memory.serialization import present_file
 from llama_index_infinite_memory.settings import Settings, written_settings

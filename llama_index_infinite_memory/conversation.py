@@ -1,19 +1,18 @@
 """A conversation in use: the engine's memory, what its store cannot keep, and the chat store that leads it."""
 
+import asyncio
 import copy
 import uuid
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import lru_cache, partial
 from itertools import takewhile
-from typing import Any
+from typing import Any, TypeVar
 
 from llama_index.core.base.llms.types import ChatMessage, TextBlock
 from llama_index.core.schema import QueryBundle
 from llama_index.core.storage.chat_store import BaseChatStore
 
-from llama_index_infinite_memory.call_queue import CallQueue
 from llama_index_infinite_memory.content import GROUNDING
 from llama_index_infinite_memory.messages import UnstorableWarning, read_message, same, to_message
 from llama_index_infinite_memory.open_stores import OpenStore
@@ -24,13 +23,29 @@ from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message, content_of
 from shared_core.prompt.context import Context
 from shared_core.records import MAIN, Create, Position, SessionState
-from shared_core.tokens import body_tokens
 
-REMEMBERED_SIZES = 4_096
-"""The number of messages whose size is remembered."""
+Result = TypeVar("Result")
 
 FIRST_READ = 8
 """How many messages are read first, from the end; then twice as many, and so on."""
+
+
+class CallQueue:
+    """Runs the calls of an event loop's coroutines in threads, one at a time, in the order in which they were made.
+
+    A call that was cancelled before its turn is left out. Calls that do not come through the queue never wait for it.
+    """
+
+    def __init__(self) -> None:
+        self._locks: dict[asyncio.AbstractEventLoop, asyncio.Lock] = {}
+
+    async def run(self, function: Callable[..., Result], *args: Any) -> Result:
+        """Call a function in a thread, after all calls made before, and return what it returns."""
+        for loop in [*self._locks]:
+            if loop.is_closed():
+                self._locks.pop(loop, None)
+        async with self._locks.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
+            return await asyncio.to_thread(function, *args)
 
 
 class Conversation:
@@ -73,8 +88,6 @@ class Conversation:
         self._line: list[Message] = []
         self._line_state: SessionState | None = None
         self._shown_before: dict[str, ChatMessage] = {}
-        self._dumped: dict[str, dict[str, Any]] = {}
-        self.size = lru_cache(maxsize=REMEMBERED_SIZES)(partial(body_tokens, counter=self.counter))
         self.engine, self._release = opened.memory(session_id, user_id, settings)
         if self.engine.branch != MAIN:  # a pool's memory stands where its last user left it
             self.engine.checkout(MAIN)
@@ -158,6 +171,8 @@ class Conversation:
         converted = [self.stored_form(message) for message in given[count:]]
         kept, aside = self._end_after(stored, count) if count < len(stored) else (count, None)
         converted = [*map(self.stored_form, given[kept:count]), *converted]
+        # Without an id, a system message that is said already would not be stored again.
+        converted = [one.replace(id=uuid.uuid4().hex) if one.role == "system" else one for one in converted]
         try:
             self._add(given[kept:], converted)
         except BaseException:
@@ -292,7 +307,6 @@ class Conversation:
             else:
                 self._line = list(memory.messages(replaced=True))
                 self._shown_before.clear()
-                self._dumped.clear()
             self._line_state = state
             return list(self._line)
 
@@ -344,12 +358,8 @@ class Conversation:
         return stored.whole.content
 
     def dump(self) -> list[dict[str, Any]]:
-        """Return the messages of this branch as JSON data; each message is dumped once and then remembered."""
-        with self.lock:
-            line = self.line()
-            for message in line[len(self._dumped) :]:
-                self._dumped[str(message.id)] = message.model_dump(mode="json", exclude_defaults=True)
-            return list(self._dumped.values())
+        """Return the messages of this branch as JSON data."""
+        return [message.model_dump(mode="json", exclude_defaults=True) for message in self.line()]
 
     # End of use
 

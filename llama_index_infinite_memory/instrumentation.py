@@ -4,6 +4,7 @@ Nothing is made while no handler listens.
 """
 
 import inspect
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, TypeVar
@@ -16,9 +17,9 @@ from llama_index.core.instrumentation.events.retrieval import RetrievalEndEvent,
 from llama_index.core.instrumentation.span_handlers import NullSpanHandler
 from llama_index.core.schema import NodeWithScore, TextNode
 
-from shared_core.messages import Message
 from shared_core.prompt.context import ContextReport
 from shared_core.prompt.reasons import Kind, Reason
+from shared_core.recall.ranking import ScoredMessage
 
 __all__ = ["MemoryDegradedEvent", "MemoryGetEvent", "MemoryPutEvent"]
 
@@ -27,28 +28,31 @@ dispatcher = get_dispatcher("llama_index_infinite_memory")
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
-class MemoryPutEvent(BaseEvent):
-    """Messages were stored.
-
-    Attributes:
-        session_id: the session's id.
-        messages: the messages as they were given.
-    """
+class _MemoryEvent(BaseEvent):
+    """Something that happened to the session `session_id`."""
 
     session_id: str
-    messages: list[ChatMessage]
 
     @classmethod
     def class_name(cls) -> str:
         """Return the name of the event."""
-        return "MemoryPutEvent"
+        return cls.__name__
 
 
-class MemoryGetEvent(BaseEvent):
+class MemoryPutEvent(_MemoryEvent):
+    """Messages were stored.
+
+    Attributes:
+        messages: the messages as they were given.
+    """
+
+    messages: list[ChatMessage]
+
+
+class MemoryGetEvent(_MemoryEvent):
     """A prompt was built.
 
     Attributes:
-        session_id: the session's id.
         query: the text of the question; None: there was none.
         messages: the messages that were returned.
         tokens: what they take, with the question.
@@ -56,34 +60,21 @@ class MemoryGetEvent(BaseEvent):
         left_out: how many messages were considered and not sent, by the reason.
     """
 
-    session_id: str
     query: str | None
     messages: list[ChatMessage]
     tokens: int
     limit: int
     left_out: dict[str, int]
 
-    @classmethod
-    def class_name(cls) -> str:
-        """Return the name of the event."""
-        return "MemoryGetEvent"
 
-
-class MemoryDegradedEvent(BaseEvent):
+class MemoryDegradedEvent(_MemoryEvent):
     """A prompt lacks something that it should hold, or exceeds its limit.
 
     Attributes:
-        session_id: the session's id.
         notes: what could not be done, and why.
     """
 
-    session_id: str
     notes: list[str]
-
-    @classmethod
-    def class_name(cls) -> str:
-        """Return the name of the event."""
-        return "MemoryDegradedEvent"
 
 
 LOST = (Reason.GROUNDING_TRIMMED, Reason.GROUNDING_TOO_LARGE, Reason.OLDER_GROUP, Reason.SUMMARY_LEFT_OUT)
@@ -135,10 +126,7 @@ def report_get(session_id: str, query: str | None, messages: Sequence[ChatMessag
         return
     recalled = [line for line in report.included if line.kind is Kind.RECALLED and line.id is not None]
     report_recall(query, [(str(line.id), line.text, line.score) for line in recalled])
-    left_out: dict[str, int] = {}
-    for line in report.lines:
-        if not line.included:
-            left_out[line.why] = left_out.get(line.why, 0) + 1
+    left_out = Counter(line.why for line in report.lines if not line.included)
     dispatcher.event(
         MemoryGetEvent(
             session_id=session_id, query=query, messages=list(messages), tokens=report.total_tokens,
@@ -152,10 +140,10 @@ def report_get(session_id: str, query: str | None, messages: Sequence[ChatMessag
         dispatcher.event(MemoryDegradedEvent(session_id=session_id, notes=notes))
 
 
-def report_search(query: str, found: Sequence[tuple[Message, float]]) -> None:
+def report_search(query: str, found: Sequence[ScoredMessage]) -> None:
     """Report what a search found."""
     if listens():
-        report_recall(query, [(message.id or "", message.content, score) for message, score in found])
+        report_recall(query, [(one.message.id or "", one.message.content, one.score) for one in found])
 
 
 def report_recall(query: str | None, found: Sequence[tuple[str, str, float | None]]) -> None:

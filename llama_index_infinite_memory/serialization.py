@@ -41,8 +41,7 @@ class _Kept(NamedTuple):
 
 
 _conversations: "weakref.WeakValueDictionary[str, Conversation]" = weakref.WeakValueDictionary()
-_opened: "weakref.WeakValueDictionary[str, OpenStore]" = weakref.WeakValueDictionary()
-_given: "weakref.WeakValueDictionary[str, Store | SessionPool]" = weakref.WeakValueDictionary()
+_stores: "weakref.WeakValueDictionary[str, OpenStore | Store | SessionPool]" = weakref.WeakValueDictionary()
 _kept: "OrderedDict[str, _Kept]" = OrderedDict()
 _lock = fork_safe_lock()
 
@@ -53,9 +52,7 @@ def register(conversation: Conversation) -> Conversation:
     assert opened is not None
     with _lock:
         _conversations[conversation.key] = conversation
-        _opened[conversation.key] = opened
-        if opened.path is None and not opened.in_memory:
-            _given[conversation.key] = opened.pool or opened.store
+        _stores[conversation.key] = opened if opened.in_memory else opened.pool or opened.store
         _kept[conversation.key] = _Kept(conversation.settings, conversation.chat_store)
         while len(_kept) > KEPT:
             _kept.popitem(last=False)
@@ -134,11 +131,11 @@ def _is_present(found: Conversation, data: Mapping[str, Any], chat_store: BaseCh
 
 
 def _store_of(data: Mapping[str, Any]) -> OpenStore:
-    store, key = data.get("store"), str(data["attached"])
+    store = data.get("store")
     if store is None:
         with _lock:
-            opened, given = _opened.get(key), _given.get(key)
-        return opened or shared_store(given)
+            found = _stores.get(str(data["attached"]))
+        return shared_store(found)
     store = present_file(store, may_be_new=bool(data.get("messages")))
     return shared_store(store, durability=(data.get("settings") or {}).get("durability", "full"))
 
@@ -200,13 +197,9 @@ def _holds(chat_store: tuple[BaseChatStore, str], restored: Conversation) -> boo
 
 def _warn(data: Mapping[str, Any], overrides: Mapping[str, Any], kept: _Kept | None, restored: Conversation) -> None:
     """Say which arguments are missing."""
-    missing = [name for name in data.get("left_out", ()) if name not in overrides]
-    if kept is not None:
-        missing = [name for name in missing if name in ("chat_store", "store")]
-    if restored.chat_store is not None:
-        missing = [name for name in missing if name != "chat_store"]
-    if not restored.in_memory:
-        missing = [name for name in missing if name != "store"]
+    found = {"chat_store": restored.chat_store is not None, "store": not restored.in_memory}
+    left_out = [name for name in data.get("left_out", ()) if name not in overrides]
+    missing = [name for name in left_out if not found.get(name, kept is not None)]
     if missing:
         shown = ", ".join(f"{name}=..." for name in missing)
         warnings.warn(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.base.llms.types import ChatMessage
@@ -146,7 +146,11 @@ def applied(store: BaseChatStore, key: str, step: tuple[Any, ...]) -> Any:
     return getattr(store, step[0])(key, *copy.deepcopy(step[1:]))
 
 
+TWICE = [ChatMessage(role="system", content="be brief")] * 2
+
+
 @settings(max_examples=settings().max_examples // 2)
+@example([("a", ("set_messages", TWICE[:1])), ("a", ("set_messages", TWICE))])
 @given(st.lists(st.tuples(st.sampled_from("ab"), steps), max_size=10))
 def test_it_holds_what_a_simple_chat_store_holds(history: list[tuple[str, tuple[Any, ...]]]) -> None:
     theirs = SimpleChatStore()
