@@ -194,7 +194,7 @@ class InfiniteChatStore(BaseChatStore):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], **kwargs: Any) -> Self:
-        """Return the chat store that `to_dict` was called on, or open its store again.
+        """Return the chat store that `to_dict` was called on, or open its store again; for another user, with theirs.
 
         Args:
             data: what `to_dict` returned; not changed.
@@ -204,15 +204,17 @@ class InfiniteChatStore(BaseChatStore):
             StoreError: its file is gone or cannot be opened.
         """
         found = _stores.get(str(data.get("attached")))
-        if isinstance(found, cls) and found._opened is not None:
-            return found
         given = {**data, **kwargs}
+        owner = found.user_id if found is not None else data.get("user_id")
+        same_owner = owner == given.get("user_id")
+        if isinstance(found, cls) and found._opened is not None and same_owner:
+            return found
         store = present_file(given.get("store"), may_be_new=bool(data.get("messages")))
         settings = {
             n: v for n, v in given.items() if n not in ("attached", "store", "settings", "messages", "class_name")
         }
         made = cls(store, **{**written_settings(data.get("settings") or {}), **settings})
-        for key, messages in (data.get("messages") or {}).items():
+        for key, messages in (data.get("messages") or {}).items() if same_owner else ():
             with made._used(key) as conversation:
                 if conversation.head is None:
                     conversation.rebuild(messages)

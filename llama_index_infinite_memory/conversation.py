@@ -59,6 +59,7 @@ class Conversation:
         key: the name by which other buffers find it; None: a new one.
 
     Attributes:
+        owner: the session's id and the user's, as they were given.
         store: the store.
         path: of the store, absolute, if it is a file.
         in_memory: whether the messages are lost when nobody uses them.
@@ -74,6 +75,7 @@ class Conversation:
         self, opened: OpenStore, *, session_id: str, user_id: str | None, settings: Settings, key: str | None = None
     ) -> None:
         self.key = key or uuid.uuid4().hex
+        self.owner = session_id, user_id
         self.opened: OpenStore | None = opened
         self.store, self.path, self.in_memory = opened.store, opened.path, opened.in_memory
         self.settings = settings

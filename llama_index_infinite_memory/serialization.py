@@ -25,7 +25,7 @@ __all__ = ["RestoreWarning"]
 KEPT = 1_000
 """The number of conversations, those opened last, whose settings this process keeps for `restore`."""
 
-REFERENCE = ("attached", "store", "branch", "head", "settings", "left_out", "messages")
+REFERENCE = ("attached", "owner", "store", "branch", "head", "settings", "left_out", "messages")
 """The keys of a reference."""
 
 
@@ -68,6 +68,7 @@ def reference(conversation: Conversation) -> dict[str, Any]:
         left_out += ["store"] if conversation.path is None and not conversation.in_memory else []
         data: dict[str, Any] = {
             "attached": conversation.key,
+            "owner": list(conversation.owner),
             "store": conversation.path,
             "branch": conversation.memory.branch,
             "head": conversation.head,
@@ -85,7 +86,8 @@ def restore(
     """Return the conversation that `reference` was called on, in the state in which it was then.
 
     If that is its present state, it is the conversation in use. Otherwise it is another one on the same store, whose
-    messages, once it goes on, are on a branch of their own.
+    messages, once it goes on, are on a branch of their own. For another session or user than that of `reference`, it is
+    their own conversation on that store, and nothing of what data tells is in it.
 
     Args:
         data: what `reference` returned.
@@ -100,20 +102,25 @@ def restore(
     key = str(data["attached"])
     with _lock:
         found, kept = _conversations.get(key), _kept.get(key)
+    owner = list(data.get("owner") or (found.owner if found is not None else (session_id, user_id)))
+    same_owner = owner == [session_id, user_id]
     given = dict(overrides)
     chat_store = given.pop("chat_store", None)
-    if found is not None and _is_present(found, data, chat_store):
+    if found is not None and same_owner and _is_present(found, data, chat_store):
         return found
     opened = _store_of(data)
     settings = _settings(data, given, kept)
     names: dict[str, Any] = {"session_id": session_id, "user_id": user_id, "settings": settings}
-    restored = Conversation(opened, **names, key=None if found is not None else key)
-    if opened.rebuilt and not _knows(restored, data.get("head")):  # another state of a store that is gone
+    restored = Conversation(opened, **names, key=key if found is None and same_owner else None)
+    if (
+        same_owner and opened.rebuilt and not _knows(restored, data.get("head"))
+    ):  # another state of a store that is gone
         restored = Conversation(shared_store(None), **names)
-    _go_to(restored, data)
+    if same_owner:
+        _go_to(restored, data)
     if chat_store is not None:
         restored.attach(chat_store, chat_store_key)
-    elif kept is not None and kept.chat_store is not None and _holds(kept.chat_store, restored):
+    elif same_owner and kept is not None and kept.chat_store is not None and _holds(kept.chat_store, restored):
         restored.attach(*kept.chat_store)
     _warn(data, overrides, kept, restored)
     return register(restored)

@@ -250,6 +250,19 @@ def test_copies_and_json_lead_back_to_it(tmp_path: Path) -> None:
         InfiniteChatStore(nothing=1)
 
 
+def test_the_dump_of_one_user_shows_another_nothing(tmp_path: Path) -> None:
+    for place in (None, tmp_path / "a.db"):
+        with InfiniteChatStore(place, user_id="alice") as store:
+            store.add_message("k", user("my PIN is 1234"))
+            data = store.to_dict()
+            with InfiniteChatStore.from_dict(data, user_id="bob") as other:
+                assert (other.user_id, other.get_keys(), other.get_messages("k")) == ("bob", [], [])
+        with InfiniteChatStore.from_dict(data, user_id="bob") as other:
+            assert (other.get_keys(), other.get_messages("k")) == ([], [])
+        with InfiniteChatStore.from_dict(data) as again:
+            assert again.get_messages("k") == [user("my PIN is 1234")]
+
+
 def test_many_keys_share_one_file(tmp_path: Path) -> None:
     with InfiniteChatStore(tmp_path / "a.db") as store, InfiniteChatStore(tmp_path / "a.db") as other:
         for number in range(70):
