@@ -140,9 +140,23 @@ class Conversation:
                     added += 1
                 self._add(given, converted)
             except BaseException:
-                for index in range(added - 1, count - 1, -1):
-                    chat_store.delete_message(key, index)
+                self._take_back(given[: added - count], count)
                 raise
+
+    def _take_back(self, added: Sequence[ChatMessage], count: int) -> None:
+        """Delete from the chat store what was added after its first messages, so many; others may have added some."""
+        if self.chat_store is None:
+            return
+        chat_store, key = self.chat_store
+        there = chat_store.get_messages(key)
+        end = len(there)
+        for message in reversed(added):
+            content = content_of(read_message(message, self.settings.media)[0])
+            for index in range(end - 1, count - 1, -1):
+                if content_of(read_message(there[index], self.settings.media)[0]) == content:
+                    chat_store.delete_message(key, index)
+                    end = index
+                    break
 
     def replace(self, messages: Iterable[ChatMessage]) -> None:
         """Make these messages the conversation; messages that differ from them keep a branch of their own."""

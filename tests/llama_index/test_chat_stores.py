@@ -94,6 +94,15 @@ class Failing(SimpleChatStore):
         super().set_messages(key, messages)
 
 
+def raising(error: Exception) -> Any:
+    """Return a function that raises an error."""
+
+    def fails(*args: Any, **kwargs: Any) -> None:
+        raise error
+
+    return fails
+
+
 def test_a_write_that_fails_is_in_neither() -> None:
     there = Failing()
     memory = ours(TALK[:2], chat_store=there)
@@ -118,6 +127,25 @@ def test_a_write_that_fails_is_in_neither() -> None:
         with pytest.raises(StoreError):
             broken(user("five"))
     assert there.get_messages(KEY) == TALK[:2]
+
+
+class Shared(SimpleChatStore):
+    """Another process adds a message before and after one of ours."""
+
+    def add_message(self, key: str, message: ChatMessage, idx: int | None = None) -> None:
+        for one in (user("theirs"), message, user("also theirs")) if message.content == "mine" else (message,):
+            super().add_message(key, one, idx)
+
+
+def test_a_write_that_fails_takes_back_no_message_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = Shared()
+    memory = ours([user("again")], chat_store=there)
+    monkeypatch.setattr(memory._conversation, "_add", raising(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        memory.put_messages([user("again"), user("mine"), assistant("hm")])
+    monkeypatch.undo()
+    expected = ["again", "theirs", "also theirs"]
+    assert texts(there.get_messages(KEY)) == texts(memory.get_all()) == expected
 
 
 # Ours, for LlamaIndex's memories
