@@ -14,7 +14,7 @@ from pydantic import PrivateAttr, SerializationInfo, SerializerFunctionWrapHandl
 
 from llama_index_infinite_memory.conversation import CallQueue, Conversation
 from llama_index_infinite_memory.open_stores import OpenStore, StoreLike, shared_store
-from llama_index_infinite_memory.serialization import present_file
+from llama_index_infinite_memory.serialization import require_file
 from llama_index_infinite_memory.settings import Settings, written_settings
 from shared_core.errors import StoreError
 from shared_core.lifecycle import fork_safe_lock
@@ -206,12 +206,10 @@ class InfiniteChatStore(BaseChatStore):
         found = _stores.get(str(data.get("attached")))
         if isinstance(found, cls) and found._opened is not None:
             return found
-        given = {**data, **kwargs}
-        store = present_file(given.get("store"), may_be_new=bool(data.get("messages")))
-        settings = {
-            n: v for n, v in given.items() if n not in ("attached", "store", "settings", "messages", "class_name")
-        }
-        made = cls(store, **{**written_settings(data.get("settings") or {}), **settings})
+        given = {"store": data.get("store"), "user_id": data.get("user_id")}
+        given |= {**written_settings(data.get("settings") or {}), **kwargs}
+        require_file(given["store"], may_be_new=bool(data.get("messages")))
+        made = cls(**given)
         for key, messages in (data.get("messages") or {}).items():
             with made._used(key) as conversation:
                 if conversation.head is None:
