@@ -69,7 +69,8 @@ def _is_answered(turn: Sequence[Message]) -> bool:
 def _written(conversation: Conversation, stored: Message) -> int:
     """Return the tokens that an agent has written into the newest user message."""
     live, text = conversation.live_text(stored), stored.whole.content
-    return max(0, conversation.counter(live) - conversation.counter(text)) if live != text else 0
+    counter = conversation.settings.counter
+    return max(0, counter(live) - counter(text)) if live != text else 0
 
 
 def prompt_steps(conversation: Conversation, question: Question) -> AskSteps:
@@ -87,7 +88,7 @@ def prompt_steps(conversation: Conversation, question: Question) -> AskSteps:
     try:
         built = yield from _engine_steps(conversation, question, question.limit)
     except BudgetError as error:
-        if isinstance(error, MessageTooLargeError) or conversation.settings.on_overflow != "keep":
+        if isinstance(error, MessageTooLargeError) or conversation.settings.others.get("on_overflow", "keep") != "keep":
             raise
         built = yield from _engine_steps(conversation, question, error.needed + question.reserve)
     if state is not None and not built.report.pending and not built.report.degraded:
@@ -106,7 +107,7 @@ def _state(conversation: Conversation, question: Question) -> Any:
     """Return what a prompt depends on; None if that is not known: other sessions, or no branch is checked out."""
     engine, store = conversation.engine, conversation.store
     key = store.session(engine.user_id, engine.session_id)
-    if key is None or engine.branch is None or conversation.settings.scope == "user":
+    if key is None or engine.branch is None or conversation.settings.others.get("scope") == "user":
         return None
     return question.message, question.limit - question.reserve, engine.branch, store.state(key, engine.branch)
 
