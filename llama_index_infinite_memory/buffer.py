@@ -18,25 +18,17 @@ from llama_index_infinite_memory.chat_store import InfiniteChatStore
 from llama_index_infinite_memory.conversation import Conversation
 from llama_index_infinite_memory.instrumentation import report_get, report_put, report_search, traced
 from llama_index_infinite_memory.open_stores import StoreLike, shared_store
-from llama_index_infinite_memory.prompt import (
-    Input,
-    Question,
-    cache_context,
-    cached_context,
-    prompt_messages,
-    read_question,
-    widened,
-)
+from llama_index_infinite_memory.prompt import Input, Question, prompt_messages, prompt_steps, read_question
 from llama_index_infinite_memory.serialization import REFERENCE, reference, register, restore, upstream_messages
 from llama_index_infinite_memory.settings import EmbedModel, Settings, Tokenizer
 from llama_index_infinite_memory.strippers import Stripper
-from shared_core.aio import AsyncInfiniteMemory
-from shared_core.errors import BudgetError
+from shared_core.aio import AsyncInfiniteMemory, adrive
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Role
 from shared_core.pool import SessionPool
 from shared_core.prompt.context import Context, ContextReport
 from shared_core.recall.ranking import ScoredMessage
+from shared_core.summaries.requests import drive
 
 __all__ = ["FoundMessage", "InfiniteChatMemoryBuffer"]
 
@@ -216,7 +208,7 @@ class InfiniteChatMemoryBuffer(BaseMemory):
             ValueError: `initial_token_count` exceeds the limit.
         """
         question = self._question(input, initial_token_count)
-        return self._answer(question, self._context(question))
+        return self._answer(question, drive(prompt_steps(self._conversation, question)))
 
     @traced
     async def aget(self, input: Input = None, initial_token_count: int = 0, **kwargs: Any) -> list[ChatMessage]:
@@ -224,7 +216,7 @@ class InfiniteChatMemoryBuffer(BaseMemory):
         if type(self).get is not InfiniteChatMemoryBuffer.get:
             return await self._in_order(lambda: self.get(input, initial_token_count=initial_token_count, **kwargs))
         question = await self._in_order(self._question, input, initial_token_count)
-        context = await self._acontext(question)
+        context = await adrive(prompt_steps(self._conversation, question))
         return await asyncio.to_thread(self._answer, question, context)
 
     def _question(self, given: Input, initial: int) -> Question:
@@ -233,27 +225,6 @@ class InfiniteChatMemoryBuffer(BaseMemory):
         self._conversation.last = given, initial
         self._conversation.follow_chat_store()
         return read_question(self._conversation, given, self.token_limit, initial)
-
-    def _context(self, question: Question) -> Context:
-        state, built = cached_context(self._conversation, question)
-        if built is None:
-            try:
-                built = self._conversation.engine.context(**question.arguments)
-            except BudgetError as error:
-                built = self._conversation.engine.context(**widened(self._conversation, question, error).arguments)
-            cache_context(self._conversation, state, built)
-        return built
-
-    async def _acontext(self, question: Question) -> Context:
-        state, built = await asyncio.to_thread(cached_context, self._conversation, question)
-        if built is None:
-            memory = AsyncInfiniteMemory(self._conversation.engine)
-            try:
-                built = await memory.context(**question.arguments)
-            except BudgetError as error:
-                built = await memory.context(**widened(self._conversation, question, error).arguments)
-            cache_context(self._conversation, state, built)
-        return built
 
     def _answer(self, question: Question, context: Context) -> list[ChatMessage]:
         sent = prompt_messages(self._conversation, question, context)
@@ -322,7 +293,7 @@ class InfiniteChatMemoryBuffer(BaseMemory):
     def explain(self, input: Input = None, initial_token_count: int = 0) -> ContextReport:
         """Return the report on what `get` returns for the same arguments; without any, for those of its last call."""
         given = (input, initial_token_count) if input is not None or initial_token_count else self._conversation.last
-        return self._context(self._question(*given)).report
+        return drive(prompt_steps(self._conversation, self._question(*given))).report
 
     def forget(self, ids: Sequence[str] | None = None) -> None:
         """Erase messages from all branches, from files and from `chat_store`.

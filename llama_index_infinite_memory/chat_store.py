@@ -14,7 +14,7 @@ from pydantic import PrivateAttr, SerializationInfo, SerializerFunctionWrapHandl
 
 from llama_index_infinite_memory.conversation import CallQueue, Conversation
 from llama_index_infinite_memory.open_stores import OpenStore, StoreLike, shared_store
-from llama_index_infinite_memory.serialization import present_file
+from llama_index_infinite_memory.serialization import require_file
 from llama_index_infinite_memory.settings import Settings, written_settings
 from shared_core.errors import StoreError
 from shared_core.lifecycle import fork_safe_lock
@@ -204,16 +204,13 @@ class InfiniteChatStore(BaseChatStore):
             StoreError: its file is gone or cannot be opened.
         """
         found = _stores.get(str(data.get("attached")))
-        given = {**data, **kwargs}
-        owner = found.user_id if found is not None else data.get("user_id")
-        same_owner = owner == given.get("user_id")
+        given = {"store": data.get("store"), "user_id": data.get("user_id")}
+        given |= {**written_settings(data.get("settings") or {}), **kwargs}
+        same_owner = given["user_id"] == (found.user_id if found is not None else data.get("user_id"))
         if isinstance(found, cls) and found._opened is not None and same_owner:
             return found
-        store = present_file(given.get("store"), may_be_new=bool(data.get("messages")))
-        settings = {
-            n: v for n, v in given.items() if n not in ("attached", "store", "settings", "messages", "class_name")
-        }
-        made = cls(store, **{**written_settings(data.get("settings") or {}), **settings})
+        require_file(given["store"], may_be_new=bool(data.get("messages")))
+        made = cls(**given)
         for key, messages in (data.get("messages") or {}).items() if same_owner else ():
             with made._used(key) as conversation:
                 if conversation.head is None:

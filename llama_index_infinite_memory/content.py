@@ -26,32 +26,20 @@ def _encode_bytes(value: bytes | bytearray, _: Encode) -> Any:
     return {"$ascii": value.decode("ascii")} if value.isascii() else {"$bytes": base64.b64encode(value).decode()}
 
 
-def _encode_date(value: date, _: Encode) -> Any:
-    return {"$time" if isinstance(value, datetime) else "$date": value.isoformat()}
-
-
 def _encode_model(value: BaseModel, encode: Encode) -> Any:
     # The model's own dump may run serializers that fail on some versions of pydantic.
     return encode({**vars(value), **(value.model_extra or {})})
 
 
-def _encode_scored(value: NodeWithScore, encode: Encode) -> Any:
-    return {"$scored": [encode(value.node), encode(value.score)]}
-
-
-def _encode_node(value: BaseNode, encode: Encode) -> Any:
-    return {"$node": encode(doc_to_json(value))}
-
-
 CODEC = ValueCodec(
     [
-        (NodeWithScore, _encode_scored),
-        (BaseNode, _encode_node),
+        (NodeWithScore, lambda value, encode: {"$scored": [encode(value.node), encode(value.score)]}),
+        (BaseNode, lambda value, encode: {"$node": encode(doc_to_json(value))}),
         (Enum, lambda value, encode: encode(value.value)),
         (Mapping, lambda value, encode: encode(dict(value))),
         ((set, frozenset), lambda value, encode: {"$set": [encode(item) for item in value]}),
         ((bytes, bytearray), _encode_bytes),
-        (date, _encode_date),
+        (date, lambda value, _: {"$time" if isinstance(value, datetime) else "$date": value.isoformat()}),
         (Path, lambda value, _: {"$path": str(value)}),
         (AnyUrl, lambda value, _: {"$url": str(value)}),
         (BaseModel, _encode_model),

@@ -1,8 +1,7 @@
 """What a buffer asks the engine for a question, and the engine's prompt as LlamaIndex's messages."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.schema import QueryBundle
@@ -11,36 +10,26 @@ from llama_index_infinite_memory.conversation import Conversation, newest_turn
 from llama_index_infinite_memory.messages import read_message, to_message
 from shared_core.errors import BudgetError, MessageTooLargeError
 from shared_core.messages import Message
+from shared_core.pipeline import AskSteps
 from shared_core.prompt.context import Context
 
 Input = str | ChatMessage | QueryBundle | None
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(NamedTuple):
     """A question to a buffer.
 
     Attributes:
         message: the question, if it is not stored; None: the newest user message.
         turn: the newest user message and its replies, as stored.
-        max_tokens: the buffer's limit.
-        reserve: the part of it that is taken: by what is sent besides, and by what an agent has written into `turn`.
+        limit: the tokens for everything that is sent.
+        reserve: the part of them that is taken: by what is sent besides, and by what an agent has written into `turn`.
     """
 
     message: Message | None
     turn: tuple[Message, ...]
-    max_tokens: int
+    limit: int
     reserve: int
-
-    @property
-    def arguments(self) -> dict[str, Any]:
-        """The arguments of `InfiniteMemory.context`."""
-        return {
-            "question": self.message,
-            "max_tokens": self.max_tokens,
-            "reserve_tokens": self.reserve,
-            "include_question": self.message is None,
-        }
 
 
 def read_question(conversation: Conversation, given: Input, limit: int, initial: int) -> Question:
@@ -80,40 +69,47 @@ def _is_answered(turn: Sequence[Message]) -> bool:
 def _written(conversation: Conversation, stored: Message) -> int:
     """Return the tokens that an agent has written into the newest user message."""
     live, text = conversation.live_text(stored), stored.whole.content
-    return max(0, conversation.counter(live) - conversation.counter(text)) if live != text else 0
+    counter = conversation.settings.counter
+    return max(0, counter(live) - counter(text)) if live != text else 0
 
 
-def cached_context(conversation: Conversation, question: Question) -> tuple[Any, Context | None]:
-    """Return the state that the prompt depends on, and the newest prompt if it was built for the same state.
+def prompt_steps(conversation: Conversation, question: Question) -> AskSteps:
+    """Return the steps to the engine's prompt for a question, which `drive` and `adrive` take.
 
-    In a tool loop, every round asks for the same prompt. The state is None if it is not known: when the prompt depends
-    on other sessions, or when no branch is checked out.
-    """
-    engine, store = conversation.engine, conversation.store
-    key = store.session(engine.user_id, engine.session_id)
-    if key is None or engine.branch is None or conversation.settings.scope == "user":
-        return None, None
-    budget = question.max_tokens - question.reserve
-    state = (question.message, budget, engine.branch, store.state(key, engine.branch))
-    built = conversation.built
-    return state, built[1] if built is not None and built[0] == state else None
-
-
-def cache_context(conversation: Conversation, state: Any, context: Context) -> None:
-    """Keep a prompt for `cached_context`, unless the next one may be better, because more will be embedded by then."""
-    if state is not None and not context.report.pending and not context.report.degraded:
-        conversation.built = state, context
-
-
-def widened(conversation: Conversation, question: Question, error: BudgetError) -> Question:
-    """Return the question with the budget that system messages need, for `on_overflow="keep"`.
+    In a tool loop, every round asks for the same prompt, so the newest one is kept, unless the next one may be better,
+    because more will be embedded by then.
 
     Raises:
-        BudgetError: `error`, with any other `on_overflow`.
+        BudgetError: system messages do not fit, and `on_overflow` is not `"keep"`.
     """
-    if isinstance(error, MessageTooLargeError) or conversation.settings.on_overflow != "keep":
-        raise error
-    return replace(question, max_tokens=error.needed + question.reserve)
+    state = _state(conversation, question)
+    if state is not None and conversation.built is not None and conversation.built[0] == state:
+        return conversation.built[1]
+    try:
+        built = yield from _engine_steps(conversation, question, question.limit)
+    except BudgetError as error:
+        if isinstance(error, MessageTooLargeError) or conversation.settings.others.get("on_overflow", "keep") != "keep":
+            raise
+        built = yield from _engine_steps(conversation, question, error.needed + question.reserve)
+    if state is not None and not built.report.pending and not built.report.degraded:
+        conversation.built = state, built
+    return built
+
+
+def _engine_steps(conversation: Conversation, question: Question, max_tokens: int) -> AskSteps:
+    return conversation.engine.context_steps(
+        question.message, system=None, tools=None, max_tokens=max_tokens, reserve_tokens=question.reserve,
+        include_question=question.message is None,
+    )  # fmt: skip
+
+
+def _state(conversation: Conversation, question: Question) -> Any:
+    """Return what a prompt depends on; None if that is not known: other sessions, or no branch is checked out."""
+    engine, store = conversation.engine, conversation.store
+    key = store.session(engine.user_id, engine.session_id)
+    if key is None or engine.branch is None or conversation.settings.others.get("scope") == "user":
+        return None
+    return question.message, question.limit - question.reserve, engine.branch, store.state(key, engine.branch)
 
 
 def prompt_messages(conversation: Conversation, question: Question, context: Context) -> list[ChatMessage]:

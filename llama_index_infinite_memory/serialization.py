@@ -143,18 +143,17 @@ def _store_of(data: Mapping[str, Any]) -> OpenStore:
         with _lock:
             found = _stores.get(str(data["attached"]))
         return shared_store(found)
-    store = present_file(store, may_be_new=bool(data.get("messages")))
+    require_file(store, may_be_new=bool(data.get("messages")))
     return shared_store(store, durability=(data.get("settings") or {}).get("durability", "full"))
 
 
-def present_file(store: StoreLike, *, may_be_new: bool) -> StoreLike:
-    """Return the store that data names; StoreError if it is a file that is not there, unless it may be created."""
+def require_file(store: StoreLike, *, may_be_new: bool) -> None:
+    """Raise a StoreError if the store that data names is a file that is not there, unless it may be created."""
     if isinstance(store, str | Path) and not may_be_new and not store_exists(store):
         raise StoreError(
             f"{str(store)!r} is gone, which holds what is to be restored; if it was moved, pass its path: "
             "from_dict(data, store=...)"
         )
-    return store
 
 
 def _settings(data: Mapping[str, Any], overrides: Mapping[str, Any], kept: _Kept | None) -> Settings:

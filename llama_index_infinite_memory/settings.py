@@ -128,16 +128,6 @@ class Settings:
         """The token counter."""
         return TokenizerCounter(self.tokenizer_fn)
 
-    @property
-    def on_overflow(self) -> str:
-        """What happens to a question that does not fit."""
-        return str(self.others.get("on_overflow", "keep"))
-
-    @property
-    def scope(self) -> str:
-        """What recall searches."""
-        return str(self.others.get("scope", "session"))
-
     @cached_property
     def media(self) -> Mapping[str, int]:
         """What a block costs in tokens, by its type: one of `MEDIA_TOKENS`."""

@@ -118,7 +118,7 @@ class AsyncInfiniteMemory:
             self._memory.context_steps, question, system=system, tools=tools, max_tokens=max_tokens,
             reserve_tokens=reserve_tokens, include_question=include_question,
         )  # fmt: skip
-        return await self._drive(steps)
+        return await adrive(steps)
 
     async def count(self, message: MessageLike) -> int:
         """Return the tokens a message takes when it is sent; see `InfiniteMemory.count`."""
@@ -130,15 +130,15 @@ class AsyncInfiniteMemory:
     ) -> list[ScoredMessage]:  # fmt: skip
         """Return the messages that match best; see `InfiniteMemory.search`."""
         steps = self._memory.search_steps(query, top_k, since=since, until=until, role=role, scope=scope)
-        return await self._drive(steps)
+        return await adrive(steps)
 
     async def index(self, progress: Progress | None = None) -> None:
         """Embed all messages that have no vector yet; see `InfiniteMemory.index`. `progress` is called from threads."""
-        await self._drive(self._memory.index_steps(progress))
+        await adrive(self._memory.index_steps(progress))
 
     async def reindex(self, progress: Progress | None = None) -> None:
         """Embed the whole session again; see `InfiniteMemory.reindex`."""
-        await self._drive(self._memory.index_steps(progress, anew=True))
+        await adrive(self._memory.index_steps(progress, anew=True))
 
     async def summary(self) -> Summary | None:
         """Return the branch's summary; see `InfiniteMemory.summary`."""
@@ -146,16 +146,7 @@ class AsyncInfiniteMemory:
 
     async def summarize(self) -> Summary | None:
         """Sum up everything that has left the window; see `InfiniteMemory.summarize`."""
-        return await self._drive(self._memory.summary_steps())
-
-    @staticmethod
-    async def _drive(steps: Generator[Any, Any, Result]) -> Result:
-        reply: Any = None
-        while True:
-            request, result = await asyncio.to_thread(_advance, steps, reply)
-            if request is None:
-                return result  # type: ignore[return-value]
-            reply = await request.aanswer()
+        return await adrive(self._memory.summary_steps())
 
     async def get(self, id: str) -> Message:
         """Return one message; see `InfiniteMemory.get`."""
@@ -252,7 +243,7 @@ class AsyncInfiniteMemory:
         self, source: str, how: How = "auto", *, prompt: str | None = None, summarizer: AnySummarizer | None = None
     ) -> MergeResult:
         """Merge another branch into this one; see `InfiniteMemory.merge`. An asynchronous summarizer is awaited."""
-        return await self._drive(self._memory.merge_steps(source, how, prompt=prompt, summarizer=summarizer))
+        return await adrive(self._memory.merge_steps(source, how, prompt=prompt, summarizer=summarizer))
 
     async def sources(self, id: str) -> list[str]:
         """Return the ids of the messages that a message was made from; see `InfiniteMemory.sources`."""
@@ -330,6 +321,16 @@ class AsyncInfiniteMemory:
 
     async def __aexit__(self, *exc_info: object) -> None:
         await self.close()
+
+
+async def adrive(steps: Generator[Any, Any, Result]) -> Result:
+    """Await the answer to every request of some steps and return their result; the steps run in threads."""
+    reply: Any = None
+    while True:
+        request, result = await asyncio.to_thread(_advance, steps, reply)
+        if request is None:
+            return result  # type: ignore[return-value]
+        reply = await request.aanswer()
 
 
 def _advance(steps: Generator[Any, Any, Result], reply: Any) -> tuple[Any, Result | None]:
