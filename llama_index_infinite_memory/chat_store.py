@@ -125,6 +125,26 @@ class InfiniteChatStore(BaseChatStore):
         """Do what `add_message` does without blocking the event loop; calls have their effect in their order."""
         await self._calls.run(self.add_message, key, message, idx)
 
+    async def aget_messages(self, key: str) -> list[ChatMessage]:
+        """Do what `get_messages` does without blocking the event loop; calls have their effect in their order."""
+        return await self._calls.run(self.get_messages, key)
+
+    async def adelete_messages(self, key: str) -> list[ChatMessage] | None:
+        """Do what `delete_messages` does without blocking the event loop; calls have their effect in their order."""
+        return await self._calls.run(self.delete_messages, key)
+
+    async def adelete_message(self, key: str, idx: int) -> ChatMessage | None:
+        """Do what `delete_message` does without blocking the event loop; calls have their effect in their order."""
+        return await self._calls.run(self.delete_message, key, idx)
+
+    async def adelete_last_message(self, key: str) -> ChatMessage | None:
+        """Do what `delete_last_message` does without blocking the event loop; calls keep their order."""
+        return await self._calls.run(self.delete_last_message, key)
+
+    async def aget_keys(self) -> list[str]:
+        """Do what `get_keys` does without blocking the event loop; calls have their effect in their order."""
+        return await self._calls.run(self.get_keys)
+
     # Beyond the protocol
 
     def forget(self, key: str) -> None:

@@ -223,6 +223,20 @@ def test_the_asynchronous_methods_do_what_the_others_do(tmp_path: Path) -> None:
         asyncio.run(talk(store))
 
 
+def test_asynchronous_calls_have_their_effect_in_their_order() -> None:
+    async def talk(store: InfiniteChatStore) -> list[Any]:
+        return await asyncio.gather(
+            store.async_add_message("k", user("a")), store.async_add_message("k", user("b")),
+            store.adelete_last_message("k"), store.aget_messages("k"), store.async_add_message("k", user("c")),
+            store.adelete_message("k", 0), store.adelete_messages("k"), store.aget_keys(),
+            store.async_add_message("k", user("d")), store.aget_keys(),
+        )  # fmt: skip
+
+    with InfiniteChatStore() as store:
+        a, b, c = user("a"), user("b"), user("c")
+        assert asyncio.run(talk(store)) == [None, None, b, [a], None, a, [c], [], None, ["k"]]
+
+
 def test_what_a_chat_memory_buffer_keeps_in_it_is_recalled_by_ours(tmp_path: Path) -> None:
     with InfiniteChatStore(tmp_path / "a.db", user_id="u") as store:
         theirs = ChatMemoryBuffer.from_defaults(chat_store=store, chat_store_key="dora", token_limit=200)
