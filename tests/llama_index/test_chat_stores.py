@@ -140,7 +140,7 @@ class Shared(SimpleChatStore):
 def test_a_write_that_fails_takes_back_no_message_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
     there = Shared()
     memory = ours([user("again")], chat_store=there)
-    monkeypatch.setattr(memory._conversation, "_add", raising(OSError("disk full")))
+    monkeypatch.setattr(memory._conversation.engine, "add", raising(OSError("disk full")))
     with pytest.raises(OSError, match="disk full"):
         memory.put_messages([user("again"), user("mine"), assistant("hm")])
     monkeypatch.undo()
