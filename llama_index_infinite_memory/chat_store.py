@@ -2,9 +2,9 @@
 
 import uuid
 import weakref
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, Self
 
 from llama_index.core.base.llms.types import ChatMessage
@@ -53,6 +53,7 @@ class InfiniteChatStore(BaseChatStore):
     _settings: Settings = PrivateAttr()
     _opened: OpenStore | None = PrivateAttr(default=None)
     _conversations: "OrderedDict[str, Conversation]" = PrivateAttr(default_factory=OrderedDict)
+    _users: "Counter[str]" = PrivateAttr(default_factory=Counter)
     _lock: Any = PrivateAttr(default_factory=fork_safe_lock)
     _calls: CallQueue = PrivateAttr(default_factory=CallQueue)
 
@@ -160,12 +161,10 @@ class InfiniteChatStore(BaseChatStore):
 
     def close(self) -> None:
         """Save the indexes and let go of the store; closing twice is allowed."""
-        with self._lock:
-            try:
-                while self._conversations:
-                    self._conversations.popitem()[1].close()
-            finally:
-                self._opened = None
+        with self._lock, ExitStack() as unused:
+            self._opened = None
+            while self._conversations:
+                unused.callback(self._conversations.popitem()[1].close)
 
     def __enter__(self) -> Self:
         return self
@@ -187,9 +186,24 @@ class InfiniteChatStore(BaseChatStore):
                 found = Conversation(opened, session_id=key, user_id=self.user_id, settings=self._settings)
                 self._conversations[key] = found
             self._conversations.move_to_end(key)
-            while len(self._conversations) > IN_USE:
-                self._conversations.popitem(last=False)[1].close()
-            yield found
+            self._users[key] += 1
+        try:
+            with found.lock:
+                yield found
+        finally:
+            with self._lock:
+                self._users -= Counter([key])  # which drops a key that nobody uses
+                unused = self._taken_out()
+            for one in unused:
+                one.close()
+
+    def _taken_out(self) -> list[Conversation]:
+        """Take the conversations out that are too many, of those that nobody uses."""
+        excess = len(self._conversations) - IN_USE
+        if excess <= 0:
+            return []
+        unused = [key for key in self._conversations if key not in self._users]
+        return [self._conversations.pop(key) for key in unused[:excess]]
 
     # JSON and copies, which lead back to the same store
 

@@ -4,7 +4,9 @@ import asyncio
 import copy
 import json
 import pickle
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +20,9 @@ from llama_index.core.storage.chat_store import BaseChatStore, SimpleChatStore
 from llama_index.core.workflow import Context
 from pydantic import BaseModel, Field, PrivateAttr
 
-from llama_index_infinite_memory import InfiniteChatMemoryBuffer, InfiniteChatStore
-from shared_core import SessionPool, SQLiteStore, StoreError
+from llama_index_infinite_memory import InfiniteChatMemoryBuffer, InfiniteChatStore, Stripper
+from llama_index_infinite_memory import chat_store as chat_store_module
+from shared_core import Message, SessionPool, SQLiteStore, StoreError
 from tests.llama_index.sample_messages import EVERY
 from tests.llama_index.scripted_llm import Talker, how_many
 from tests.llama_index.test_buffer import HASHING, TALK, assistant, called, ours, result, texts, user
@@ -314,6 +317,28 @@ def test_many_keys_share_one_file(tmp_path: Path) -> None:
         assert other._opened is store._opened
         assert isinstance(store._opened and store._opened.store, SQLiteStore)
         assert InfiniteChatMemoryBuffer(token_limit=9, store=tmp_path / "a.db", session_id="k3").get() == [user("m3")]
+
+
+def test_a_slow_key_holds_up_no_other_and_stays_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chat_store_module, "IN_USE", 1)
+    begun, others_done = threading.Event(), threading.Event()
+    waited: list[bool] = []
+
+    def pause(message: Message) -> Message:
+        if message.content == "long" and not waited:
+            begun.set()
+            waited.append(others_done.wait(20))
+        return message
+
+    with InfiniteChatStore(strippers=[Stripper("pause", pause)]) as store, ThreadPoolExecutor(1) as threads:
+        store.add_message("b", user("hi"))
+        adding = threads.submit(store.add_message, "a", user("long"))
+        assert begun.wait(20)
+        assert [texts(store.get_messages(key)) for key in "bcb"] == [["hi"], [], ["hi"]]
+        others_done.set()
+        adding.result()
+        assert (waited, texts(store.get_messages("a"))) == ([True], ["long"])
+        assert [*store._conversations] == ["a"]
 
 
 class Rewriting(SimpleChatStore):
