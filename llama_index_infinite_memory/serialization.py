@@ -34,10 +34,18 @@ class RestoreWarning(UserWarning):
 
 
 class _Kept(NamedTuple):
-    """What a reference cannot hold."""
+    """What a reference cannot hold; a chat store, with the key there, only as long as others hold it."""
 
     settings: Settings
-    chat_store: tuple[BaseChatStore, str] | None
+    chat_store: tuple["weakref.ref[BaseChatStore]", str] | None
+
+    def attach(self, restored: Conversation) -> None:
+        """Let the chat store lead a restored conversation if it holds the same messages."""
+        if self.chat_store is not None:
+            weak, key = self.chat_store
+            there = weak()
+            if there is not None and list(there.get_messages(key)) == restored.all():
+                restored.attach(there, key)
 
 
 _conversations: "weakref.WeakValueDictionary[str, Conversation]" = weakref.WeakValueDictionary()
@@ -53,7 +61,9 @@ def register(conversation: Conversation) -> Conversation:
     with _lock:
         _conversations[conversation.key] = conversation
         _stores[conversation.key] = opened if opened.in_memory else opened.pool or opened.store
-        _kept[conversation.key] = _Kept(conversation.settings, conversation.chat_store)
+        there = conversation.chat_store
+        weak = (weakref.ref(there[0]), there[1]) if there is not None else None
+        _kept[conversation.key] = _Kept(conversation.settings, weak)
         while len(_kept) > KEPT:
             _kept.popitem(last=False)
     return conversation
@@ -120,8 +130,8 @@ def restore(
         _go_to(restored, data)
     if chat_store is not None:
         restored.attach(chat_store, chat_store_key)
-    elif same_owner and kept is not None and kept.chat_store is not None and _holds(kept.chat_store, restored):
-        restored.attach(*kept.chat_store)
+    elif same_owner and kept is not None:
+        kept.attach(restored)
     _warn(data, overrides, kept, restored)
     return register(restored)
 
@@ -195,10 +205,6 @@ def _go_to(restored: Conversation, data: Mapping[str, Any]) -> None:
         restored.go_back_to(head)
     else:  # forgotten since
         memory.checkout(next(iter(wanted)))
-
-
-def _holds(chat_store: tuple[BaseChatStore, str], restored: Conversation) -> bool:
-    return list(chat_store[0].get_messages(chat_store[1])) == restored.all()
 
 
 def _warn(data: Mapping[str, Any], overrides: Mapping[str, Any], kept: _Kept | None, restored: Conversation) -> None:

@@ -6,6 +6,7 @@ import gc
 import json
 import pickle
 import warnings
+import weakref
 from collections import OrderedDict
 from contextlib import closing
 from pathlib import Path
@@ -199,6 +200,18 @@ def test_a_chat_store_is_kept_for_the_present_state_only() -> None:
     earlier.put(user("other"))
     assert texts(there.get_messages("chat_history")) == [*texts(TALK[:2]), "more"]
     assert texts(earlier.get_all()) == [*texts(TALK[:2]), "other"]
+
+
+def test_a_chat_store_that_nobody_holds_is_not_kept() -> None:
+    there = SimpleChatStore()
+    alive = weakref.ref(there)
+    memory = ours(TALK[:2], chat_store=there)
+    data = memory.to_dict()
+    del memory, there
+    gc.collect()
+    assert alive() is None
+    with pytest.warns(RestoreWarning, match="restored without chat_store"):
+        assert Buffer.from_dict(data).get_all() == TALK[:2]
 
 
 # Models of pydantic, and subclasses
