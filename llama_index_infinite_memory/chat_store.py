@@ -198,11 +198,11 @@ class InfiniteChatStore(BaseChatStore):
                 one.close()
 
     def _taken_out(self) -> list[Conversation]:
-        """Take the conversations out that are too many, of those that nobody uses."""
+        """Take the conversations out that are too many, of those that nobody uses and that the store holds whole."""
         excess = len(self._conversations) - IN_USE
         if excess <= 0:
             return []
-        unused = [key for key in self._conversations if key not in self._users]
+        unused = [key for key, one in self._conversations.items() if key not in self._users and not one.irreplaceable]
         return [self._conversations.pop(key) for key in unused[:excess]]
 
     # JSON and copies, which lead back to the same store

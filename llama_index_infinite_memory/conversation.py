@@ -114,6 +114,11 @@ class Conversation:
         newest = self.memory.newest(1)
         return newest[0].id if newest else None
 
+    @property
+    def irreplaceable(self) -> bool:
+        """Whether it holds objects that its store cannot hold, and nobody was warned, because it is in memory."""
+        return self.in_memory and bool(self._originals)
+
     # Storing
 
     def stored_form(self, message: ChatMessage) -> Message:

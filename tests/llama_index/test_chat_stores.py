@@ -341,6 +341,19 @@ def test_a_slow_key_holds_up_no_other_and_stays_open(monkeypatch: pytest.MonkeyP
         assert [*store._conversations] == ["a"]
 
 
+def test_objects_in_memory_outlast_many_other_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chat_store_module, "IN_USE", 2)
+    thing = Path  # a class, which JSON cannot hold
+    with InfiniteChatStore() as store:
+        store.add_message("k", ChatMessage("hi", additional_kwargs={"thing": thing}))
+        for key in "abcd":
+            store.add_message(key, user(key))
+        assert store.get_messages("k")[0].additional_kwargs == {"thing": thing}
+        assert [*store._conversations] == ["d", "k"]
+        store.forget("k")
+        assert (store.get_messages("a"), [*store._conversations]) == ([user("a")], ["k", "a"])
+
+
 class Rewriting(SimpleChatStore):
     """Returns messages as JSON does, as chat stores on servers do."""
 
