@@ -25,7 +25,6 @@ from llama_index_infinite_memory.strippers import Stripper
 from shared_core.aio import AsyncInfiniteMemory, adrive
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Role
-from shared_core.pool import SessionPool
 from shared_core.prompt.context import Context, ContextReport
 from shared_core.recall.ranking import ScoredMessage
 from shared_core.summaries.requests import drive
@@ -103,7 +102,7 @@ class InfiniteChatMemoryBuffer(BaseMemory):
         self, *, store: StoreLike = None, chat_store: BaseChatStore | None = None,
         chat_history: Iterable[ChatMessage] | None = None, **settings: Any,
     ) -> Conversation:  # fmt: skip
-        chosen = Settings.of(pool=store if isinstance(store, SessionPool) else None, **settings)
+        chosen = Settings.of(store=store, **settings)
         opened = shared_store(store, durability=chosen.others.get("durability", "full"))
         made = Conversation(opened, session_id=self.session_id, user_id=self.user_id, settings=chosen)
         if isinstance(chat_store, InfiniteChatStore) and chat_store.holds(made, self.chat_store_key):

@@ -18,7 +18,6 @@ from llama_index_infinite_memory.serialization import require_file
 from llama_index_infinite_memory.settings import Settings, written_settings
 from shared_core.errors import StoreError
 from shared_core.lifecycle import fork_safe_lock
-from shared_core.pool import SessionPool
 from shared_core.records import MAIN
 
 __all__ = ["InfiniteChatStore"]
@@ -59,7 +58,7 @@ class InfiniteChatStore(BaseChatStore):
 
     def __init__(self, store: StoreLike = None, *, user_id: str | None = None, **settings: Any) -> None:
         super().__init__(user_id=user_id)  # type: ignore[call-arg]
-        self._settings = Settings.of(pool=store if isinstance(store, SessionPool) else None, **settings)
+        self._settings = Settings.of(store=store, **settings)
         self._opened = shared_store(store, durability=self._settings.others.get("durability", "full"))
         self._name = uuid.uuid4().hex
         _stores[self._name] = self

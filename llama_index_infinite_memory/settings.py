@@ -105,9 +105,9 @@ class Settings:
     @classmethod
     def of(
         cls, *, tokenizer_fn: Tokenizer | None = None, embed_model: EmbedModel = None,
-        strippers: Iterable[Stripper] | None = None, pool: SessionPool | None = None, **others: Any,
+        strippers: Iterable[Stripper] | None = None, store: object = None, **others: Any,
     ) -> "Settings":  # fmt: skip
-        """Return settings, with defaults for what is None; a pool's settings are defaults for those of the engine.
+        """Return settings, with defaults for what is None; those of a `SessionPool` as `store` are defaults, too.
 
         Raises:
             ValueError: an argument is unknown, or one of those checked here is out of range.
@@ -115,7 +115,7 @@ class Settings:
         refuse_unknown(others)
         for name in MEDIA_ARGUMENTS.values():
             whole_number(name, others.get(name, 0), least=0)
-        shared = pool.settings if pool is not None else {}
+        shared = store.settings if isinstance(store, SessionPool) else {}
         inherited = {name: value for name, value in shared.items() if name not in {*_FIXED, "strippers"}}
         model = shared.get("embedder") if embed_model is None else embed_model
         chosen = shared.get("strippers") if strippers is None else strippers
