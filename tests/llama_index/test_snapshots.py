@@ -20,7 +20,7 @@ from llama_index.core.workflow import Context
 from pydantic import Field
 from workflows.context.serializers import JsonSerializer
 
-from llama_index_infinite_memory import InfiniteChatMemoryBuffer, RestoreWarning, Stripper, serialization
+from llama_index_infinite_memory import InfiniteChatMemoryBuffer, RestoreWarning, Stripper, open_stores, serialization
 from shared_core import SessionPool, SQLiteStore, StoreError
 from shared_core.strippers import PASTED_CONTEXT
 from shared_core.testing import HashingEmbedder
@@ -295,3 +295,22 @@ def test_settings_of_a_pool_are_defaults() -> None:
         data = memory.to_dict()
         memory.close()
         assert texts(Buffer.from_dict(data).get_all()) == ["hi"], "from the pool, which is still there"
+
+
+def test_buffers_of_a_pool_with_models_of_their_own_keep_few_pools_which_close_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(open_stores, "POOLS", 2)
+    with SessionPool(tmp_path / "a.db") as pool:
+        tokenizers = [lambda text: text.split() for _ in range(4)]
+        buffers = [ours(store=pool, session_id=f"s{at}", tokenizer_fn=one) for at, one in enumerate(tokenizers)]
+        kept = [one for _, one in open_stores._pools[pool].values()]
+        assert [settings.tokenizer_fn for settings, _ in open_stores._pools[pool].values()] == tokenizers[2:]
+        for buffer in buffers:  # those of a pool that was closed to make room go on
+            buffer.put(user(buffer.session_id))
+            assert texts(buffer.get()) == [buffer.session_id]
+            buffer.close()
+        assert [len(one._idle) for one in kept] == [1, 1]
+    assert [len(one._idle) for one in kept] == [0, 0]
+    with SessionPool(tmp_path / "a.db") as pool:
+        assert sorted(info.session_id for info in pool.sessions()) == ["s0", "s1", "s2", "s3"]
