@@ -342,7 +342,7 @@ class Conversation:
             shown = self._shown_before[str(stored.id)] = self.whole(stored)
         if not isinstance(given, ChatMessage):
             return False
-        if same(vars(shown), vars(given)):  # pydantic's own comparison takes twice as long
+        if same(vars(shown), vars(given)):  # pydantic's own comparison is slower
             return True
         if given.role != shown.role or given.content != shown.content:
             return False
