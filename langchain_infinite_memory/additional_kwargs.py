@@ -3,6 +3,7 @@
 import copy
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from numbers import Real
 from typing import Any
 
@@ -12,7 +13,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from langchain_infinite_memory.content import CODEC, blocks_tokens
 from langchain_infinite_memory.tool_calls import engine_calls, langchain_calls
-from shared_core.interop.values import UnstorableError
 from shared_core.messages import Grounding, GroundingItem, Message, Payload, ToolCall
 
 GROUNDING = "grounding"
@@ -71,12 +71,10 @@ def encode_grounding(value: Any, grounding: Grounding) -> Any:
 def decode_grounding(grounding: Grounding, data: Any) -> Any:
     """Return grounding as it stood in `additional_kwargs`; `data` is what `encode_grounding` returned."""
     if data is not None:
-        try:
+        with suppress(LookupError):  # it has fewer items by now
             value = CODEC.decode(data, lambda _, index: grounding.items[index].text)
-        except (LookupError, UnstorableError):
-            return _plainest(grounding)
-        if grounding_of(value) == grounding:
-            return value
+            if grounding_of(value) == grounding:
+                return value
     return _plainest(grounding)
 
 
@@ -122,15 +120,14 @@ class EngineFields(BaseModel):
 
 def read_fields(message: BaseMessage) -> EngineFields | None:
     """Return the engine fields in a message; None if there are none, or its tool calls have changed since."""
-    value = message.additional_kwargs.get(ENGINE_FIELDS)
     try:
-        fields = None if value is None else EngineFields.model_validate(value)
+        fields = EngineFields.model_validate(message.additional_kwargs.get(ENGINE_FIELDS))
     except ValidationError:
         return None
-    if fields is not None and fields.tool_calls is not None:
-        given = (message.tool_calls, message.invalid_tool_calls) if isinstance(message, AIMessage) else None
-        return fields if langchain_calls(fields.tool_calls) == given else None
-    return fields
+    if fields.tool_calls is None:
+        return fields
+    given = (message.tool_calls, message.invalid_tool_calls) if isinstance(message, AIMessage) else None
+    return fields if langchain_calls(fields.tool_calls) == given else None
 
 
 def written_fields(message: Message, data: Mapping[str, Any], built: BaseMessage) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from functools import reduce
 from itertools import chain
 from operator import add
@@ -13,22 +13,18 @@ from langchain_core.messages import (
     AIMessage,
     AIMessageChunk,
     BaseMessage,
-    BaseMessageChunk,
     HumanMessage,
     RemoveMessage,
     SystemMessage,
     convert_to_messages,
-    message_chunk_to_message,
 )
 from langchain_core.prompt_values import PromptValue
 from langchain_core.runnables import AddableDict
-from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
 from langchain_infinite_memory.additional_kwargs import GROUNDING, grounding_of
 from langchain_infinite_memory.messages import from_message, system_first, to_message
 from shared_core.messages import Message
-from shared_core.prompt.frame import with_grounding
 
 MESSAGES = "messages"
 """The key under which an agent takes and returns messages."""
@@ -106,7 +102,7 @@ class ChainInput:
     def without_memory(self) -> list[Message]:
         """Return the prompt if the memory fails: the input, with grounding written into the question."""
         return [
-            message.grounded if index == self.at else with_grounding(message, "")
+            message.grounded if index == self.at else message.replace(grounding=None)
             for index, message in enumerate(self.said)
         ]
 
@@ -185,9 +181,9 @@ def read_output(value: Any, key: str | None, sent: Sequence[BaseMessage]) -> lis
     """
     answer = _answer(value, key)
     if _are_messages(answer):
-        replies = _new([_whole(message) for message in answer], sent)
+        replies = _new(list(answer), sent)
     elif isinstance(answer, BaseMessage):
-        replies = [_whole(answer)]
+        replies = [answer]
     elif answer is None or (isinstance(answer, list) and not answer):
         replies = []
     else:
@@ -221,18 +217,10 @@ def _json(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value inside an answer as one that `json` knows, or that this function is asked about again."""
-    if isinstance(value, BaseModel):
-        return value.model_dump(mode="json")
-    if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: getattr(value, field.name) for field in fields(value)}
+    """Return a value that `json` does not know as plain data."""
     if isinstance(value, Iterator):  # reading it would take it from the caller
         raise TypeError(f"{type(value).__name__} is not JSON")
     return to_jsonable_python(value)
-
-
-def _whole(message: BaseMessage) -> BaseMessage:
-    return message_chunk_to_message(message) if isinstance(message, BaseMessageChunk) else message
 
 
 def _new(answer: list[BaseMessage], sent: Sequence[BaseMessage]) -> list[BaseMessage]:

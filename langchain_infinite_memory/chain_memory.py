@@ -32,9 +32,6 @@ from shared_core.messages import Message, content_of
 from shared_core.prompt.context import Context
 from shared_core.recognition import recognized_fields
 
-UNSTORABLE = (TypeError, ValueError, RecursionError)
-"""What may be raised by an answer that is no message and no JSON."""
-
 OnError = Literal["window", "raise"]
 Interruption = Literal["stopped", "failed"] | None
 

@@ -25,7 +25,7 @@ CODEC = ValueCodec(
 
 Blocks = list[str | dict[Any, Any]]
 
-_TEXT_TYPES = {"text", "input_text", "output_text"}
+_TEXT_TYPES = (None, "text", "input_text", "output_text")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,18 +83,13 @@ def blocks_tokens(blocks: Sequence[Any]) -> int:
 def _text_of(block: Any) -> str | None:
     if isinstance(block, str):
         return block
-    if isinstance(block, Mapping) and _has_text_type(block) and isinstance(block.get("text"), str):
+    if isinstance(block, Mapping) and block.get("type") in _TEXT_TYPES and isinstance(block.get("text"), str):
         return str(block["text"])
     return None
 
 
 def _is_text(block: Mapping[str, Any]) -> bool:
-    return "$text" in block or ("text" in block and _has_text_type(block))
-
-
-def _has_text_type(block: Mapping[str, Any]) -> bool:
-    kind = block.get("type")
-    return kind is None or (isinstance(kind, str) and kind in _TEXT_TYPES)
+    return "$text" in block or ("text" in block and block.get("type") in _TEXT_TYPES)
 
 
 def _packed(block: Any, reference: Any) -> Any:

@@ -15,7 +15,9 @@ from shared_core.errors import MissingExtraError
 __all__ = ["as_embedder"]
 
 Rows = list[list[float]]
-Function = Callable[[list[str]], Rows] | Callable[[list[str]], Awaitable[Rows]]
+EmbeddingsLike = (
+    Embedder | Embeddings | Callable[[list[str]], Rows] | Callable[[list[str]], Awaitable[Rows]] | str | None
+)
 
 MODEL_FIELDS = ("model", "model_name", "model_id", "deployment", "repo_id")
 """The attributes in which embeddings classes keep the name of their model."""
@@ -24,7 +26,7 @@ ENDPOINT_FIELDS = ("azure_endpoint", "endpoint", "openai_api_base")
 """The attributes in which Azure's classes keep the address of their server."""
 
 
-def as_embedder(embed: Embedder | Embeddings | Function | str | None, *, name: str | None = None) -> Embedder | None:
+def as_embedder(embed: EmbeddingsLike, *, name: str | None = None) -> Embedder | None:
     """Return an embedder for `InfiniteMemory(embedder=...)`.
 
     Documents are embedded with `embed_documents` and questions with `embed_query`; asynchronous code awaits
@@ -50,12 +52,18 @@ def as_embedder(embed: Embedder | Embeddings | Function | str | None, *, name: s
     if isinstance(embed, str):
         if ":" not in embed:
             return as_own_embedder(embed)
-        return _of_embeddings(_initialised(embed), name)
-    if isinstance(embed, Embeddings):
-        return _of_embeddings(embed, name)
-    if isinstance(embed, type) or not callable(embed):
-        raise TypeError(f"embeddings must be Embeddings, a function, 'provider:model' or None, not {embed!r}")
-    return CallableEmbedder.of(embed, name or _name_of_callable(embed))
+        embed = _initialised(embed)
+    if not isinstance(embed, Embeddings):
+        if isinstance(embed, type) or not callable(embed):
+            raise TypeError(f"embeddings must be Embeddings, a function, 'provider:model' or None, not {embed!r}")
+        return CallableEmbedder.of(embed, name or _name_of_callable(embed))
+    return CallableEmbedder(
+        embed.embed_documents,
+        name=without_marks(name or _name_of_object(embed)),
+        query=embed.embed_query,
+        adocuments=embed.aembed_documents,
+        aquery=embed.aembed_query,
+    )
 
 
 def _initialised(model: str) -> Embeddings:
@@ -69,16 +77,6 @@ def _initialised(model: str) -> Embeddings:
             name="langchain",
         ) from error
     return init_embeddings(model)
-
-
-def _of_embeddings(embeddings: Embeddings, name: str | None) -> Embedder:
-    return CallableEmbedder(
-        embeddings.embed_documents,
-        name=without_marks(name or _name_of_object(embeddings)),
-        query=embeddings.embed_query,
-        adocuments=embeddings.aembed_documents,
-        aquery=embeddings.aembed_query,
-    )
 
 
 def _name_of_object(embedder: object) -> str:

@@ -3,10 +3,9 @@
 import asyncio
 import copy
 import uuid
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from langchain_core.chat_history import BaseChatMessageHistory
@@ -20,9 +19,7 @@ from shared_core.arguments import text_value, whole_number
 from shared_core.errors import UnknownReferenceError
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message, Payload
-from shared_core.pool import SessionPool
 from shared_core.prompt.context import Context, ContextReport
-from shared_core.prompt.frame import render_grounding, with_grounding
 
 __all__ = ["InfiniteChatMessageHistory", "SessionHistories", "session_factory"]
 
@@ -59,8 +56,8 @@ class InfiniteChatMessageHistory(BaseChatMessageHistory):
 
     `messages` is everything that was said or, with `window=True`, what `RunnableWithMessageHistory` should send of it:
     the newest turns, and what was said before that matters for the newest exchange, as the new question is not told. An
-    eighth of the budget is left for that question. Runs that overlap need an object each, which `session_factory` gives
-    them.
+    eighth of the budget is left for that question. Runs that overlap or fail need an object each;
+    `session_factory` gives them one.
 
     Messages are restored equal, in the order in which they were added. A message is not added again if its id is stored
     with the same content. The store is opened when it is first used. LangChain deprecates chat message histories, not
@@ -147,10 +144,6 @@ class InfiniteChatMessageHistory(BaseChatMessageHistory):
                 self._added.turn = None  # forgotten since, or on another branch
         return memory.add(messages)
 
-    async def aadd_messages(self, messages: Sequence[BaseMessage]) -> None:
-        """Do what `add_messages` does without blocking the event loop."""
-        await asyncio.to_thread(self.add_messages, messages)
-
     def clear(self) -> None:
         """Erase the session, with all its branches.
 
@@ -159,17 +152,14 @@ class InfiniteChatMessageHistory(BaseChatMessageHistory):
         with self._sessions.use(self.session_id, self.user_id) as memory:
             memory.forget(session=True)
         self._added.cleared = True
-
-    async def aclear(self) -> None:
-        """Do what `clear` does without blocking the event loop."""
-        await asyncio.to_thread(self.clear)
+        self._sent = None
 
     def unanswered(self) -> list[BaseMessage]:
         """Return the user messages of the branch that have no reply, oldest first."""
         with self._sessions.use(self.session_id, self.user_id) as memory:
             messages = list(memory.messages(replaced=True))
-        replies = Counter(one.turn_id for one in messages if one.role != "user")
-        return [from_message(one) for one in messages if one.role == "user" and not replies[one.turn_id]]
+        answered = {one.turn_id for one in messages if one.role != "user"}
+        return [from_message(one) for one in messages if one.role == "user" and one.turn_id not in answered]
 
     # The prompt
 
@@ -276,9 +266,9 @@ def _was_sent(memory: InfiniteMemory, message: Message) -> bool:
     if message.id is not None and message.id.startswith(UNSTORED):
         return True
     stored = _stored(memory, message.id)
-    if stored is None or stored.role != message.role:
+    if stored is None or (stored.role, stored.tool_calls) != (message.role, message.tool_calls):
         return False
-    return message.content in (stored.content, with_grounding(stored, render_grounding(stored.grounding)).content)
+    return message.content in (stored.content, stored.grounded.content)
 
 
 def _without_id(message: Message) -> Message:
@@ -304,23 +294,18 @@ class SessionHistories:
         pool: the memories that the histories use.
     """
 
-    def __init__(self, pool: SessionPool, *, size: int, window: bool, owns_pool: bool) -> None:
-        self.pool = pool
-        self._window = window
-        self._owns_pool = owns_pool
-        self._get = lru_cache(maxsize=size)(self._new)
+    def __init__(self, sessions: Sessions, *, size: int, window: bool) -> None:
+        self.pool = sessions.open()
+        self._sessions = sessions
+        self._new = lru_cache(maxsize=size)(partial(InfiniteChatMessageHistory, store=self.pool, window=window))
 
     def __call__(self, session_id: str, user_id: str | None = None) -> InfiniteChatMessageHistory:
         """Return a history of the session, which serves one run at a time."""
-        return copy.copy(self._get(session_id, user_id))
-
-    def _new(self, session_id: str, user_id: str | None) -> InfiniteChatMessageHistory:
-        return InfiniteChatMessageHistory(session_id, user_id=user_id, store=self.pool, window=self._window)
+        return copy.copy(self._new(session_id, user_id=user_id))
 
     def close(self) -> None:
         """Release the store, if it was opened here."""
-        if self._owns_pool:
-            self.pool.close()
+        self._sessions.close()
 
     def __enter__(self) -> "SessionHistories":
         return self
@@ -350,5 +335,4 @@ def session_factory(
     if isinstance(store, InfiniteMemory):
         raise TypeError("store: an InfiniteMemory serves one session only; pass its store")
     whole_number("size", size, least=0)
-    sessions = Sessions(store, size=size, **settings)
-    return SessionHistories(sessions.open(), size=size, window=window, owns_pool=not isinstance(store, SessionPool))
+    return SessionHistories(Sessions(store, size=size, **settings), size=size, window=window)

@@ -5,16 +5,15 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, pairwise
 from typing import Any, Final, Literal, overload
 
-from langchain_core.embeddings import Embeddings
 from langchain_core.messages import BaseMessage, HumanMessage, trim_messages
 from langchain_core.runnables import Runnable, RunnableLambda
 
-from langchain_infinite_memory.embeddings import Function, as_embedder
+from langchain_infinite_memory.embeddings import EmbeddingsLike, as_embedder
 from langchain_infinite_memory.messages import read_message
-from langchain_infinite_memory.repair import Group, Messages, Repaired, calls_of, repaired
+from langchain_infinite_memory.repair import Group, Messages, Repaired, repaired
 from langchain_infinite_memory.token_counters import ListCounter, MessageCounter, list_counter
+from langchain_infinite_memory.tool_calls import engine_calls
 from shared_core.arguments import whole_number
-from shared_core.base import Embedder
 from shared_core.embedders import as_embedder as as_own_embedder
 from shared_core.errors import EmbedderError
 from shared_core.lists import compared_text, rank_texts
@@ -23,7 +22,6 @@ __all__ = ["prune_messages"]
 
 Kinds = str | type[BaseMessage] | Sequence[str | type[BaseMessage]]
 Splitter = Callable[[str], list[str]] | Any  # or a `TextSplitter`, whose package need not be installed
-Embedding = Embedder | Embeddings | Function | str | None
 
 BY_STRATEGY: Final = ("human",)
 """The default of `start_on`: this with `strategy="last"`, nothing with "first"; compared by identity."""
@@ -40,7 +38,7 @@ def prune_messages(
     messages: None = None, *, max_tokens: int, token_counter: MessageCounter,
     strategy: Literal["first", "last"] = "last", allow_partial: bool = False, end_on: Kinds | None = None,
     start_on: Kinds | None = BY_STRATEGY, include_system: bool | None = None, text_splitter: Splitter | None = None,
-    query: str | None = None, top_k: int | None = None, embeddings: Embedding = None,
+    query: str | None = None, top_k: int | None = None, embeddings: EmbeddingsLike = None,
 ) -> Runnable[Messages, list[BaseMessage]]: ...  # fmt: skip
 
 
@@ -49,7 +47,7 @@ def prune_messages(
     messages: Messages, *, max_tokens: int, token_counter: MessageCounter,
     strategy: Literal["first", "last"] = "last", allow_partial: bool = False, end_on: Kinds | None = None,
     start_on: Kinds | None = BY_STRATEGY, include_system: bool | None = None, text_splitter: Splitter | None = None,
-    query: str | None = None, top_k: int | None = None, embeddings: Embedding = None,
+    query: str | None = None, top_k: int | None = None, embeddings: EmbeddingsLike = None,
 ) -> list[BaseMessage]: ...  # fmt: skip
 
 
@@ -57,7 +55,7 @@ def prune_messages(
     messages: Messages | None = None, *, max_tokens: int, token_counter: MessageCounter,
     strategy: Literal["first", "last"] = "last", allow_partial: bool = False, end_on: Kinds | None = None,
     start_on: Kinds | None = BY_STRATEGY, include_system: bool | None = None, text_splitter: Splitter | None = None,
-    query: str | None = None, top_k: int | None = None, embeddings: Embedding = None,
+    query: str | None = None, top_k: int | None = None, embeddings: EmbeddingsLike = None,
 ) -> list[BaseMessage] | Runnable[Messages, list[BaseMessage]]:  # fmt: skip
     """Return the messages that fit, oldest first, as a prompt that providers accept; without messages, a Runnable.
 
@@ -157,7 +155,7 @@ class _Window:
         """Return the longest end that fits and begins with `start_on`, or everything, with a greeting, if that fits."""
         count = _longest(len(self.groups), lambda n: self._fits(self._newest(n)))
         opening = self.groups[: self.questions[0] if self.questions else None]
-        if self._greeting and count == len(self.groups) and not any(calls_of(group[0]) for group in opening):
+        if self._greeting and count == len(self.groups) and not any(engine_calls(group[0]) for group in opening):
             return [*self.head, *_flat(self.groups)]
         rest, kept = self.groups[: len(self.groups) - count], self._newest(count)
         kept = [*self._part(rest[-1:], kept), *kept]
@@ -168,7 +166,7 @@ class _Window:
             kept = self._current()
         return [*self.head, *_flat(kept)]
 
-    def with_recalled(self, query: str | None, top_k: int, embeddings: Embedding) -> list[BaseMessage]:
+    def with_recalled(self, query: str | None, top_k: int, embeddings: EmbeddingsLike) -> list[BaseMessage]:
         """Return what `last` returns, with older turns that match, in the order of the conversation."""
         whole_number("top_k", top_k, least=0)
         if not self._start_on or not _is(HumanMessage(""), self._start_on):
@@ -217,7 +215,7 @@ class _Window:
 
     def _part(self, cut: list[Group], kept: list[Group]) -> list[Group]:
         """Return the part of the group at the cut that fits beside those kept, as `trim_messages` splits it."""
-        if not self._options["allow_partial"] or not cut or len(cut[0]) > 1 or calls_of(cut[0][0]):
+        if not self._options["allow_partial"] or not cut or len(cut[0]) > 1 or engine_calls(cut[0][0]):
             return []
         room = self._limit - self._tokens([*self.head, *_flat(kept)])
         options = {**self._options, "start_on": None, "end_on": None, "include_system": False, "max_tokens": room}
@@ -249,7 +247,7 @@ def _flat(groups: Iterable[Group]) -> list[BaseMessage]:
     return list(chain.from_iterable(groups))
 
 
-def _ranked(turns: Sequence[list[Group]], question: str, embeddings: Embedding) -> list[int]:
+def _ranked(turns: Sequence[list[Group]], question: str, embeddings: EmbeddingsLike) -> list[int]:
     """Return the indexes of the turns that match a question, best first; of equals, the newer first.
 
     A turn that says the same as a newer one is left out, and so is one below the embedder's floor.

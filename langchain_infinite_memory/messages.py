@@ -2,7 +2,8 @@
 
 import copy
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import Any
 
@@ -119,7 +120,8 @@ class _MessageReader:
     def __init__(self, message: BaseMessage, kind: str) -> None:
         self.source = message
         self.kind = kind
-        self.role = _role(message, kind)
+        named = message.role.lower() if isinstance(message, ChatMessage) else None
+        self.role = _ROLE_OF[kind] if named is None else _ROLE_NAMED.get(named, "user")
         self.data: dict[str, Any] = {} if _TYPE_OF[self.role] == kind else {"$type": kind}
         self.lost: list[str] = []
         self.fields: EngineFields | None = None
@@ -176,25 +178,23 @@ class _MessageReader:
         calls = engine_calls(self.source)
         given = {"tool_calls": self.source.tool_calls, "invalid_tool_calls": self.source.invalid_tool_calls}
         pairs = zip(given.items(), langchain_calls(calls), strict=True)
-        try:
+        with self._or_lost("tool_calls"):
             self.data |= {name: CODEC.encode(value) for (name, value), back in pairs if value != back}
-        except UnstorableError as error:
-            self.lost.append(f"tool_calls ({error})")
         return calls
 
     def _read_kwargs(self) -> None:
         entries = dict(self.source.additional_kwargs)
-        if ENGINE_FIELDS in entries and CODEC.can_encode(entries[ENGINE_FIELDS]) and _plain_keys(entries):
-            self.fields = read_fields(self.source)
-            if self.fields is not None:
-                del entries[ENGINE_FIELDS]
+        if ENGINE_FIELDS in entries and _plain_keys(entries):
+            with suppress(UnstorableError):  # what cannot be stored is left out below, like any other entry
+                CODEC.encode(entries[ENGINE_FIELDS])
+                self.fields = read_fields(self.source)
+        if self.fields is not None:
+            del entries[ENGINE_FIELDS]
         if (grounding := grounding_of(entries.get(GROUNDING))) is not None:
             self.grounding = grounding
-            try:
+            with self._or_lost(f"what else is in additional_kwargs['{GROUNDING}']"):
                 data = encode_grounding(entries.pop(GROUNDING), grounding)
                 self.data |= {} if data is None else {"$grounding": data}
-            except UnstorableError as error:
-                self.lost.append(f"what else is in additional_kwargs['{GROUNDING}'] ({error})")
         if entries:
             self._keep_entries("additional_kwargs", entries)
 
@@ -205,24 +205,21 @@ class _MessageReader:
             return
         entries: dict[str, Any] = {}
         for key, inner in value.items():
-            try:
+            with self._or_lost(f"{name}[{key!r}]"):
                 entries[key] = CODEC.encode(inner)
-            except UnstorableError as error:
-                self.lost.append(f"{name}[{key!r}] ({error})")
         if entries:
             self.data[name] = entries
 
     def _keep(self, name: str, value: Any) -> None:
-        try:
+        with self._or_lost(name):
             self.data[name] = CODEC.encode(value)
+
+    @contextmanager
+    def _or_lost(self, what: str) -> Iterator[None]:
+        try:
+            yield
         except UnstorableError as error:
-            self.lost.append(f"{name} ({error})")
-
-
-def _role(message: BaseMessage, kind: str) -> Role:
-    if isinstance(message, ChatMessage):
-        return _ROLE_NAMED.get(message.role.lower(), "user")
-    return _ROLE_OF[kind]
+            self.lost.append(f"{what} ({error})")
 
 
 def _is_default(message: BaseMessage, name: str, value: Any) -> bool:

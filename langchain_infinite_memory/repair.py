@@ -1,10 +1,9 @@
 """Repairing a list of messages: every tool call stands with its results, as providers require."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, get_args
+from collections.abc import Iterable, Sequence
+from typing import Literal, NamedTuple, get_args
 
 from langchain_core.messages import (
-    AIMessage,
     BaseMessage,
     FunctionMessage,
     MessageLikeRepresentation,
@@ -17,6 +16,7 @@ from langchain_core.prompt_values import PromptValue
 from langchain_infinite_memory.tool_calls import answered_call, engine_calls
 from shared_core.arguments import one_of
 from shared_core.interop.content import function_call_id
+from shared_core.messages import ToolCall
 
 __all__ = ["repair_messages"]
 
@@ -27,7 +27,6 @@ Messages = Iterable[MessageLikeRepresentation] | PromptValue
 Dangling = Literal["drop", "answer"]
 Pending = Literal["keep", "repair"]
 Group = list[BaseMessage]
-Calls = Sequence[tuple[str, str]]
 
 
 class Repaired(NamedTuple):
@@ -84,23 +83,13 @@ def repaired(messages: Messages, *, dangling: Dangling = "drop", pending: Pendin
     return Repaired([message for message in given if isinstance(message, SystemMessage)], kept)
 
 
-def calls_of(message: BaseMessage) -> Calls:
-    """Return id and name of each call of a message; each of them must be answered."""
-    if not isinstance(message, AIMessage):
-        return ()
-    calls: Sequence[Mapping[str, Any]] = [*message.tool_calls, *message.invalid_tool_calls]
-    if not calls and "function_call" in message.additional_kwargs:
-        return [(call.id, call.name) for call in engine_calls(message)]
-    return [(call.get("id") or "", call.get("name") or "") for call in calls] if calls else ()
-
-
-def _tool_groups(messages: Iterable[BaseMessage]) -> list[tuple[Group, Calls]]:
+def _tool_groups(messages: Iterable[BaseMessage]) -> list[tuple[Group, Sequence[ToolCall]]]:
     """Return each call with its results and any other message alone; results without a call are left out.
 
     The first result that names a call answers it: some models number their calls anew in each turn. The engine's
     `tool_groups` keeps every result, and converting all messages for it would take three times as long.
     """
-    groups: list[tuple[Group, Calls]] = []
+    groups: list[tuple[Group, Sequence[ToolCall]]] = []
     waiting: dict[str, Group] = {}
     for message in messages:
         if isinstance(message, ToolMessage | FunctionMessage):
@@ -108,21 +97,21 @@ def _tool_groups(messages: Iterable[BaseMessage]) -> list[tuple[Group, Calls]]:
             if group is not None:
                 group.append(message)
             continue
-        groups.append(([message], calls_of(message)))
-        waiting.update((call_id, groups[-1][0]) for call_id, _ in groups[-1][1] if call_id)
+        groups.append(([message], engine_calls(message)))
+        waiting.update((call.id, groups[-1][0]) for call in groups[-1][1] if call.id)
     return groups
 
 
-def _completed(group: Group, calls: Calls) -> Group | None:
+def _completed(group: Group, calls: Sequence[ToolCall]) -> Group | None:
     """Return a group with added results for the calls that have none; None if the calls cannot be told apart."""
-    ids = [call_id for call_id, _ in calls]
+    ids = [call.id for call in calls]
     if not all(ids) or len(set(ids)) < len(ids):
         return None
     answered = {answered_call(result) for result in group[1:]}
-    return [*group, *(_interrupted(call_id, name) for call_id, name in calls if call_id not in answered)]
+    return [*group, *(_interrupted(call) for call in calls if call.id not in answered)]
 
 
-def _interrupted(call_id: str, name: str) -> BaseMessage:
-    if call_id == function_call_id(name):
-        return FunctionMessage(content=INTERRUPTED, name=name)
-    return ToolMessage(content=INTERRUPTED, tool_call_id=call_id, name=name or None, status="error")
+def _interrupted(call: ToolCall) -> BaseMessage:
+    if call.id == function_call_id(call.name):
+        return FunctionMessage(content=INTERRUPTED, name=call.name)
+    return ToolMessage(content=INTERRUPTED, tool_call_id=call.id, name=call.name or None, status="error")

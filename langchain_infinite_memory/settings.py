@@ -1,17 +1,15 @@
 """Arguments of `InfiniteMemory` in LangChain's words: its embeddings, token counters and models."""
 
-from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
-from langchain_core.embeddings import Embeddings
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
 from langchain_core.runnables.config import get_callback_manager_for_config
 
-from langchain_infinite_memory.embeddings import as_embedder
+from langchain_infinite_memory.embeddings import EmbeddingsLike, as_embedder
 from langchain_infinite_memory.token_counters import TextCounter, as_token_counter
 from shared_core.arguments import suggestion
-from shared_core.base import Embedder, SummarizerModel
+from shared_core.base import SummarizerModel
 from shared_core.interop.adapters import ModelSummarizer, memory_arguments
 from shared_core.strippers import PASTED_CONTEXT
 from shared_core.summaries.requests import AnySummarizer
@@ -22,7 +20,6 @@ __all__ = ["as_summarizer"]
 Given = TypeVar("Given", bound=AnySummarizer)
 
 SummarizerLike = Runnable[Any, Any] | AnySummarizer
-EmbeddingsLike = Embedder | Embeddings | Callable[[list[str]], Any] | str | None
 
 NOT_STREAMED: RunnableConfig = {"run_name": "summarize", "tags": ["nostream", "langsmith:nostream"]}
 """Names the summarizer's run in traces, and keeps it out of what LangGraph and LangSmith stream."""
@@ -32,21 +29,15 @@ def memory_settings(
     *, embeddings: EmbeddingsLike = None, token_counter: TextCounter = None,
     summarizer: SummarizerLike | None = None, **settings: Any,
 ) -> dict[str, Any]:  # fmt: skip
-    """Return arguments for `InfiniteMemory` and `SessionPool`.
+    """Return arguments for `InfiniteMemory` and `SessionPool`; `embeddings` is the engine's `embedder`.
 
     An agent or a chain has to go on, so `on_overflow` is `"keep"` unless another is given: a question that does not fit
     is sent all the same, and the report says so. Documents that a known template pasted around a question are set
     apart, unless other `strippers` are given.
 
-    Args:
-        embeddings: what `as_embedder` takes, such as LangChain's `Embeddings`; the engine's `embedder` by another name.
-        token_counter: what `as_token_counter` takes, such as a model.
-        summarizer: what `as_summarizer` takes, such as a chat model.
-        settings: the other arguments of `InfiniteMemory`, which are passed on.
-
     Raises:
-        TypeError: an argument is unknown, or both `embeddings` and `embedder` are given; or as for `as_summarizer`.
-        ValueError, ImportError: as for `as_embedder` and `as_token_counter`.
+        TypeError: an argument is unknown, or both `embeddings` and `embedder` are given.
+        TypeError, ValueError, ImportError: as for `as_embedder`, `as_token_counter` and `as_summarizer`.
     """
     if "memory" in settings:
         raise TypeError("memory: this argument is called store=")
@@ -84,14 +75,11 @@ def as_summarizer(model: SummarizerLike, *, prompt: str = SUMMARY_PROMPT) -> Any
     Raises:
         TypeError: it is none of these.
     """
-    if isinstance(model, Runnable):
-        return _model_summarizer(model, prompt)
-    if isinstance(model, type) or not callable(model):
-        raise TypeError(f"summarizer must be a chat model, another Runnable or a function, not {model!r}")
-    return model
+    if not isinstance(model, Runnable):
+        if isinstance(model, type) or not callable(model):
+            raise TypeError(f"summarizer must be a chat model, another Runnable or a function, not {model!r}")
+        return model
 
-
-def _model_summarizer(model: Runnable[Any, Any], prompt: str) -> SummarizerModel:
     async def acomplete(text: str) -> str:
         return _text(await model.ainvoke(text, _not_streamed()))
 

@@ -171,13 +171,9 @@ def _takes_a_message(counter: object) -> bool:
 
 
 def list_counter(counter: MessageCounter) -> ListCounter:
-    """Return a function that returns the tokens of a list of messages.
+    """Return a function that returns the tokens of a list of messages, by what `prune_messages` takes as a counter.
 
-    A counter of single messages is called once for each message. A counter of lists is given lists in the order of the
-    conversation, with tool groups whole, and never an empty one. A model is one if that is all that it can count.
-
-    Args:
-        counter: what `prune_messages` takes.
+    A counter of single messages is called once for each message, and a counter of lists never with an empty one.
 
     Raises:
         ValueError: it is something else.

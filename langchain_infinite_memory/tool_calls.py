@@ -12,11 +12,13 @@ LangChainCalls = tuple[list[dict[str, Any]], list[dict[str, Any]]]
 """The `tool_calls` and the `invalid_tool_calls` of a message."""
 
 
-def engine_calls(message: AIMessage) -> tuple[ToolCall, ...]:
+def engine_calls(message: BaseMessage) -> tuple[ToolCall, ...]:
     """Return every call of a message. Invalid calls come last; each of them must be answered, too.
 
     A `function_call`, from the time before tools, counts as a call where there is no other.
     """
+    if not isinstance(message, AIMessage):
+        return ()
     calls = [_call(call, compact_json(call.get("args"))) for call in message.tool_calls]
     calls += [_call(call, call.get("args")) for call in message.invalid_tool_calls]
     old = message.additional_kwargs.get("function_call")

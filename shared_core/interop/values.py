@@ -77,14 +77,6 @@ class ValueCodec:
         except RecursionError as error:
             raise UnstorableError("nested too deeply") from error
 
-    def can_encode(self, value: Any) -> bool:
-        """Return whether `encode` accepts the value."""
-        try:
-            self.encode(value)
-        except UnstorableError:
-            return False
-        return True
-
     def _encoded(self, value: Any, known: Mapping[str, Any]) -> Any:
         kind = type(value)
         if kind is str:

@@ -556,6 +556,33 @@ def test_after_a_run_that_failed_the_next_is_given_the_newest_window() -> None:
     assert failed.value.args == ("no",)
 
 
+def test_what_was_cleared_after_a_failed_run_is_not_sent() -> None:
+    given: list[list[str]] = []
+
+    def answer(messages: list[BaseMessage]) -> str:
+        given.append([message.text for message in messages])
+        if len(given) == 1:
+            raise ArithmeticError("no")
+        return "fine"
+
+    history = InfiniteChatMessageHistory("1", window=True)
+    history.add_messages([HumanMessage("my password is hunter2"), AIMessage("noted")])
+    chain = remembering(RunnableLambda(answer), lambda: history)
+    with pytest.raises(ArithmeticError):
+        chain.invoke([HumanMessage("one?")])
+    history.clear()
+    chain.invoke([HumanMessage("two?")])
+    assert given[1] == ["two?"]
+
+
+def test_a_message_with_other_calls_under_a_stored_id_is_refused() -> None:
+    history = InfiniteChatMessageHistory("1")
+    call = {"args": {}, "id": "c", "type": "tool_call"}
+    history.add_messages([HumanMessage("go"), AIMessage("", tool_calls=[{"name": "look", **call}], id="x")])
+    with pytest.raises(DuplicateError):
+        history.add_messages([AIMessage("", tool_calls=[{"name": "transfer", **call}], id="x")])
+
+
 def test_an_agent_that_returns_what_it_was_given_stores_only_what_is_new() -> None:
     with session_factory() as get_history:
         agent: Runnable[Any, Any] = RunnableLambda(

@@ -36,7 +36,7 @@ def found(middleware: Any, query: str, thread: str = "t") -> str:
         return " | ".join(hit.message.content for hit in one.search(query))
 
 
-class Redacts(AgentMiddleware[Any, Any, Any]):
+class Redacts(AgentMiddleware):
     """A guardrail that redacts the newest message at one hook."""
 
     def __init__(self, hook: str) -> None:
@@ -106,7 +106,7 @@ class TestRedaction:
         assert stored(middleware, "first", "ann") == ["my mail is [REDACTED_EMAIL]", "write to [REDACTED_EMAIL]"]
 
 
-class Reminds(AgentMiddleware[Any, Any, Any]):
+class Reminds(AgentMiddleware):
     """Adds a message to each request, at its end or before its last message."""
 
     def __init__(self, at: int) -> None:
@@ -151,7 +151,7 @@ class TestRequests:
         assert list(branches_of(middleware)) == ["main"]
 
     def test_what_is_redacted_in_the_request_only_is_not_recalled_as_it_was(self) -> None:
-        class Masks(AgentMiddleware[Any, Any, Any]):
+        class Masks(AgentMiddleware):
             def wrap_model_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
                 masked = [
                     message.model_copy(update={"content": message.text.replace("hunter2", "[gone]")})
@@ -167,7 +167,7 @@ class TestRequests:
         assert SECRET in stored(middleware), "the state has it, too"
 
     def test_what_the_request_adds_counts(self) -> None:
-        class Wordy(AgentMiddleware[Any, Any, Any]):
+        class Wordy(AgentMiddleware):
             def wrap_model_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
                 long = [
                     message.model_copy(update={"content": f"{message.text} {'very ' * 5}"})
