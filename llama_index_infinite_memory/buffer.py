@@ -398,8 +398,9 @@ class InfiniteChatMemoryBuffer(BaseMemory):
         """Return a buffer of the conversation that `to_dict` was called on, in the state that it had then.
 
         While that is its present state, both buffers share the conversation. A later message of the one that went on is
-        not seen by the other, which begins a branch. Data that `ChatMemoryBuffer` wrote is imported, in its present
-        form or its old one.
+        not seen by the other, which begins a branch. With another's `session_id` or `user_id`, it is a buffer of their
+        own conversation in the same store, and shows nothing of the other one. Data that `ChatMemoryBuffer` wrote is
+        imported, in its present form or its old one.
 
         Args:
             data: what `to_dict` returned; not changed.

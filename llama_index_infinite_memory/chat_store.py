@@ -2,9 +2,9 @@
 
 import uuid
 import weakref
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, Self
 
 from llama_index.core.base.llms.types import ChatMessage
@@ -52,6 +52,7 @@ class InfiniteChatStore(BaseChatStore):
     _settings: Settings = PrivateAttr()
     _opened: OpenStore | None = PrivateAttr(default=None)
     _conversations: "OrderedDict[str, Conversation]" = PrivateAttr(default_factory=OrderedDict)
+    _users: "Counter[str]" = PrivateAttr(default_factory=Counter)
     _lock: Any = PrivateAttr(default_factory=fork_safe_lock)
     _calls: CallQueue = PrivateAttr(default_factory=CallQueue)
 
@@ -124,6 +125,26 @@ class InfiniteChatStore(BaseChatStore):
         """Do what `add_message` does without blocking the event loop; calls have their effect in their order."""
         await self._calls.run(self.add_message, key, message, idx)
 
+    async def aget_messages(self, key: str) -> list[ChatMessage]:
+        """Do what `get_messages` does without blocking the event loop; calls have their effect in their order."""
+        return await self._calls.run(self.get_messages, key)
+
+    async def adelete_messages(self, key: str) -> list[ChatMessage] | None:
+        """Do what `delete_messages` does without blocking the event loop; calls have their effect in their order."""
+        return await self._calls.run(self.delete_messages, key)
+
+    async def adelete_message(self, key: str, idx: int) -> ChatMessage | None:
+        """Do what `delete_message` does without blocking the event loop; calls have their effect in their order."""
+        return await self._calls.run(self.delete_message, key, idx)
+
+    async def adelete_last_message(self, key: str) -> ChatMessage | None:
+        """Do what `delete_last_message` does without blocking the event loop; calls keep their order."""
+        return await self._calls.run(self.delete_last_message, key)
+
+    async def aget_keys(self) -> list[str]:
+        """Do what `get_keys` does without blocking the event loop; calls have their effect in their order."""
+        return await self._calls.run(self.get_keys)
+
     # Beyond the protocol
 
     def forget(self, key: str) -> None:
@@ -139,12 +160,10 @@ class InfiniteChatStore(BaseChatStore):
 
     def close(self) -> None:
         """Save the indexes and let go of the store; closing twice is allowed."""
-        with self._lock:
-            try:
-                while self._conversations:
-                    self._conversations.popitem()[1].close()
-            finally:
-                self._opened = None
+        with self._lock, ExitStack() as unused:
+            self._opened = None
+            while self._conversations:
+                unused.callback(self._conversations.popitem()[1].close)
 
     def __enter__(self) -> Self:
         return self
@@ -166,9 +185,24 @@ class InfiniteChatStore(BaseChatStore):
                 found = Conversation(opened, session_id=key, user_id=self.user_id, settings=self._settings)
                 self._conversations[key] = found
             self._conversations.move_to_end(key)
-            while len(self._conversations) > IN_USE:
-                self._conversations.popitem(last=False)[1].close()
-            yield found
+            self._users[key] += 1
+        try:
+            with found.lock:
+                yield found
+        finally:
+            with self._lock:
+                self._users -= Counter([key])  # which drops a key that nobody uses
+                unused = self._taken_out()
+            for one in unused:
+                one.close()
+
+    def _taken_out(self) -> list[Conversation]:
+        """Take the conversations out that are too many, of those that nobody uses and that the store holds whole."""
+        excess = len(self._conversations) - IN_USE
+        if excess <= 0:
+            return []
+        unused = [key for key, one in self._conversations.items() if key not in self._users and not one.irreplaceable]
+        return [self._conversations.pop(key) for key in unused[:excess]]
 
     # JSON and copies, which lead back to the same store
 
@@ -193,7 +227,7 @@ class InfiniteChatStore(BaseChatStore):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], **kwargs: Any) -> Self:
-        """Return the chat store that `to_dict` was called on, or open its store again.
+        """Return the chat store that `to_dict` was called on, or open its store again; for another user, with theirs.
 
         Args:
             data: what `to_dict` returned; not changed.
@@ -203,13 +237,14 @@ class InfiniteChatStore(BaseChatStore):
             StoreError: its file is gone or cannot be opened.
         """
         found = _stores.get(str(data.get("attached")))
-        if isinstance(found, cls) and found._opened is not None:
-            return found
         given = {"store": data.get("store"), "user_id": data.get("user_id")}
         given |= {**written_settings(data.get("settings") or {}), **kwargs}
+        same_owner = given["user_id"] == (found.user_id if found is not None else data.get("user_id"))
+        if isinstance(found, cls) and found._opened is not None and same_owner:
+            return found
         require_file(given["store"], may_be_new=bool(data.get("messages")))
         made = cls(**given)
-        for key, messages in (data.get("messages") or {}).items():
+        for key, messages in (data.get("messages") or {}).items() if same_owner else ():
             with made._used(key) as conversation:
                 if conversation.head is None:
                     conversation.rebuild(messages)

@@ -60,6 +60,7 @@ class Conversation:
         key: the name by which other buffers find it; None: a new one.
 
     Attributes:
+        owner: the session's id and the user's, as they were given.
         store: the store.
         path: of the store, absolute, if it is a file.
         in_memory: whether the messages are lost when nobody uses them.
@@ -75,6 +76,7 @@ class Conversation:
         self, opened: OpenStore, *, session_id: str, user_id: str | None, settings: Settings, key: str | None = None
     ) -> None:
         self.key = key or uuid.uuid4().hex
+        self.owner = session_id, user_id
         self.opened: OpenStore | None = opened
         self.store, self.path, self.in_memory = opened.store, opened.path, opened.in_memory
         self.settings = settings
@@ -112,6 +114,11 @@ class Conversation:
         newest = self.memory.newest(1)
         return newest[0].id if newest else None
 
+    @property
+    def irreplaceable(self) -> bool:
+        """Whether it holds objects that its store cannot hold, and nobody was warned, because it is in memory."""
+        return self.in_memory and bool(self._originals)
+
     # Storing
 
     def stored_form(self, message: ChatMessage) -> Message:
@@ -138,9 +145,23 @@ class Conversation:
                     added += 1
                 self._add(given, converted)
             except BaseException:
-                for index in range(added - 1, count - 1, -1):
-                    chat_store.delete_message(key, index)
+                self._take_back(given[: added - count], count)
                 raise
+
+    def _take_back(self, added: Sequence[ChatMessage], count: int) -> None:
+        """Delete from the chat store what was added after its first messages, so many; others may have added some."""
+        if self.chat_store is None:
+            return
+        chat_store, key = self.chat_store
+        there = chat_store.get_messages(key)
+        end = len(there)
+        for message in reversed(added):
+            content = content_of(read_message(message, self.settings.media)[0])
+            for index in range(end - 1, count - 1, -1):
+                if content_of(read_message(there[index], self.settings.media)[0]) == content:
+                    chat_store.delete_message(key, index)
+                    end = index
+                    break
 
     def replace(self, messages: Iterable[ChatMessage]) -> None:
         """Make these messages the conversation; messages that differ from them keep a branch of their own."""

@@ -2,6 +2,7 @@
 
 import os
 import weakref
+from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,7 +18,10 @@ StoreLike = SessionPool | Store | str | Path | None
 _open: "weakref.WeakValueDictionary[tuple[int, int, str], OpenStore]" = weakref.WeakValueDictionary()
 """Device and inode of a file, and its durability, to the store that is open on it."""
 
-_pools: "weakref.WeakKeyDictionary[SessionPool, dict[object, tuple[Settings, SessionPool]]]" = (
+POOLS = 8
+"""The number of pools over one that was given, those used last, that stay open: one for each of so many settings."""
+
+_pools: "weakref.WeakKeyDictionary[SessionPool, OrderedDict[object, tuple[Settings, SessionPool]]]" = (
     weakref.WeakKeyDictionary()
 )
 """A pool that was given, to the pools over its store that have the settings of buffers."""
@@ -96,7 +100,12 @@ def _file(store: str | Path | None) -> str | None:
 def _pool_with(pool: SessionPool, settings: Settings) -> SessionPool:
     """Return a pool over the store of another one, with these settings; the same one for the same settings."""
     with _lock:
-        known = _pools.setdefault(pool, {})
+        known = _pools.setdefault(pool, OrderedDict())
         if settings.key not in known:  # the settings are kept, because the key holds ids of their objects
-            known[settings.key] = settings, SessionPool(pool.store, **settings.arguments())
-        return known[settings.key][1]
+            known[settings.key] = settings, pool.sharing(**settings.arguments())
+        known.move_to_end(settings.key)
+        found = known[settings.key][1]
+        unused = known.popitem(last=False)[1][1] if len(known) > POOLS else None
+    if unused is not None:
+        unused.close()
+    return found

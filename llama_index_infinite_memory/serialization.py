@@ -25,7 +25,7 @@ __all__ = ["RestoreWarning"]
 KEPT = 1_000
 """The number of conversations, those opened last, whose settings this process keeps for `restore`."""
 
-REFERENCE = ("attached", "store", "branch", "head", "settings", "left_out", "messages")
+REFERENCE = ("attached", "owner", "store", "branch", "head", "settings", "left_out", "messages")
 """The keys of a reference."""
 
 
@@ -34,10 +34,18 @@ class RestoreWarning(UserWarning):
 
 
 class _Kept(NamedTuple):
-    """What a reference cannot hold."""
+    """What a reference cannot hold; a chat store, with the key there, only as long as others hold it."""
 
     settings: Settings
-    chat_store: tuple[BaseChatStore, str] | None
+    chat_store: tuple["weakref.ref[BaseChatStore]", str] | None
+
+    def attach(self, restored: Conversation) -> None:
+        """Let the chat store lead a restored conversation if it holds the same messages."""
+        if self.chat_store is not None:
+            weak, key = self.chat_store
+            there = weak()
+            if there is not None and list(there.get_messages(key)) == restored.all():
+                restored.attach(there, key)
 
 
 _conversations: "weakref.WeakValueDictionary[str, Conversation]" = weakref.WeakValueDictionary()
@@ -53,7 +61,9 @@ def register(conversation: Conversation) -> Conversation:
     with _lock:
         _conversations[conversation.key] = conversation
         _stores[conversation.key] = opened if opened.in_memory else opened.pool or opened.store
-        _kept[conversation.key] = _Kept(conversation.settings, conversation.chat_store)
+        there = conversation.chat_store
+        weak = (weakref.ref(there[0]), there[1]) if there is not None else None
+        _kept[conversation.key] = _Kept(conversation.settings, weak)
         while len(_kept) > KEPT:
             _kept.popitem(last=False)
     return conversation
@@ -68,6 +78,7 @@ def reference(conversation: Conversation) -> dict[str, Any]:
         left_out += ["store"] if conversation.path is None and not conversation.in_memory else []
         data: dict[str, Any] = {
             "attached": conversation.key,
+            "owner": list(conversation.owner),
             "store": conversation.path,
             "branch": conversation.memory.branch,
             "head": conversation.head,
@@ -85,7 +96,8 @@ def restore(
     """Return the conversation that `reference` was called on, in the state in which it was then.
 
     If that is its present state, it is the conversation in use. Otherwise it is another one on the same store, whose
-    messages, once it goes on, are on a branch of their own.
+    messages, once it goes on, are on a branch of their own. For another session or user than that of `reference`, it is
+    their own conversation on that store, and nothing of what data tells is in it.
 
     Args:
         data: what `reference` returned.
@@ -100,21 +112,26 @@ def restore(
     key = str(data["attached"])
     with _lock:
         found, kept = _conversations.get(key), _kept.get(key)
+    owner = list(data.get("owner") or (found.owner if found is not None else (session_id, user_id)))
+    same_owner = owner == [session_id, user_id]
     given = dict(overrides)
     chat_store = given.pop("chat_store", None)
-    if found is not None and _is_present(found, data, chat_store):
+    if found is not None and same_owner and _is_present(found, data, chat_store):
         return found
     opened = _store_of(data)
     settings = _settings(data, given, kept)
     names: dict[str, Any] = {"session_id": session_id, "user_id": user_id, "settings": settings}
-    restored = Conversation(opened, **names, key=None if found is not None else key)
-    if opened.rebuilt and not _knows(restored, data.get("head")):  # another state of a store that is gone
+    restored = Conversation(opened, **names, key=key if found is None and same_owner else None)
+    if (
+        same_owner and opened.rebuilt and not _knows(restored, data.get("head"))
+    ):  # another state of a store that is gone
         restored = Conversation(shared_store(None), **names)
-    _go_to(restored, data)
+    if same_owner:
+        _go_to(restored, data)
     if chat_store is not None:
         restored.attach(chat_store, chat_store_key)
-    elif kept is not None and kept.chat_store is not None and _holds(kept.chat_store, restored):
-        restored.attach(*kept.chat_store)
+    elif same_owner and kept is not None:
+        kept.attach(restored)
     _warn(data, overrides, kept, restored)
     return register(restored)
 
@@ -188,10 +205,6 @@ def _go_to(restored: Conversation, data: Mapping[str, Any]) -> None:
         restored.go_back_to(head)
     else:  # forgotten since
         memory.checkout(next(iter(wanted)))
-
-
-def _holds(chat_store: tuple[BaseChatStore, str], restored: Conversation) -> bool:
-    return list(chat_store[0].get_messages(chat_store[1])) == restored.all()
 
 
 def _warn(data: Mapping[str, Any], overrides: Mapping[str, Any], kept: _Kept | None, restored: Conversation) -> None:

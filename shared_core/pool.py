@@ -1,6 +1,7 @@
 """SessionPool: memories for the sessions of one store, each used by one caller at a time."""
 
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -48,6 +49,7 @@ class SessionPool:
         self._settings = settings
         self._lock = threading.Lock()
         self._idle: OrderedDict[Key, list[InfiniteMemory]] = OrderedDict()
+        self._sharing: weakref.WeakSet[SessionPool] = weakref.WeakSet()
         self._closed = False
         self._owns_store = not isinstance(store, Store)
         self.store = open_store(store, durability=durability)
@@ -102,6 +104,13 @@ class SessionPool:
         """Return the sessions of a user that hold messages, as `InfiniteMemory.sessions` does. None: of no user."""
         return self.store.overview(user_id, limit=ALL if limit is None else whole_number("limit", limit, least=0))
 
+    def sharing(self, **settings: Any) -> "SessionPool":
+        """Return a pool over the same store with other settings, which is closed with this one."""
+        pool = SessionPool(self.store, **settings)
+        with self._lock:
+            self._sharing.add(pool)
+        return pool
+
     def _drop(self) -> InfiniteMemory:
         key, idle = next(iter(self._idle.items()))
         memory = idle.pop(0)
@@ -117,8 +126,11 @@ class SessionPool:
         """Close all unused memories and release the store. Memories that are still in use stop working."""
         with self._lock:
             self._closed = True
+            sharing = [*self._sharing]
             spare = [memory for idle in self._idle.values() for memory in idle]
             self._idle.clear()
+        for pool in sharing:
+            pool.close()
         for memory in spare:
             memory.close()
         if self._owns_store:

@@ -4,7 +4,9 @@ import asyncio
 import copy
 import json
 import pickle
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +20,9 @@ from llama_index.core.storage.chat_store import BaseChatStore, SimpleChatStore
 from llama_index.core.workflow import Context
 from pydantic import BaseModel, Field, PrivateAttr
 
-from llama_index_infinite_memory import InfiniteChatMemoryBuffer, InfiniteChatStore
-from shared_core import SessionPool, SQLiteStore, StoreError
+from llama_index_infinite_memory import InfiniteChatMemoryBuffer, InfiniteChatStore, Stripper
+from llama_index_infinite_memory import chat_store as chat_store_module
+from shared_core import Message, SessionPool, SQLiteStore, StoreError
 from tests.llama_index.sample_messages import EVERY
 from tests.llama_index.scripted_llm import Talker, how_many
 from tests.llama_index.test_buffer import HASHING, TALK, assistant, called, ours, result, texts, user
@@ -94,6 +97,15 @@ class Failing(SimpleChatStore):
         super().set_messages(key, messages)
 
 
+def raising(error: Exception) -> Any:
+    """Return a function that raises an error."""
+
+    def fails(*args: Any, **kwargs: Any) -> None:
+        raise error
+
+    return fails
+
+
 def test_a_write_that_fails_is_in_neither() -> None:
     there = Failing()
     memory = ours(TALK[:2], chat_store=there)
@@ -118,6 +130,25 @@ def test_a_write_that_fails_is_in_neither() -> None:
         with pytest.raises(StoreError):
             broken(user("five"))
     assert there.get_messages(KEY) == TALK[:2]
+
+
+class Shared(SimpleChatStore):
+    """Another process adds a message before and after one of ours."""
+
+    def add_message(self, key: str, message: ChatMessage, idx: int | None = None) -> None:
+        for one in (user("theirs"), message, user("also theirs")) if message.content == "mine" else (message,):
+            super().add_message(key, one, idx)
+
+
+def test_a_write_that_fails_takes_back_no_message_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = Shared()
+    memory = ours([user("again")], chat_store=there)
+    monkeypatch.setattr(memory._conversation.engine, "add", raising(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        memory.put_messages([user("again"), user("mine"), assistant("hm")])
+    monkeypatch.undo()
+    expected = ["again", "theirs", "also theirs"]
+    assert texts(there.get_messages(KEY)) == texts(memory.get_all()) == expected
 
 
 # Ours, for LlamaIndex's memories
@@ -195,6 +226,20 @@ def test_the_asynchronous_methods_do_what_the_others_do(tmp_path: Path) -> None:
         asyncio.run(talk(store))
 
 
+def test_asynchronous_calls_have_their_effect_in_their_order() -> None:
+    async def talk(store: InfiniteChatStore) -> list[Any]:
+        return await asyncio.gather(
+            store.async_add_message("k", user("a")), store.async_add_message("k", user("b")),
+            store.adelete_last_message("k"), store.aget_messages("k"), store.async_add_message("k", user("c")),
+            store.adelete_message("k", 0), store.adelete_messages("k"), store.aget_keys(),
+            store.async_add_message("k", user("d")), store.aget_keys(),
+        )  # fmt: skip
+
+    with InfiniteChatStore() as store:
+        a, b, c = user("a"), user("b"), user("c")
+        assert asyncio.run(talk(store)) == [None, None, b, [a], None, a, [c], [], None, ["k"]]
+
+
 def test_what_a_chat_memory_buffer_keeps_in_it_is_recalled_by_ours(tmp_path: Path) -> None:
     with InfiniteChatStore(tmp_path / "a.db", user_id="u") as store:
         theirs = ChatMemoryBuffer.from_defaults(chat_store=store, chat_store_key="dora", token_limit=200)
@@ -250,6 +295,19 @@ def test_copies_and_json_lead_back_to_it(tmp_path: Path) -> None:
         InfiniteChatStore(nothing=1)
 
 
+def test_the_dump_of_one_user_shows_another_nothing(tmp_path: Path) -> None:
+    for place in (None, tmp_path / "a.db"):
+        with InfiniteChatStore(place, user_id="alice") as store:
+            store.add_message("k", user("my PIN is 1234"))
+            data = store.to_dict()
+            with InfiniteChatStore.from_dict(data, user_id="bob") as other:
+                assert (other.user_id, other.get_keys(), other.get_messages("k")) == ("bob", [], [])
+        with InfiniteChatStore.from_dict(data, user_id="bob") as other:
+            assert (other.get_keys(), other.get_messages("k")) == ([], [])
+        with InfiniteChatStore.from_dict(data) as again:
+            assert again.get_messages("k") == [user("my PIN is 1234")]
+
+
 def test_many_keys_share_one_file(tmp_path: Path) -> None:
     with InfiniteChatStore(tmp_path / "a.db") as store, InfiniteChatStore(tmp_path / "a.db") as other:
         for number in range(70):
@@ -259,6 +317,41 @@ def test_many_keys_share_one_file(tmp_path: Path) -> None:
         assert other._opened is store._opened
         assert isinstance(store._opened and store._opened.store, SQLiteStore)
         assert InfiniteChatMemoryBuffer(token_limit=9, store=tmp_path / "a.db", session_id="k3").get() == [user("m3")]
+
+
+def test_a_slow_key_holds_up_no_other_and_stays_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chat_store_module, "IN_USE", 1)
+    begun, others_done = threading.Event(), threading.Event()
+    waited: list[bool] = []
+
+    def pause(message: Message) -> Message:
+        if message.content == "long" and not waited:
+            begun.set()
+            waited.append(others_done.wait(20))
+        return message
+
+    with InfiniteChatStore(strippers=[Stripper("pause", pause)]) as store, ThreadPoolExecutor(1) as threads:
+        store.add_message("b", user("hi"))
+        adding = threads.submit(store.add_message, "a", user("long"))
+        assert begun.wait(20)
+        assert [texts(store.get_messages(key)) for key in "bcb"] == [["hi"], [], ["hi"]]
+        others_done.set()
+        adding.result()
+        assert (waited, texts(store.get_messages("a"))) == ([True], ["long"])
+        assert [*store._conversations] == ["a"]
+
+
+def test_objects_in_memory_outlast_many_other_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chat_store_module, "IN_USE", 2)
+    thing = Path  # a class, which JSON cannot hold
+    with InfiniteChatStore() as store:
+        store.add_message("k", ChatMessage("hi", additional_kwargs={"thing": thing}))
+        for key in "abcd":
+            store.add_message(key, user(key))
+        assert store.get_messages("k")[0].additional_kwargs == {"thing": thing}
+        assert [*store._conversations] == ["d", "k"]
+        store.forget("k")
+        assert (store.get_messages("a"), [*store._conversations]) == ([user("a")], ["k", "a"])
 
 
 class Rewriting(SimpleChatStore):

@@ -6,6 +6,7 @@ import gc
 import json
 import pickle
 import warnings
+import weakref
 from collections import OrderedDict
 from contextlib import closing
 from pathlib import Path
@@ -19,7 +20,7 @@ from llama_index.core.workflow import Context
 from pydantic import Field
 from workflows.context.serializers import JsonSerializer
 
-from llama_index_infinite_memory import InfiniteChatMemoryBuffer, RestoreWarning, Stripper, serialization
+from llama_index_infinite_memory import InfiniteChatMemoryBuffer, RestoreWarning, Stripper, open_stores, serialization
 from shared_core import SessionPool, SQLiteStore, StoreError
 from shared_core.strippers import PASTED_CONTEXT
 from shared_core.testing import HashingEmbedder
@@ -111,6 +112,31 @@ def test_a_file_that_is_gone_or_another_is_an_error_that_names_it(tmp_path: Path
         assert again.get_all() == TALK[:2]
 
 
+@pytest.mark.parametrize("changed", [{"session_id": "bob"}, {"user_id": "bob"}, {"session_id": "b", "user_id": "b"}])
+@pytest.mark.parametrize("place", ["memory", "file"])
+@pytest.mark.parametrize("held", [True, False])
+def test_a_snapshot_shows_another_nothing(changed: dict[str, str], place: str, held: bool, tmp_path: Path) -> None:
+    store = tmp_path / "a.db" if place == "file" else None
+    alice = ours(TALK[:2], store=store, session_id="alice", user_id="alice", chat_store=SimpleChatStore())
+    data = alice.to_dict()
+    template = {**data, **changed}  # as a server fills in its template
+    if not held:
+        alice.close()
+        del alice
+        gc.collect()
+    with pytest.warns(RestoreWarning, match="restored without chat_store"):
+        bob = Buffer.from_dict(data, **changed)
+    assert bob.get_all() == []
+    bob.put(user("I am Bob"))
+    with pytest.warns(RestoreWarning, match="restored without chat_store"):
+        again = Buffer.from_dict(template)
+    assert texts(again.get_all()) == (["I am Bob"] if held or store else [])
+    if held:
+        assert alice.get_all() == TALK[:2]
+    bob.close()
+    again.close()
+
+
 class Restoring(InfiniteChatMemoryBuffer):
     """A subclass that says what JSON cannot hold."""
 
@@ -174,6 +200,18 @@ def test_a_chat_store_is_kept_for_the_present_state_only() -> None:
     earlier.put(user("other"))
     assert texts(there.get_messages("chat_history")) == [*texts(TALK[:2]), "more"]
     assert texts(earlier.get_all()) == [*texts(TALK[:2]), "other"]
+
+
+def test_a_chat_store_that_nobody_holds_is_not_kept() -> None:
+    there = SimpleChatStore()
+    alive = weakref.ref(there)
+    memory = ours(TALK[:2], chat_store=there)
+    data = memory.to_dict()
+    del memory, there
+    gc.collect()
+    assert alive() is None
+    with pytest.warns(RestoreWarning, match="restored without chat_store"):
+        assert Buffer.from_dict(data).get_all() == TALK[:2]
 
 
 # Models of pydantic, and subclasses
@@ -257,3 +295,22 @@ def test_settings_of_a_pool_are_defaults() -> None:
         data = memory.to_dict()
         memory.close()
         assert texts(Buffer.from_dict(data).get_all()) == ["hi"], "from the pool, which is still there"
+
+
+def test_buffers_of_a_pool_with_models_of_their_own_keep_few_pools_which_close_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(open_stores, "POOLS", 2)
+    with SessionPool(tmp_path / "a.db") as pool:
+        tokenizers = [lambda text: text.split() for _ in range(4)]
+        buffers = [ours(store=pool, session_id=f"s{at}", tokenizer_fn=one) for at, one in enumerate(tokenizers)]
+        kept = [one for _, one in open_stores._pools[pool].values()]
+        assert [settings.tokenizer_fn for settings, _ in open_stores._pools[pool].values()] == tokenizers[2:]
+        for buffer in buffers:  # those of a pool that was closed to make room go on
+            buffer.put(user(buffer.session_id))
+            assert texts(buffer.get()) == [buffer.session_id]
+            buffer.close()
+        assert [len(one._idle) for one in kept] == [1, 1]
+    assert [len(one._idle) for one in kept] == [0, 0]
+    with SessionPool(tmp_path / "a.db") as pool:
+        assert sorted(info.session_id for info in pool.sessions()) == ["s0", "s1", "s2", "s3"]
