@@ -97,6 +97,10 @@ class Followed:
         """The id of the newest message that is stored."""
         return next((id_ for id_ in reversed(self.history.ids) if id_ is not None), None)
 
+    def is_start_of(self, listed: StateList) -> bool:
+        """Return whether a list goes on from this one, so that nothing in it was taken back."""
+        return _common_start(self.messages, listed.talk) == len(self.messages)
+
 
 def read_list(messages: Sequence[BaseMessage]) -> StateList:
     """Read a graph's list of messages."""
@@ -179,7 +183,7 @@ class FollowedLists:
     def is_continued(self, thread: Thread, listed: StateList) -> bool:
         """Return whether a list goes on from where it was followed last, so that nothing in it was taken back."""
         before = self._before(thread, listed)
-        return before is not None and _common_start(before.messages, listed.talk) == len(before.messages)
+        return before is not None and before.is_start_of(listed)
 
     def anchor(self, thread: Thread) -> Anchor | None:
         """Return where what the list of a thread stands for begins; None: at the beginning of its session."""

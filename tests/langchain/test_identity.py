@@ -17,6 +17,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Send
 
 from langchain_infinite_memory import infinite_memory_node
+from langchain_infinite_memory.identity import Thread
 from shared_core.pool import SessionPool
 from tests.langchain.agents import (
     Model,
@@ -70,7 +71,7 @@ class TestRunsWithoutIds:
         assert sorted(len(marks(sent)) for sent in model.sent) == [1] * 12
         assert [result["messages"][-1].text for result in results] == [f"fine: {text}" for text in texts]
         assert sessions(middleware.pool) == [], "nothing of it is stored"
-        assert middleware._memory._runs._idle == {}, "nor kept"
+        assert middleware._memory._runs._idle == [], "nor kept"
         middleware.close()
 
     def test_one_sees_all_of_its_own_list(self) -> None:
@@ -102,6 +103,22 @@ class TestRunsWithoutIds:
         for text in ("mark-a", "mark-b"):
             one.invoke({"messages": [HumanMessage(text, id="1")]})
         assert [marks(sent) for sent in model.sent] == [{"mark-a"}, {"mark-b"}]
+
+    def test_runs_at_once_whose_lists_begin_with_the_same_message(self) -> None:
+        memories = memory()._memory
+        nobody, greeting = Thread(None, removed="leave_out", passing=True), AIMessage("hello", id="1")
+        own = {name: [greeting, HumanMessage(f"mark-{name} code", id=name)] for name in "ab"}
+        for _ in range(2):
+            for list_ in own.values():
+                memories.prompt(nobody, list_)
+            for list_ in own.values():
+                found = memories.search(nobody, list_, "code", 9).found
+                assert {hit.message.content for hit in found} == {message.text for message in list_}
+                list_.append(AIMessage("fine"))
+        assert len(memories._runs._idle) == 2
+        for list_ in own.values():
+            memories.end_run(nobody, list_)
+        assert memories._runs._idle == []
 
     @ways
     def test_the_node_too(self, way: str) -> None:
