@@ -83,9 +83,9 @@ class Followed:
     """A list as it was followed last.
 
     Attributes:
-        messages: the list.
+        messages: copies of the list's messages, because the caller may change them in place.
         history: what the engine returned for it.
-        by_id: its messages, by the ids under which they are stored.
+        by_id: the list's own messages, by the ids under which they are stored.
     """
 
     messages: Sequence[BaseMessage] = ()
@@ -159,7 +159,7 @@ class FollowedLists:
         elif thread.removed == "leave_out" or memory.branch is not None:
             memory.make_main()  # without a checkpointer, a list may end before what others have said since
         branch = memory.branch if thread.removed == "keep" else None
-        followed = _followed(listed.talk, replace(history, branch=branch))
+        followed = _followed(listed.talk, replace(history, branch=branch), before.messages[:same])
         if begins:
             anchor = Anchor(_ids_before(memory, followed), listed.summary)
         self._keep(thread, listed, followed, anchor)
@@ -272,15 +272,30 @@ def _is_summary(message: BaseMessage) -> bool:
     return isinstance(message, HumanMessage) and message.additional_kwargs.get("lc_source") == SUMMARY
 
 
-def _followed(messages: Sequence[BaseMessage], history: FollowedHistory) -> Followed:
+def _followed(
+    messages: Sequence[BaseMessage], history: FollowedHistory, copies: Sequence[BaseMessage] = ()
+) -> Followed:
+    """Return a list as it was followed; `copies` are those of its first messages."""
     pairs = zip(history.ids, messages, strict=True)
-    return Followed(list(messages), history, {id_: message for id_, message in pairs if id_ is not None})
+    kept = [*copies, *map(_copied, messages[len(copies) :])]
+    return Followed(kept, history, {id_: message for id_, message in pairs if id_ is not None})
+
+
+def _copied(message: BaseMessage) -> BaseMessage:
+    """Return a copy that stays as it is. Values that are neither lists nor mappings, such as artifacts, are shared."""
+    return message.model_copy(update={name: _plain_copy(value) for name, value in message.__dict__.items()})
+
+
+def _plain_copy(value: Any) -> Any:
+    if type(value) is list:
+        return [_plain_copy(one) for one in value]
+    return {key: _plain_copy(one) for key, one in value.items()} if type(value) is dict else value
 
 
 def _common_start(old: Sequence[BaseMessage], new: Sequence[BaseMessage]) -> int:
     """Return how many messages at the beginning are the same."""
     for index, (before, now) in enumerate(zip(old, new, strict=False)):
-        if before is not now and not _same(before, now):
+        if not _same(before, now):
             return index
     return min(len(old), len(new))
 
