@@ -70,9 +70,9 @@ class Budget:
 
         Args:
             model: the chat model, perhaps with bound arguments.
-            extra: the tokens of tool schemas and of the current turn. They come on top if the limit is `UNKNOWN`, as
-                that is no limit of the model: it bounds the older text, and nothing that the agent needs is lost for
-                it. With any other limit they are part of it.
+            extra: the tokens of tool schemas and of `must_send`. They come on top if the limit is `UNKNOWN`, as that is
+                no limit of the model: it bounds the older text, also the older results of the current turn, and nothing
+                that the agent needs is lost for it. With any other limit they are part of it.
 
         Raises:
             ValueError: the limit is a fraction, and the model has no profile.
@@ -156,10 +156,12 @@ def shrunk_tokens(report: ContextReport, error: Exception) -> int:
     return max(1, int(share * (report.total_tokens + report.reserve)))
 
 
-def current_turn(messages: Sequence[BaseMessage]) -> Sequence[BaseMessage]:
-    """Return the newest human message and what follows it."""
+def must_send(messages: Sequence[BaseMessage]) -> Sequence[BaseMessage]:
+    """Return what every prompt has: the newest human message, and what the model called last, with the results."""
     start = next((n for n in range(len(messages) - 1, -1, -1) if isinstance(messages[n], HumanMessage)), 0)
-    return messages[start:]
+    turn = messages[start:]
+    group = next((n for n in range(len(turn) - 1, 0, -1) if isinstance(turn[n], AIMessage)), 1)
+    return [*turn[:1], *turn[group:]]
 
 
 def model_name(model: Any) -> str:

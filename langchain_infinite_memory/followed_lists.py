@@ -169,7 +169,7 @@ class FollowedLists:
         self, memory: InfiniteMemory, thread: Thread, listed: StateList
     ) -> tuple[FollowedHistory, str | None]:
         """Return what a list continues that does not begin its conversation: a history, or what is before a message."""
-        end = self._end_of(thread)
+        end = self._last_of(thread).history
         if len(end) and not _holds_any(memory, listed.talk):
             return end, None
         memory.checkout(MAIN)  # after whose end a list comes of which nothing is stored
@@ -199,11 +199,20 @@ class FollowedLists:
         with self._lock:
             return self._lists.get((thread, listed.first))
 
-    def _end_of(self, thread: Thread) -> FollowedHistory:
+    def stored_part(self, memory: InfiniteMemory, thread: Thread, listed: StateList) -> StateList:
+        """Return the part of a list that ends with its newest stored message."""
+        # Without ids that last, messages are stored under others.
+        known = {message.id for message in self._last_of(thread).messages if message.id is not None}
+        for end in range(len(listed.talk), 0, -1):
+            if (id_ := listed.talk[end - 1].id) in known or _is_stored(memory, id_):
+                return StateList(listed.talk[:end], listed.summary)
+        return StateList([])
+
+    def _last_of(self, thread: Thread) -> Followed:
         """Return the list of a thread that was followed last."""
         with self._lock:
             lists = (followed for (other, _), followed in reversed(self._lists.items()) if other == thread)
-            return next(lists, Followed()).history
+            return next(lists, Followed())
 
     def _keep(self, thread: Thread, listed: StateList, followed: Followed, anchor: Anchor | None) -> None:
         with self._lock:
@@ -247,14 +256,6 @@ def _ids_before(memory: InfiniteMemory, followed: Followed) -> tuple[str, ...]:
     messages = memory.newest(len(followed.messages) + NEAREST)
     at = next((index for index, message in enumerate(messages) if message.id == first), 0)
     return tuple(message.id for message in messages[:at] if message.id is not None and message.role != "system")
-
-
-def stored_part(memory: InfiniteMemory, listed: StateList) -> StateList:
-    """Return the part of a list that ends with its newest stored message."""
-    for end in range(len(listed.talk), 0, -1):
-        if _is_stored(memory, listed.talk[end - 1].id):
-            return StateList(listed.talk[:end], listed.summary)
-    return StateList([])
 
 
 def _holds_any(memory: InfiniteMemory, messages: Sequence[BaseMessage]) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableLambda
 
+from langchain_infinite_memory.followed_lists import read_list
 from langchain_infinite_memory.identity import OnReport, Removed, SessionName, Thread, ThreadResolver, report
 from langchain_infinite_memory.sessions import open_pool
 from langchain_infinite_memory.threads import ThreadMemory, ThreadPrompt
@@ -45,11 +46,11 @@ def infinite_memory_node(
     threads = ThreadResolver(session_id, user_key, removed, share_with_subgraphs)
 
     def prompt(state: Mapping[str, Any]) -> dict[str, list[BaseMessage]]:
-        thread = threads.resolve(alone=True)
+        thread = threads.resolve(listed=read_list(state[messages_key]), alone=True)
         return update(thread, memories.prompt(thread, state[messages_key]))
 
     async def aprompt(state: Mapping[str, Any]) -> dict[str, list[BaseMessage]]:
-        thread = threads.resolve(alone=True)
+        thread = threads.resolve(listed=read_list(state[messages_key]), alone=True)
         return update(thread, await memories.aprompt(thread, state[messages_key]))
 
     def update(thread: Thread, built: ThreadPrompt) -> dict[str, list[BaseMessage]]:

@@ -1,9 +1,11 @@
 """Identity: the session and the user that a run belongs to, and what its list of messages says about them."""
 
 import logging
+import threading
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
 
 from langchain_core.runnables import RunnableConfig, ensure_config
@@ -12,6 +14,8 @@ from shared_core.prompt.context import ContextReport
 
 if TYPE_CHECKING:
     from langgraph.runtime import Runtime
+
+    from langchain_infinite_memory.followed_lists import StateList
 
 logger = logging.getLogger("langchain_infinite_memory")
 
@@ -32,6 +36,9 @@ FAN_OUT = "__pregel_push"
 _begun: WeakKeyDictionary[Any, set[tuple[str | None, str | None, str]]] = WeakKeyDictionary()
 """The threads that this process has seen with each checkpointer that keeps its state in memory."""
 
+TASKS = 4096
+"""How many tasks of nested graphs are remembered."""
+
 
 @dataclass(frozen=True, slots=True)
 class Thread:
@@ -43,7 +50,9 @@ class Thread:
         thread_id: the run's thread; several may share a session.
         stable_ids: whether a message keeps its id from one run to the next, as a checkpointer ensures.
         removed: what it means that a list lacks messages of the session, as in `InfiniteMemory.follow`.
-        passing: whether the run is all there is to the session, because its graph is nested and lasts for one task.
+        passing: whether the list's graph is nested, and lasts for one task. The session is that of the list.
+        task: the name of that task.
+        newest: the id of the newest message that was stored for it.
         named: whether the session was named for the run, so that a list continues it even if it holds none of it.
         restarted: whether the checkpointer may have lost its state with an earlier process, so that a list does, too.
     """
@@ -54,6 +63,8 @@ class Thread:
     stable_ids: bool = True
     removed: Removed = "keep"
     passing: bool = False
+    task: str | None = field(default=None, compare=False)
+    newest: str | None = field(default=None, compare=False)
     named: bool = field(default=False, compare=False)
     restarted: bool = field(default=False, compare=False)
 
@@ -96,12 +107,14 @@ class ThreadResolver:
     session_keys: tuple[str, ...] = ("thread_id", "session_id")
 
     def resolve(
-        self, runtime: "Runtime[Any] | None" = None, *, config: RunnableConfig | None = None, alone: bool = False
-    ) -> Thread:
+        self, runtime: "Runtime[Any] | None" = None, *, listed: "StateList | None" = None,
+        config: RunnableConfig | None = None, alone: bool = False,
+    ) -> Thread:  # fmt: skip
         """Return the conversation of the current run.
 
         Args:
             runtime: the runtime of the run. None: it is looked up.
+            listed: the list whose conversation it is. None: the one that the graph of the current task has.
             config: the configuration of the run. None: that of the context.
             alone: whether a task that `Send` started is a session of its own, because its list is.
         """
@@ -117,7 +130,7 @@ class ThreadResolver:
         if session is None:
             return Thread(None, user, removed="leave_out", passing=True)
         if nested:
-            return Thread(f"{session}/{nested}", user, thread, removed="leave_out", passing=TASK in nested)
+            return _nested_thread(Thread(session, user, thread, removed="leave_out"), nested, listed)
         removed = self.removed or ("keep" if saver is None else "leave_out")
         found = Thread(session, user, thread, saver is not None, removed, named=own is not None)
         return replace(found, restarted=_keeps_nothing(saver) and _key(found) not in _begun.get(saver, ()))
@@ -176,6 +189,66 @@ def _keeps_nothing(saver: Any) -> bool:
     from langgraph.checkpoint.memory import InMemorySaver
 
     return isinstance(saver, InMemorySaver)
+
+
+class _Task(NamedTuple):
+    """What a task of a nested graph works on: a session, and the newest message that was stored there for it."""
+
+    session_id: str
+    newest: str | None = None
+
+
+class _Tasks:
+    """The tasks of nested graphs that this process has run, the newest ones, by user and name."""
+
+    def __init__(self) -> None:
+        self._tasks: OrderedDict[tuple[str | None, str], _Task] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, user_id: str | None, name: str) -> _Task | None:
+        with self._lock:
+            return self._tasks.get((user_id, name))
+
+    def put(self, user_id: str | None, name: str, task: _Task) -> None:
+        with self._lock:
+            self._tasks[user_id, name] = task
+            self._tasks.move_to_end((user_id, name))
+            while len(self._tasks) > TASKS:
+                self._tasks.popitem(last=False)
+
+
+_tasks = _Tasks()
+
+
+def _nested_thread(above: Thread, nested: str, listed: "StateList | None") -> Thread:
+    """Return the conversation of a nested graph.
+
+    The graph of a task has no name that lasts, but a list that goes on from run to run begins with the same message,
+    which names the session. Once a summary has replaced that message, the list keeps the session of its task.
+    """
+    task, user, first = f"{above.session_id}/{nested}", above.user_id, listed.first if listed is not None else None
+    if TASK not in nested:
+        return replace(above, session_id=task)
+    known, session = _tasks.get(user, task), task
+    if first is not None:
+        nodes = [level.partition(TASK)[0] for level in nested.split(LEVEL) if not level.isdigit()]
+        session = f"{above.session_id}/{LEVEL.join(nodes)}{TASK}{first}"
+        if listed is not None and listed.summary is not None:
+            before = known or _tasks.get(user, session) or _Task(session)
+            _tasks.put(user, session, before)
+            session = before.session_id
+        newest = known.newest if known is not None and known.session_id == session else None
+        known = _Task(session, newest)
+        _tasks.put(user, task, known)
+    elif known is not None:
+        session = known.session_id
+    return replace(above, session_id=session, passing=True, task=task, newest=known.newest if known else None)
+
+
+def note_newest(thread: Thread, newest: str | None) -> None:
+    """Note the newest message that was stored for a task, where others who search in it begin."""
+    if thread.task is not None and thread.session_id is not None:
+        _tasks.put(thread.user_id, thread.task, _Task(thread.session_id, newest))
 
 
 def _nested_in(config: RunnableConfig, *, alone: bool) -> str:

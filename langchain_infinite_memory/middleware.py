@@ -20,7 +20,8 @@ from langchain_core.messages import BaseMessage
 from langchain_core.tools import BaseTool
 from typing_extensions import override
 
-from langchain_infinite_memory.budget import OVERFLOW, Budget, MaxTokens, current_turn
+from langchain_infinite_memory.budget import OVERFLOW, Budget, MaxTokens, must_send
+from langchain_infinite_memory.followed_lists import read_list
 from langchain_infinite_memory.identity import OnReport, Removed, SessionName, Thread, ThreadResolver, report
 from langchain_infinite_memory.lists import prune_messages
 from langchain_infinite_memory.messages import read_message
@@ -98,7 +99,8 @@ class InfiniteMemoryMiddleware(Middleware):
             they work on its messages.
         recall_tool: whether the agent gets a tool that searches what was said earlier.
         max_tokens: the limit of prompt and reply together: a number, or `("fraction", f)`, a share of the input that
-            the model takes by its profile; None: all of that. For an unknown model, older text takes 4,096 tokens.
+            the model takes by its profile; None: all of that. For an unknown model, what came
+            before the question and before the newest results of tools takes 4,096 tokens.
         on_error: what to do when the memory fails: `"window"` logs it and sends the newest turns that fit; `"raise"`
             raises. If what must be sent does not fit, a `BudgetError` is raised.
         on_report: called with the report on each prompt, and with the ids of its run: `session_id`, `user_id`,
@@ -178,13 +180,15 @@ class InfiniteMemoryMiddleware(Middleware):
         thread = self._thread(request.state, request.runtime)
         system = [] if request.system_message is None else [request.system_message]
         tools = _schemas(request)
+        stored = request.state.get("messages", request.messages)
         try:
-            needed = tools_tokens(schemas(tools), self._counter) + self._size(current_turn(request.messages))
+            sizes = [self._size(must_send(messages)) for messages in (stored, request.messages)]
+            needed = tools_tokens(schemas(tools), self._counter) + max(sizes)
         except FAILURES:  # the prompt fails, too, and says so
             needed = 0
         limit = self._budget.tokens(request.model, extra=needed)
         arguments = {"sent": request.messages, "system": system, "tools": tools, "max_tokens": limit}
-        return _Call(thread, request.state.get("messages", request.messages), arguments)
+        return _Call(thread, stored, arguments)
 
     def _smaller(self, request: Request, call: "_Call", prompt: ThreadPrompt, error: Exception) -> dict[str, Any]:
         """Return the arguments for a prompt in the place of one that the provider refused."""
@@ -248,7 +252,7 @@ class InfiniteMemoryMiddleware(Middleware):
         return await asyncio.shield(asyncio.to_thread(self.after_agent, state, runtime))
 
     def _thread(self, state: Mapping[str, Any], runtime: Any) -> Thread:
-        thread = self._threads.resolve(runtime)
+        thread = self._threads.resolve(runtime, listed=read_list(state.get("messages", ())))
         self._memory.note(thread, (state.get(STATE) or {}).get(self.name))
         return thread
 

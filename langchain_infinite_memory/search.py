@@ -14,8 +14,9 @@ from langchain_core.runnables import RunnableConfig, ensure_config
 from langchain_core.tools import StructuredTool
 from pydantic import BaseModel, Field
 
+from langchain_infinite_memory.followed_lists import read_list
 from langchain_infinite_memory.identity import SessionName, Thread, ThreadResolver
-from langchain_infinite_memory.sessions import MemoryLike, SessionKey, Sessions, unnamed
+from langchain_infinite_memory.sessions import MemoryLike, Sessions, unnamed
 from langchain_infinite_memory.threads import Hits
 from shared_core.aio import AsyncInfiniteMemory
 from shared_core.arguments import whole_number
@@ -43,6 +44,9 @@ NOTHING = "Nothing that was said earlier matches."
 
 SHOWN_CHARACTERS = 2_000
 """The most that is shown of one message; an agent that needs the rest searches with words from it."""
+
+Searchable = tuple[str, str | None, str | None]
+"""The ids of a session, of its user, and of the newest message to search; None: the whole branch `main`."""
 
 CURRENT_TURN = 8
 """How many more messages are searched for, because those of the current turn may match, too, and are not shown."""
@@ -107,9 +111,9 @@ class HistoryRetriever(BaseRetriever):
         config = ensure_config(config)
         return await super().ainvoke(input, config, **kwargs, key=self._key(config))
 
-    def _key(self, config: RunnableConfig) -> SessionKey:
+    def _key(self, config: RunnableConfig) -> Searchable:
         if self.store.only is not None:
-            return self.store.only.session_id, self.store.only.user_id
+            return self.store.only.session_id, self.store.only.user_id, None
         key = self.user_key or "user_id"
         keys = self.session_key, "thread_id"
         named = isinstance(self.session_id, str)  # the session of this name, wherever it is searched from
@@ -121,10 +125,10 @@ class HistoryRetriever(BaseRetriever):
             raise ValueError(unnamed(self.session_key))
         if self.user_key and user is None:
             raise ValueError(unnamed(self.user_key))
-        return thread.session_id, user
+        return thread.session_id, user, thread.newest
 
     def _get_relevant_documents(
-        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, key: SessionKey | None = None,
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, key: Searchable | None = None,
         k: int | None = None,
     ) -> list[Document]:  # fmt: skip
         wanted = self.k if k is None else k
@@ -133,7 +137,7 @@ class HistoryRetriever(BaseRetriever):
             return _documents(found, memory.newest(1), query, wanted)
 
     async def _aget_relevant_documents(
-        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, key: SessionKey | None = None,
+        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, key: Searchable | None = None,
         k: int | None = None,
     ) -> list[Document]:  # fmt: skip
         wanted = self.k if k is None else k
@@ -204,12 +208,12 @@ class SearchedSessions:
             searching = AsyncInfiniteMemory(memory)
             return Hits(await searching.search(query, top_k), await searching.newest(1))
 
-    def _key(self, thread: Thread) -> SessionKey:
+    def _key(self, thread: Thread) -> Searchable:
         if self.sessions.only is not None:
-            return self.sessions.only.session_id, self.sessions.only.user_id
+            return self.sessions.only.session_id, self.sessions.only.user_id, None
         if thread.session_id is None:
             raise LookupError("this run names no session, by a thread_id or a session_id, that could be searched")
-        return thread.session_id, self.user_id or thread.user_id
+        return thread.session_id, self.user_id or thread.user_id, thread.newest
 
 
 def recall_tool(
@@ -249,15 +253,18 @@ def search_tool(
 
     def search(query: str, config: RunnableConfig, runtime: ToolRuntime = None) -> str:  # type: ignore[assignment]
         try:
-            hits = searched.search(threads.resolve(config=config), _state(runtime), query, top_k + CURRENT_TURN)
+            messages = _state(runtime)
+            thread = threads.resolve(config=config, listed=read_list(messages))
+            hits = searched.search(thread, messages, query, top_k + CURRENT_TURN)
         except FAILURES as error:
             return _unsearched(error)
         return _answer(hits.found, hits.newest, top_k, wording)
 
     async def asearch(query: str, config: RunnableConfig, runtime: ToolRuntime = None) -> str:  # type: ignore[assignment]
         try:
-            thread = threads.resolve(config=config)
-            hits = await searched.asearch(thread, _state(runtime), query, top_k + CURRENT_TURN)
+            messages = _state(runtime)
+            thread = threads.resolve(config=config, listed=read_list(messages))
+            hits = await searched.asearch(thread, messages, query, top_k + CURRENT_TURN)
         except FAILURES as error:
             return _unsearched(error)
         return _answer(hits.found, hits.newest, top_k, wording)

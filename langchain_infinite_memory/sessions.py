@@ -3,13 +3,14 @@
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from langchain_infinite_memory.followed_lists import Followed, StateList
 from langchain_infinite_memory.settings import memory_settings
+from shared_core.errors import UnknownReferenceError
 from shared_core.memory import InfiniteMemory
 from shared_core.pool import SessionPool
 from shared_core.records import MAIN
@@ -230,27 +231,35 @@ class Sessions:
             return self._pool
 
     @contextmanager
-    def use(self, session_id: str, user_id: str | None = None) -> Iterator[InfiniteMemory]:
-        """Provide a session's memory: the one given as it stands, one of a store on the branch `main`."""
-        memory = self._take(session_id, user_id)
+    def use(
+        self, session_id: str, user_id: str | None = None, newest: str | None = None
+    ) -> Iterator[InfiniteMemory]:  # fmt: skip
+        """Provide a session's memory: the one given as it stands, one of a store on `main` or at its newest message."""
+        memory = self._take(session_id, user_id, newest)
         try:
             yield memory
         finally:
             self._give_back(memory)
 
     @asynccontextmanager
-    async def ause(self, session_id: str, user_id: str | None = None) -> AsyncIterator[InfiniteMemory]:
+    async def ause(
+        self, session_id: str, user_id: str | None = None, newest: str | None = None
+    ) -> AsyncIterator[InfiniteMemory]:  # fmt: skip
         """Do what `use` does without blocking the event loop."""
-        memory = await asyncio.to_thread(self._take, session_id, user_id)
+        memory = await asyncio.to_thread(self._take, session_id, user_id, newest)
         try:
             yield memory
         finally:
             await asyncio.shield(asyncio.to_thread(self._give_back, memory))
 
-    def _take(self, session_id: str, user_id: str | None) -> InfiniteMemory:
+    def _take(self, session_id: str, user_id: str | None, newest: str | None) -> InfiniteMemory:
         if self._only is not None:
             return self._only
         memory = self.open().take(session_id, user_id)
+        if newest is not None:
+            with suppress(UnknownReferenceError):  # forgotten since, or of another store
+                memory.checkout(newest)
+                return memory
         if memory.branch != MAIN:
             memory.checkout(MAIN)
         return memory

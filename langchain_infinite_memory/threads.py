@@ -18,9 +18,8 @@ from langchain_infinite_memory.followed_lists import (
     StateList,
     follow_whole,
     read_list,
-    stored_part,
 )
-from langchain_infinite_memory.identity import Thread, remember
+from langchain_infinite_memory.identity import Thread, note_newest, remember
 from langchain_infinite_memory.messages import read_message
 from langchain_infinite_memory.request_view import Shown, request_view
 from langchain_infinite_memory.sessions import RunMemories, RunMemory, SessionLocks
@@ -175,7 +174,7 @@ class ThreadMemory:
         if thread.session_id is None or thread.removed == "keep" or self._lists.is_continued(thread, listed):
             return
         with self._lent(thread, messages) as (run, _):
-            if (known := stored_part(run.memory, listed)).talk:
+            if (known := self._lists.stored_part(run.memory, thread, listed)).talk:
                 self._follow(run, thread, known)
 
     def end_run(self, thread: Thread, messages: Sequence[BaseMessage]) -> None:
@@ -194,6 +193,7 @@ class ThreadMemory:
         with self._locks.hold((thread.session_id, thread.user_id)):  # the second of two callers must see the first
             followed = self._lists.follow(run.memory, thread, listed, aside=aside)
         remember(thread)
+        note_newest(thread, followed.newest)
         return followed
 
     def note(self, thread: Thread, saved: Mapping[str, Any] | None) -> None:
@@ -228,7 +228,11 @@ class ThreadMemory:
             return
         if memory.branch != MAIN:
             memory.checkout(MAIN)
-        _stands_at_end(memory, self._lists.newest(thread, listed))
+        newest = self._lists.newest(thread, listed) if thread.newest is None else thread.newest
+        if thread.passing and newest is not None:  # others may work on lists that begin alike, and move `main`
+            memory.checkout(newest)
+        else:
+            _stands_at_end(memory, newest)
 
     # Erasing
 

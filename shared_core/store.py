@@ -5,6 +5,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 
 from shared_core.records import (
+    MAIN,
+    ROOT,
     After,
     Appended,
     Branch,
@@ -86,6 +88,15 @@ class Store(ABC):
     @abstractmethod
     def state(self, session: int, branch: str | None = None) -> SessionState:
         """Return the session's state in one read; `head` is None if `branch` is None or does not exist."""
+
+    def main_states(self, *user_ids: str | None) -> list[tuple[SessionKey, SessionState]]:
+        """Return the sessions whose branch `main` holds messages, each with its state there, oldest first.
+
+        Args:
+            user_ids: as for `sessions`.
+        """
+        states = [(one, self.state(one.key, MAIN)) for one in self.sessions(*user_ids)]
+        return [(one, state) for one, state in states if state.head not in (None, ROOT)]
 
     @abstractmethod
     def stats(self, session: int) -> Mapping[str, int]:

@@ -33,7 +33,7 @@ from shared_core.recall.query import Query, parse_query
 from shared_core.recall.ranking import MIN_LEXICAL, OPENING_LEXICAL, POOL, RELAXED, Opening, RankedResults, rank
 from shared_core.recall.scope import Filter, RecallScope, RecallTools, RecallUnit, Scope, eligible_mask, speakers
 from shared_core.recall.signals import Ranking
-from shared_core.records import MAIN, SessionState
+from shared_core.records import SessionState
 from shared_core.session import LiveSession
 
 
@@ -257,8 +257,7 @@ class Searcher:
         if session is not None:
             scopes.append(self._scope(session, state, wanted.path or self.live.path, wanted, dense))
         if (wanted.scope or self.rules.scope) == "user":
-            for other, _, _ in self.live.store.sessions(self.live.user_id):
-                other_state = self.live.store.state(other, MAIN)
+            for (other, _, _), other_state in self.live.store.main_states(self.live.user_id):
                 if other != session and other_state.head is not None:
                     path = walk(other_state.head, partial(self.live.store.segment, other))
                     # Path, question and turns in the prompt are those of this session only.

@@ -5,6 +5,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from shared_core.records import (
+    MAIN,
+    ROOT,
     Branch,
     Criterion,
     Newest,
@@ -84,6 +86,11 @@ class Rows(ABC):
     @abstractmethod
     def state(self, session: int, branch: str | None) -> SessionState | None:
         """Return the state of a session, in one read; None if there is no such session."""
+
+    def main_states(self, user_ids: Collection[str | None] | None) -> list[tuple[SessionKey, SessionState]]:
+        """Return the sessions of some users whose branch `main` does not end at `ROOT`, each with its state there."""
+        states = [(one, self.state(one.key, MAIN)) for one in self.sessions(user_ids)]
+        return [(one, state) for one, state in states if state is not None and state.head not in (None, ROOT)]
 
     @abstractmethod
     def counts(self, session: int) -> dict[str, int]:

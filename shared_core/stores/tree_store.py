@@ -109,6 +109,11 @@ class TreeStore(Store):
             counts = rows.counts(session)
         return counts | {"bytes": self._size()}
 
+    def main_states(self, *user_ids: str | None) -> list[tuple[SessionKey, SessionState]]:
+        """See `Store`."""
+        with self._reading() as rows:
+            return rows.main_states(user_ids or None)
+
     # The tree
 
     def segment(self, session: int, segment: int) -> Segment:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from langchain.agents.middleware import AgentMiddleware
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
@@ -78,13 +79,32 @@ def test_what_providers_count_calibrates_the_limit() -> None:
     assert 1500 < max(map(size, model.sent)) <= 2000, "half of what the profile says, in words"
 
 
-def test_an_unknown_model_gets_its_tools_and_its_turn_on_top() -> None:
+def test_an_unknown_model_gets_its_tools_its_question_and_its_newest_results_on_top() -> None:
     def look(item: str) -> str:
         """Look at an item."""
         return f"{item} " * 5000
 
     model = Model()
     one = agent(model, middleware(), tools=[look], checkpointer=InMemorySaver())
-    messages = ask(one, "look at a then b")
-    assert messages[-1].text == "fine: look at a then b"
-    assert said(model.last[1:]) == said(messages[:-1]), "nothing is lost"
+    question = "look at a, b then c, d then e, f" + " please" * 5000
+    messages = ask(one, question)
+    assert messages[-1].text == f"fine: {question}"
+    stub = ("tool", "[result of look left out, 5,006 tokens]")
+    sent, state = said(model.last[1:]), said(messages[:-1])
+    assert [n for n, (shown, whole) in enumerate(zip(sent, state, strict=True)) if shown != whole] == [2, 3, 5, 6]
+    assert [sent[n] for n in (2, 3, 5, 6)] == [stub] * 4
+    assert said(model.sent[1].messages[1:]) == state[:4], "what came last is there"
+
+
+def test_an_unknown_model_gets_what_other_middleware_adds_to_the_question_on_top() -> None:
+    class Adds(AgentMiddleware[Any, Any, Any]):
+        def wrap_model_call(self, request: Any, handler: Any) -> Any:
+            question = request.messages[-1]
+            longer = question.model_copy(update={"content": "a document " * 5000 + str(question.text)})
+            return handler(request.override(messages=[*request.messages[:-1], longer]))
+
+    model = Model()
+    one = agent(model, Adds(), middleware(), tools=[], checkpointer=InMemorySaver())
+    for text in ("one", "two"):
+        ask(one, text)
+    assert said(model.last[1:]) == [("human", "a document " * 5000 + "two")]

@@ -13,7 +13,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_google_genai import ChatGoogleGenerativeAI
 from langchain_openai import AzureChatOpenAI, ChatOpenAI
 
-from langchain_infinite_memory.budget import OVERFLOW, UNKNOWN, Budget, MaxTokens, current_turn, shrunk_tokens
+from langchain_infinite_memory.budget import OVERFLOW, UNKNOWN, Budget, MaxTokens, must_send, shrunk_tokens
 from shared_core.prompt.context import ContextReport, ReportLine
 from shared_core.results import Kind, Reason
 
@@ -146,14 +146,19 @@ def test_later_prompts_for_the_model_do_not_overflow_either() -> None:
     assert budget.tokens(GPT) == 128_000
 
 
-def test_the_current_turn_begins_with_the_newest_human_message() -> None:
+def test_the_question_and_the_newest_tool_group_must_be_sent() -> None:
     messages = [
         HumanMessage("a"),
         AIMessage("b"),
         HumanMessage("c"),
         AIMessage("d"),
         ToolMessage("e", tool_call_id="1"),
+        AIMessage("f"),
+        ToolMessage("g", tool_call_id="2"),
+        ToolMessage("h", tool_call_id="3"),
     ]
-    assert current_turn(messages) == messages[2:]
-    assert current_turn(messages[1:2]) == messages[1:2]
-    assert current_turn([]) == []
+    assert must_send(messages) == [messages[2], *messages[5:]]
+    assert must_send(messages[:5]) == messages[2:5]
+    assert must_send(messages[:3]) == messages[2:3]
+    assert must_send(messages[1:2]) == messages[1:2]
+    assert must_send([]) == []

@@ -9,6 +9,7 @@ from typing import Annotated, Any, TypedDict
 
 import pytest
 from langchain.agents import create_agent
+from langchain.agents.middleware import SummarizationMiddleware
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.tools import tool
@@ -16,9 +17,11 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Send
 
-from langchain_infinite_memory import infinite_memory_node
+from langchain_infinite_memory import HistoryRetriever, infinite_memory_node, recall_tool
 from langchain_infinite_memory.identity import Thread
+from shared_core.memory import InfiniteMemory
 from shared_core.pool import SessionPool
+from shared_core.stores.tree_store import TreeStore
 from tests.langchain.agents import (
     Model,
     Sent,
@@ -238,20 +241,87 @@ class TestNestedGraphs:
         assert [marks(sent) for sent in model.sent] == [{"mark-a0"}, {"mark-a0", "mark-a1"}]
         assert sorted(sessions(middleware.pool)) == ["t", "t/tools"]
 
+    @pytest.mark.parametrize("saved", [True, False])
     @pytest.mark.parametrize("shared", [False, True])
-    def test_an_agent_that_is_a_node(self, *, shared: bool) -> None:
-        model, middleware = Model(), memory(share_with_subgraphs=shared)
-        builder = StateGraph(MessagesState)
-        builder.add_node("worker", create_agent(model, tools=[], middleware=[middleware]))
-        builder.add_edge(START, "worker")
-        one = builder.compile(checkpointer=InMemorySaver())
-        for text in ("my code is 4471", "what is my code?"):
-            messages = ask(one, text)
+    def test_an_agent_that_is_a_node_has_one_session(self, *, shared: bool, saved: bool) -> None:
+        runs: list[Any] = []
+        middleware = memory(share_with_subgraphs=shared, max_tokens=60, on_report=lambda report, run: runs.append(run))
+        one = as_a_node(create_agent(Model(), tools=[], middleware=[middleware]), InMemorySaver() if saved else None)
+        messages: list[BaseMessage] = []
+        for text in ("my code is 4471", *[f"of rain {number}" for number in range(20)], "what is my code?"):
+            given: Any = {"messages": [*([] if saved else messages), HumanMessage(text)]}
+            messages = one.invoke(given, config())["messages"]
         assert messages[-1].text == "4471"
-        found = sessions(middleware.pool)
-        assert (found == ["t"]) if shared else [name.split(":")[0] for name in found] == ["t/worker"] * 2
-        if shared:
-            assert stored(middleware) == [message.text for message in messages]
+        own = "t" if shared else f"t/worker:{messages[0].id}"
+        assert sessions(middleware.pool) == [own]
+        assert stored(middleware, own) == [message.text for message in messages]
+        assert middleware.pool.store.stats(1)["messages"] == len(messages) == 44
+        assert {run.session_id for run in runs} == {own}
+        middleware.forget(thread_id="t", message_ids=[str(messages[0].id)])
+        assert stored(middleware, own) == [message.text for message in messages[1:]]
+        ask(one, "and?") if saved else one.invoke({"messages": [*messages, HumanMessage("and?")]}, config())
+        assert stored(middleware, own)[0] == messages[1].text
+
+    def test_a_summary_in_a_node_leaves_the_session_as_it_is(self) -> None:
+        middleware = memory(max_tokens=80)
+        summing = SummarizationMiddleware(
+            Model(reply=lambda messages: AIMessage("of rain")), trigger=("messages", 6), keep=("messages", 2)
+        )
+        agent_ = create_agent(Model(), tools=[], middleware=[middleware, summing])
+
+        class Replaced(TypedDict):
+            messages: list[BaseMessage]
+
+        builder = StateGraph(Replaced)
+        builder.add_node("worker", agent_)
+        builder.add_edge(START, "worker")
+        one: Any = builder.compile()
+        messages: list[BaseMessage] = []
+        for text in ("my code is 4471", *["of rain"] * 9, "what is my code?"):
+            messages = one.invoke({"messages": [*messages, HumanMessage(text)]}, config())["messages"]
+        assert len(messages) < 8
+        assert len(sessions(middleware.pool)) == 1
+        assert messages[-1].text == "4471"
+
+    @ways
+    @pytest.mark.parametrize("search", ["own tool", "tool", "retriever"])
+    def test_what_searches_in_a_nested_graph_finds_what_its_list_said(self, way: str, search: str) -> None:
+        """Also while others work on the same list, as workers do that are sent with all that was said."""
+        pool = SessionPool(token_counter=Words(), ranking="lexical", max_tokens=4096, reserve_tokens=0)
+        middleware, found = memory(pool, recall_tool=search == "own tool"), []
+        retriever = HistoryRetriever(store=pool, session_key="thread_id", user_key="user_id", k=20)
+
+        @tool
+        def look_back(query: str) -> str:
+            """Look back."""
+            return " ".join(document.page_content for document in retriever.invoke(query))
+
+        own, other = recall_tool(store=pool), {"own tool": [], "tool": [], "retriever": [look_back]}[search]
+        name = "look_back" if search == "retriever" else own.name
+
+        def reply(messages: Sequence[BaseMessage]) -> AIMessage:
+            if messages[-1].type == "tool":
+                asked = [m for m in messages if m.type == "human"][-1]
+                found.append((marks(Sent([asked], [])), marks(Sent([messages[-1]], []))))
+                return AIMessage("done")
+            return AIMessage("", tool_calls=[{"name": name, "args": {"query": "mark note"}, "id": str(len(messages))}])
+
+        tools = [own] if search == "tool" else other
+        worker = create_agent(Model(reply=reply), tools=tools, middleware=[middleware])
+        builder = StateGraph(MessagesState)
+        builder.add_node("worker", worker)
+        builder.add_conditional_edges(
+            START,
+            lambda state: [
+                Send("worker", {"messages": [*state["messages"], AIMessage("fine"), HumanMessage(f"mark-{n} note")]})
+                for n in range(4)
+            ],
+        )
+        given: Any = {"messages": [HumanMessage("mark-all note", id="first")]}
+        run(builder.compile(), way, [given], config(user_id="ann"))
+        own_words = [{f"mark-{n}"} for n in range(4)]
+        expected = [(one, {"mark-all"} | (one if search == "retriever" else set())) for one in own_words]
+        assert sorted(found, key=lambda pair: sorted(pair[0])) == expected
 
     @ways
     @pytest.mark.parametrize("thread", ["t", None])
@@ -296,6 +366,14 @@ class TestNestedGraphs:
             assert all(name.startswith("t/worker:") for name in sessions(pool))
 
 
+def as_a_node(worker: Any, checkpointer: Any = None) -> Any:
+    """A graph that has another one, which works on its messages, as its only node."""
+    builder = StateGraph(MessagesState)
+    builder.add_node("worker", worker)
+    builder.add_edge(START, "worker")
+    return builder.compile(checkpointer=checkpointer)
+
+
 def tasks(state: Any) -> list[Send]:
     return [Send("worker", {"messages": [HumanMessage(f"mark-{number}")]}) for number in range(4)]
 
@@ -309,6 +387,27 @@ def test_what_a_sub_agent_said_is_not_recalled_for_the_user() -> None:
     done = [one.session_id for one in middleware.pool.sessions("ann") if "/" in one.session_id]
     assert sorted(len(branches_of(middleware, name, "ann")) for name in done) == [2, 2, 2, 2], "it stays on record"
     assert [stored(middleware, name, "ann") for name in done] == [[]] * 4
+
+
+def test_a_question_costs_no_more_for_what_sub_agents_have_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[Any] = []
+    reading = TreeStore._reading
+
+    def counted(store: TreeStore) -> Any:
+        reads.append(store)
+        return reading(store)
+
+    monkeypatch.setattr(TreeStore, "_reading", counted)
+    middleware, cost = memory(scope="user", user_key="who"), []
+    one, _ = with_sub_agent(middleware, InMemorySaver())
+    for number in range(3):
+        ask(one, "look at " + ", ".join(f"a{number}{n}" for n in range(4)), who="ann")
+        reads.clear()
+        with InfiniteMemory(middleware.pool.store, session_id="new", user_id="ann", scope="user") as asking:
+            assert {hit.session_id for hit in asking.search("look at a00", 50)} == {"t"}
+        cost.append(len(reads))
+    assert len(middleware.pool.store.sessions("ann")) == 1 + 12
+    assert cost == [cost[0]] * 3
 
 
 def test_a_report_names_its_run_and_what_it_raises_is_logged(caplog: pytest.LogCaptureFixture) -> None:

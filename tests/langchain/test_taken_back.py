@@ -72,8 +72,10 @@ class TestRedaction:
     @pytest.mark.parametrize("first", [True, False])
     @pytest.mark.parametrize(
         ("hook", "in_place"),
-        [("before_model", False), ("after_model", False), ("after_agent", False), ("before_model", True)]
-        + [("after_model", True)],  # what is changed in place when the run ends is not in the next checkpoint
+        [  # what is changed in place when the run ends is not in the next checkpoint
+            *[("before_model", False), ("after_model", False), ("after_agent", False)],
+            *[("before_model", True), ("after_model", True)],
+        ],
     )
     def test_a_guardrail_at_any_place(self, hook: str, *, first: bool, in_place: bool) -> None:
         """What is redacted in the state is redacted in the memory, at the latest with the next call of the model."""

@@ -6,13 +6,18 @@ from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from shared_core.records import Branch, Position, Ref, RefKind, Segment, SessionKey, SessionState
+from shared_core.records import MAIN, ROOT, Branch, Position, Ref, RefKind, Segment, SessionKey, SessionState
 from shared_core.stores.rows import BranchEnd, Rows
 from shared_core.stores.sqlite.connection import plain, text, transaction
 
 _STATE = (
     "SELECT last_seq, epoch, (SELECT segment FROM branches WHERE session = ?1 AND name = ?2), "
     "(SELECT depth FROM heads WHERE session = ?1 AND name = ?2) FROM states WHERE session = ?1"
+)
+_MAIN_STATES = (
+    "SELECT session, user_id, session_id, last_seq, epoch, segment, depth "
+    "FROM sessions JOIN states USING (session, epoch) JOIN heads USING (session) "
+    "WHERE name = ? AND (segment, depth) != (?, ?)"
 )
 _END = (
     "SELECT segment, depth, tip, goes_on, last_seq, EXISTS (SELECT 1 FROM tombstones WHERE session = ?1), "
@@ -82,15 +87,22 @@ class TreeRows(Rows):
 
     def sessions(self, user_ids: Collection[str | None] | None) -> list[SessionKey]:
         """See `Rows`."""
-        sql = "SELECT session, user_id, session_id FROM sessions"
+        found = self._of_users("SELECT session, user_id, session_id FROM sessions WHERE true", (), user_ids)
+        return [_session_key(*row) for row in found]
+
+    def main_states(self, user_ids: Collection[str | None] | None) -> list[tuple[SessionKey, SessionState]]:
+        """See `Rows`."""
+        found = self._of_users(_MAIN_STATES, (text(MAIN), *ROOT), user_ids)
+        return [(_session_key(*row[:3]), SessionState(Position(*row[5:]), *row[3:5])) for row in found]
+
+    def _of_users(self, sql: str, values: tuple[Any, ...], user_ids: Collection[str | None] | None) -> list[Any]:
+        """Return the rows of a query on sessions that belong to some users, oldest first; None: everybody's."""
         if user_ids is None:
-            found = self.connection.execute(f"{sql} ORDER BY session").fetchall()
-        else:
-            users = [None if user is None else text(user) for user in user_ids]
-            rows = (self.connection.execute(f"{sql} WHERE user_id IS ?", (user,)) for user in users)
-            with self.one_moment():
-                found = sorted({row[0]: row for some in rows for row in some}.values())
-        return [SessionKey(key, None if user is None else plain(user), plain(id_)) for key, user, id_ in found]
+            return self.connection.execute(f"{sql} ORDER BY session", values).fetchall()
+        users = [None if user is None else text(user) for user in user_ids]
+        rows = (self.connection.execute(f"{sql} AND user_id IS ?", (*values, user)) for user in users)
+        with self.one_moment():
+            return sorted({row[0]: row for some in rows for row in some}.values())
 
     def insert_session(self, user_id: str | None, session_id: str) -> int:
         """See `Rows`."""
@@ -105,7 +117,7 @@ class TreeRows(Rows):
         """See `Rows`."""
         sql = "SELECT user_id, session_id FROM sessions WHERE session = ?"
         row = self.connection.execute(sql, (session,)).fetchone()
-        return None if row is None else SessionKey(session, None if row[0] is None else plain(row[0]), plain(row[1]))
+        return None if row is None else _session_key(session, *row)
 
     def rename_sessions(self, names: Mapping[int, str]) -> None:
         """See `Rows`."""
@@ -206,3 +218,7 @@ def _ref(row: tuple[Any, ...]) -> Ref:
     number, kind, name, segment, depth, base_segment, base_depth, note, created_at = row
     position, base = _position(segment, depth), _position(base_segment, base_depth)
     return Ref(number, kind, plain(name), position, base, plain(note), created_at)
+
+
+def _session_key(session: int, user: bytes | str | None, session_id: bytes | str) -> SessionKey:
+    return SessionKey(session, None if user is None else plain(user), plain(session_id))

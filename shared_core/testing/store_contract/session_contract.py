@@ -6,7 +6,7 @@ import pytest
 
 from shared_core.errors import DuplicateError, UnknownReferenceError
 from shared_core.messages import Role
-from shared_core.records import MAIN, TITLE_CHARACTERS, After, Create, Draft, Position, SessionInfo
+from shared_core.records import MAIN, ROOT, TITLE_CHARACTERS, After, Create, Draft, Move, Position, SessionInfo
 from shared_core.store import Store
 from shared_core.testing.oracle import ALL, NOON, draft, drafts
 
@@ -69,6 +69,24 @@ class SessionContract:
             key = store.create_session(None, str(number))
             store.append(key, MAIN, [_said("u1", -number, content), _said("u2", -number, "another")])
         assert [info.title for info in store.overview()] == list(titles.values())
+
+    def test_the_states_of_main_are_those_of_sessions_that_have_messages_there(self, store: Store) -> None:
+        """A session whose messages are all on other branches is left out, and so is one without messages."""
+        keys = [store.create_session(user, str(number)) for number, user in enumerate(["ann", None, "ann", "\ud800"])]
+        store.create_session("ann", "empty")
+        for key in keys:
+            store.append(key, MAIN, drafts("u1", "a1"))
+        store.append(keys[2], MAIN, drafts("u2"))
+        aside = store.create_session("ann", "aside")
+        store.append(aside, MAIN, drafts("u1"))
+        store.change(aside, [Create("side", Position(0, 0)), Move(MAIN, ROOT, "set aside")])
+        store.forget(keys[2], [Position(0, 1)])
+        expected = [(one, store.state(one.key, MAIN)) for one in store.sessions() if one.key in keys]
+        assert store.main_states() == expected
+        assert [one.key for one, _ in expected] == keys
+        assert store.main_states("ann") == [expected[0], expected[2]]
+        assert store.main_states("\ud800", None) == [expected[1], expected[3]]
+        assert store.main_states("nobody") == []
 
     def test_a_renamed_session_keeps_everything(self, store: Store) -> None:
         """Its key stays; its old name is free; sessions of other users have nothing to do with it."""
