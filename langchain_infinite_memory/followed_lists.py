@@ -142,6 +142,14 @@ class FollowedLists:
         same = _common_start(before.messages, listed.talk)
         given = [_engine_message(message, stable_id=thread.stable_ids) for message in listed.talk[same:]]
         anchor = self.anchor(thread)
+        if (
+            not listed.talk
+            and anchor is None
+            and (thread.named or thread.restarted)
+            and not self._last_of(thread).messages
+        ):
+            memory.checkout(MAIN)  # a thread that has said nothing yet takes nothing back
+            return Followed()
         begins = _begins_elsewhere(anchor, thread, listed)
         after, since = before.history.upto(same), None
         if not same and begins:

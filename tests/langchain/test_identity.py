@@ -154,6 +154,16 @@ class TestNamedSessions:
             "my code is 4471", "fine: my code is 4471", "what is my code?", "4471", "and?", "fine: and?",
         ]  # fmt: skip
 
+    @pytest.mark.parametrize("named", [True])
+    def test_a_thread_that_begins_without_a_message_leaves_the_session_as_it_is(self, *, named: bool) -> None:
+        pool = SessionPool(token_counter=Words(), ranking="lexical", on_overflow="raise")
+        for texts in (["my code is 4471"], [], ["what is my code?"]):
+            middleware = memory(pool, session_id="bob" if named else None)
+            one = agent(Model(reply=lambda messages: AIMessage("hello")), middleware, checkpointer=InMemorySaver())
+            thread = f"thread {texts}" if named else "bob"
+            one.invoke({"messages": [HumanMessage(text) for text in texts]}, config(thread))
+        assert stored(middleware, "bob") == ["my code is 4471", "hello", "hello", "what is my code?", "hello"]
+
     @pytest.mark.parametrize("durable", [False, True])
     def test_a_thread_continues_only_if_its_checkpointer_lost_its_state(self, tmp_path: Any, *, durable: bool) -> None:
         """With another process, a checkpointer in memory begins anew; one on disk knows that the thread is new."""
