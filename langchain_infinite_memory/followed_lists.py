@@ -27,7 +27,7 @@ NEAREST = 16
 """How many messages before a list are remembered, of which some may be forgotten."""
 
 ANCHORS = 4096
-"""How many threads are remembered that go on where another list ended."""
+"""How many threads are remembered that go on where another list ended, or whose checkpointer is in memory."""
 
 SUMMARY = "summarization"
 """The `lc_source` of the message that `SummarizationMiddleware` puts in the place of older ones."""
@@ -124,6 +124,7 @@ class FollowedLists:
     def __init__(self) -> None:
         self._lists: OrderedDict[tuple[Thread, str | None], Followed] = OrderedDict()
         self._anchors: OrderedDict[Thread, Anchor] = OrderedDict()
+        self._seen: OrderedDict[tuple[Any, Thread], None] = OrderedDict()
         self._lock = threading.Lock()
 
     def follow(self, memory: InfiniteMemory, thread: Thread, listed: StateList, *, aside: bool = False) -> Followed:
@@ -142,15 +143,11 @@ class FollowedLists:
         same = _common_start(before.messages, listed.talk)
         given = [_engine_message(message, stable_id=thread.stable_ids) for message in listed.talk[same:]]
         anchor = self.anchor(thread)
-        if (
-            not listed.talk
-            and anchor is None
-            and (thread.named or thread.restarted)
-            and not self._last_of(thread).messages
-        ):
-            memory.checkout(MAIN)  # a thread that has said nothing yet takes nothing back
+        first_seen = self._is_restarted(thread) or (anchor is None and thread.named)
+        if first_seen and not listed.talk:  # a thread that has said nothing yet takes nothing back
+            memory.checkout(MAIN)
             return Followed()
-        begins = _begins_elsewhere(anchor, thread, listed)
+        begins = _begins_elsewhere(anchor, thread, listed, first_seen=first_seen)
         after, since = before.history.upto(same), None
         if not same and begins:
             after, since = self._beginning(memory, thread, listed)
@@ -199,8 +196,11 @@ class FollowedLists:
             return self._anchors.get(thread)
 
     def set_anchor(self, thread: Thread, anchor: Anchor) -> None:
-        """Note where the list of a thread begins, unless it is known."""
+        """Note where the list of a thread begins, as its state says, unless it is known."""
         with self._lock:
+            if self._is_restarted(thread):
+                self._anchors[thread] = anchor
+                self._see(thread)
             self._anchors.setdefault(thread, anchor)
 
     def _before(self, thread: Thread, listed: StateList) -> Followed | None:
@@ -222,8 +222,20 @@ class FollowedLists:
             lists = (followed for (other, _), followed in reversed(self._lists.items()) if other == thread)
             return next(lists, Followed())
 
+    def _is_restarted(self, thread: Thread) -> bool:
+        """Return whether the thread's checkpointer may have lost what was said; if it was seen, it was deleted."""
+        return thread.in_memory is not None and (thread.in_memory, thread) not in self._seen
+
+    def _see(self, thread: Thread) -> None:
+        if thread.in_memory is not None:
+            self._seen[thread.in_memory, thread] = None
+            self._seen.move_to_end((thread.in_memory, thread))
+        while len(self._seen) > ANCHORS:
+            self._seen.popitem(last=False)
+
     def _keep(self, thread: Thread, listed: StateList, followed: Followed, anchor: Anchor | None) -> None:
         with self._lock:
+            self._see(thread)
             self._lists[thread, listed.first] = followed
             self._lists.move_to_end((thread, listed.first))
             while len(self._lists) > LISTS:
@@ -249,13 +261,13 @@ class FollowedLists:
                 del self._lists[key]
 
 
-def _begins_elsewhere(anchor: Anchor | None, thread: Thread, listed: StateList) -> bool:
+def _begins_elsewhere(anchor: Anchor | None, thread: Thread, listed: StateList, *, first_seen: bool) -> bool:
     """Return whether a list, for the first time, goes on where a summary or another list of the session ends."""
     if thread.removed == "keep" or listed.first is None:
         return False
     if listed.summary is not None:
         return anchor is None or anchor.summary != listed.summary
-    return thread.restarted or (anchor is None and thread.named)
+    return first_seen
 
 
 def _ids_before(memory: InfiniteMemory, followed: Followed) -> tuple[str, ...]:

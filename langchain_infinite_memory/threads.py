@@ -19,7 +19,7 @@ from langchain_infinite_memory.followed_lists import (
     follow_whole,
     read_list,
 )
-from langchain_infinite_memory.identity import Thread, note_newest, remember
+from langchain_infinite_memory.identity import Thread, note_newest
 from langchain_infinite_memory.messages import read_message
 from langchain_infinite_memory.request_view import Shown, request_view
 from langchain_infinite_memory.sessions import RunMemories, RunMemory, SessionLocks
@@ -192,7 +192,6 @@ class ThreadMemory:
         aside = thread.passing and self.pool.settings.get("scope") == "user"
         with self._locks.hold((thread.session_id, thread.user_id)):  # the second of two callers must see the first
             followed = self._lists.follow(run.memory, thread, listed, aside=aside)
-        remember(thread)
         note_newest(thread, followed.newest)
         return followed
 

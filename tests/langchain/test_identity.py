@@ -5,6 +5,7 @@ import operator
 import re
 import uuid
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Annotated, Any, TypedDict
 
 import pytest
@@ -31,6 +32,7 @@ from tests.langchain.agents import (
     branches_of,
     config,
     memory,
+    reply,
     said,
     sqlite_saver,
     stored,
@@ -154,7 +156,7 @@ class TestNamedSessions:
             "my code is 4471", "fine: my code is 4471", "what is my code?", "4471", "and?", "fine: and?",
         ]  # fmt: skip
 
-    @pytest.mark.parametrize("named", [True])
+    @pytest.mark.parametrize("named", [True, False])
     def test_a_thread_that_begins_without_a_message_leaves_the_session_as_it_is(self, *, named: bool) -> None:
         pool = SessionPool(token_counter=Words(), ranking="lexical", on_overflow="raise")
         for texts in (["my code is 4471"], [], ["what is my code?"]):
@@ -180,6 +182,24 @@ class TestNamedSessions:
                 assert ask(agent(Model(), middleware, checkpointer=kept), "what is my code?")[-1].text == "4471"
             middleware.close()
         assert answer == ("I do not know" if durable else "4471")
+
+    def test_what_another_agent_or_a_failed_run_did_with_the_checkpointer_does_not_matter(self, tmp_path: Any) -> None:
+        """An agent that is made for each request continues what is stored, even if the first request failed."""
+
+        def fails(messages: Any) -> AIMessage:
+            raise RuntimeError("no")
+
+        def request(text: str, saver: Any, reply_: Any = reply) -> str:
+            middleware = memory(tmp_path / "memory.db")
+            with closing(middleware):
+                return str(ask(agent(Model(reply=reply_), middleware, checkpointer=saver), text)[-1].text)
+
+        request("my code is 4471", InMemorySaver())
+        saver = InMemorySaver()  # with another process
+        ask(agent(Model(), memory(), checkpointer=saver), "hello")
+        with pytest.raises(RuntimeError, match="no"):
+            request("hello", saver, fails)
+        assert [request("what is my code?", saver) for _ in range(2)] == ["4471", "4471"]
 
     def test_a_new_checkpointer_in_memory_for_each_run(self) -> None:
         middleware = memory()
