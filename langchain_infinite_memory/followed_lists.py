@@ -109,10 +109,12 @@ def read_list(messages: Sequence[BaseMessage]) -> StateList:
     return StateList([message for message in rest if not _is_summary(message)], summary)
 
 
-def follow_whole(memory: InfiniteMemory, listed: StateList) -> Followed:
-    """Follow a list that is everything there is."""
-    given = [_engine_message(message, stable_id=True) for message in listed.talk]
-    return _followed(listed.talk, memory.follow(given, removed="leave_out"))
+def follow_whole(memory: InfiniteMemory, listed: StateList, before: Followed | None = None) -> Followed:
+    """Follow a list that is everything there is, from where it was followed last, if it goes on from there."""
+    start = before or Followed()
+    known = start.messages
+    given = [_engine_message(message, stable_id=True) for message in listed.talk[len(known) :]]
+    return _followed(listed.talk, memory.follow(given, after=start.history, removed="leave_out"), known)
 
 
 class FollowedLists:

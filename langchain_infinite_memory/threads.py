@@ -186,7 +186,7 @@ class ThreadMemory:
 
     def _follow(self, run: RunMemory, thread: Thread, listed: StateList) -> Followed:
         if thread.session_id is None:
-            run.followed = follow_whole(run.memory, listed)
+            run.followed = follow_whole(run.memory, listed, run.followed)
             return run.followed
         # What helpers say among themselves is not recalled for the user, who searches the main branches of sessions.
         aside = thread.passing and self.pool.settings.get("scope") == "user"
