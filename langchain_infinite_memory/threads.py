@@ -239,7 +239,7 @@ class ThreadMemory:
         """Erase messages of a session and of those under it, None: all of them.
 
         Raises:
-            UnknownReferenceError: no message of these ids is stored.
+            UnknownReferenceError: no message of these ids is stored, or no session of this name and user.
         """
         own = str(thread.session_id)
         nested = [one.session_id for one in self.pool.sessions(thread.user_id) if one.session_id.startswith(f"{own}/")]
@@ -247,6 +247,10 @@ class ThreadMemory:
         erased = [result for result in results if result is not None]
         if not erased:
             raise UnknownReferenceError(f"no message {', '.join(map(repr, message_ids or ()))} in session {own!r}")
+        if message_ids is None and not any(result.ids or result.reason for result in erased):
+            raise UnknownReferenceError(
+                f"no session {own!r} of user {thread.user_id!r} holds messages: if it is another user's, pass user_id="
+            )
         reason = next((result.reason for result in erased if result.reason is not None), None)
         ids = tuple(id_ for result in erased for id_ in result.ids)
         return ForgetResult(ids, scrubbed=all(result.scrubbed for result in erased), reason=reason)
