@@ -5,7 +5,7 @@ import re
 import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
-from math import ceil
+from math import ceil, inf
 from typing import Any, Literal
 
 from langchain_core import exceptions
@@ -62,7 +62,7 @@ class Budget:
         self.max_tokens = max_tokens
         self._share, self._number = _parts(max_tokens)
         self._ratios: dict[str, deque[float]] = {}
-        self._most: dict[str, int] = {}
+        self._said: dict[str, int] = {}  # the limits that providers named
         self._lock = threading.Lock()
 
     def tokens(self, model: Any, *, extra: int = 0) -> int:
@@ -86,13 +86,15 @@ class Budget:
                 'pass a number of tokens, or give the model one: profile={"max_input_tokens": 128_000}'
             )
         with self._lock:
+            said = self._said.get(name)
             if known is None and name not in self._ratios:
                 self._ratios[name] = deque(maxlen=RECENT)
                 logger.warning(
                     "the model %r has no profile: older text may take %s tokens; pass max_tokens=", name, f"{UNKNOWN:,}"
                 )
-            limit = UNKNOWN + extra if known is None else int((self._share or 1) * known / self._factor(name))
-            return min(limit, self._most.get(name, limit))
+            if known is None:
+                return UNKNOWN + extra if said is None else min(UNKNOWN + extra, int(said / self._factor(name)))
+            return int(min((self._share or 1) * known, said or inf) / self._factor(name))
 
     def observe(self, model: Any, estimated: int, answer: Any) -> None:
         """Compare the size of a prompt, as counted here, with what the provider counted.
@@ -113,16 +115,25 @@ class Budget:
     def overflowed(self, model: Any, report: ContextReport, error: Exception) -> int:
         """Return the `max_tokens` with which to build the prompt again, after the provider refused it as too large.
 
-        Later prompts for this model do not take more either. Try only once again: a second error is the caller's.
+        Later prompts for this model count as many more tokens, within the bounds of `observe`, for the `RECENT` newest
+        answers. Try only once again: a second error is the caller's.
 
         Args:
             model: the model that was asked.
             report: the report on the prompt that was refused.
-            error: one of `OVERFLOW`.
+            error: one of `OVERFLOW`. It is raised if older text is not what makes the prompt too large: if even `MOST`
+                times the size that was counted would fit, or if nothing would be left besides what is reserved.
         """
+        name, size, (limit, asked) = model_name(model), report.total_tokens + report.reserve, _numbers(error)
         shrunk = shrunk_tokens(report, error)
+        if shrunk <= report.reserve or (asked and MOST * size < limit):
+            raise error
+        known = min(limit or inf, self._number or _profile_limit(model) or inf)
         with self._lock:
-            self._most[model_name(model)] = shrunk
+            if asked:
+                self._said[name] = limit
+            if known < inf and MOST * size >= known:
+                self._ratios.setdefault(name, deque(maxlen=RECENT)).append(known / shrunk)
         return shrunk
 
     def _factor(self, name: str) -> float:
@@ -146,14 +157,19 @@ def _parts(max_tokens: Any) -> tuple[float | None, int | None]:
 
 def shrunk_tokens(report: ContextReport, error: Exception) -> int:
     """Return the `max_tokens` for a prompt that fits, given the report on one that did not, and what the error says."""
+    limit, asked = _numbers(error)
+    share = SPARE * limit / asked if asked else SHRUNK
+    # System messages of the request are part of the reserve, so that is made smaller, too.
+    return max(1, int(share * (report.total_tokens + report.reserve)))
+
+
+def _numbers(error: Exception) -> tuple[int, int]:
+    """Return the limit and the size of a prompt that an error names; 0 for what it does not."""
     text = str(error).replace(",", "")
     found = _LIMIT.search(text)
     limit = int(found[1] or found[2]) if found else 0
     # Other numbers in the text, such as ids, are out of the range.
-    asked = max((number for number in map(int, re.findall(r"\d+", text)) if limit < number < 4 * limit), default=0)
-    share = SPARE * limit / asked if asked else SHRUNK
-    # System messages of the request are part of the reserve, so that is made smaller, too.
-    return max(1, int(share * (report.total_tokens + report.reserve)))
+    return limit, max((size for size in map(int, re.findall(r"\d+", text)) if limit < size < 4 * limit), default=0)
 
 
 def must_send(messages: Sequence[BaseMessage]) -> Sequence[BaseMessage]:

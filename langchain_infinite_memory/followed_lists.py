@@ -27,7 +27,7 @@ NEAREST = 16
 """How many messages before a list are remembered, of which some may be forgotten."""
 
 ANCHORS = 4096
-"""How many threads are remembered that go on where another list ended."""
+"""How many threads are remembered that go on where another list ended, or whose checkpointer is in memory."""
 
 SUMMARY = "summarization"
 """The `lc_source` of the message that `SummarizationMiddleware` puts in the place of older ones."""
@@ -83,9 +83,9 @@ class Followed:
     """A list as it was followed last.
 
     Attributes:
-        messages: the list.
+        messages: copies of the list's messages, because the caller may change them in place.
         history: what the engine returned for it.
-        by_id: its messages, by the ids under which they are stored.
+        by_id: the list's own messages, by the ids under which they are stored.
     """
 
     messages: Sequence[BaseMessage] = ()
@@ -97,6 +97,10 @@ class Followed:
         """The id of the newest message that is stored."""
         return next((id_ for id_ in reversed(self.history.ids) if id_ is not None), None)
 
+    def is_start_of(self, listed: StateList) -> bool:
+        """Return whether a list goes on from this one, so that nothing in it was taken back."""
+        return _common_start(self.messages, listed.talk) == len(self.messages)
+
 
 def read_list(messages: Sequence[BaseMessage]) -> StateList:
     """Read a graph's list of messages."""
@@ -105,10 +109,12 @@ def read_list(messages: Sequence[BaseMessage]) -> StateList:
     return StateList([message for message in rest if not _is_summary(message)], summary)
 
 
-def follow_whole(memory: InfiniteMemory, listed: StateList) -> Followed:
-    """Follow a list that is everything there is."""
-    given = [_engine_message(message, stable_id=True) for message in listed.talk]
-    return _followed(listed.talk, memory.follow(given, removed="leave_out"))
+def follow_whole(memory: InfiniteMemory, listed: StateList, before: Followed | None = None) -> Followed:
+    """Follow a list that is everything there is, from where it was followed last, if it goes on from there."""
+    start = before or Followed()
+    known = start.messages
+    given = [_engine_message(message, stable_id=True) for message in listed.talk[len(known) :]]
+    return _followed(listed.talk, memory.follow(given, after=start.history, removed="leave_out"), known)
 
 
 class FollowedLists:
@@ -120,6 +126,7 @@ class FollowedLists:
     def __init__(self) -> None:
         self._lists: OrderedDict[tuple[Thread, str | None], Followed] = OrderedDict()
         self._anchors: OrderedDict[Thread, Anchor] = OrderedDict()
+        self._seen: OrderedDict[tuple[Any, Thread], None] = OrderedDict()
         self._lock = threading.Lock()
 
     def follow(self, memory: InfiniteMemory, thread: Thread, listed: StateList, *, aside: bool = False) -> Followed:
@@ -138,7 +145,11 @@ class FollowedLists:
         same = _common_start(before.messages, listed.talk)
         given = [_engine_message(message, stable_id=thread.stable_ids) for message in listed.talk[same:]]
         anchor = self.anchor(thread)
-        begins = _begins_elsewhere(anchor, thread, listed)
+        first_seen = self._is_restarted(thread) or (anchor is None and thread.named)
+        if first_seen and not listed.talk:  # a thread that has said nothing yet takes nothing back
+            memory.checkout(MAIN)
+            return Followed()
+        begins = _begins_elsewhere(anchor, thread, listed, first_seen=first_seen)
         after, since = before.history.upto(same), None
         if not same and begins:
             after, since = self._beginning(memory, thread, listed)
@@ -155,7 +166,7 @@ class FollowedLists:
         elif thread.removed == "leave_out" or memory.branch is not None:
             memory.make_main()  # without a checkpointer, a list may end before what others have said since
         branch = memory.branch if thread.removed == "keep" else None
-        followed = _followed(listed.talk, replace(history, branch=branch))
+        followed = _followed(listed.talk, replace(history, branch=branch), before.messages[:same])
         if begins:
             anchor = Anchor(_ids_before(memory, followed), listed.summary)
         self._keep(thread, listed, followed, anchor)
@@ -179,7 +190,7 @@ class FollowedLists:
     def is_continued(self, thread: Thread, listed: StateList) -> bool:
         """Return whether a list goes on from where it was followed last, so that nothing in it was taken back."""
         before = self._before(thread, listed)
-        return before is not None and _common_start(before.messages, listed.talk) == len(before.messages)
+        return before is not None and before.is_start_of(listed)
 
     def anchor(self, thread: Thread) -> Anchor | None:
         """Return where what the list of a thread stands for begins; None: at the beginning of its session."""
@@ -187,8 +198,11 @@ class FollowedLists:
             return self._anchors.get(thread)
 
     def set_anchor(self, thread: Thread, anchor: Anchor) -> None:
-        """Note where the list of a thread begins, unless it is known."""
+        """Note where the list of a thread begins, as its state says, unless it is known."""
         with self._lock:
+            if self._is_restarted(thread):
+                self._anchors[thread] = anchor
+                self._see(thread)
             self._anchors.setdefault(thread, anchor)
 
     def _before(self, thread: Thread, listed: StateList) -> Followed | None:
@@ -210,8 +224,20 @@ class FollowedLists:
             lists = (followed for (other, _), followed in reversed(self._lists.items()) if other == thread)
             return next(lists, Followed())
 
+    def _is_restarted(self, thread: Thread) -> bool:
+        """Return whether the thread's checkpointer may have lost what was said; if it was seen, it was deleted."""
+        return thread.in_memory is not None and (thread.in_memory, thread) not in self._seen
+
+    def _see(self, thread: Thread) -> None:
+        if thread.in_memory is not None:
+            self._seen[thread.in_memory, thread] = None
+            self._seen.move_to_end((thread.in_memory, thread))
+        while len(self._seen) > ANCHORS:
+            self._seen.popitem(last=False)
+
     def _keep(self, thread: Thread, listed: StateList, followed: Followed, anchor: Anchor | None) -> None:
         with self._lock:
+            self._see(thread)
             self._lists[thread, listed.first] = followed
             self._lists.move_to_end((thread, listed.first))
             while len(self._lists) > LISTS:
@@ -237,13 +263,13 @@ class FollowedLists:
                 del self._lists[key]
 
 
-def _begins_elsewhere(anchor: Anchor | None, thread: Thread, listed: StateList) -> bool:
+def _begins_elsewhere(anchor: Anchor | None, thread: Thread, listed: StateList, *, first_seen: bool) -> bool:
     """Return whether a list, for the first time, goes on where a summary or another list of the session ends."""
     if thread.removed == "keep" or listed.first is None:
         return False
     if listed.summary is not None:
         return anchor is None or anchor.summary != listed.summary
-    return thread.restarted or (anchor is None and thread.named)
+    return first_seen
 
 
 def _ids_before(memory: InfiniteMemory, followed: Followed) -> tuple[str, ...]:
@@ -269,15 +295,30 @@ def _is_summary(message: BaseMessage) -> bool:
     return isinstance(message, HumanMessage) and message.additional_kwargs.get("lc_source") == SUMMARY
 
 
-def _followed(messages: Sequence[BaseMessage], history: FollowedHistory) -> Followed:
+def _followed(
+    messages: Sequence[BaseMessage], history: FollowedHistory, copies: Sequence[BaseMessage] = ()
+) -> Followed:
+    """Return a list as it was followed; `copies` are those of its first messages."""
     pairs = zip(history.ids, messages, strict=True)
-    return Followed(list(messages), history, {id_: message for id_, message in pairs if id_ is not None})
+    kept = [*copies, *map(_copied, messages[len(copies) :])]
+    return Followed(kept, history, {id_: message for id_, message in pairs if id_ is not None})
+
+
+def _copied(message: BaseMessage) -> BaseMessage:
+    """Return a copy that stays as it is. Values that are neither lists nor mappings, such as artifacts, are shared."""
+    return message.model_copy(update={name: _plain_copy(value) for name, value in message.__dict__.items()})
+
+
+def _plain_copy(value: Any) -> Any:
+    if type(value) is list:
+        return [_plain_copy(one) for one in value]
+    return {key: _plain_copy(one) for key, one in value.items()} if type(value) is dict else value
 
 
 def _common_start(old: Sequence[BaseMessage], new: Sequence[BaseMessage]) -> int:
     """Return how many messages at the beginning are the same."""
     for index, (before, now) in enumerate(zip(old, new, strict=False)):
-        if before is not now and not _same(before, now):
+        if not _same(before, now):
             return index
     return min(len(old), len(new))
 

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
-from weakref import WeakKeyDictionary
+from weakref import ref
 
 from langchain_core.runnables import RunnableConfig, ensure_config
 
@@ -33,9 +33,6 @@ LEVEL, TASK = "|", ":"
 FAN_OUT = "__pregel_push"
 """The first part of a task's `langgraph_path` if `Send` started it."""
 
-_begun: WeakKeyDictionary[Any, set[tuple[str | None, str | None, str]]] = WeakKeyDictionary()
-"""The threads that this process has seen with each checkpointer that keeps its state in memory."""
-
 TASKS = 4096
 """How many tasks of nested graphs are remembered."""
 
@@ -54,7 +51,7 @@ class Thread:
         task: the name of that task.
         newest: the id of the newest message that was stored for it.
         named: whether the session was named for the run, so that a list continues it even if it holds none of it.
-        restarted: whether the checkpointer may have lost its state with an earlier process, so that a list does, too.
+        in_memory: the checkpointer, if it keeps its state in memory only, and may have lost it with an earlier process.
     """
 
     session_id: str | None
@@ -66,7 +63,7 @@ class Thread:
     task: str | None = field(default=None, compare=False)
     newest: str | None = field(default=None, compare=False)
     named: bool = field(default=False, compare=False)
-    restarted: bool = field(default=False, compare=False)
+    in_memory: "ref[Any] | None" = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +130,7 @@ class ThreadResolver:
             return _nested_thread(Thread(session, user, thread, removed="leave_out"), nested, listed)
         removed = self.removed or ("keep" if saver is None else "leave_out")
         found = Thread(session, user, thread, saver is not None, removed, named=own is not None)
-        return replace(found, restarted=_keeps_nothing(saver) and _key(found) not in _begun.get(saver, ()))
+        return replace(found, in_memory=ref(saver) if _keeps_nothing(saver) else None)
 
     def named(self, thread_id: str | None, user_id: str | None) -> Thread:
         """Return the conversation of a thread outside of its runs.
@@ -169,17 +166,6 @@ def run_ids(thread: Thread) -> RunIds:
     given = getattr(getattr(_runtime(), "execution_info", None), "run_id", None)
     traced = getattr(config.get("callbacks"), "parent_run_id", None)
     return RunIds(thread.session_id, thread.user_id, thread.thread_id, _first(given, config.get("run_id"), traced))
-
-
-def remember(thread: Thread) -> None:
-    """Note that this process has seen a thread, so that an empty state means that the thread was deleted."""
-    saver = (ensure_config().get("configurable") or {}).get(CHECKPOINTER)
-    if _keeps_nothing(saver):
-        _begun.setdefault(saver, set()).add(_key(thread))
-
-
-def _key(thread: Thread) -> tuple[str | None, str | None, str]:
-    return thread.session_id, thread.user_id, str(thread.thread_id)
 
 
 def _keeps_nothing(saver: Any) -> bool:

@@ -72,11 +72,13 @@ class RequestView:
 def request_view(stored: Sequence[BaseMessage], sent: Sequence[BaseMessage]) -> RequestView:
     """Compare the messages of a request with those that are stored.
 
-    A message is recognized by its id; without ids, by its index, if the request has as many messages of the same types.
+    A message is recognized by its id; if no id is in both lists, by its index, if the request has as many messages of
+    the same types.
     """
     system, rest = split_system(sent)
     known = {_key(message): message for message in stored}
-    if len(rest) == len(stored) and all(type(one) is type(other) for one, other in zip(rest, stored, strict=True)):
+    with_ids = {message.id for message in stored} & {message.id for message in rest} - {None}
+    if not with_ids and [type(message) for message in rest] == [type(message) for message in stored]:
         pairs = [(_key(message), version) for message, version in zip(stored, rest, strict=True)]
         return RequestView(system, {key: (index, version) for index, (key, version) in enumerate(pairs)}, ())
     versions = {_key(message): (index, message) for index, message in enumerate(rest) if _key(message) in known}

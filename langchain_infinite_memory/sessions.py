@@ -2,12 +2,13 @@
 
 import asyncio
 import threading
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from langchain_infinite_memory.followed_lists import Followed, StateList
 from langchain_infinite_memory.settings import memory_settings
 from shared_core.errors import UnknownReferenceError
 from shared_core.memory import InfiniteMemory
@@ -90,10 +91,19 @@ class SessionLocks:
                     self._held[key] = own, users - 1
 
 
+@dataclass
+class RunMemory:
+    """The memory of a run, and the run's list as it was followed there last."""
+
+    memory: InfiniteMemory
+    followed: Followed = field(default_factory=Followed)
+
+
 class RunMemories:
     """Memories of runs that name no session: each in memory, and dropped when its run ends.
 
-    Each is used by one caller at a time. Another caller with the same key gets a new one.
+    Each is used by one caller at a time, whose list goes on from the one that is stored there. Lists of two runs may
+    begin with the same message, such as a greeting, so that its id alone proves nothing.
 
     Args:
         settings: the arguments of `InfiniteMemory`.
@@ -104,41 +114,46 @@ class RunMemories:
         self._settings = dict(settings)
         self._size = size
         self._lock = threading.Lock()
-        self._idle: OrderedDict[tuple[str | None, str], InfiniteMemory] = OrderedDict()
+        self._idle: list[RunMemory] = []  # the newest last
 
-    def take(self, run: str | None, user_id: str | None) -> InfiniteMemory:
-        """Return the memory of a run; None: of a run that cannot be recognized again."""
+    def take(self, listed: StateList, user_id: str | None) -> RunMemory:
+        """Return the memory of the run that has a list, a new one for a list that goes on from none."""
+        return self._pop(listed, user_id) or RunMemory(
+            InfiniteMemory(None, session_id=ALONE, user_id=user_id, **self._settings)
+        )
+
+    def _pop(self, listed: StateList, user_id: str | None) -> RunMemory | None:
         with self._lock:
-            memory = self._idle.pop((user_id, run), None) if run is not None else None
-        return memory or InfiniteMemory(None, session_id=ALONE, user_id=user_id, **self._settings)
+            for one in reversed(self._idle):
+                if one.memory.user_id == user_id and one.followed.is_start_of(listed):
+                    self._idle.remove(one)
+                    return one
+        return None
 
-    def give_back(self, run: str | None, memory: InfiniteMemory) -> None:
+    def give_back(self, run: RunMemory) -> None:
         """Return a memory for the next call of its run."""
-        spare = [memory]
+        spare = []
         with self._lock:
-            if run is not None:
-                replaced = self._idle.pop((memory.user_id, run), None)
-                self._idle[memory.user_id, run] = memory
-                spare = [] if replaced is None else [replaced]
+            if run.followed.newest is None:  # its run cannot be recognized again
+                spare.append(run)
+            else:
+                self._idle.append(run)
             while len(self._idle) > self._size:
-                spare.append(self._idle.popitem(last=False)[1])
+                spare.append(self._idle.pop(0))
         for one in spare:
-            one.close()
+            one.memory.close()
 
-    def drop(self, run: str | None, user_id: str | None) -> None:
+    def drop(self, listed: StateList, user_id: str | None) -> None:
         """Close the memory of a run."""
-        with self._lock:
-            memory = self._idle.pop((user_id, run), None) if run is not None else None
-        if memory is not None:
-            memory.close()
+        if (run := self._pop(listed, user_id)) is not None:
+            run.memory.close()
 
     def close(self) -> None:
         """Close all of them."""
         with self._lock:
-            spare = list(self._idle.values())
-            self._idle.clear()
-        for memory in spare:
-            memory.close()
+            spare, self._idle = self._idle, []
+        for run in spare:
+            run.memory.close()
 
 
 class Sessions:

@@ -19,10 +19,10 @@ from langchain_infinite_memory.followed_lists import (
     follow_whole,
     read_list,
 )
-from langchain_infinite_memory.identity import Thread, note_newest, remember
+from langchain_infinite_memory.identity import Thread, note_newest
 from langchain_infinite_memory.messages import read_message
 from langchain_infinite_memory.request_view import Shown, request_view
-from langchain_infinite_memory.sessions import RunMemories, SessionLocks
+from langchain_infinite_memory.sessions import RunMemories, RunMemory, SessionLocks
 from langchain_infinite_memory.traces import arecall_run, recall_run
 from shared_core.aio import AsyncInfiniteMemory
 from shared_core.errors import BudgetError, UnknownReferenceError
@@ -107,12 +107,12 @@ class ThreadMemory:
             StoreError, EmbedderMismatchError: the memory cannot be used.
             ValueError: the memory cannot be used for this thread, such as one without a user with `scope="user"`.
         """
-        with self._lent(thread, messages) as (memory, listed):
-            steps = self._steps(memory, thread, listed, messages if sent is None else sent, system, tools, max_tokens)
+        with self._lent(thread, messages) as (run, listed):
+            steps = self._steps(run, thread, listed, messages if sent is None else sent, system, tools, max_tokens)
             arguments, prompt = _advance(steps, None)
             with recall_run(None, _question(messages)) as recall:
                 while arguments is not None:
-                    arguments, prompt = _advance(steps, memory.context(**arguments))
+                    arguments, prompt = _advance(steps, run.memory.context(**arguments))
                 assert prompt is not None
                 recall.report = prompt.report
             return prompt
@@ -122,23 +122,23 @@ class ThreadMemory:
         system: Sequence[BaseMessage] = (), tools: Sequence[Any] = (), max_tokens: int | None = None,
     ) -> ThreadPrompt:  # fmt: skip
         """Do what `prompt` does without blocking the event loop."""
-        async with self._alent(thread, messages) as (memory, listed):
-            steps = self._steps(memory, thread, listed, messages if sent is None else sent, system, tools, max_tokens)
+        async with self._alent(thread, messages) as (run, listed):
+            steps = self._steps(run, thread, listed, messages if sent is None else sent, system, tools, max_tokens)
             arguments, prompt = await asyncio.to_thread(_advance, steps, None)
             async with arecall_run(None, _question(messages)) as recall:
                 while arguments is not None:
-                    context = await AsyncInfiniteMemory(memory).context(**arguments)
+                    context = await AsyncInfiniteMemory(run.memory).context(**arguments)
                     arguments, prompt = await asyncio.to_thread(_advance, steps, context)
                 assert prompt is not None
                 recall.report = prompt.report
             return prompt
 
     def _steps(
-        self, memory: InfiniteMemory, thread: Thread, listed: StateList, sent: Sequence[BaseMessage],
+        self, run: RunMemory, thread: Thread, listed: StateList, sent: Sequence[BaseMessage],
         system: Sequence[BaseMessage], tools: Sequence[Any], max_tokens: int | None,
     ) -> Generator[Arguments, Context, ThreadPrompt]:  # fmt: skip
         """Yield arguments for `context`, and return the prompt that is made of its result."""
-        followed = self._follow(memory, thread, listed)
+        memory, followed = run.memory, self._follow(run, thread, listed)
         view = request_view(listed.talk, sent)
         limit = memory.max_tokens if max_tokens is None else max_tokens
         reserve = _reserve(memory, [*system, *view.unstored], limit)
@@ -161,8 +161,8 @@ class ThreadMemory:
 
     def store(self, thread: Thread, messages: Sequence[BaseMessage]) -> None:
         """Store what is new in the list, and leave out what was taken back."""
-        with self._lent(thread, messages) as (memory, listed):
-            self._follow(memory, thread, listed)
+        with self._lent(thread, messages) as (run, listed):
+            self._follow(run, thread, listed)
 
     def settle(self, thread: Thread, messages: Sequence[BaseMessage]) -> None:
         """Leave out what was taken back before a run, and store nothing that is new, which others may yet redact.
@@ -173,25 +173,25 @@ class ThreadMemory:
         listed = read_list(messages)
         if thread.session_id is None or thread.removed == "keep" or self._lists.is_continued(thread, listed):
             return
-        with self._lent(thread, messages) as (memory, _):
-            if (known := self._lists.stored_part(memory, thread, listed)).talk:
-                self._follow(memory, thread, known)
+        with self._lent(thread, messages) as (run, _):
+            if (known := self._lists.stored_part(run.memory, thread, listed)).talk:
+                self._follow(run, thread, known)
 
     def end_run(self, thread: Thread, messages: Sequence[BaseMessage]) -> None:
         """Store the list as the run left it; forget it if the run is a session of its own."""
         if thread.session_id is None:
-            self._runs.drop(read_list(messages).first, thread.user_id)
+            self._runs.drop(read_list(messages), thread.user_id)
         else:
             self.store(thread, messages)
 
-    def _follow(self, memory: InfiniteMemory, thread: Thread, listed: StateList) -> Followed:
+    def _follow(self, run: RunMemory, thread: Thread, listed: StateList) -> Followed:
         if thread.session_id is None:
-            return follow_whole(memory, listed)
+            run.followed = follow_whole(run.memory, listed, run.followed)
+            return run.followed
         # What helpers say among themselves is not recalled for the user, who searches the main branches of sessions.
         aside = thread.passing and self.pool.settings.get("scope") == "user"
         with self._locks.hold((thread.session_id, thread.user_id)):  # the second of two callers must see the first
-            followed = self._lists.follow(memory, thread, listed, aside=aside)
-        remember(thread)
+            followed = self._lists.follow(run.memory, thread, listed, aside=aside)
         note_newest(thread, followed.newest)
         return followed
 
@@ -209,19 +209,21 @@ class ThreadMemory:
 
     def search(self, thread: Thread, messages: Sequence[BaseMessage], query: str, top_k: int) -> Hits:
         """Return what matches a query best on the line that a list stands on."""
-        with self._lent(thread, messages) as (memory, listed):
-            self._stand(memory, thread, listed)
-            return Hits(memory.search(query, top_k), memory.newest(1))
+        with self._lent(thread, messages) as (run, listed):
+            self._stand(run, thread, listed)
+            return Hits(run.memory.search(query, top_k), run.memory.newest(1))
 
     async def asearch(self, thread: Thread, messages: Sequence[BaseMessage], query: str, top_k: int) -> Hits:
         """Do what `search` does without blocking the event loop."""
-        async with self._alent(thread, messages) as (memory, listed):
-            await asyncio.to_thread(self._stand, memory, thread, listed)
-            searching = AsyncInfiniteMemory(memory)
+        async with self._alent(thread, messages) as (run, listed):
+            await asyncio.to_thread(self._stand, run, thread, listed)
+            searching = AsyncInfiniteMemory(run.memory)
             return Hits(await searching.search(query, top_k), await searching.newest(1))
 
-    def _stand(self, memory: InfiniteMemory, thread: Thread, listed: StateList) -> None:
+    def _stand(self, run: RunMemory, thread: Thread, listed: StateList) -> None:
+        memory = run.memory
         if thread.session_id is None:
+            self._follow(run, thread, listed)  # nothing of it is stored if the memory was dropped meanwhile
             return
         if memory.branch != MAIN:
             memory.checkout(MAIN)
@@ -237,7 +239,7 @@ class ThreadMemory:
         """Erase messages of a session and of those under it, None: all of them.
 
         Raises:
-            UnknownReferenceError: no message of these ids is stored.
+            UnknownReferenceError: no message of these ids is stored, or no session of this name and user.
         """
         own = str(thread.session_id)
         nested = [one.session_id for one in self.pool.sessions(thread.user_id) if one.session_id.startswith(f"{own}/")]
@@ -245,6 +247,10 @@ class ThreadMemory:
         erased = [result for result in results if result is not None]
         if not erased:
             raise UnknownReferenceError(f"no message {', '.join(map(repr, message_ids or ()))} in session {own!r}")
+        if message_ids is None and not any(result.ids or result.reason for result in erased):
+            raise UnknownReferenceError(
+                f"no session {own!r} of user {thread.user_id!r} holds messages: if it is another user's, pass user_id="
+            )
         reason = next((result.reason for result in erased if result.reason is not None), None)
         ids = tuple(id_ for result in erased for id_ in result.ids)
         return ForgetResult(ids, scrubbed=all(result.scrubbed for result in erased), reason=reason)
@@ -263,40 +269,40 @@ class ThreadMemory:
     # Memories
 
     @contextmanager
-    def _lent(self, thread: Thread, messages: Sequence[BaseMessage]) -> Iterator[tuple[InfiniteMemory, StateList]]:
+    def _lent(self, thread: Thread, messages: Sequence[BaseMessage]) -> Iterator[tuple[RunMemory, StateList]]:
         listed = read_list(messages)
-        memory = self._take(thread, listed)
+        run = self._take(thread, listed)
         try:
-            yield memory, listed
+            yield run, listed
         finally:
-            self._give_back(thread, listed, memory)
+            self._give_back(thread, run)
 
     @asynccontextmanager
     async def _alent(
         self, thread: Thread, messages: Sequence[BaseMessage]
-    ) -> AsyncIterator[tuple[InfiniteMemory, StateList]]:
+    ) -> AsyncIterator[tuple[RunMemory, StateList]]:
         listed = read_list(messages)
-        memory = await asyncio.to_thread(self._take, thread, listed)
+        run = await asyncio.to_thread(self._take, thread, listed)
         idle = True
         try:
-            yield memory, listed
+            yield run, listed
         except asyncio.CancelledError:
             idle = False  # a worker thread may still use it
             raise
         finally:
             if idle:
-                await asyncio.to_thread(self._give_back, thread, listed, memory)
+                await asyncio.to_thread(self._give_back, thread, run)
 
-    def _take(self, thread: Thread, listed: StateList) -> InfiniteMemory:
+    def _take(self, thread: Thread, listed: StateList) -> RunMemory:
         if thread.session_id is None:
-            return self._runs.take(listed.first, thread.user_id)
-        return self.pool.take(thread.session_id, thread.user_id)
+            return self._runs.take(listed, thread.user_id)
+        return RunMemory(self.pool.take(thread.session_id, thread.user_id))
 
-    def _give_back(self, thread: Thread, listed: StateList, memory: InfiniteMemory) -> None:
+    def _give_back(self, thread: Thread, run: RunMemory) -> None:
         if thread.session_id is None:
-            self._runs.give_back(listed.first, memory)
+            self._runs.give_back(run)
         else:
-            self.pool.give_back(memory)
+            self.pool.give_back(run.memory)
 
     def close(self) -> None:
         """Drop the memories of runs that are sessions of their own."""

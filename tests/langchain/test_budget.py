@@ -143,10 +143,25 @@ def test_after_an_overflow_a_prompt_is_as_much_smaller_as_the_error_says(text: s
 def test_later_prompts_for_the_model_do_not_overflow_either() -> None:
     assert (ContextOverflowError,) == OVERFLOW
     budget = Budget()
-    error = ContextOverflowError("no")
-    assert budget.overflowed(OWN, report(9_000, 600), error) == 6_400
-    assert budget.tokens(OWN, extra=9_000) == 6_400
-    assert budget.tokens(OWN) == UNKNOWN
+    assert budget.overflowed(OWN, report(9_000, 600), ContextOverflowError("no")) == 6_400
+    assert budget.tokens(OWN, extra=9_000) == UNKNOWN + 9_000, "its limit is not known"
+    error = ContextOverflowError("maximum context length is 8000, but you sent 10000")
+    assert budget.overflowed(OWN, report(9_000, 1_000), error) == 7_600
+    assert budget.tokens(OWN, extra=9_000) == int(8_000 / 1.1)
+    assert budget.overflowed(GPT, report(95_000, 1_000), ContextOverflowError("no")) == 64_000
+    assert budget.tokens(GPT) == 64_000
+    for _ in range(8):
+        budget.observe(GPT, 50_000, answered(50_000))
+    assert budget.tokens(GPT) == 128_000, "one prompt says nothing about those to come"
+
+
+def test_a_prompt_that_older_text_does_not_make_too_large_is_the_callers() -> None:
+    """Such as one with a document whose pages take far more than was counted."""
+    budget, error = Budget(), ContextOverflowError("212,000 tokens > 200,000 maximum")
+    for size in ((2_500, 1_000), (100, 99_900)):
+        with pytest.raises(ContextOverflowError) as raised:
+            budget.overflowed(GPT, report(*size), error)
+        assert raised.value is error
     assert budget.tokens(GPT) == 128_000
 
 

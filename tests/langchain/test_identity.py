@@ -5,6 +5,7 @@ import operator
 import re
 import uuid
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Annotated, Any, TypedDict
 
 import pytest
@@ -18,6 +19,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Send
 
 from langchain_infinite_memory import HistoryRetriever, infinite_memory_node, recall_tool
+from langchain_infinite_memory.identity import Thread
 from shared_core.memory import InfiniteMemory
 from shared_core.pool import SessionPool
 from shared_core.stores.sqlite.sqlite_store import SQLiteStore
@@ -30,6 +32,7 @@ from tests.langchain.agents import (
     branches_of,
     config,
     memory,
+    reply,
     said,
     sqlite_saver,
     stored,
@@ -73,7 +76,7 @@ class TestRunsWithoutIds:
         assert sorted(len(marks(sent)) for sent in model.sent) == [1] * 12
         assert [result["messages"][-1].text for result in results] == [f"fine: {text}" for text in texts]
         assert sessions(middleware.pool) == [], "nothing of it is stored"
-        assert middleware._memory._runs._idle == {}, "nor kept"
+        assert middleware._memory._runs._idle == [], "nor kept"
         middleware.close()
 
     def test_one_sees_all_of_its_own_list(self) -> None:
@@ -106,6 +109,22 @@ class TestRunsWithoutIds:
             one.invoke({"messages": [HumanMessage(text, id="1")]})
         assert [marks(sent) for sent in model.sent] == [{"mark-a"}, {"mark-b"}]
 
+    def test_runs_at_once_whose_lists_begin_with_the_same_message(self) -> None:
+        memories = memory()._memory
+        nobody, greeting = Thread(None, removed="leave_out", passing=True), AIMessage("hello", id="1")
+        own = {name: [greeting, HumanMessage(f"mark-{name} code", id=name)] for name in "ab"}
+        for _ in range(2):
+            for list_ in own.values():
+                memories.prompt(nobody, list_)
+            for list_ in own.values():
+                found = memories.search(nobody, list_, "code", 9).found
+                assert {hit.message.content for hit in found} == {message.text for message in list_}
+                list_.append(AIMessage("fine"))
+        assert len(memories._runs._idle) == 2
+        for list_ in own.values():
+            memories.end_run(nobody, list_)
+        assert memories._runs._idle == []
+
     @ways
     def test_the_node_too(self, way: str) -> None:
         with SessionPool(token_counter=Words()) as pool:
@@ -137,6 +156,16 @@ class TestNamedSessions:
             "my code is 4471", "fine: my code is 4471", "what is my code?", "4471", "and?", "fine: and?",
         ]  # fmt: skip
 
+    @pytest.mark.parametrize("named", [True, False])
+    def test_a_thread_that_begins_without_a_message_leaves_the_session_as_it_is(self, *, named: bool) -> None:
+        pool = SessionPool(token_counter=Words(), ranking="lexical", on_overflow="raise")
+        for texts in (["my code is 4471"], [], ["what is my code?"]):
+            middleware = memory(pool, session_id="bob" if named else None)
+            one = agent(Model(reply=lambda messages: AIMessage("hello")), middleware, checkpointer=InMemorySaver())
+            thread = f"thread {texts}" if named else "bob"
+            one.invoke({"messages": [HumanMessage(text) for text in texts]}, config(thread))
+        assert stored(middleware, "bob") == ["my code is 4471", "hello", "hello", "what is my code?", "hello"]
+
     @pytest.mark.parametrize("durable", [False, True])
     def test_a_thread_continues_only_if_its_checkpointer_lost_its_state(self, tmp_path: Any, *, durable: bool) -> None:
         """With another process, a checkpointer in memory begins anew; one on disk knows that the thread is new."""
@@ -153,6 +182,24 @@ class TestNamedSessions:
                 assert ask(agent(Model(), middleware, checkpointer=kept), "what is my code?")[-1].text == "4471"
             middleware.close()
         assert answer == ("I do not know" if durable else "4471")
+
+    def test_what_another_agent_or_a_failed_run_did_with_the_checkpointer_does_not_matter(self, tmp_path: Any) -> None:
+        """An agent that is made for each request continues what is stored, even if the first request failed."""
+
+        def fails(messages: Any) -> AIMessage:
+            raise RuntimeError("no")
+
+        def request(text: str, saver: Any, reply_: Any = reply) -> str:
+            middleware = memory(tmp_path / "memory.db")
+            with closing(middleware):
+                return str(ask(agent(Model(reply=reply_), middleware, checkpointer=saver), text)[-1].text)
+
+        request("my code is 4471", InMemorySaver())
+        saver = InMemorySaver()  # with another process
+        ask(agent(Model(), memory(), checkpointer=saver), "hello")
+        with pytest.raises(RuntimeError, match="no"):
+            request("hello", saver, fails)
+        assert [request("what is my code?", saver) for _ in range(2)] == ["4471", "4471"]
 
     def test_a_new_checkpointer_in_memory_for_each_run(self) -> None:
         middleware = memory()

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from langchain_core.messages import HumanMessage
 
+from langchain_infinite_memory.followed_lists import StateList, follow_whole
 from langchain_infinite_memory.identity import Thread
-from langchain_infinite_memory.sessions import RunMemories, SessionLocks, Sessions, open_pool
+from langchain_infinite_memory.sessions import RunMemories, RunMemory, SessionLocks, Sessions, open_pool
 from langchain_infinite_memory.threads import ThreadMemory
 from shared_core import InfiniteMemory, SessionPool
 from tests.langchain.agents import Words
@@ -64,18 +65,26 @@ def test_a_lock_is_held_by_one_at_a_time_and_gone_when_nobody_uses_it() -> None:
 
 def test_memories_of_runs_are_used_by_one_caller_at_a_time() -> None:
     runs = RunMemories({"token_counter": Words()}, size=2)
-    first, second = runs.take("a", None), runs.take("a", None)
+    lists = {name: StateList([HumanMessage(name, id="1")]) for name in "abc"}
+
+    def taken(name: str, user_id: str | None = None) -> RunMemory:
+        run = runs.take(lists[name], user_id)
+        run.followed = follow_whole(run.memory, lists[name])
+        return run
+
+    first, second = taken("a"), taken("a")
     assert first is not second
-    runs.give_back("a", first)
-    assert runs.take("a", "ann") is not first, "another user"
-    assert runs.take("a", None) is first
+    runs.give_back(first)
+    assert taken("a", "ann") is not first, "another user"
+    assert taken("b") is not first, "another list"
+    assert taken("a") is first
     for name in "abc":
-        runs.give_back(name, runs.take(name, None))
-    assert runs.take("a", None) is not first, "the oldest is dropped"
-    nameless = runs.take(None, None)
-    runs.give_back(None, nameless)
-    assert runs.take(None, None) is not nameless
-    runs.drop("c", None)
+        runs.give_back(taken(name))
+    assert taken("a") is not first, "the oldest is dropped"
+    nothing = runs.take(StateList([]), None)
+    runs.give_back(nothing)
+    assert runs.take(StateList([]), None) is not nothing
+    runs.drop(lists["c"], None)
     runs.close()
     assert not runs._idle
 

@@ -17,6 +17,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
 from langchain_infinite_memory import infinite_memory_node
+from langchain_infinite_memory.identity import Thread
 from shared_core.errors import UnknownReferenceError
 from shared_core.pool import SessionPool
 from tests.langchain.agents import Model, Words, agent, ask, branches_of, config, memory, reply, said, stored
@@ -39,9 +40,9 @@ def found(middleware: Any, query: str, thread: str = "t") -> str:
 class Redacts(AgentMiddleware):
     """A guardrail that redacts the newest message at one hook."""
 
-    def __init__(self, hook: str) -> None:
+    def __init__(self, hook: str, *, in_place: bool = False) -> None:
         super().__init__()
-        self.hook = hook
+        self.hook, self.in_place = hook, in_place
 
     @property
     def name(self) -> str:
@@ -51,7 +52,11 @@ class Redacts(AgentMiddleware):
         last = state["messages"][-1]
         if self.hook != hook or "hunter2" not in last.text:
             return None
-        return {"messages": [last.model_copy(update={"content": last.text.replace("hunter2", "[gone]")})]}
+        redacted = last.text.replace("hunter2", "[gone]")
+        if self.in_place:
+            last.content = redacted
+            return None
+        return {"messages": [last.model_copy(update={"content": redacted})]}
 
     def before_model(self, state: Any, runtime: Any) -> dict[str, Any] | None:
         return self._redacted("before_model", state)
@@ -65,12 +70,19 @@ class Redacts(AgentMiddleware):
 
 class TestRedaction:
     @pytest.mark.parametrize("first", [True, False])
-    @pytest.mark.parametrize("hook", ["before_model", "after_model", "after_agent"])
-    def test_a_guardrail_at_any_place(self, hook: str, *, first: bool) -> None:
+    @pytest.mark.parametrize(
+        ("hook", "in_place"),
+        [  # what is changed in place when the run ends is not in the next checkpoint
+            *[("before_model", False), ("after_model", False), ("after_agent", False)],
+            *[("before_model", True), ("after_model", True)],
+        ],
+    )
+    def test_a_guardrail_at_any_place(self, hook: str, *, first: bool, in_place: bool) -> None:
         """What is redacted in the state is redacted in the memory, at the latest with the next call of the model."""
         said_by_model = "hunter2 it is" if hook != "before_model" else "fine"
         model, middleware = Model(reply=lambda messages: AIMessage(said_by_model)), memory()
-        order = [middleware, Redacts(hook)] if first else [Redacts(hook), middleware]
+        guard = Redacts(hook, in_place=in_place)
+        order = [middleware, guard] if first else [guard, middleware]
         one = agent(model, *order, checkpointer=InMemorySaver())
         question = SECRET if hook == "before_model" else "say it"
         ask(one, question)
@@ -83,6 +95,15 @@ class TestRedaction:
         assert "hunter2" not in " ".join(stored(middleware))
         assert found(middleware, "hunter2") == ""
         assert len(stored(middleware)) == 4
+
+    def test_a_list_that_the_program_keeps_and_changes(self) -> None:
+        model, middleware = Model(), memory(removed="leave_out")
+        one = agent(model, middleware)
+        messages = one.invoke({"messages": [HumanMessage(SECRET)]}, config())["messages"]
+        messages[0].content, messages[1].content = "my password is [gone]", "fine"
+        one.invoke({"messages": [*messages, HumanMessage("hello")]}, config())
+        assert said(model.last[1:]) == [("human", "my password is [gone]"), ("ai", "fine"), ("human", "hello")]
+        assert stored(middleware) == ["my password is [gone]", "fine", "hello", "fine: hello"]
 
     @pytest.mark.parametrize("way", ["invoke", "ainvoke"])
     @pytest.mark.parametrize("first", [True, False])
@@ -136,6 +157,14 @@ class TestRequests:
             assert sent == expected
         assert stored(middleware) == ["one", "fine", "two", "fine", "three", "fine"]
         assert list(branches_of(middleware)) == ["main"]
+
+    def test_messages_that_share_ids_are_never_paired_by_their_index(self) -> None:
+        """The request leaves out two messages and adds two: as many as there were, of the same types."""
+        question = HumanMessage("what is 6 times 7?", id="h2")
+        whole = [HumanMessage("old " * 900, id="h1"), AIMessage("a1", id="a1"), question]
+        sent = [question, AIMessage("I looked it up.", id="n1"), HumanMessage("REMINDER: be brief", id="n2")]
+        memories = memory(max_tokens=700)._memory
+        assert memories.prompt(Thread("t", removed="leave_out"), whole, sent=sent).messages == sent
 
     def test_what_another_middleware_clears_in_the_request_is_sent_cleared(self) -> None:
         model, middleware = Model(), memory()
@@ -344,6 +373,8 @@ class TestForgetting:
         assert len(middleware.pool.sessions()) == 2
         assert len(middleware.forget(thread_id="t").ids) == 6
         assert middleware.pool.sessions() == []
+        with pytest.raises(UnknownReferenceError, match=r"no session 't' of user 'ann' holds messages: .* user_id="):
+            middleware.forget(thread_id="t", user_id="ann")
         with pytest.raises(ValueError, match="thread_id"):
             middleware.forget()
 
