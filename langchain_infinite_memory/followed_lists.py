@@ -32,6 +32,9 @@ ANCHORS = 4096
 SUMMARY = "summarization"
 """The `lc_source` of the message that `SummarizationMiddleware` puts in the place of older ones."""
 
+SUMMARY_BEGINS = "Here is a summary of the conversation to date:"
+"""How that message begins, which tells it in versions of LangChain that do not mark it."""
+
 
 @dataclass(frozen=True, slots=True)
 class StateList:
@@ -292,7 +295,9 @@ def _is_stored(memory: InfiniteMemory, id_: str | None) -> bool:
 
 
 def _is_summary(message: BaseMessage) -> bool:
-    return isinstance(message, HumanMessage) and message.additional_kwargs.get("lc_source") == SUMMARY
+    if not isinstance(message, HumanMessage):
+        return False
+    return message.additional_kwargs.get("lc_source") == SUMMARY or str(message.text).startswith(SUMMARY_BEGINS)
 
 
 def _followed(

@@ -5,11 +5,12 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 from weakref import ref
 
 from langchain_core.runnables import RunnableConfig, ensure_config
 
+from shared_core.arguments import one_of
 from shared_core.prompt.context import ContextReport
 
 if TYPE_CHECKING:
@@ -102,6 +103,9 @@ class ThreadResolver:
     removed: Removed | None = None
     share_with_subgraphs: bool = False
     session_keys: tuple[str, ...] = ("thread_id", "session_id")
+
+    def __post_init__(self) -> None:
+        one_of("removed", self.removed, (None, *get_args(Removed)))
 
     def resolve(
         self, runtime: "Runtime[Any] | None" = None, *, listed: "StateList | None" = None,

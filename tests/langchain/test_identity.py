@@ -483,3 +483,8 @@ def test_recall_is_a_run_among_the_events(way: str) -> None:
         ]
     assert found[-1][0]
     assert "my code is 4471" in found[-1][1]
+
+
+def test_a_wrong_argument_is_refused_where_it_is_given() -> None:
+    with pytest.raises(ValueError, match=r"removed='leave-out': choose one of None, 'keep', 'leave_out'"):
+        InfiniteMemoryMiddleware(removed="leave-out")  # type: ignore[arg-type]
