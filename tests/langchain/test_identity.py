@@ -18,7 +18,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Send
 
-from langchain_infinite_memory import HistoryRetriever, infinite_memory_node, recall_tool
+from langchain_infinite_memory import HistoryRetriever, InfiniteMemoryMiddleware, infinite_memory_node, recall_tool
 from langchain_infinite_memory.identity import Thread
 from shared_core.memory import InfiniteMemory
 from shared_core.pool import SessionPool
