@@ -28,6 +28,7 @@ from langchain_infinite_memory.messages import read_message
 from langchain_infinite_memory.search import search_tool
 from langchain_infinite_memory.sessions import open_pool
 from langchain_infinite_memory.threads import ThreadMemory, ThreadPrompt, schemas
+from langchain_infinite_memory.tool_calls import with_added_results
 from shared_core.arguments import one_of
 from shared_core.errors import BudgetError
 from shared_core.forget import ForgetResult
@@ -180,7 +181,7 @@ class InfiniteMemoryMiddleware(Middleware):
         thread = self._thread(request.state, request.runtime)
         system = [] if request.system_message is None else [request.system_message]
         tools = _schemas(request)
-        stored = request.state.get("messages", request.messages)
+        stored = with_added_results(request.state.get("messages", request.messages), request.messages)
         try:
             sizes = [self._size(must_send(messages)) for messages in (stored, request.messages)]
             needed = tools_tokens(schemas(tools), self._counter) + max(sizes)

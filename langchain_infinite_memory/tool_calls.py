@@ -1,6 +1,6 @@
 """The tool calls of a LangChain message as the engine's, and back."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, FunctionMessage, ToolMessage
@@ -46,6 +46,28 @@ def answered_call(message: BaseMessage) -> str | None:
     if isinstance(message, FunctionMessage):
         return function_call_id(message.name)
     return message.tool_call_id if isinstance(message, ToolMessage) else None
+
+
+def with_added_results(stored: Sequence[BaseMessage], sent: Sequence[BaseMessage]) -> Sequence[BaseMessage]:
+    """Return a graph's messages with the results that LangChain adds for invalid calls, which no tool answers.
+
+    LangChain adds them to a request, and to the state only after it. They get their ids here, so that they have the
+    same ones there. A call without them would not be sent, nor the other results beside it.
+    """
+    asked: dict[str | None, str] = {}
+    for message in stored:
+        if isinstance(message, AIMessage) and message.id is not None:
+            for call in message.invalid_tool_calls:
+                asked.setdefault(call["id"], message.id)
+    known = {message.id for message in stored}
+    added: dict[str | None, list[BaseMessage]] = {}
+    for message in sent if asked else ():
+        if isinstance(message, ToolMessage) and (caller := asked.get(message.tool_call_id)) is not None:
+            id_ = f"{caller}/{message.tool_call_id}"
+            if message.id in (None, id_) and id_ not in known:
+                message.id = id_
+                added.setdefault(caller, []).append(message)
+    return [one for message in stored for one in (message, *added.get(message.id, ()))] if added else stored
 
 
 def _call(call: Mapping[str, Any], arguments: Any) -> ToolCall:

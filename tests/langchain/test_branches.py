@@ -149,9 +149,25 @@ class TestToolLoops:
         if any(isinstance(m, ToolMessage) and m.tool_call_id == "wrong" for m in messages):
             assert sorted(results) == ["a", "b", "c", "wrong", "x", "y"]
             assert said(model.last[1:]) == said(messages[:-1])
+            assert list(branches_of(middleware)) == ["main"]
         else:  # this LangChain leaves the invalid call without a result, and a provider would refuse the group
             assert sorted(results) == ["a", "b", "c"]
         assert objections(model.last, window=True) == []
+
+    def test_a_turn_that_ended_with_an_invalid_call(self) -> None:
+        def odd(messages: Sequence[BaseMessage]) -> AIMessage:
+            wrong = {"name": "look", "args": '{"item": ', "id": "wrong", "error": "cut off"}
+            return AIMessage("", invalid_tool_calls=[wrong] if typed(messages[-1]) == "odd" else [])
+
+        model, middleware = Model(reply=odd), memory()
+        one = agent(model, middleware, checkpointer=InMemorySaver())
+        ask(one, "odd")
+        for text in ("hello", "and now?"):
+            messages = ask(one, text)
+            assert objections(model.last, window=True) == []
+            if any(isinstance(m, ToolMessage) for m in messages):  # this LangChain answers the call before the question
+                assert said(model.last[1:]) == said(messages[:-1])
+                assert list(branches_of(middleware)) == ["main"]
 
     def test_an_interrupt_and_its_resumption(self) -> None:
         model, middleware = Model(), memory()
