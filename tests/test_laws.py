@@ -180,6 +180,10 @@ def test_law_3_system_and_pinned_messages_stay(scenario: Scenario) -> None:
 
 @given(st.one_of(scenarios, long_loop_scenarios))
 @example(replace(PICTURES, steps=(Greet("ok, ok"), Greet("ok"), Say("ok")), budget=Budget("turn", 0, 1)))
+@example(replace(
+    PICTURES, steps=(Greet("ok"), Say("so " * 70), Say("ok")), arguments=PICTURES.arguments | {"fill": "skip"},
+    budget=Budget("turn", 0, 1),
+))  # fmt: skip
 def test_law_4_whole_turns_and_tool_groups(scenario: Scenario) -> None:
     """What the prompt holds of a past turn is all of it but broken tool groups; a turn recalled as real messages may
     come without its tool groups (`recall_tools`) and without what was said after the question. Every result follows
