@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from shared_core.errors import BudgetError, MessageTooLargeError
@@ -40,17 +40,32 @@ from tests.support.prompt_oracle import (
     trimmed,
     units_in_order,
 )
-from tests.support.scenarios import Fork, Go, Reply, Scenario, Step, Talk, Tools, new_memory
+from tests.support.scenarios import Ask, Budget, Fork, Go, Greet, Reply, Say, Scenario, Step, Talk, Tools, new_memory
 from tests.support.strategies import (
     answers,
     late_scenarios,
     long_loop_scenarios,
+    pictured_scenarios,
     questions,
     scenarios,
     steps,
     summed_scenarios,
     tight_scenarios,
 )
+
+PICTURES = Scenario(
+    steps=(Say("ok"), Say("ok", media_tokens=9), Say("ok")),
+    counter="words",
+    arguments={
+        "message_overhead": 0, "window_slack": 0.25, "fill": "stop", "placement": "grounding",
+        "recall_unit": "message", "recall_tokens": 0.5, "recall_tools": "replies", "keep_grounding": "newest",
+        "grounding_overflow": "trim", "on_overflow": "raise", "ranking": "hybrid", "top_k": None, "min_score": None,
+        "min_lexical": None, "excerpt_tokens": None, "summarizer": None,
+    },
+    budget=Budget("past", 10, 3),
+    ask=Ask("stored"),
+)  # fmt: skip
+"""A picture is larger than the room for the past, and the text of all turns is not."""
 
 
 @given(st.one_of(scenarios, long_loop_scenarios))
@@ -164,12 +179,17 @@ def test_law_3_system_and_pinned_messages_stay(scenario: Scenario) -> None:
 
 
 @given(st.one_of(scenarios, long_loop_scenarios))
+@example(replace(PICTURES, steps=(Greet("ok, ok"), Greet("ok"), Say("ok")), budget=Budget("turn", 0, 1)))
+@example(replace(
+    PICTURES, steps=(Greet("ok"), Say("so " * 70), Say("ok")), arguments=PICTURES.arguments | {"fill": "skip"},
+    budget=Budget("turn", 0, 1),
+))  # fmt: skip
 def test_law_4_whole_turns_and_tool_groups(scenario: Scenario) -> None:
     """What the prompt holds of a past turn is all of it but broken tool groups; a turn recalled as real messages may
     come without its tool groups (`recall_tools`) and without what was said after the question. Every result follows
     its call with nothing but results between; every call has all its results, but for one that still waits at the end
     of the current turn. The first message that is not a system message is a user's, or a greeting before the first of
-    all user messages.
+    all user messages, and everything after that greeting is there.
     """
     case = case_of(scenario)
     context = case.prompt()
@@ -178,7 +198,8 @@ def test_law_4_whole_turns_and_tool_groups(scenario: Scenario) -> None:
     opening = [m for m in messages if m.id not in greeting]
     assert not opening or opening[0].role == "user"
     assert [m.id for m in messages[: len(greeting)]] == [m.id for m in reversed(case.told.greeting) if m.id in greeting]
-    assert not greeting or not set(case.past) - {m.id for m in messages}
+    after = [turn for turn in case.past if greeting and turn not in ids(case.told.greeting[len(greeting) :])]
+    assert not set(after) - {m.id for m in messages}
     recalled = recalled_in(context)
     assert scenario.arguments["recall_tools"] == "all" or not [m for m in recalled if case.told.by_id[m].role == "tool"]
     for turn, members in case.told.turns.items():
@@ -254,13 +275,14 @@ def test_law_5_nothing_is_recalled_that_stands_in_the_summary(scenario: Scenario
 
 
 @given(st.one_of(scenarios, tight_scenarios, long_loop_scenarios))
+@example(PICTURES)
 def test_law_6_grounding_on_the_newest_question_only(scenario: Scenario) -> None:
     """Only the newest user message carries grounding (`keep_grounding`: the n newest, all, none), every other message
-    is as it was said; grounding of a pinned or recalled old message never comes back with it. If the question's
-    grounding does not fit whole, items go weakest first (lowest score, then last), the rest keeps its order between
-    header and footer; if not even the best fits, it is cut inside; it goes only if not one character of it fits. In a
-    tool loop it is what fits beside the question and some of the groups: never more than alone, never less than
-    beside all of them.
+    is as it was said, but for media that give way (the next law), as those of recalled messages do; grounding of a
+    pinned or recalled old message never comes back with it. If the question's grounding does not fit whole, items go
+    weakest first (lowest score, then last), the rest keeps its order between header and footer; if not even the best
+    fits, it is cut inside; it goes only if not one character of it fits. In a tool loop it is what fits beside the
+    question and some of the groups: never more than alone, never less than beside all of them.
     """
     case = case_of(scenario)
     context = case.prompt()
@@ -273,7 +295,9 @@ def test_law_6_grounding_on_the_newest_question_only(scenario: Scenario) -> None
             told = case.told.by_id[message.id]
             dresses = message.id in case.past and message.id not in recalled
             expected = case.dressed(message.id, [told])[0] if dresses else bare(told)
-            assert message == next((m for m in answers if m.id == message.id), expected)
+            expected = next((m for m in answers if m.id == message.id), expected)
+            as_sent = [*([] if message.id in recalled else [expected]), *case.light([expected])]
+            assert message in (as_sent if told.turn_id in case.past else [expected])
     if question is None or case.question is None:
         return
     block = case.block(recalled) if scenario.arguments["placement"] == "grounding" else ""
@@ -282,6 +306,27 @@ def test_law_6_grounding_on_the_newest_question_only(scenario: Scenario) -> None
         least = case.available - case.told.tokens(answers)
         versions = list(trimmed(case.question, case.told, case.available, least))
     assert question.content in [joined(block, version.content) for version in versions]
+
+
+@given(st.one_of(scenarios, pictured_scenarios))
+@example(PICTURES)
+def test_law_6_the_oldest_media_give_way_before_any_text(scenario: Scenario) -> None:
+    """If not everything fits, media of past turns give way to a note, the oldest first and only if the note is smaller:
+    no more of them than needed for the text of all past turns; if even that does not fit, all but those of the newest
+    turns that fit beside recalled messages. (In a tool loop, those that gave way earlier stay away.)
+    """
+    case = case_of(scenario)
+    context = case.prompt()
+    recalled = recalled_in(context)
+    there = {m.id: m for m in as_stored(context) if m.id not in recalled}
+    full = {turn: [m for m in members if m.id in there] for turn, members in case.past.items()}
+    sent = {turn: [there[m.id] for m in members] for turn, members in full.items()}
+    if not case.answers:
+        past = case.sent_past(context)
+        assert sent == {turn: [m for m in past[turn] if m.id in there] for turn in full}
+        return
+    whole, light = list(full.values()), [case.light(members) for members in full.values()]
+    assert list(sent.values()) in [[*whole[:kept], *light[kept:]] for kept in range(len(whole) + 1)]
 
 
 @given(scenarios)
@@ -379,7 +424,7 @@ def unless_too_large(case: Case) -> Context | None:
     return None
 
 
-@given(scenarios)
+@given(st.one_of(scenarios, pictured_scenarios))
 def test_law_8_the_window_starts_where_the_slack_rule_says(scenario: Scenario) -> None:
     """Of the turns that fit beside all else that is in the prompt, newest first up to the first that does not, the
     window drops so many of the oldest that it starts at the turn whose number has the most factors of two, but keeps
@@ -392,19 +437,20 @@ def test_law_8_the_window_starts_where_the_slack_rule_says(scenario: Scenario) -
     there = ids(context.messages)
     recalled = recalled_in(context)
     window = [turn for turn in case.past if turn in there and turn not in recalled]
-    sizes = {turn: sum(map(case.told.size, members)) for turn, members in case.past.items()}
+    sizes = {turn: sum(map(case.told.size, members)) for turn, members in case.sent_past(context).items()}
     room = case.budget - context.tokens + sum(sizes[turn] for turn in window)
     assert window == slack_rule(sizes, case.told.number, max(0, room), scenario.arguments["window_slack"])
 
 
 @given(scenarios, questions, questions, st.lists(answers, max_size=2))
+@example(replace(PICTURES, budget=Budget("past", 80, 3)), Message.user("so?"), Message.user("and?"), [])
 def test_law_8_the_prefix_stands_while_the_window_start_does(
     scenario: Scenario, first: Message, second: Message, said: list[Reply | Tools]
 ) -> None:
     """With `placement="grounding"`, what stood before a question in its prompt stands unchanged at the beginning of the
-    next question's prompt, as long as the window starts at the same turn and the summary is the same. (Not where
-    `keep_grounding` takes grounding away from an older question on the way: then it is the newest, none, or all that
-    keep theirs.)
+    next question's prompt, as long as the window starts at the same turn and the summary is the same, but for media
+    that give way in one of the two. (Not where `keep_grounding` takes grounding away from an older question on the way:
+    then it is the newest, none, or all that keep theirs.)
     """
     assume(scenario.arguments["keep_grounding"] != 2)
     arguments = scenario.arguments | {"placement": "grounding", "fill": "stop"}
@@ -421,7 +467,9 @@ def test_law_8_the_prefix_stands_while_the_window_start_does(
     assume(summary_in(earlier) == summary_in(later))
     assume(start(case, earlier, asked.id) == start(later_case, later, asked.id))
     prefix = earlier.messages[:-1]
-    assert later.messages[: len(prefix)] == prefix
+    stands = later.messages[: len(prefix)]
+    assert case.light(list(stands)) == case.light(list(prefix))
+    assert stands == prefix or [m.media_tokens for m in stands] != [m.media_tokens for m in prefix]
     assert asked.id not in ids(later.messages) or later.messages[len(prefix)].id == asked.id
 
 

@@ -37,6 +37,12 @@ def without_media(message: Message) -> Message:
     return message.replace(content=text, media_tokens=0, payload=None)
 
 
+def lighter(message: Message, size: Size) -> Message:
+    """Return a message without its media, unless the note takes as much room as they do."""
+    light = without_media(message)
+    return light if light is message or size(light) < size(message) else message
+
+
 def abridged(turns: Sequence[Turn], size: Size, *, room: int, window: Callable[[], int]) -> list[Turn]:
     """Return turns as they are sent, newest first.
 
@@ -51,7 +57,7 @@ def abridged(turns: Sequence[Turn], size: Size, *, room: int, window: Callable[[
     full = [with_results(turn, size) for turn in turns]
     if sum(turn.tokens for turn in full) <= room:
         return full
-    light = [_changed(turn, without_media, size) for turn in turns]
+    light = [_changed(turn, lambda message: lighter(message, size), size) for turn in turns]
     kept = _with_media(turns, light, room, window)
     return [*turns[:kept], *light[kept:]]
 

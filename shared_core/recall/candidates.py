@@ -10,8 +10,9 @@ import numpy as np
 
 from shared_core.index.arrays import distinct
 from shared_core.index.text import is_statement, statement_code
+from shared_core.messages import Message
 from shared_core.paths import Path
-from shared_core.prompt.abridged import without_media
+from shared_core.prompt.abridged import lighter
 from shared_core.prompt.assembler import Placement
 from shared_core.prompt.reasons import Reason
 from shared_core.prompt.window import ELSEWHERE, Candidate
@@ -303,11 +304,11 @@ class _Reader:
     def _as_recalled(self, entry: Entry) -> Entry:
         """Return an entry without grounding, and without the media that would be sent with whole messages."""
         bare = _without_grounding(entry)
-        message = without_media(bare.message) if self.whole_turns else bare.message
-        if message is bare.message:
-            return bare
-        sizer = self.live.sizer
-        return replace(bare, message=message, tokens=message_tokens(message, sizer.counter, sizer.overhead))
+        message = lighter(bare.message, self._size) if self.whole_turns else bare.message
+        return bare if message is bare.message else replace(bare, message=message, tokens=self._size(message))
+
+    def _size(self, message: Message) -> int:
+        return message_tokens(message, self.live.sizer.counter, self.live.sizer.overhead)
 
     def cut(self, candidate: Candidate) -> Candidate:
         """Return a candidate with its long messages cut to excerpts."""

@@ -65,6 +65,13 @@ def test_if_the_text_does_not_fit_media_are_kept_as_far_as_the_window_reaches() 
     assert [one.entries[0].message.media_tokens for one in found] == [50] + [0] * 9
 
 
+def test_media_stay_where_the_note_is_no_smaller() -> None:
+    turns = [pictured(1, 3), pictured(0, 4)]
+    assert told(abridged(turns, size, room=0, window=lambda: 0)) == [
+        [("what is this", 3), ("a ladder", 0)], [("what is this\n" + MEDIA_LEFT_OUT, 0), ("a ladder", 0)],
+    ]  # fmt: skip
+
+
 def test_what_an_assistant_thought_stays() -> None:
     thought = Message.assistant("so", media_tokens=9, payload=PICTURE)
     assert without_media(thought) is thought
@@ -78,7 +85,9 @@ def test_media_are_kept_from_the_newest_on(media: list[int], room: int, window: 
     turns = [pictured(len(media) - number, tokens) for number, tokens in enumerate(media)]
     found = abridged(turns, size, room=room, window=lambda: window)
     assert [one.turn_id for one in found] == [one.turn_id for one in turns]
-    given_up = [new is not old for new, old in zip(found, turns, strict=True) if old.entries[0].message.media_tokens]
+    larger = [old.entries[0].message.media_tokens > 3 for old in turns]  # than the note
+    given_up = [new is not old for new, old, more in zip(found, turns, larger, strict=True) if more]
+    assert all(new is old for new, old, more in zip(found, turns, larger, strict=True) if not more)
     assert given_up == sorted(given_up)
     assert all(tokens_without_media(one) <= one.tokens for one in turns)
     if sum(one.tokens for one in turns) <= room:

@@ -14,7 +14,17 @@ from shared_core.prompt.context import Context
 from shared_core.prompt.reasons import Kind, Reason
 from shared_core.stores import SQLiteStore
 from shared_core.tokens import as_counter, message_tokens, tools_tokens
-from tests.support.prompt_oracle import Messages, Told, bare, fenced, grounded, rendered, sendable
+from tests.support.prompt_oracle import (
+    Messages,
+    Told,
+    bare,
+    fenced,
+    grounded,
+    lighter,
+    media_kept,
+    rendered,
+    sendable,
+)
 from tests.support.scenarios import Scenario, Talk, new_memory
 
 __all__ = ["Case", "as_stored", "case_of", "prepare", "recalled_in", "sent_in", "summary_in", "told_by"]
@@ -127,6 +137,32 @@ class Case:
         turns = {t: m for t, m in self.told.turns.items() if t != self.stored and t not in self.pinned}
         past = {t: self.dressed(t, [m for u in sendable(turns[t]) for m in u]) for t in reversed(turns)}
         return past | {m.id or "": [m] for m in self.told.greeting if self.question is not None and not m.pinned}
+
+    def light(self, members: Messages) -> Messages:
+        """Messages of a turn, without media that are larger than the note on them."""
+        return [lighter(message, self.told) for message in members]
+
+    def sent_past(self, context: Context) -> dict[str, Messages]:
+        """`past` as it is sent where the question has no answer yet: the oldest media give way first."""
+        chosen = (Kind.WINDOW, Kind.RECALLED)
+        must = sum(line.tokens for line in context.report.included if line.kind not in chosen)
+        rest = max(0, self.budget - must)
+        full = [sum(map(self.told.size, members)) for members in self.past.values()]
+        light = [sum(map(self.told.size, self.light(members))) for members in self.past.values()]
+        kept = media_kept(full, light, rest, rest - self._room_for_recall(rest))
+        past = enumerate(self.past.items())
+        return {turn: members if number < kept else self.light(members) for number, (turn, members) in past}
+
+    def _room_for_recall(self, rest: int) -> int:
+        """What recalled messages may take of the rest: a share of all, but the newest turn takes what it needs first,
+        unless that leaves less than a quarter.
+        """
+        share: float = self.scenario.arguments["recall_tokens"]
+        if not isinstance(share, float):
+            return min(share, rest)
+        newest = [self.told.by_id[m.id] for m in next(iter(self.past.values()), [])]
+        left = rest - self.told.tokens(newest)
+        return min(int(share * self.available), left if left >= 0.25 * rest else rest)
 
     def dressed(self, turn: str, members: Messages) -> Messages:
         """Messages of a turn as sent: with grounding as far as `keep_grounding` says."""

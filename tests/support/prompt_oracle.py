@@ -17,6 +17,8 @@ __all__ = [
     "ids",
     "is_complete",
     "joined",
+    "lighter",
+    "media_kept",
     "rendered",
     "sendable",
     "slack_rule",
@@ -103,6 +105,25 @@ class Told:
 
 def bare(message: Message) -> Message:
     return message.replace(grounding=None)
+
+
+def lighter(message: Message, told: Told) -> Message:
+    """The message with a note in place of its media, if that is smaller."""
+    if not message.media_tokens or message.role not in ("user", "tool"):
+        return message
+    content = "\n".join(part for part in (message.content, "[media left out]") if part)
+    light = message.replace(content=content, media_tokens=0, payload=None)
+    return light if told.size(light) < told.size(message) else message
+
+
+def media_kept(full: Sequence[int], light: Sequence[int], rest: int, window: int) -> int:
+    """How many of the newest turns keep their media, from the sizes of all turns with them and without, newest first:
+    as many as fit with the text of all others; if that text does not fit, as many as fit into the window by themselves.
+    """
+    kept = range(len(full) + 1)
+    if sum(light) <= rest:
+        return max(count for count in kept if sum(full[:count]) + sum(light[count:]) <= rest)
+    return max(count for count in kept if sum(full[:count]) <= window)
 
 
 def joined(*parts: str) -> str:

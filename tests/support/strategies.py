@@ -29,6 +29,7 @@ __all__ = [
     "answers",
     "late_scenarios",
     "long_loop_scenarios",
+    "pictured_scenarios",
     "questions",
     "scenarios",
     "steps",
@@ -250,6 +251,21 @@ summed_scenarios = st.builds(
     st.sampled_from((40, 80)),
 )
 """Scenarios in which much is summed up and brought back."""
+
+pictured_scenarios = st.builds(
+    lambda scenario, media, budget: replace(
+        scenario,
+        steps=tuple(
+            replace(step, media_tokens=media[number % len(media)]) if isinstance(step, Say) else step
+            for number, step in enumerate(scenario.steps)
+        ),
+        budget=budget,
+    ),
+    _plain,
+    st.lists(st.sampled_from((0, 9, 60, 300)), min_size=1, max_size=4),
+    st.builds(Budget, st.just("past"), st.sampled_from(range(5, 105, 5)), st.integers(-1, 1)),
+)
+"""Scenarios in which people show pictures, with room for some of the past."""
 
 _tight_budgets = st.builds(
     Budget, st.sampled_from(("turn", "turn", "must", "stays")), st.sampled_from(range(5, 100, 5)), st.integers(-1, 1)
