@@ -78,6 +78,10 @@ class Model:
         asked = [node.id for node in seen if node.role == "user"]
         return [str(node.id) for turn in asked for node in seen if node.turn == turn]
 
+    def greetings(self) -> list[str]:
+        """The ids of what an assistant said in no turn of a question; it is sent if it came before the first one."""
+        return [str(node.id) for node in self.seen() if node.role == "assistant" and node.turn == node.id]
+
     # Writing
 
     def point(self, node: Node) -> None:
