@@ -237,11 +237,11 @@ class Twin:
         model, memory = self.model, self.memory
         self.look()
         line = model.ids(model.seen())
-        sent, expected = [str(message.id) for message in memory.context().messages], model.prompt()
-        greetings = sent[: len(sent) - len(expected)]
-        assert sent[len(greetings) :] == expected
+        sent, turns = [str(message.id) for message in memory.context().messages], model.prompt()
+        greetings = sent[: len(sent) - len(turns)]
+        assert sent[len(greetings) :] == turns
         assert set(greetings) <= set(model.greetings())
-        assert expected or not greetings  # a greeting is not sent alone
+        assert turns or not greetings  # a greeting is not sent alone
         assert sorted(str(hit.message.id) for hit in memory.search("alike", 9_999)) == sorted(line)
         self.look_at_recall(line)
         assert [(stash.branch, list(stash.ids)) for stash in memory.stashes()] == [
