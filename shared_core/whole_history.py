@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 from shared_core.messages import Message
 from shared_core.paths import beginning
-from shared_core.provenance import families
-from shared_core.recognition import Sent, chain_of, says_the_same, without_prompts
+from shared_core.recognition import Sent, chain_of, families, says_the_same, without_prompts
 from shared_core.records import Position, Record
 from shared_core.session import LiveSession
 from shared_core.system_prompt import is_prompt

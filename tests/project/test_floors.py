@@ -30,7 +30,6 @@ FLOORS = [
     "paths",
     "message_sequence",
     "stores",
-    "provenance",
     "prompt",
     "session",
     "checkout",
