@@ -187,8 +187,8 @@ class Follower:
         known, _ = after.split()
         kept = next((n for n, one in enumerate(sent) if since is not None and one.message.id == since), None)
         first = None if kept is None else len(said_of(sent[:kept]))
-        added = lambda end, message: self._added_after(_Match(end), message)  # noqa: E731
-        line = WholeHistory(self.live, self.new_id, added, said_of(sent)).line(self._newest_of(known), first)
+        whole = WholeHistory(self.live, self.new_id, self._added_after, said_of(sent))
+        line = whole.line(self._newest_of(known), first)
         return Followed(line.at, line.turn, line.new, FollowedHistory(line.ids), copied=line.copied)
 
     def _part(self, sent: Sequence[Sent], after: FollowedHistory) -> Followed:
@@ -302,7 +302,7 @@ class Follower:
         ):
             record = own
         if record is None and own is None and not match.new and not match.diverged:
-            record = self._added_after(match, one.message)
+            record = self._added_after(match.at, one.message, match.path)
         if record is not None and self._continues(match.at, record):
             # Messages before a stored one that are not stored themselves were forgotten, or inserted by the client.
             for unknown in match.new:
@@ -320,24 +320,29 @@ class Follower:
         match.new.append(index)
         match.ids.append(one.chain if own is not None or one.message.id is None else one.message.id)
 
-    def _added_after(self, match: _Match, message: Message) -> Record | None:
-        """Return the stored message that says the same right after those matched so far, as one that `add` stored.
+    def _added_after(self, at: Record | None, message: Message, path: Path | None = None) -> Record | None:
+        """Return the stored message that says the same right after another one, as one that `add` stored.
 
         A user message with an id of its own is another one: two callers may ask the same at the same time.
+
+        Args:
+            at: the message before it.
+            message: what is said.
+            path: the path that is searched first. None: the one that is checked out.
         """
-        if match.at is None or (message.role == "user" and message.id is not None):
+        if at is None or (message.role == "user" and message.id is not None):
             return None
         says = recognized_fields(message)
-        for path in self._paths_through(match, match.at.position, branches=message.role != "user"):
-            record = self._next_said(path, match.at.position)
+        for one in self._paths_through(at.position, path, branches=message.role != "user"):
+            record = self._next_said(one, at.position)
             if record is not None and recognized_fields(record.message) == says:
                 return record
         return None
 
-    def _paths_through(self, match: _Match, position: Position, *, branches: bool) -> Iterator[Path]:
+    def _paths_through(self, position: Position, first: Path | None, *, branches: bool) -> Iterator[Path]:
         """Yield paths that may go on after a position: first those that are in use, then those of other branches."""
-        if match.path is not None and match.path.head != position and match.path.covers(position):
-            yield match.path
+        if first is not None and first.head != position and first.covers(position):
+            yield first
         for path in (self.live.path, self._newest_path()):
             if path.covers(position):
                 yield path
