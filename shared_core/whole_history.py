@@ -1,19 +1,17 @@
 """Match a history that is a whole conversation: find the line that says just that, and what it lacks."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
 from shared_core.messages import Message
 from shared_core.paths import beginning
-from shared_core.recognition import Sent, chain_of, families, says_the_same, without_prompts
+from shared_core.recognition import Sent, families, without_prompts
 from shared_core.records import Position, Record
 from shared_core.session import LiveSession
+from shared_core.stored_forms import StoredForms, is_form_of
 from shared_core.system_prompt import is_prompt
-
-FAMILIES = 64
-"""For how many messages copies are looked up at a time."""
 
 FIRST_LOOK = 4
 """How many messages are read first, next to another one on its path; then twice as many, and so on."""
@@ -65,7 +63,7 @@ class WholeHistory:
     added: Callable[[Record, Message], Record | None]
     sent: Sequence[Sent]
     _start: Record | None = field(default=None, init=False)
-    _looked_up: "_Stored | None" = field(default=None, init=False)
+    _looked_up: StoredForms | None = field(default=None, init=False)
 
     def line(self, before: Record | None, first: int | None) -> Line:
         """Return the line of the history.
@@ -79,7 +77,7 @@ class WholeHistory:
             return self._line(before)
         left, rest = self.sent[:first], replace(self, sent=self.sent[first:])
         line = rest._line_anywhere(before)
-        stored = _Stored(self.live, left)
+        stored = StoredForms(self.live, left)
         ids = [next((record.message.id for record in stored.at(index)), None) for index in range(first)]
         return replace(line, ids=(*ids, *line.ids))
 
@@ -107,10 +105,10 @@ class WholeHistory:
     def _look_up(self, matched: Sequence[Record]) -> None:
         """Look up what is stored of the history; `matched` are the stored forms of its first messages."""
         if self._looked_up is None:
-            self._looked_up = _Stored(self.live, self.sent, matched)
+            self._looked_up = StoredForms(self.live, self.sent, matched)
 
     @property
-    def _stored(self) -> "_Stored":
+    def _stored(self) -> StoredForms:
         assert self._looked_up is not None
         return self._looked_up
 
@@ -121,7 +119,7 @@ class WholeHistory:
         ahead, end, matched = _Ahead(self.live), _End(self._start), list[Record]()
         for index, one in enumerate(self.sent):
             found = ahead.next(end.record)
-            if found is None or not _is_form_of(found, one):
+            if found is None or not is_form_of(found, one):
                 self._look_up(matched)
                 found = self._added_after(end, index)
             if found is not None:
@@ -324,102 +322,12 @@ class _Ahead:
         return None
 
 
-class _Stored:
-    """What is stored of a history, wherever it stands.
-
-    Args:
-        live: the session.
-        sent: the history.
-        matched: the stored forms of its first messages, which are known already; the others are looked up.
-    """
-
-    def __init__(self, live: LiveSession, sent: Sequence[Sent], matched: Sequence[Record] = ()) -> None:
-        self._live = live
-        self._sent = sent
-        self._matched = matched
-        self._first = len(matched)
-        self._families: dict[str, list[Record]] = {}
-
-    @cached_property
-    def known(self) -> dict[str, Record]:
-        """The stored messages whose id is an id or a digest of the history."""
-        sent = self._sent[self._first :]
-        known = self._get({id_: None for one in sent for id_ in (one.message.id, one.chain) if id_ is not None})
-        edited = [one.message for one in sent if one.message.id in known]
-        edited = [message for message in edited if not says_the_same(known[message.id or ""].message, message)]
-        return known | self._get([_edited_id(message) for message in edited])
-
-    def _get(self, ids: Iterable[str]) -> dict[str, Record]:
-        ids = list(ids)
-        if self._live.key is None or not ids:
-            return {}
-        return {record.message.id or "": record for record in self._live.store.get(self._live.key, ids)}
-
-    def ids_of(self, index: int) -> list[str]:
-        """Return the ids that a message of the history may be stored under, the one for a new message first."""
-        message, chain = self._sent[index]
-        if message.id is None:
-            return [chain]
-        own = self.known.get(message.id)
-        return [message.id] if own is None or says_the_same(own.message, message) else [_edited_id(message), chain]
-
-    def at(self, index: int) -> list[Record]:
-        """Return the stored messages that have an id of a message of the history and say the same."""
-        return self._all[index]
-
-    @cached_property
-    def _all(self) -> list[list[Record]]:
-        found = [[record] for record in self._matched]
-        for index in range(self._first, len(self._sent)):
-            message, chain = self._sent[index]
-            records = [self.known[id_] for id_ in dict.fromkeys((*self.ids_of(index), chain)) if id_ in self.known]
-            found.append([record for record in records if says_the_same(record.message, message)])
-        return found
-
-    def copies(self, index: int) -> list[Record]:
-        """Return those messages, and all that were made from the same ones and say the same."""
-        stored = self.at(index)
-        if self._live.key is not None and any(record.message.id not in self._families for record in stored):
-            page = [record for records in self._all[index : index + FAMILIES] for record in records]
-            self._families |= families(self._live.store, self._live.key, page)
-        family = [one for record in stored for one in self._families[record.message.id or ""]]
-        return [one for one in family if says_the_same(one.message, self._sent[index].message)]
-
-    def is_forgotten(self, index: int) -> bool:
-        """Return whether a message of the history was forgotten, so that nothing may stand for it."""
-        return not self.at(index) and not self._forgotten.isdisjoint(self.ids_of(index))
-
-    @cached_property
-    def _forgotten(self) -> set[str]:
-        """The ids of the history that were forgotten."""
-        if self._live.key is None:
-            return set()
-        missing = (index for index, records in enumerate(self._all) if not records)
-        ids = {id_ for index in missing for id_ in self.ids_of(index)}
-        return self._live.store.are_forgotten(self._live.key, ids - self.known.keys())
-
-
 class _New(NamedTuple):
     """Messages to store, the id of each message of the history, and what the copies among them are made from."""
 
     messages: tuple[Message, ...]
     ids: tuple[str | None, ...]
     copied: Mapping[str, Record]
-
-
-def _is_form_of(record: Record, one: Sent) -> bool:
-    """Return whether a stored message is one of the history: itself, a copy, or as it was edited."""
-    message, chain = one
-    if not says_the_same(record.message, message):
-        return False
-    if message.id is None:
-        return record.message.id == chain
-    return message.id in (record.message.id, record.picked_from) or record.message.id in (chain, _edited_id(message))
-
-
-def _edited_id(message: Message) -> str:
-    """Return the id of a message whose own id is stored with another text; equal for equal messages, anywhere."""
-    return chain_of(f"edited {message.id}", message)
 
 
 def _turn_of(end: Record | None) -> str | None:

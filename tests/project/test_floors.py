@@ -37,6 +37,7 @@ FLOORS = [
     "recall",
     "summaries",
     "forget",
+    "stored_forms",
     "whole_history",
     "history",
     "tree",
