@@ -223,7 +223,7 @@ def test_an_invalid_chat_stops_the_import_or_is_skipped(store: Store, tmp_path: 
     assert (good.new, good.error, empty.error) == (6, None, None)
     assert bad.error is not None
     assert bad.error.endswith("message 2: unknown role 'nobody'; expected one of system, developer, user, human, "
-                              "assistant, ai, agent, model, bot")  # fmt: skip
+                              "assistant, ai, agent, model, bot, chatbot")  # fmt: skip
     assert len(store.sessions()) == 1
 
 

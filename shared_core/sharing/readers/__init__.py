@@ -14,7 +14,7 @@ from shared_core.sharing.readers.anthropic_api import is_anthropic, read_anthrop
 from shared_core.sharing.readers.archive import is_archive, json_members
 from shared_core.sharing.readers.chatgpt import chatgpt_conversations, chatgpt_id, is_chatgpt, read_chatgpt
 from shared_core.sharing.readers.claude import claude_conversations, claude_id, is_claude, read_claude
-from shared_core.sharing.readers.conversation import ROLES, Conversation, Entry, list_of, role_of, short
+from shared_core.sharing.readers.conversation import Conversation, Entry, list_of, short
 from shared_core.sharing.readers.frameworks import (
     is_langchain,
     is_simple_chat_store,
@@ -245,17 +245,13 @@ def _openai(document: _Document) -> list[Entry]:
 
 
 def _openai_entry(entry: Any) -> Any:
-    """Return a message with the role that OpenAI has for its speaker."""
+    """Return a message as it is; `LineError` if its text is in another field than OpenAI's."""
     if not isinstance(entry, dict):
         return entry
     instead = next((name for name in ("text", "parts") if entry.get(name)), None)
     if instead is not None and not any(entry.get(name) for name in ("content", "tool_calls", "function_call")):
         raise LineError(f'has "{instead}" instead of "content"; rename the field to "content"')
-    other = str(entry.get("role")).lower() in _OTHER_ROLES
-    return entry | {"role": role_of(entry["role"])} if other else entry
-
-
-_OTHER_ROLES = ROLES.keys() - {"system", "developer", "user", "assistant"}
+    return entry
 
 
 def _is_message_list(document: _Document) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+from shared_core.formats.fields import ROLE_NAMES
 from shared_core.messages import Message, Payload, Role
 from shared_core.records import MAIN
 from shared_core.sharing.format import MAX_NESTING, BranchLine, HeadLine, Line, LineError, MessageLine, SessionLine
@@ -165,18 +166,8 @@ def time_of(value: Any, missing: datetime) -> datetime:
     raise LineError(f"{short(value)} is not a time; expected ISO 8601 text or seconds since 1970")
 
 
-ROLES: Mapping[str, Role] = {
-    "system": "system",
-    "developer": "system",
-    "user": "user",
-    "human": "user",
-    "assistant": "assistant",
-    "ai": "assistant",
-    "agent": "assistant",
-    "model": "assistant",
-    "bot": "assistant",
-}
-"""The names that programs give to those who speak."""
+ROLES = {name: role for name, role in ROLE_NAMES.items() if role != "tool"}
+"""The names of those who speak in formats where the results of tools are no messages of their own."""
 
 
 def role_of(name: Any) -> Role:
