@@ -4,8 +4,7 @@ import asyncio
 import gc
 import inspect
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
-from contextlib import closing
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -37,12 +36,6 @@ SETTINGS: dict[str, Any] = {"max_tokens": 300, "reserve_tokens": 50, "embed_budg
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "chat.db"
-
-
-@pytest.fixture
-def store() -> Iterator[SQLiteStore]:
-    with closing(SQLiteStore(":memory:")) as store:
-        yield store
 
 
 def verbs(kind: type) -> dict[str, Any]:

@@ -5,7 +5,7 @@ import sqlite3
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from threading import Thread
@@ -35,12 +35,6 @@ from tests.support.histories import CountingStore, history, ids, texts
 from tests.support.scripted_embedder import ScriptedEmbedder
 
 SMALL: dict[str, Any] = {"max_tokens": 300, "reserve_tokens": 50, "embed_budget_ms": 1e6}
-
-
-@pytest.fixture
-def store() -> Iterator[CountingStore]:
-    with closing(CountingStore(":memory:")) as store:
-        yield store
 
 
 @pytest.fixture

@@ -30,12 +30,6 @@ SOAK = bool(os.environ.get("SOAK"))
 
 
 @pytest.fixture
-def store() -> Iterator[CountingStore]:
-    with closing(CountingStore(":memory:")) as store:
-        yield store
-
-
-@pytest.fixture
 def memory(store: CountingStore) -> InfiniteMemory:
     return InfiniteMemory(store, embedder=HashingEmbedder(), **SMALL)
 

@@ -1,7 +1,6 @@
 """A client that sends its history again: each message is stored once, and an edited history becomes a branch."""
 
 import json
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from hashlib import blake2b
@@ -16,12 +15,6 @@ from shared_core.results import FollowedHistory
 from shared_core.testing import HashingEmbedder
 
 ai, user = Message.assistant, Message.user
-
-
-@pytest.fixture
-def store() -> Iterator[SQLiteStore]:
-    with closing(SQLiteStore(":memory:")) as store:
-        yield store
 
 
 def memory(store: SQLiteStore, **settings: Any) -> InfiniteMemory:

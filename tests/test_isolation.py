@@ -1,6 +1,5 @@
 """Conversations are isolated: whatever its name, a session sees nothing of another."""
 
-from collections.abc import Iterator
 from contextlib import closing
 from itertools import combinations
 from typing import Any
@@ -42,12 +41,6 @@ SETTINGS: dict[str, Any] = {
     "min_score": -1,
     "min_lexical": 0,
 }
-
-
-@pytest.fixture
-def store() -> Iterator[SQLiteStore]:
-    with closing(SQLiteStore(":memory:")) as store:
-        yield store
 
 
 def open_as(store: SQLiteStore, names: Names, **settings: Any) -> InfiniteMemory:

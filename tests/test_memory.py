@@ -5,7 +5,7 @@ import json
 import logging
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -41,12 +41,6 @@ SMALL: dict[str, Any] = {"max_tokens": 300, "reserve_tokens": 50}
 
 PATIENT = 1e6
 """Milliseconds in which everything is embedded."""
-
-
-@pytest.fixture
-def store() -> Iterator[CountingStore]:
-    with closing(CountingStore(":memory:")) as store:
-        yield store
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """The loops that people write first: whatever a client sends back, the talk is one line, each message stored once."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from itertools import count as count_up
 from typing import Any
@@ -17,12 +17,6 @@ ai, user, system = Message.assistant, Message.user, Message.system
 
 Sent = Callable[[list[Message]], list[Message]]
 """What a client sends of its history."""
-
-
-@pytest.fixture
-def store() -> Iterator[SQLiteStore]:
-    with closing(SQLiteStore(":memory:")) as store:
-        yield store
 
 
 def new(store: SQLiteStore, **settings: Any) -> InfiniteMemory:

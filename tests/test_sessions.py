@@ -3,7 +3,6 @@
 import asyncio
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -25,12 +24,6 @@ from tests.support.histories import NOON, history, ids, texts
 
 WORD = "xyzzyplugh"
 """Said in what is to be erased, and nowhere else."""
-
-
-@pytest.fixture
-def store() -> Iterator[SQLiteStore]:
-    with closing(SQLiteStore(":memory:")) as store:
-        yield store
 
 
 def said(store: SQLiteStore, session: str, user: str | None, *contents: str) -> InfiniteMemory:

@@ -1,7 +1,6 @@
 """System prompts are settings: the current one is sent first, what it replaced stays stored and is sent no more."""
 
 import json
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -13,12 +12,6 @@ from shared_core.testing import HashingEmbedder
 from tests.stores.dict_store import DictStore
 
 ai, user, system = Message.assistant, Message.user, Message.system
-
-
-@pytest.fixture
-def store() -> Iterator[SQLiteStore]:
-    with closing(SQLiteStore(":memory:")) as store:
-        yield store
 
 
 def new(store: Any, **settings: Any) -> InfiniteMemory:

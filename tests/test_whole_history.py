@@ -1,7 +1,6 @@
 """A history that is the whole conversation: what was taken back leaves the line, and stays stored elsewhere."""
 
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
@@ -17,12 +16,6 @@ from shared_core.results import FollowedHistory
 from tests.support.histories import CountingStore
 
 ai, user = Message.assistant, Message.user
-
-
-@pytest.fixture
-def store() -> Iterator[SQLiteStore]:
-    with closing(SQLiteStore(":memory:")) as store:
-        yield store
 
 
 def opened(store: SQLiteStore, **settings: Any) -> InfiniteMemory:

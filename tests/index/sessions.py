@@ -1,4 +1,4 @@
-"""Shared by the tests of a session's index: refresh it from the store, embed, and answer requests."""
+"""Shared by the tests of a session's index: refresh it from the store, and embed."""
 
 import threading
 from collections.abc import Callable, Generator, Sequence
@@ -13,9 +13,10 @@ from shared_core.paths import Path as TreePath
 from shared_core.paths import walk
 from shared_core.recall.embedding import EmbedReply, EmbedRequest, backfill
 from shared_core.records import Position
+from shared_core.summaries.requests import drive
 from shared_core.testing.oracle import Session
 
-__all__ = ["Steps", "drive", "fill", "path_to", "refreshed", "texts_of", "vectors_of"]
+__all__ = ["Steps", "fill", "path_to", "refreshed", "texts_of", "vectors_of"]
 
 Steps = Generator[EmbedRequest, EmbedReply, int]
 
@@ -54,14 +55,3 @@ def texts_of(vectors: SessionVectors) -> Callable[[npt.NDArray[np.int64]], list[
         return [str(records[position].message.id)[1:] if position in records else "" for position in positions]
 
     return texts
-
-
-def drive(steps: Steps) -> int:
-    """Answer requests as the engine does, and return what the steps do."""
-    try:
-        request = next(steps)
-        while True:
-            request = steps.send(request.answer())
-    except StopIteration as stop:
-        left: int = stop.value
-        return left

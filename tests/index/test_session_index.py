@@ -1,6 +1,6 @@
 """The rows of a session in memory agree with its store, whatever was cached, damaged or forgotten."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -18,12 +18,6 @@ from shared_core.stores import SQLiteStore
 from shared_core.testing.oracle import NOON, Session, draft, drafts
 from tests.index.sessions import path_to, refreshed
 from tests.support.histories import CountingStore
-
-
-@pytest.fixture
-def store() -> Generator[CountingStore]:
-    with closing(CountingStore(":memory:")) as store:
-        yield store
 
 
 @pytest.fixture

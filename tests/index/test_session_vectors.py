@@ -2,7 +2,7 @@
 
 import re
 import threading
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import cache, partial, update_wrapper
 from itertools import product
@@ -21,16 +21,11 @@ from shared_core.index.session_vectors import SessionVectors, decode_vectors, en
 from shared_core.recall.embedding import EmbedReply, EmbedText, backfill, message_text, name_of, turn_text
 from shared_core.recall.scope import RecallUnit
 from shared_core.records import MAIN, Derived, Position, Snapshot, VectorRows
+from shared_core.summaries.requests import drive
 from shared_core.testing.hashing_embedder import HashingEmbedder
 from shared_core.testing.oracle import Session, drafts
-from tests.index.sessions import Steps, drive, fill, refreshed, texts_of, vectors_of
+from tests.index.sessions import Steps, fill, refreshed, texts_of, vectors_of
 from tests.support.histories import CountingStore
-
-
-@pytest.fixture
-def store() -> Generator[CountingStore]:
-    with closing(CountingStore(":memory:")) as store:
-        yield store
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """Rename, delete, tag, reset, reflog, diff and log: what each changes, and what it leaves alone."""
 
-from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,12 +10,6 @@ from shared_core.records import MAIN, After, Move, Position
 from shared_core.results import Branch, LogEntry
 from shared_core.tree.log import draw
 from tests.support.histories import CountingStore, history, ids
-
-
-@pytest.fixture
-def store() -> Iterator[CountingStore]:
-    with closing(CountingStore(":memory:")) as store:
-        yield store
 
 
 @pytest.fixture

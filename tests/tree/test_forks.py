@@ -1,6 +1,5 @@
 """Branches: what a fork shares, where an added message goes, and recall that never leaves its branch."""
 
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 
@@ -16,12 +15,6 @@ from shared_core.results import Branch, Reason
 from shared_core.stores import SQLiteStore
 from shared_core.testing.hashing_embedder import HashingEmbedder
 from tests.support.histories import CountingStore, history, ids
-
-
-@pytest.fixture
-def store() -> Iterator[CountingStore]:
-    with closing(CountingStore(":memory:")) as store:
-        yield store
 
 
 @pytest.fixture

@@ -1,8 +1,7 @@
 """Merge, cherry-pick, rebase and stash in detail; their contract is in `test_verb_contract.py`."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -15,12 +14,6 @@ from shared_core.results import Conflict
 from shared_core.summaries.requests import LINE_TOKENS
 from tests.support.histories import CountingStore, history, ids
 from tests.tree.two_branches import parted, path, said, say
-
-
-@pytest.fixture
-def store() -> Iterator[CountingStore]:
-    with closing(CountingStore(":memory:")) as store:
-        yield store
 
 
 @pytest.fixture

@@ -6,8 +6,7 @@ git-like chat trees, the test that shows each is not here; the last test sees to
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,12 +21,6 @@ from tests.support.histories import ids
 from tests.tree.two_branches import changed, parted, path, rows, said, say
 
 Verb = Callable[[Any], Any]
-
-
-@pytest.fixture
-def store() -> Iterator[SQLiteStore]:
-    with closing(SQLiteStore(":memory:")) as store:
-        yield store
 
 
 @pytest.fixture

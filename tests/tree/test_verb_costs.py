@@ -1,11 +1,9 @@
 """The verbs on branches read and write as many rows in a long conversation as in a short one."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from typing import Any
-
-import pytest
 
 from shared_core import InfiniteMemory
 from shared_core.records import MAIN, Draft
@@ -13,12 +11,6 @@ from shared_core.session import PAGE
 from shared_core.testing.hashing_embedder import HashingEmbedder
 from tests.support.histories import CountingStore, history, ids
 from tests.tree.two_branches import changed, rows, said, say
-
-
-@pytest.fixture
-def store() -> Iterator[CountingStore]:
-    with closing(CountingStore(":memory:")) as store:
-        yield store
 
 
 def grown(store: CountingStore, count: int, forks: int, merges: int) -> InfiniteMemory:
