@@ -2,13 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from functools import partial
 from typing import Any
 
+from shared_core.arguments import moment, texts
+from shared_core.checkout import Checkout
 from shared_core.errors import UnknownReferenceError
-from shared_core.paths import walk
-from shared_core.records import After, InTurn, MadeFrom, Position, Record
+from shared_core.paths import Head, walk
+from shared_core.records import MAIN, After, InTurn, MadeFrom, Position, Record
 from shared_core.reprs import short_repr
 from shared_core.store import Store
 from shared_core.turns import Entry, tool_groups
@@ -151,3 +153,75 @@ def _left_of_turns(store: Store, session: int, records: Sequence[Record]) -> lis
 
 def _ids(records: Sequence[Record]) -> tuple[str, ...]:
     return tuple(record.message.id or "" for record in records)
+
+
+class ForgetVerbs:
+    """The methods of a memory that erase messages."""
+
+    _checkout: Checkout
+
+    def forget(
+        self, *, ids: Sequence[str] | None = None, before: date | str | None = None, session: bool = False,
+        user: bool = False, dry_run: bool = False,
+    ) -> ForgetResult:  # fmt: skip
+        """Erase messages everywhere: from all branches, from vectors, indexes and snapshots, and from the files' bytes.
+
+        A tool call and its results are erased together, and so are all copies and summaries made from an erased
+        message. The ids are remembered, and messages with these ids are not stored again. Pass exactly one of `ids`,
+        `before`, `session` and `user`.
+
+        Args:
+            ids: erase the messages with these ids.
+            before: erase messages said before this time, except system messages: a datetime, a date, or ISO 8601 text
+                such as `"2026-01-31"`. A time without a zone is taken as UTC.
+            session: erase the whole session.
+            user: erase all sessions of this memory's user. Each is erased as a whole; if the process is killed in
+                between, call it again. The names of the user and of the sessions remain in the store.
+            dry_run: erase nothing and return what would be erased.
+
+        Raises:
+            UnknownReferenceError: an id is not stored.
+            ValueError: not exactly one of `ids`, `before`, `session` and `user` was passed, or this memory has no user
+                whose sessions could be erased.
+        """
+        if (ids is not None) + (before is not None) + session + user != 1:
+            raise ValueError("forget: pass exactly one of ids=, before=, session=True and user=True")
+        if user:
+            return self._forget_user(dry_run=dry_run)
+        ids = None if ids is None else texts("ids", ids)
+        limit = None if before is None else moment("before", before)
+        live = self._checkout.live
+        with self._checkout.lock:
+            key = live.key
+            if key is None and ids:
+                raise UnknownReferenceError(f"no message {ids[0]!r}: nothing is stored yet")
+            records = select(live.store, key, ids=ids, before=limit, everything=session) if key is not None else []
+            if dry_run or key is None:
+                return ForgetResult(_ids(records), dry_run=dry_run)
+            if not records and not session:
+                return self.scrub()  # a new epoch would make every process rebuild its indexes for nothing
+            result = forget(live.store, key, records, everything=session)
+            if session:
+                self._checkout.stand(Head(MAIN))
+            return result
+
+    def _forget_user(self, *, dry_run: bool) -> ForgetResult:
+        live = self._checkout.live
+        if live.user_id is None:
+            raise ValueError(
+                "forget(user=True): this memory has no user: pass user_id= to InfiniteMemory, "
+                "or erase this session with session=True"
+            )
+        with self._checkout.lock:
+            sessions = [key for key, _, _ in live.store.sessions(live.user_id)]
+            if dry_run:
+                records = [record for key in sessions for record in every_record(live.store, key)]
+                return ForgetResult(_ids(records), dry_run=True)
+            result = forget_sessions(live.store, sessions)
+            self._checkout.stand(Head(MAIN))
+            return result
+
+    def scrub(self) -> ForgetResult:
+        """Remove erased bytes from the files, if a reader kept `forget` from doing so, as its result reports."""
+        reason = self._checkout.live.store.scrub()
+        return ForgetResult((), scrubbed=reason is None, reason=reason)

@@ -16,7 +16,6 @@ from shared_core.arguments import (
     session_names,
     suggests_names,
     text_value,
-    texts,
     user_message,
     whole_number,
 )
@@ -24,12 +23,11 @@ from shared_core.base import Embedder, TokenCounter
 from shared_core.checkout import Checkout, Writer
 from shared_core.embedders import as_embedder
 from shared_core.errors import UnknownReferenceError
-from shared_core.forget import ForgetResult, every_record, forget, forget_sessions, select
+from shared_core.forget import ForgetVerbs
 from shared_core.history import FollowedHistory, Removed, follow
 from shared_core.lifecycle import fork_safe_lock
 from shared_core.message_sequence import MessageSequence
 from shared_core.messages import Message, MessageLike, Role, message_list, one_message
-from shared_core.paths import Head
 from shared_core.pipeline import Ask, AskSteps, IndexSteps, Progress, PromptBuilder, SearchSteps, SummarySteps
 from shared_core.prompt.assembler import Assembler, Placement
 from shared_core.prompt.context import Context
@@ -47,7 +45,7 @@ from shared_core.recall.ranking import ScoredMessage
 from shared_core.recall.scope import Filter, RecallScope, RecallTools, RecallUnit
 from shared_core.recall.search import RecallRules, Searcher
 from shared_core.recall.signals import Ranking
-from shared_core.records import MAIN, SessionInfo, Summary
+from shared_core.records import SessionInfo, Summary
 from shared_core.session import LiveSession, Sizer
 from shared_core.sharing.files import FileVerbs
 from shared_core.store import ALL, Store
@@ -70,7 +68,7 @@ NO_SESSION = -1
 """A key that no session has, for statistics of a session that is not stored yet."""
 
 
-class InfiniteMemory(TreeVerbs, FileVerbs):
+class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
     """The memory of one conversation: it stores every message and builds the best prompt for each question.
 
     It calls no model except its embedder and, if you pass one, the summarizer.
@@ -504,72 +502,6 @@ class InfiniteMemory(TreeVerbs, FileVerbs):
         return self._prompts.summary_steps(
             Ask(None, self.max_tokens, self.reserve_tokens, system=prompt_text(self.system))
         )
-
-    # Forgetting
-
-    def forget(
-        self, *, ids: Sequence[str] | None = None, before: date | str | None = None, session: bool = False,
-        user: bool = False, dry_run: bool = False,
-    ) -> ForgetResult:  # fmt: skip
-        """Erase messages everywhere: from all branches, from vectors, indexes and snapshots, and from the files' bytes.
-
-        A tool call and its results are erased together, and so are all copies and summaries made from an erased
-        message. The ids are remembered, and messages with these ids are not stored again. Pass exactly one of `ids`,
-        `before`, `session` and `user`.
-
-        Args:
-            ids: erase the messages with these ids.
-            before: erase messages said before this time, except system messages: a datetime, a date, or ISO 8601 text
-                such as `"2026-01-31"`. A time without a zone is taken as UTC.
-            session: erase the whole session.
-            user: erase all sessions of this memory's user. Each is erased as a whole; if the process is killed in
-                between, call it again. The names of the user and of the sessions remain in the store.
-            dry_run: erase nothing and return what would be erased.
-
-        Raises:
-            UnknownReferenceError: an id is not stored.
-            ValueError: not exactly one of `ids`, `before`, `session` and `user` was passed, or this memory has no user
-                whose sessions could be erased.
-        """
-        if (ids is not None) + (before is not None) + session + user != 1:
-            raise ValueError("forget: pass exactly one of ids=, before=, session=True and user=True")
-        if user:
-            return self._forget_user(dry_run=dry_run)
-        ids = None if ids is None else texts("ids", ids)
-        limit = None if before is None else moment("before", before)
-        with self._lock:
-            key = self._checkout.live.key
-            if key is None and ids:
-                raise UnknownReferenceError(f"no message {ids[0]!r}: nothing is stored yet")
-            records = select(self._store, key, ids=ids, before=limit, everything=session) if key is not None else []
-            if dry_run or key is None:
-                return ForgetResult(tuple(record.message.id or "" for record in records), dry_run=dry_run)
-            if not records and not session:
-                return self.scrub()  # a new epoch would make every process rebuild its indexes for nothing
-            result = forget(self._store, key, records, everything=session)
-            if session:
-                self._checkout.stand(Head(MAIN))
-            return result
-
-    def _forget_user(self, *, dry_run: bool) -> ForgetResult:
-        if self.user_id is None:
-            raise ValueError(
-                "forget(user=True): this memory has no user: pass user_id= to InfiniteMemory, "
-                "or erase this session with session=True"
-            )
-        with self._lock:
-            sessions = [key for key, _, _ in self._store.sessions(self.user_id)]
-            if dry_run:
-                records = (record for key in sessions for record in every_record(self._store, key))
-                return ForgetResult(tuple(record.message.id or "" for record in records), dry_run=True)
-            result = forget_sessions(self._store, sessions)
-            self._checkout.stand(Head(MAIN))
-            return result
-
-    def scrub(self) -> ForgetResult:
-        """Remove erased bytes from the files, if a reader kept `forget` from doing so, as its result reports."""
-        reason = self._store.scrub()
-        return ForgetResult((), scrubbed=reason is None, reason=reason)
 
     # Closing
 
