@@ -9,8 +9,9 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from shared_core.field_errors import shown
+from shared_core.followed_history import FollowedHistory
 from shared_core.forget import ForgetResult
-from shared_core.history import FollowedHistory, Removed
+from shared_core.history import Removed
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message, MessageLike, Role
 from shared_core.pipeline import Progress

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from shared_core.checkout import Checkout
+from shared_core.followed_history import Followed
+from shared_core.followed_history import FollowedHistory as FollowedHistory
 from shared_core.messages import Message
 from shared_core.paths import Path
 from shared_core.recognition import (
@@ -14,12 +16,11 @@ from shared_core.recognition import (
     chained,
     longest_match,
     overlap,
+    recognized_fields,
     said_of,
     without_prompts,
 )
-from shared_core.recognition import recognized_fields as recognized_fields
 from shared_core.records import MAIN, After, Position, Record
-from shared_core.reprs import short_repr
 from shared_core.session import LiveSession
 from shared_core.system_prompt import is_prompt, kept_of
 from shared_core.turns import Entry
@@ -42,64 +43,6 @@ NEXT_LOOK = 4
 
 BRANCHES_SEARCHED = 16
 """How many of the newest branches are searched for an answer that another branch holds."""
-
-
-@dataclass(frozen=True, slots=True)
-class FollowedHistory:
-    """A client's history, as far as it was followed.
-
-    Attributes:
-        ids: for each message, the id it is stored under. None: it is not stored, because it was forgotten, or because
-            the client inserted it before messages that were stored earlier.
-        chains: for each message, a digest of everything that users, assistants and tools say up to it.
-        branch: the branch at whose end the history was, if the caller sets it. The reply that ends the turn is then
-            added to this branch, even if others have added messages to it since; or, if the branch has another name by
-            now, to `main` or the newest branch that holds the question. Otherwise, it opens a branch.
-    """
-
-    ids: tuple[str | None, ...] = ()
-    chains: tuple[str, ...] = ()
-    branch: str | None = None
-
-    def __repr__(self) -> str:
-        return short_repr(self)
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    def upto(self, count: int) -> "FollowedHistory":
-        """Return the first `count` messages; ValueError if the history is shorter."""
-        if not 0 <= count <= len(self):
-            raise ValueError(f"count={count!r}: this history has {len(self)} messages")
-        return self if count == len(self) else FollowedHistory(self.ids[:count], self.chains[:count])
-
-    def split(self) -> tuple[list[str | None], list[str]]:
-        """Return the ids of what was said, and the ids of the system prompt, which does not change the digest."""
-        before = ("", *self.chains)[: len(self)]
-        pairs = list(zip(self.ids, self.chains, before, strict=True))
-        said = [id_ for id_, chain, previous in pairs if chain != previous]
-        return said, [id_ for id_, chain, previous in pairs if chain == previous and id_ is not None]
-
-
-@dataclass(frozen=True, slots=True)
-class Followed:
-    """The result of matching a history.
-
-    Attributes:
-        at: the position of its newest stored message. None: the history continues what is checked out.
-        turn: the turn of that message, which the next replies join. None: they join none in particular.
-        new: the messages to store after that position, in order, with ids.
-        history: the whole history.
-        prompt_id: the `turn_id` of the system prompt that system messages among `new` join. None: they replace it.
-        copied: for the ids of new messages that are stored elsewhere, what they are copies of.
-    """
-
-    at: Position | None
-    turn: str | None
-    new: tuple[Message, ...]
-    history: FollowedHistory
-    prompt_id: str | None = None
-    copied: Mapping[str, Record] = field(default_factory=dict)
 
 
 def follow(
@@ -165,6 +108,8 @@ class Follower:
         """Match a history. `messages` are those that follow `after`, the part that was followed before."""
         if not isinstance(after, FollowedHistory):
             raise TypeError(f"after={after!r}: expected what an earlier follow() returned")
+        if removed == "leave_out":
+            messages, after = self._reopened(messages, after)
         sent = list(chained(messages, after.chains[-1] if after else ""))
         if removed == "leave_out":
             followed = self._whole(sent, after, since)
@@ -180,7 +125,31 @@ class Follower:
             followed = replace(followed, at=self._end_of(after.branch, followed.at) or followed.at)
         followed = self._with_prompt(sent, followed, after)
         chains = after.chains + tuple(one.chain for one in sent)
-        return replace(followed, history=FollowedHistory(after.ids + followed.history.ids, chains))
+        own_ids = (after.own_ids or (None,) * len(after)) + tuple(message.id for message in messages)
+        return replace(followed, history=FollowedHistory(after.ids + followed.history.ids, chains, own_ids=own_ids))
+
+    def _reopened(
+        self, messages: Sequence[Message], after: FollowedHistory
+    ) -> tuple[Sequence[Message], FollowedHistory]:
+        """Return a history that is matched again from where a stored message stood for another one.
+
+        A message that says the same as one that `add` stored is taken for it. If the client sends the stored one
+        itself later, under its own id, the two are two.
+        """
+        sent = {message.id for message in messages}
+        pairs = enumerate(zip(after.ids, after.own_ids, strict=False))
+        start = next((index for index, (id_, own) in pairs if id_ in sent and own not in (None, id_)), None)
+        if start is None or self.live.key is None:
+            return messages, after
+        ids = [id_ for id_ in after.ids[start:] if id_ is not None]
+        records = self.live.store.get(self.live.key, ids)
+        if len(records) < len(after) - start:
+            return messages, after  # some were forgotten or left out, and nothing tells what they said
+        again = [
+            record.message.replace(id=own or record.message.id, turn_id=None)
+            for record, own in zip(records, after.own_ids[start:], strict=True)
+        ]
+        return [*again, *messages], replace(after.upto(start), branch=after.branch)
 
     def _whole(self, sent: Sequence[Sent], after: FollowedHistory, since: str | None) -> Followed:
         """Match a history that is the whole conversation."""

@@ -23,8 +23,9 @@ from shared_core.base import Embedder, TokenCounter
 from shared_core.checkout import Checkout, Writer
 from shared_core.embedders import as_embedder
 from shared_core.errors import UnknownReferenceError
+from shared_core.followed_history import FollowedHistory
 from shared_core.forget import ForgetVerbs
-from shared_core.history import FollowedHistory, Removed, follow
+from shared_core.history import Removed, follow
 from shared_core.lifecycle import fork_safe_lock
 from shared_core.message_sequence import MessageSequence
 from shared_core.messages import Message, MessageLike, Role, message_list, one_message

@@ -10,8 +10,8 @@ cherry_pick, rebase, stash            CherryPickResult, Stash
 import_file                           ImportResult
 """
 
+from shared_core.followed_history import FollowedHistory
 from shared_core.forget import ForgetResult
-from shared_core.history import FollowedHistory
 from shared_core.prompt.context import Context, ContextReport, ReportLine
 from shared_core.prompt.reasons import Kind, Reason
 from shared_core.recall.ranking import ScoredMessage

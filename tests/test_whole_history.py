@@ -521,6 +521,7 @@ class Editor:
 
 @pytest.mark.parametrize("ids", [True, False], ids=["ids", "no ids"])
 @example(steps=[("insert", (0, "a"))] * 3 + [("insert", (1, "a"))], warm=False)
+@example(steps=[("say", ["a"] * 2), *[("remove", {1}), ("say", ["a"])] * 2, ("bring", (1, 2))], warm=True)
 @example(steps=[("insert", (0, "a"))] * 2 + [("say", ["a"]), ("forget", 0)], warm=True)
 @example(steps=[("insert", (0, "a"))] * 3 + [("back", 1), ("insert", (1, "a")), ("undo", 2), ("forget", 1)], warm=True)
 @given(steps=STEPS, warm=st.booleans())

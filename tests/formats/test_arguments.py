@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared_core import AsyncInfiniteMemory, InfiniteMemory, Message, SessionPool, prune, sliding_window
-from shared_core.history import recognized_fields
 from shared_core.messages import MessageLike, content_of
 from shared_core.prompt.context import Context
+from shared_core.recognition import recognized_fields
 from tests.formats.requests import chat_dicts
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}

@@ -25,6 +25,7 @@ FLOORS = [
     "turns",
     "system_prompt",
     "recognition",
+    "followed_history",
     "tokens",
     "embedders",
     "paths",

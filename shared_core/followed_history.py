@@ -1,0 +1,70 @@
+"""A history that a client sends again, as far as it was followed, and the result of matching one."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from shared_core.messages import Message
+from shared_core.records import Position, Record
+from shared_core.reprs import short_repr
+
+
+@dataclass(frozen=True, slots=True)
+class FollowedHistory:
+    """A client's history, as far as it was followed.
+
+    Attributes:
+        ids: for each message, the id it is stored under. None: it is not stored, because it was forgotten, or because
+            the client inserted it before messages that were stored earlier.
+        chains: for each message, a digest of everything that users, assistants and tools say up to it.
+        branch: the branch at whose end the history was, if the caller sets it. The reply that ends the turn is then
+            added to this branch, even if others have added messages to it since; or, if the branch has another name by
+            now, to `main` or the newest branch that holds the question. Otherwise, it opens a branch.
+        own_ids: for each message, the id that the client gave it. None: it has none. Empty: they are not known.
+    """
+
+    ids: tuple[str | None, ...] = ()
+    chains: tuple[str, ...] = ()
+    branch: str | None = None
+    own_ids: tuple[str | None, ...] = ()
+
+    def __repr__(self) -> str:
+        return short_repr(self)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def upto(self, count: int) -> "FollowedHistory":
+        """Return the first `count` messages; ValueError if the history is shorter."""
+        if not 0 <= count <= len(self):
+            raise ValueError(f"count={count!r}: this history has {len(self)} messages")
+        if count == len(self):
+            return self
+        return FollowedHistory(self.ids[:count], self.chains[:count], own_ids=self.own_ids[:count])
+
+    def split(self) -> tuple[list[str | None], list[str]]:
+        """Return the ids of what was said, and the ids of the system prompt, which does not change the digest."""
+        before = ("", *self.chains)[: len(self)]
+        pairs = list(zip(self.ids, self.chains, before, strict=True))
+        said = [id_ for id_, chain, previous in pairs if chain != previous]
+        return said, [id_ for id_, chain, previous in pairs if chain == previous and id_ is not None]
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """The result of matching a history.
+
+    Attributes:
+        at: the position of its newest stored message. None: the history continues what is checked out.
+        turn: the turn of that message, which the next replies join. None: they join none in particular.
+        new: the messages to store after that position, in order, with ids.
+        history: the whole history.
+        prompt_id: the `turn_id` of the system prompt that system messages among `new` join. None: they replace it.
+        copied: for the ids of new messages that are stored elsewhere, what they are copies of.
+    """
+
+    at: Position | None
+    turn: str | None
+    new: tuple[Message, ...]
+    history: FollowedHistory
+    prompt_id: str | None = None
+    copied: Mapping[str, Record] = field(default_factory=dict)
