@@ -535,15 +535,21 @@ def test_runs_of_one_session_at_a_time_lose_nothing(way: str) -> None:
     assert sorted(runs) == [["so?", f"{number}?", f"re: {number}?"] for number in range(4)]
 
 
-def test_after_a_run_that_failed_the_next_is_given_the_newest_window() -> None:
-    given: list[list[str]] = []
+class FailsFirst:
+    """A chain that fails once, and notes what it is given."""
 
-    def answer(messages: list[BaseMessage]) -> str:
-        given.append([message.text for message in messages])
-        if len(given) == 1:
+    def __init__(self) -> None:
+        self.given: list[list[str]] = []
+
+    def __call__(self, messages: list[BaseMessage]) -> str:
+        self.given.append([message.text for message in messages])
+        if len(self.given) == 1:
             raise ArithmeticError("no")
         return "fine"
 
+
+def test_after_a_run_that_failed_the_next_is_given_the_newest_window() -> None:
+    answer = FailsFirst()
     history = InfiniteChatMessageHistory("1", window=True)
     chain = remembering(RunnableLambda(answer), lambda: history)
     with pytest.raises(ArithmeticError) as failed:
@@ -551,20 +557,13 @@ def test_after_a_run_that_failed_the_next_is_given_the_newest_window() -> None:
     history.add_messages([HumanMessage("hello"), AIMessage("hi")])  # said elsewhere
     chain.invoke([HumanMessage("two?")])
     chain.invoke([HumanMessage("three?")])
-    assert given[1:] == [["hello", "hi", "two?"], ["hello", "hi", "two?", "fine", "three?"]]
-    assert [message.text for message in history.messages] == [*given[2], "fine"]
+    assert answer.given[1:] == [["hello", "hi", "two?"], ["hello", "hi", "two?", "fine", "three?"]]
+    assert [message.text for message in history.messages] == [*answer.given[2], "fine"]
     assert failed.value.args == ("no",)
 
 
 def test_what_was_cleared_after_a_failed_run_is_not_sent() -> None:
-    given: list[list[str]] = []
-
-    def answer(messages: list[BaseMessage]) -> str:
-        given.append([message.text for message in messages])
-        if len(given) == 1:
-            raise ArithmeticError("no")
-        return "fine"
-
+    answer = FailsFirst()
     history = InfiniteChatMessageHistory("1", window=True)
     history.add_messages([HumanMessage("my password is hunter2"), AIMessage("noted")])
     chain = remembering(RunnableLambda(answer), lambda: history)
@@ -572,7 +571,7 @@ def test_what_was_cleared_after_a_failed_run_is_not_sent() -> None:
         chain.invoke([HumanMessage("one?")])
     history.clear()
     chain.invoke([HumanMessage("two?")])
-    assert given[1] == ["two?"]
+    assert answer.given[1] == ["two?"]
 
 
 def test_a_message_with_other_calls_under_a_stored_id_is_refused() -> None:
