@@ -240,7 +240,8 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         A message is recognized by its id or, if it has none, by everything the history says up to it. If the history
         went back to an earlier message, or an earlier message was edited, it continues on a branch of its own. The
         system messages of the history are its system prompt, whatever else it says: when they change, the new ones
-        replace the old ones, and no branch is opened.
+        replace the old ones, and no branch is opened. A pinned one is part of the talk instead: a client that changes
+        it sends another history.
 
         Args:
             messages: the history, oldest first; with `after`, only the messages that follow it. OpenAI's dicts are
