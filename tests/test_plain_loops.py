@@ -101,14 +101,21 @@ def test_a_reply_sent_back_with_the_next_question_is_the_stored_one(store: SQLit
     assert texts(memory.newest(5)) == ["q1", "a1", "q2"]
 
 
-@pytest.mark.parametrize("sent", [SENT["everything"], SENT["the last five"]], ids=["everything", "the last five"])
-def test_an_answer_generated_again_is_a_branch_from_the_question(store: SQLiteStore, sent: Sent) -> None:
-    memory, history = new(store), list[Message]()
+def five_exchanges(memory: InfiniteMemory, sent: Sent) -> list[Message]:
+    """Have a talk, and return all of it: the client sends a part with each question, and each answer is added."""
+    history = list[Message]()
     for number in range(5):
         history.append(user(f"q{number}"))
         memory.follow(sent(history))
         history.append(ai(f"a{number}"))
         memory.add(history[-1])
+    return history
+
+
+@pytest.mark.parametrize("sent", [SENT["everything"], SENT["the last five"]], ids=["everything", "the last five"])
+def test_an_answer_generated_again_is_a_branch_from_the_question(store: SQLiteStore, sent: Sent) -> None:
+    memory = new(store)
+    history = five_exchanges(memory, sent)
     memory.follow(sent(history[:-1]))
     memory.add(ai("another"))
     assert texts(memory.messages()) == [*texts(history[:-1]), "another"]
@@ -121,12 +128,8 @@ def test_an_answer_generated_again_is_a_branch_from_the_question(store: SQLiteSt
 
 @pytest.mark.parametrize("sent", [SENT["everything"], SENT["the last five"]], ids=["everything", "the last five"])
 def test_an_edited_question_is_a_branch_from_before_it(store: SQLiteStore, sent: Sent) -> None:
-    memory, history = new(store), list[Message]()
-    for number in range(5):
-        history.append(user(f"q{number}"))
-        memory.follow(sent(history))
-        history.append(ai(f"a{number}"))
-        memory.add(history[-1])
+    memory = new(store)
+    history = five_exchanges(memory, sent)
     edited = [*history[:-2], user("edited")]
     memory.follow(sent(edited))
     memory.add(ai("to it"))
