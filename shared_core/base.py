@@ -65,6 +65,8 @@ class Fingerprint:
         floor: the cosine that at least one message of a long chat must reach to count as evidence for a question.
         threshold: the cosine from which a text is about the question. It is stricter than `floor`.
         weight: the weight of the dense score relative to the lexical one (1: equal).
+        unrelated: the mean and the standard deviation of the cosine of two unrelated messages. None: they are measured
+            on the messages of each session.
     """
 
     name: str
@@ -72,6 +74,7 @@ class Fingerprint:
     floor: float = 0.0
     threshold: float = 0.0
     weight: float = 0.5
+    unrelated: tuple[float, float] | None = None
 
     @property
     def key(self) -> str:

@@ -46,6 +46,7 @@ from shared_core.recall.ranking import ScoredMessage
 from shared_core.recall.scope import Filter, RecallScope, RecallTools, RecallUnit
 from shared_core.recall.search import RecallRules, Searcher
 from shared_core.recall.signals import Ranking
+from shared_core.recall.worth import Recall
 from shared_core.records import SessionInfo, Summary
 from shared_core.session import LiveSession, Sizer
 from shared_core.sharing.files import FileVerbs
@@ -100,6 +101,9 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         recall_unit: what is recalled: a single `"message"` or a whole `"turn"`.
         embed_text: returns the text that is embedded for a unit, given its messages. None: the text of each message,
             after its speaker's name.
+        recall: how likely a message must help to be recalled: `"balanced"` recalls what is worth its tokens, and
+            nothing if the conversation hardly holds an answer; `"precise"` asks for more; `"thorough"` fills
+            `recall_tokens` with all that matches. `min_score` and `min_lexical` replace the first two.
         top_k: the largest number of units that are recalled. None: as many as fit in `recall_tokens`.
         recall_tokens: the tokens that recalled messages may take: an int is a number of tokens, a float is a share of
             what system and pinned messages leave. With a share, the newest turn takes what it needs first, up to three
@@ -154,15 +158,15 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         reserve_tokens: int = 500, token_counter: TokenCounter | Callable[[str], int] | str | None = None,
         message_overhead: int = 4, window_slack: float = 0.25, embedder: Embedder | str | None = None,
         ranking: Ranking = "hybrid", recall_unit: RecallUnit = "message", embed_text: EmbedText | None = None,
-        top_k: int | None = None, recall_tokens: float | int = 0.8, min_score: float | None = None,
-        min_lexical: float | None = None, excerpt_tokens: int | None = 100, recall_tools: RecallTools = "replies",
-        placement: Placement = "grounding", recall_template: RecallTemplate | None = None,
-        keep_grounding: KeepGrounding = "newest", grounding_overflow: GroundingOverflow = "trim",
-        on_overflow: OnOverflow = "raise", fill: Fill = "stop", summarizer: AnySummarizer | None = None,
-        summary_tokens: int = 500, summarizer_tokens: int = 4000, summary_placement: SummaryPlacement = "system",
-        summary_template: SummaryTemplate | None = None, embed_budget_ms: float = 200,
-        strippers: Iterable[Stripper] = (), durability: Literal["full", "process"] = "full",
-        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        recall: Recall = "balanced", top_k: int | None = None, recall_tokens: float | int = 0.8,
+        min_score: float | None = None, min_lexical: float | None = None, excerpt_tokens: int | None = 100,
+        recall_tools: RecallTools = "replies", placement: Placement = "grounding",
+        recall_template: RecallTemplate | None = None, keep_grounding: KeepGrounding = "newest",
+        grounding_overflow: GroundingOverflow = "trim", on_overflow: OnOverflow = "raise", fill: Fill = "stop",
+        summarizer: AnySummarizer | None = None, summary_tokens: int = 500, summarizer_tokens: int = 4000,
+        summary_placement: SummaryPlacement = "system", summary_template: SummaryTemplate | None = None,
+        embed_budget_ms: float = 200, strippers: Iterable[Stripper] = (),
+        durability: Literal["full", "process"] = "full", clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
     ) -> None:  # fmt: skip
         prompt_budget(max_tokens, reserve_tokens)
@@ -183,7 +187,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         rules = RecallRules(
             embedder=None if embedder is None else as_embedder(embedder), ranking=ranking, recall_unit=recall_unit,
             embed_text=embed_text, min_score=min_score, min_lexical=min_lexical, excerpt_tokens=excerpt_tokens,
-            recall_tools=recall_tools, scope=scope, embed_budget_ms=embed_budget_ms,
+            recall_tools=recall_tools, scope=scope, embed_budget_ms=embed_budget_ms, recall=recall,
         )  # fmt: skip
         self._summing = SummaryRules(
             summarizer, summary_tokens, summarizer_tokens, summary_placement, summary_template or SummaryTemplate()

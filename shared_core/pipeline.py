@@ -176,7 +176,7 @@ class PromptBuilder:
         context = self.assembler.compose(
             frame, selection, reserve=ask.reserve, shown=ask.shown, orphans=plan.alone,
             notes=(*(found.notes if found else ()), *summed.notes, *dropped), pending=found.pending if found else 0,
-            embedder=found.embedder if found else None,
+            embedder=found.embedder if found else None, stopped=found.verdict.why if found and found.verdict else "",
         )  # fmt: skip
         logger.debug("%s", context.report)
         return context

@@ -80,6 +80,7 @@ CONSTRUCTOR: Wrong = {
     "InfiniteMemory(embedder='folder')": (EmbedderError, "the folder holds no model"),
     "InfiniteMemory(embedder='./none')": (EmbedderError, "there is no such folder"),
     "InfiniteMemory(ranking='x')": (ValueError, "choose one of 'hybrid', 'dense', 'lexical'"),
+    "InfiniteMemory(recall='eager')": (ValueError, "choose one of 'balanced', 'thorough', 'precise'"),
     "InfiniteMemory(ranking=[])": (ValueError, "choose one of 'hybrid'"),
     "InfiniteMemory(recall_unit='x')": (ValueError, "choose one of 'message', 'turn'"),
     "InfiniteMemory(embed_text=5)": (TypeError, "embed_text=5: expected a function, (messages) -> str"),

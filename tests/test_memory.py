@@ -446,7 +446,7 @@ def test_vectors_made_elsewhere_are_taken_without_time_to_embed(store: CountingS
 def reads(count: int, **settings: Any) -> list[tuple[Counter[str], Counter[str]]]:
     """Rows read and calls made by a question to a new object, and by the next one, after `count` unrelated messages."""
     with closing(CountingStore(":memory:")) as store:
-        settings = {"embedder": HashingEmbedder(floor=0.9)} | SMALL | settings
+        settings = {"embedder": HashingEmbedder(floor=0.9), "recall": "thorough"} | SMALL | settings
         memory = InfiniteMemory(store, **settings)
         memory.add([Message.user(f"the lighthouse of the harbour, part {n}", id=f"h{n}") for n in range(4)])
         memory.add(history(count))
@@ -497,6 +497,7 @@ DEFAULTS: dict[str, Any] = {
     "recall_unit": "message",
     "strippers": (),
     "embed_text": None,
+    "recall": "balanced",
     "top_k": None,
     "recall_tokens": 0.8,
     "min_score": None,
@@ -536,6 +537,7 @@ OUT_OF_RANGE: list[tuple[str, Any]] = [
     ("excerpt_tokens", 0),
     ("min_score", 1.1),
     ("min_lexical", -0.1),
+    ("recall", "some"),
     ("recall_tools", "some"),
     ("placement", "footer"),
     ("keep_grounding", "some"),
@@ -624,7 +626,7 @@ def test_two_memories_without_a_store_are_apart() -> None:
 def test_the_report_adds_up_and_gives_a_reason_for_everything(store: CountingStore) -> None:
     memory = InfiniteMemory(store, embedder=HashingEmbedder(), embed_budget_ms=PATIENT, **SMALL)
     memory.add([Message.system("be brief", id="rule"), *history(60)])
-    context = memory.context(Message.user("what of item3 <script>?", grounding="fact"), tools=[{"name": "f"}])
+    context = memory.context(Message.user("what does item3 <script> concern?", grounding="fact"), tools=[{"name": "f"}])
     report = context.report
     assert sum(report.totals.values()) == report.total_tokens == context.tokens <= report.budget
     assert sum(line.tokens for line in report.lines if line.included) == report.total_tokens

@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -58,7 +59,7 @@ class SentenceTransformerEmbedder(Embedder):
         self._revision = revision
         self._device = device
         self._batch_size = batch_size
-        self._scale = {"floor": floor, "threshold": threshold, "weight": weight}
+        self._scale: dict[str, Any] = {"floor": floor, "threshold": threshold, "weight": weight}
         self._lock = threading.Lock()
         self._pid = os.getpid()
 
@@ -68,7 +69,7 @@ class SentenceTransformerEmbedder(Embedder):
         name, _ = self._source
         known = MINILM if name == MINILM.name else Fingerprint(name, self._dimension, weight=OTHER_WEIGHT)
         scale = {key: getattr(known, key) if value is None else value for key, value in self._scale.items()}
-        return Fingerprint(name, known.dimension, **scale)
+        return replace(known, name=name, **scale)
 
     def embed_documents(self, texts: Sequence[str]) -> Vectors:
         """Embed texts, as in `Embedder.embed_documents`, with the model's own prompt for documents."""

@@ -391,6 +391,12 @@ class LexicalIndex:
         idf = [idf_of(size, line.upto) for size in sizes]
         return LexicalScores(hits, idf, line, self._fades.values)
 
+    def occurs(self, term: str, line: LinePrefix) -> bool:
+        """Return whether a message of a line contains a term."""
+        rows, _ = self._postings.of(term)
+        indices = line.indices(rows)
+        return bool(np.any((indices >= 0) & (indices < line.upto)))
+
     def _on_line(self, term: str, line: LinePrefix, mean: float) -> tuple[Indices, Floats]:
         """Return the indices at which a term occurs on a line, and its frequency over the length norm."""
         rows, frequency = self._postings.of(term)

@@ -422,7 +422,7 @@ class Assembler:
 
     def compose(
         self, frame: Frame, selection: Selection, *, reserve: int, shown: bool, orphans: Sequence[Entry] = (),
-        notes: Sequence[str] = (), pending: int = 0, embedder: str | None = None,
+        notes: Sequence[str] = (), pending: int = 0, embedder: str | None = None, stopped: str = "",
     ) -> Context:  # fmt: skip
         """Write the prompt and the report.
 
@@ -435,10 +435,11 @@ class Assembler:
             notes: what could not be done.
             pending: how many messages have no vector yet.
             embedder: the key of the embedder whose vectors were used.
+            stopped: why recall ends where it does.
         """
         lines = report_lines(frame, selection, orphans)
         notes = [*notes, *trimming_notes(frame, selection.window)]
-        report = ContextReport(frame.budget, reserve, tuple(lines), pending, tuple(notes), embedder)
+        report = ContextReport(frame.budget, reserve, tuple(lines), pending, tuple(notes), embedder, stopped)
         return Context(tuple(self._messages(frame, selection, shown)), report)
 
     def _messages(self, frame: Frame, selection: Selection, shown: bool) -> list[Message]:

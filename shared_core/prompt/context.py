@@ -124,6 +124,7 @@ class ContextReport:
         pending: messages in scope that have no vector yet and were ranked by words alone.
         degraded: descriptions of what could not be done; empty if everything worked.
         embedder: the key of the embedder whose vectors were used; None for words alone.
+        stopped: why recall ends where it does; empty if nothing was searched for, or if it takes all that fits.
     """
 
     budget: int
@@ -132,6 +133,7 @@ class ContextReport:
     pending: int = 0
     degraded: tuple[str, ...] = ()
     embedder: str | None = None
+    stopped: str = ""
     totals: Mapping[Kind, int] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -166,6 +168,7 @@ class ContextReport:
             "pending": self.pending,
             "degraded": list(self.degraded),
             "embedder": self.embedder,
+            "stopped": self.stopped,
             "lines": [line.to_dict() for line in self.lines],
         }
 

@@ -78,6 +78,7 @@ class Reason(StrEnum):
     SAME_TURN = "same_turn", "a better match was found in the same turn"
     REPEATS_QUESTION = "repeats_question", "is the question, asked before"
     WEAK = "weak", "matches the question too little"
+    UNLIKELY = "unlikely", "too unlikely to help to be worth its tokens"
     NO_TEXT = "no_text", "has no text to recall, apart from tool messages"
     TOP_K = "top_k", "beyond top_k better matches"
     RECALL_SHARE_USED = "recall_share_used", "better matches use up the recall share"
@@ -101,5 +102,5 @@ _SHORT = {
     "in the prompt already": {Reason.IN_WINDOW, Reason.IN_SUMMARY, Reason.SAME_TURN},
     "said twice": {Reason.DUPLICATE},
     "asked before": {Reason.REPEATS_QUESTION},
-    "matches too little": {Reason.WEAK},
+    "matches too little": {Reason.WEAK, Reason.UNLIKELY},
 }  # fmt: skip

@@ -185,22 +185,28 @@ def read_hits(live: LiveSession, found: Found, best: Sequence[Ranked]) -> list[S
     return hits
 
 
-def _shortlist(found: Found, room: int, most: float) -> list[Ranked]:
-    """Return the results worth reading: enough to fill the room, some to spare, and a few weak ones.
+def _shortlist(found: Found, room: int, most: float) -> list[tuple[Ranked, Reason | None]]:
+    """Return the results worth reading: enough to fill the room, some to spare, and a few that will not be recalled.
+
+    Each has the reason why it will not, or None.
 
     A message longer than `WHOLE` times `most` tokens counts as `most`, because it is recalled as an excerpt.
     """
-    ranked = found.ranked
+    ranked, unlikely = found.ranked, found.unlikely
     characters = np.empty(len(ranked))
     for number in distinct(ranked.scopes).tolist():
         scope, own = found.scopes[number], ranked.scopes == number
         characters[own] = scope.session_index.column("characters")[scope.line.rows[ranked.indices[own]]]
     tokens = characters / CHARACTERS_PER_TOKEN
-    # Weak candidates are only reported, so they take no room.
-    tokens = np.where(ranked.weak, 0, np.where(tokens > WHOLE * most, most, tokens) + FRAME_TOKENS)
+    # Weak and unlikely candidates are only reported, so they take no room.
+    out = ranked.weak | unlikely
+    tokens = np.where(out, 0, np.where(tokens > WHOLE * most, most, tokens) + FRAME_TOKENS)
     before = np.cumsum(tokens) - tokens
-    wanted = np.where(ranked.weak, np.cumsum(ranked.weak) <= WEAK_SHOWN, before <= SPARE * room)
-    return ranked.at(np.flatnonzero(wanted))
+    wanted = np.where(out, np.cumsum(out) <= WEAK_SHOWN, before <= SPARE * room)
+    shown = np.flatnonzero(wanted)
+    reasons = [Reason.WEAK if weak else Reason.UNLIKELY if late else None
+               for weak, late in zip(ranked.weak[shown].tolist(), unlikely[shown].tolist(), strict=True)]  # fmt: skip
+    return list(zip(ranked.at(shown), reasons, strict=True))
 
 
 class _Reader:
@@ -214,19 +220,20 @@ class _Reader:
         self.whole_turns = whole_turns
         self.by_turn = whole_turns or rules.recall_unit == "turn"
 
-    def read(self, shortlist: Iterable[Ranked]) -> Iterator[tuple[Candidate, StatementCodes]]:
+    def read(self, shortlist: Iterable[tuple[Ranked, Reason | None]]) -> Iterator[tuple[Candidate, StatementCodes]]:
         """Yield a candidate for each result, with the statement codes of its messages."""
-        indices = [(ranked, self._members(ranked)) for ranked in shortlist]
+        shortlist = list(shortlist)
+        indices = [(ranked, self._members(ranked)) for ranked, _ in shortlist]
         records = self._records(indices)
         orders = self._orders(indices, records)
         own = [record for key, record in records.items() if key not in orders]
         self.own = {entry.message.id: entry for entry in self.live.entries(own, self.path)}
         turns: set[tuple[int, str]] = set()
-        for ranked, members in indices:
+        for (ranked, members), (_, reason) in zip(indices, shortlist, strict=True):
             keys = [(ranked.scope, index) for index in members if (ranked.scope, index) in records]
             match = records.get((ranked.scope, ranked.line_index)) if ranked.own else None
             entries = [self._entry(records[key], orders.get(key)) for key in keys]
-            candidate = self._candidate(ranked, entries, match.message.id if match is not None else None)
+            candidate = self._candidate(ranked, entries, match.message.id if match is not None else None, reason)
             if candidate is None:
                 continue
             key = (ranked.scope, candidate.entries[0].message.turn_id or "")
@@ -285,10 +292,11 @@ class _Reader:
             return self.own[record.message.id]
         return replace(self.live.sizer.entry(record, order), turn_no=ELSEWHERE)
 
-    def _candidate(self, ranked: Ranked, entries: Sequence[Entry], match: str | None) -> Candidate | None:
+    def _candidate(
+        self, ranked: Ranked, entries: Sequence[Entry], match: str | None, reason: Reason | None
+    ) -> Candidate | None:
         if not entries:
             return None
-        reason = Reason.WEAK if ranked.weak else None
         kept = tuple(entries)
         if self.by_turn:
             turn = Turn(entries[0].message.turn_id or "", entries[0].turn_no, kept).whole()

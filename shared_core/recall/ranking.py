@@ -203,8 +203,11 @@ class RankedResults(Sequence[Ranked]):
         self.scopes = signals.scopes[order]
         self.indices = signals.indices[order]
         self.weak = weak[order]
+        self.scores = score[order]
+        self.lexical = signals.lexical[order]
+        self.present = signals.present[order]
+        self.dense = signals.dense[order]
         self._own = own[order]
-        self._scores = (score[order], signals.lexical[order], signals.dense[order])
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -220,7 +223,7 @@ class RankedResults(Sequence[Ranked]):
 
     def at(self, which: Indices) -> list[Ranked]:
         """Return the results at some ranks, counted from 0."""
-        every = (self.scopes, self.indices, *self._scores, self.weak, self._own)
+        every = (self.scopes, self.indices, self.scores, self.lexical, self.dense, self.weak, self._own)
         columns = (column[which].tolist() for column in every)
         return [
             Ranked(scope, line_index, score, lexical, None if dense != dense else dense, weak, own)

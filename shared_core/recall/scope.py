@@ -80,6 +80,10 @@ class Scope:
         newest = [np.flatnonzero(values == values.max())[-1] for values in scores]
         return np.array([indices[best] for indices, best in zip(turns, newest, strict=True)], dtype=np.int64)
 
+    def mentions(self, term: str) -> bool:
+        """Return whether a message before the question contains a term."""
+        return self.session_index.lexical.occurs(term, self.line)
+
     def statement_codes(self, indices: Indices) -> Indices:
         """Return the statement code of the message at each index."""
         codes: Indices = self.session_index.column("statements")[self.line.rows[indices]]

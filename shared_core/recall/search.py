@@ -33,6 +33,7 @@ from shared_core.recall.query import Query, parse_query
 from shared_core.recall.ranking import MIN_LEXICAL, OPENING_LEXICAL, POOL, RELAXED, Opening, RankedResults, rank
 from shared_core.recall.scope import Filter, RecallScope, RecallTools, RecallUnit, Scope, eligible_mask, speakers
 from shared_core.recall.signals import Ranking
+from shared_core.recall.worth import BARS, Recall, Verdict, chance_of_answer, verdict
 from shared_core.records import SessionState
 from shared_core.session import LiveSession
 
@@ -55,8 +56,10 @@ class RecallRules:
     recall_tools: RecallTools = "replies"
     scope: RecallScope = "session"
     embed_budget_ms: float = 200
+    recall: Recall = "balanced"
 
     def __post_init__(self) -> None:
+        one_of("recall", self.recall, get_args(Recall))
         one_of("ranking", self.ranking, get_args(Ranking))
         one_of("recall_unit", self.recall_unit, get_args(RecallUnit))
         one_of("recall_tools", self.recall_tools, get_args(RecallTools))
@@ -224,6 +227,7 @@ class Found:
         notes: what could not be done.
         embedder: the key of the embedder whose vectors were used; None for words alone.
         words: the stems that were searched for.
+        verdict: how many of the results are worth their tokens; None: as many as fit.
     """
 
     scopes: Sequence[Scope]
@@ -232,6 +236,13 @@ class Found:
     notes: tuple[str, ...] = ()
     embedder: str | None = None
     words: tuple[str, ...] = ()
+    verdict: Verdict | None = None
+
+    @property
+    def unlikely(self) -> npt.NDArray[np.bool_]:
+        """Which results are too unlikely to help to be worth their tokens."""
+        worth = len(self.ranked) if self.verdict is None else self.verdict.worth
+        return np.arange(len(self.ranked)) >= worth
 
 
 FindSteps = Generator[EmbedRequest, EmbedReply, Found]
@@ -364,8 +375,9 @@ class Searcher:
                 self._warn(notes[-1])
         with self._lock:
             ranked = self._rank(query, scopes, vector, dense, room)
+            worth = self._verdict(query, scopes, ranked, dense, searched_by_meaning=vector is not None)
         name = dense.key if dense.embedder is not None and vector is not None else None
-        return Found(scopes, ranked, pending, tuple(notes), name, query.terms)
+        return Found(scopes, ranked, pending, tuple(notes), name, query.terms, worth)
 
     def _notes(self, dense: EmbedderChoice, scopes: Sequence[Scope]) -> list[str]:
         """Return notes on what is known to fail before the search."""
@@ -405,6 +417,29 @@ class Searcher:
             weight=fingerprint.weight if fingerprint else 0.0,
             pool=max(POOL, room // POOL_TOKENS), strict=self.rules.min_score is not None,
         )  # fmt: skip
+
+    def _verdict(
+        self, query: Query, scopes: Sequence[Scope], ranked: RankedResults, dense: EmbedderChoice, *,
+        searched_by_meaning: bool,
+    ) -> Verdict | None:  # fmt: skip
+        """Return how much of the results is worth its tokens. A caller's own floors decide alone."""
+        bars, rules = BARS[self.rules.recall], self.rules
+        if bars is None or rules.ranking == "dense" or rules.min_score is not None or rules.min_lexical is not None:
+            return None
+        unrelated = None
+        if searched_by_meaning and dense.embedder is not None:
+            unrelated = dense.embedder.fingerprint.unrelated or _unrelated(scopes)
+        stranger = any(not any(scope.mentions(term) for scope in scopes) for term in query.proper)
+        chance = chance_of_answer(query, ranked.present, ranked.dense, unrelated=unrelated, stranger=stranger)
+        return verdict(bars, chance, ranked.scores)
+
+
+def _unrelated(scopes: Sequence[Scope]) -> tuple[float, float] | None:
+    """Return `VectorIndex.unrelated` of the longest scope."""
+    longest = max((scope for scope in scopes if scope.vectors), key=lambda scope: scope.line.upto, default=None)
+    if longest is None or longest.vectors is None:
+        return None
+    return longest.vectors.vectors.unrelated(longest.line.rows[: longest.line.upto])
 
 
 def _was_damaged(scopes: Sequence[Scope]) -> bool:

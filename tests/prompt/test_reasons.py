@@ -41,6 +41,7 @@ CODES = [
     "same_turn",
     "repeats_question",
     "weak",
+    "unlikely",
     "no_text",
     "top_k",
     "recall_share_used",
@@ -86,7 +87,7 @@ class WordCounter:
 TEMPLATE = RecallTemplate(header="", footer="", day="", item="{text}", separator="\n")
 SETTINGS: dict[str, Any] = {
     "reserve_tokens": 0, "token_counter": WordCounter(), "message_overhead": 0, "recall_template": TEMPLATE,
-    "window_slack": 0, "recall_unit": "message",
+    "window_slack": 0, "recall_unit": "message", "recall": "thorough",
 }  # fmt: skip
 
 

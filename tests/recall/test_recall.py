@@ -156,7 +156,7 @@ class TestC3Threshold:
         self, best: float, second: float, found: list[Pair]
     ) -> None:
         embedder = scripted({LAKE: best, POOLS: second})
-        with memory_of([LAKE, POOLS], embedder, min_score=None, ranking="hybrid") as memory:
+        with memory_of([LAKE, POOLS], embedder, min_score=None, ranking="hybrid", recall="thorough") as memory:
             assert recalled(memory) == both(*found)
 
 

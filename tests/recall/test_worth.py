@@ -1,0 +1,101 @@
+"""Recall stops where a message is not worth its tokens, and is silent where nothing is."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared_core import InfiniteMemory, Message
+from shared_core.prompt.context import ContextReport
+from shared_core.prompt.reasons import Kind, Reason
+from shared_core.recall.query import parse_query
+from shared_core.recall.worth import BARS, Bars, Recall, chance_of_answer, chances_of_part, verdict
+
+SCORES = st.lists(st.floats(-5, 9, width=32), min_size=1, max_size=60)
+
+
+def chance(text: str, *, holds: float = 0.0, cosine: float | None = None, stranger: bool = False) -> float:
+    """The chance of an answer if the best message holds a share of the words, and all are as near as the cosine."""
+    dense = np.full(9, np.nan if cosine is None else cosine, np.float32)
+    unrelated = None if cosine is None else (0.25, 0.15)
+    present = np.array([holds], np.float32)
+    return chance_of_answer(parse_query(text, ["Ann"]), present, dense, unrelated=unrelated, stranger=stranger)
+
+
+@pytest.mark.parametrize("text", ["lol", "Ok, thanks so much!", "good morning", "Sure, go ahead", "haha, right?", "?"])
+def test_small_talk_asks_for_nothing(text: str) -> None:
+    assert chance(text, holds=1.0, cosine=0.9) == 0.0
+
+
+@pytest.mark.parametrize(("cosine", "least"), [(None, 0.5), (0.3, 0.5)])
+def test_one_message_that_holds_all_words_is_enough(cosine: float | None, least: float) -> None:
+    assert chance("the lighthouse?", holds=1.0, cosine=cosine) > BARS["balanced"].open  # type: ignore[union-attr]
+    assert chance("what is the code of my locker?", holds=1.0, cosine=cosine) > least
+
+
+@given(holds=st.floats(0, 0.9), cosine=st.one_of(st.none(), st.floats(-1, 0.9)))
+def test_whatever_speaks_for_an_answer_raises_the_chance(holds: float, cosine: float | None) -> None:
+    asked = chance("when did the boiler break", holds=holds, cosine=cosine)
+    assert 0 < asked < 1
+    assert chance("when did the boiler break", holds=holds + 0.1, cosine=cosine) > asked
+    assert chance("when did Ann say the boiler broke", holds=holds, cosine=cosine) > asked
+    assert chance("when did the boiler break", holds=holds, cosine=cosine, stranger=True) < asked
+    if cosine is not None:
+        assert chance("when did the boiler break", holds=holds, cosine=cosine + 0.1) > asked
+
+
+@given(SCORES)
+def test_chances_fall_with_the_rank(scores: list[float]) -> None:
+    chances = chances_of_part(np.array(sorted(scores, reverse=True), np.float32))
+    assert len(chances) == len(scores)
+    assert np.all(np.diff(chances) <= 0)
+    assert np.all((chances > 0) & (chances < 1))
+
+
+@given(SCORES, st.floats(0, 1), st.floats(0, 1), st.floats(0, 0.2), st.floats(0, 0.2))
+def test_a_higher_bar_never_lets_more_through(
+    scores: list[float], chance: float, lower: float, go_on: float, more: float
+) -> None:
+    ranked = np.array(sorted(scores, reverse=True), np.float32)
+    loose, strict = (verdict(Bars(lower, bar), chance, ranked).worth for bar in (go_on, go_on + more))
+    assert 0 <= strict <= loose <= len(scores)
+    assert verdict(Bars(lower, 0), chance, ranked).worth == (len(scores) if chance >= lower else 0)
+
+
+TOPICS = (
+    ("the boiler in the cellar", "the plumber from Basel tightens its valve"),
+    ("our trip to the Azores", "flights go through Lisbon on Fridays"),
+    ("my sister's wedding", "the hall is booked for the second of June"),
+    ("the climbing gym", "the locker is number 118 and its code is 4093"),
+    ("the tax papers", "the deadline is the last of March"),
+)
+
+
+def asked(text: str, recall: Recall = "balanced") -> ContextReport:
+    """The report on a question after a talk in which five topics take turns."""
+    settings: dict[str, Any] = {"max_tokens": 900, "reserve_tokens": 100, "embed_budget_ms": 60_000}
+    with InfiniteMemory(embedder="static", recall=recall, **settings) as memory:
+        for number in range(60):
+            topic, news = TOPICS[number % len(TOPICS)]
+            memory.add([Message.user(f"About {topic}, part {number}."), Message.assistant(f"Noted {number}: {news}.")])
+        return memory.context(text).report
+
+
+@pytest.mark.parametrize("text", ["lol", "What is 17 times 23?", "Who painted the Mona Lisa?", "Tell me a joke."])
+def test_a_question_about_something_else_recalls_nothing_and_the_report_says_why(text: str) -> None:
+    report = asked(text)
+    assert report.totals[Kind.RECALLED] == 0
+    assert report.stopped.startswith("nothing recalled: ")
+    assert report.to_dict()["stopped"] == report.stopped
+    assert {line.reason for line in report.lines if line.kind is Kind.RECALLED} <= {Reason.UNLIKELY, Reason.WEAK}
+
+
+def test_each_eagerness_recalls_a_beginning_of_what_the_next_one_does() -> None:
+    question = "What is the code of my locker at the climbing gym?"
+    precise, balanced, thorough = (asked(question, recall) for recall in ("precise", "balanced", "thorough"))
+    assert any(line.text.endswith("its code is 4093.") for line in precise.best)
+    assert 0 < precise.totals[Kind.RECALLED] < balanced.totals[Kind.RECALLED] <= thorough.totals[Kind.RECALLED]
+    assert precise.stopped
+    assert not thorough.stopped
