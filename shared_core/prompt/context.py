@@ -262,7 +262,7 @@ class ContextReport:
     def _best(self, width: int) -> Iterator[_Line]:
         best, found = self.best[:BEST], self.found
         if not best:
-            yield from self._all_in_window(width)
+            yield from self._why_nothing(width)
             return
         yield []
         yield [("Recalled, best first; > marks the best matches:", "bold")]
@@ -275,10 +275,12 @@ class ContextReport:
             head = f"{line.score:6.2f}{'':{days}}{day:<{days * 5}}  {line.role or '':<{roles}}  "
             yield from _beside(head, line, words, width, found=line in found)
 
-    def _all_in_window(self, width: int) -> Iterator[_Line]:
-        """Yield why nothing is recalled, if that is because nothing is older than the window."""
+    def _why_nothing(self, width: int) -> Iterator[_Line]:
+        """Yield why nothing is recalled, unless there was nothing to search."""
+        text = f"{self.stopped[:1].upper()}{self.stopped[1:]}." if self.stopped else ""
         if any(line.kind is Kind.WINDOW for line in self.lines) and all(line.included for line in self.lines):
             text = "Nothing had to be recalled: the window holds the whole conversation."
+        if text:
             yield from [[], *([(line, "")] for line in wrapped(text, width))]
 
     def _rest(self, width: int, more: str) -> Iterator[_Line]:

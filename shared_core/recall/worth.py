@@ -31,8 +31,14 @@ BARS: dict[Recall, Bars | None] = {"balanced": Bars(0.25, 0.0065), "precise": Ba
 `"balanced"` recalls for 98, 98 and 96 % of a conversation's own questions.
 """
 
-BEST = 5
-"""The nearest messages whose mean cosine tells how close the conversation comes to a question."""
+HOLDS_ALL = 0.9
+"""The share of a question's informative words, by their weight, that counts as all of them."""
+
+LEAST_DEVIATION = 0.001
+"""Cosines that differ by less are equal."""
+
+LIKELY = 0.5
+"""The least chance of an answer if one message holds all informative words of the question, as with "the locker?"."""
 
 
 class Opening(NamedTuple):
@@ -44,7 +50,7 @@ class Opening(NamedTuple):
     Attributes:
         constant: added always.
         words: per share of the question's informative words that a single message holds, at most.
-        meaning: per standard deviation that the nearest messages are closer than unrelated ones.
+        meaning: per standard deviation that the nearest message is closer than unrelated ones are.
         terms: per natural logarithm of the question's informative terms plus one.
         participant: if it names a participant.
         stranger: if it names somebody or something that never occurs.
@@ -60,7 +66,7 @@ class Opening(NamedTuple):
     about_talk: float
 
 
-BY_MEANING = Opening(-3.5, 3.25, 1.97, 0.47, 2.6, -1.25, 0.36)
+BY_MEANING = Opening(-4.2, 3.0, 1.75, 0.58, 2.5, -1.25, 0.46)
 BY_WORDS = Opening(-6.1, 5.75, 0.0, 1.58, 2.6, -1.6, 0.4)
 
 SCORE, BEHIND, RANK, CONSTANT = 0.19, 0.22, -0.49, -2.18
@@ -110,16 +116,15 @@ def chance_of_answer(
     """
     if not query.informative and not query.about_talk:
         return 0.0
-    cosines = dense[np.isfinite(dense)]
-    by = BY_MEANING if unrelated is not None and len(cosines) else BY_WORDS
-    meaning = 0.0
+    cosines, holds = dense[np.isfinite(dense)], float(present.max(initial=0))
+    by, meaning = BY_WORDS, 0.0
     if unrelated is not None and len(cosines):
-        nearest = np.partition(cosines, -BEST)[-BEST:] if len(cosines) > BEST else cosines
-        meaning = (float(nearest.mean()) - unrelated[0]) / max(unrelated[1], 1e-3)
-    logit = by.constant + by.words * float(present.max(initial=0)) + by.meaning * meaning
-    logit += by.terms * float(np.log1p(query.informative)) + by.participant * bool(query.speakers)
-    logit += by.stranger * stranger + by.about_talk * query.about_talk
-    return 1 / (1 + float(np.exp(-logit)))
+        mean, deviation = unrelated
+        by, meaning = BY_MEANING, (float(cosines.max()) - mean) / max(deviation, LEAST_DEVIATION)
+    logit = by.constant + by.words * holds + by.meaning * meaning + by.terms * float(np.log1p(query.informative))
+    logit += by.participant * bool(query.speakers) + by.stranger * stranger + by.about_talk * query.about_talk
+    chance = 1 / (1 + float(np.exp(-logit)))
+    return max(chance, LIKELY) if holds >= HOLDS_ALL and query.informative else chance
 
 
 def chances_of_part(score: Floats) -> Floats:
