@@ -226,10 +226,9 @@ class ChainMemory:
         """Store what the chunks of a stream make up, as `save` does."""
         if answer.why is not None and not answer.chunks:
             return
-        key, whole = self._keys.output, answer.why is None
         with self._unstorable(answer.why), self._failures():
-            output = stream_output(answer.chunks, key, outcome=answer.output, modes=answer.modes, whole=whole)
-            replies = read_output(output, key, run.sent)
+            output = stream_output(answer.chunks, outcome=answer.output, modes=answer.modes)
+            replies = read_output(output, self._keys.output, run.sent)
             if answer.why is not None:
                 replies = [message for message in replies if message.content or message.tool_calls]
                 replies[-1:] = [incomplete(message, answer.why) for message in replies[-1:]]

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Generator, Iterator, Sequence
-from contextlib import aclosing
+from contextlib import ExitStack, aclosing, closing
 from typing import Any
 
 from langchain_core.callbacks import AsyncCallbackManagerForChainRun, CallbackManagerForChainRun
@@ -125,19 +125,14 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
 
     def stream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Any]:
         """Yield the chain's answer as it comes; question and answer are stored."""
-        begun: list[Generator[Any, None, None]] = []
+        with ExitStack() as ended:
 
-        def begin(
-            inputs: Iterator[Any], run_manager: CallbackManagerForChainRun, config: RunnableConfig, **kwargs: Any
-        ) -> Iterator[Any]:
-            begun.append(self._stream(inputs, config, **kwargs))
-            return begun[0]
+            def begin(
+                inputs: Iterator[Any], run_manager: CallbackManagerForChainRun, config: RunnableConfig, **kwargs: Any
+            ) -> Iterator[Any]:
+                return ended.enter_context(closing(self._stream(inputs, config, **kwargs)))
 
-        try:
             yield from self._transform_stream_with_config(iter([input]), begin, config, **kwargs)
-        finally:
-            for stream in begun:
-                stream.close()
 
     def _stream(self, inputs: Iterator[Any], config: RunnableConfig, **kwargs: Any) -> Generator[Any, None, None]:
         [value] = inputs
