@@ -22,7 +22,6 @@ from langchain_core.messages import (
 from langchain_infinite_memory.additional_kwargs import (
     ENGINE_FIELDS,
     GROUNDING,
-    UNMAPPED,
     EngineFields,
     decode_grounding,
     encode_grounding,
@@ -158,7 +157,6 @@ class _MessageReader:
             tool_call_id=answered_call(self.source),
             grounding=self.grounding,
             pinned=fields.pinned,
-            **{name: value for name, value in fields.unmapped.items() if name in UNMAPPED},
             media_tokens=media if fields.media_tokens is None else fields.media_tokens,
             payload=own or copy.deepcopy(fields.payload),
         )
