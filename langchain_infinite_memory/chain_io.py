@@ -265,18 +265,17 @@ def join_chunks(chunks: Sequence[Any]) -> Any:
     message chunks are added up, lists are joined, other messages become a list, dicts are joined entry by entry, and of
     anything else only the newest counts.
     """
-    if len(chunks) <= 1:
-        return chunks[0] if chunks else None
+    if not chunks:
+        return None
     if all(isinstance(chunk, str) for chunk in chunks):
         return "".join(chunks)
     if all(isinstance(chunk, AIMessageChunk) for chunk in chunks):
         return reduce(add, chunks)
-    if not isinstance(chunks[0], AddableDict) and all(map(_goes_on, chunks, chunks[1:])):
-        return chunks[-1]
-    if all(isinstance(chunk, Mapping) for chunk in chunks):
+    grows = not isinstance(chunks[0], AddableDict) and all(map(_goes_on, chunks, chunks[1:]))
+    if not grows and all(isinstance(chunk, Mapping) for chunk in chunks):
         names = dict.fromkeys(name for chunk in chunks for name in chunk)
         return {name: join_chunks([chunk[name] for chunk in chunks if name in chunk]) for name in names}
-    if all(isinstance(chunk, BaseMessage | list) for chunk in chunks):
+    if not grows and all(isinstance(chunk, BaseMessage | list) for chunk in chunks):
         return [message for chunk in chunks for message in (chunk if isinstance(chunk, list) else [chunk])]
     return chunks[-1]
 
