@@ -13,7 +13,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from pydantic import BaseModel, Field, create_model
 
 from langchain_infinite_memory import InfiniteMemoryMiddleware
-from langchain_infinite_memory.token_counters import message_counter
+from langchain_infinite_memory.token_counters import list_counter
 from shared_core.errors import BudgetError
 from shared_core.tokens import as_counter, tools_tokens
 from tests.langchain.agents import Model, agent, config, tool_schema
@@ -25,7 +25,7 @@ PROFILES = [8_192, 32_768, 128_000, 1_000_000, None]
 STUB = re.compile(r"\[result of (\w+) left out, ([\d,]+) tokens\]")
 COUNT = itertools.count()
 
-count, size_of = as_counter(None), message_counter(None)
+count, size_of = as_counter(None), list_counter(None)
 
 
 def page(number: int) -> str:
@@ -70,7 +70,7 @@ def reads(messages: Sequence[BaseMessage]) -> AIMessage:
 
 def total(messages: Iterable[BaseMessage]) -> int:
     """What a request costs, as the engine counts."""
-    return sum(map(size_of, messages)) + tools_tokens([tool_schema(tool) for tool in TOOLS], count)
+    return size_of(list(messages)) + tools_tokens([tool_schema(tool) for tool in TOOLS], count)
 
 
 class Watch:
