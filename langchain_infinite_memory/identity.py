@@ -28,6 +28,9 @@ Removed = Literal["keep", "leave_out"]
 CHECKPOINTER = "__pregel_checkpointer"
 """The entry of LangGraph's configuration that holds the run's checkpointer."""
 
+UNDER = "//"
+"""What separates the session of a nested graph from the one above it; a single slash is common in ids."""
+
 LEVEL, TASK = "|", ":"
 """What separates the graphs in a `checkpoint_ns`, and the name of a node from the id of its task."""
 
@@ -216,13 +219,13 @@ def _nested_thread(above: Thread, nested: str, listed: "StateList | None") -> Th
     The graph of a task has no name that lasts, but a list that goes on from run to run begins with the same message,
     which names the session. Once a summary has replaced that message, the list keeps the session of its task.
     """
-    task, user, first = f"{above.session_id}/{nested}", above.user_id, listed.first if listed is not None else None
+    task, user, first = f"{above.session_id}{UNDER}{nested}", above.user_id, listed.first if listed is not None else None
     if TASK not in nested:
         return replace(above, session_id=task)
     known, session = _tasks.get(user, task), task
     if first is not None:
         nodes = [level.partition(TASK)[0] for level in nested.split(LEVEL) if not level.isdigit()]
-        session = f"{above.session_id}/{LEVEL.join(nodes)}{TASK}{first}"
+        session = f"{above.session_id}{UNDER}{LEVEL.join(nodes)}{TASK}{first}"
         if listed is not None and listed.summary is not None:
             before = known or _tasks.get(user, session) or _Task(session)
             _tasks.put(user, session, before)

@@ -83,7 +83,7 @@ class InfiniteMemoryMiddleware(Middleware):
     older checkpoint, or whose messages are edited, continues on a line of its own, which is `main` from then on.
 
     A run that names no session is one of its own, in memory, and forgotten when it ends. A graph in a task of another,
-    such as an agent that a tool asks, has a session under the other's, `thread/namespace`.
+    such as an agent that a tool asks, has a session under the other's, `thread//node:...`.
 
     Place it first among the middleware, so that what other middleware changes when the run ends is stored, too.
 
@@ -270,7 +270,7 @@ class InfiniteMemoryMiddleware(Middleware):
         """Erase messages of a thread, and what was made from them, everywhere; see `InfiniteMemory.forget`.
 
         What was erased is not stored again, nor sent, even if the state of the graph still holds it. The graphs nested
-        in the thread's are included.
+        in the thread's are included: all sessions of the user whose names begin with the thread's and `//`.
 
         Args:
             thread_id: the thread, or the session. None: the `session_id` of all runs.

@@ -19,7 +19,7 @@ from langchain_infinite_memory.followed_lists import (
     follow_whole,
     read_list,
 )
-from langchain_infinite_memory.identity import Thread, note_newest
+from langchain_infinite_memory.identity import UNDER, Thread, note_newest
 from langchain_infinite_memory.messages import read_message
 from langchain_infinite_memory.request_view import Shown, request_view
 from langchain_infinite_memory.sessions import RunMemories, RunMemory, SessionLocks
@@ -242,7 +242,8 @@ class ThreadMemory:
             UnknownReferenceError: no message of these ids is stored, or no session of this name and user.
         """
         own = str(thread.session_id)
-        nested = [one.session_id for one in self.pool.sessions(thread.user_id) if one.session_id.startswith(f"{own}/")]
+        under, known = f"{own}{UNDER}", self.pool.sessions(thread.user_id)
+        nested = [one.session_id for one in known if one.session_id.startswith(under)]
         results = [self._forget(session, thread.user_id, message_ids) for session in (own, *nested)]
         erased = [result for result in results if result is not None]
         if not erased:

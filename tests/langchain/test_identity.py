@@ -259,7 +259,7 @@ class TestNestedGraphs:
             "mark-a0", "mark-a1", "mark-b0", "mark-b1",
         ]  # fmt: skip
         own = session or "t"
-        assert [name.startswith(f"{own}/tools:") for name in sessions(middleware.pool) if name != own] == [True] * 4
+        assert [name.startswith(f"{own}//tools:") for name in sessions(middleware.pool) if name != own] == [True] * 4
         assert "mark-a0 task" not in stored(middleware, own)
         assert stored(middleware, own)[0] == "look at a0, b0"
 
@@ -269,7 +269,7 @@ class TestNestedGraphs:
         for number in range(2):
             ask(one, f"look at a{number}")
         assert [marks(sent) for sent in model.sent] == [{"mark-a0"}, {"mark-a0", "mark-a1"}]
-        assert sorted(sessions(middleware.pool)) == ["t", "t/tools"]
+        assert sorted(sessions(middleware.pool)) == ["t", "t//tools"]
 
     @pytest.mark.parametrize("saved", [True, False])
     @pytest.mark.parametrize("shared", [False, True])
@@ -282,7 +282,7 @@ class TestNestedGraphs:
             given: Any = {"messages": [*([] if saved else messages), HumanMessage(text)]}
             messages = one.invoke(given, config())["messages"]
         assert messages[-1].text == "4471"
-        own = "t" if shared else f"t/worker:{messages[0].id}"
+        own = "t" if shared else f"t//worker:{messages[0].id}"
         assert sessions(middleware.pool) == [own]
         assert stored(middleware, own) == [message.text for message in messages]
         assert middleware.pool.store.stats(1)["messages"] == len(messages) == 44
@@ -393,7 +393,7 @@ class TestNestedGraphs:
             for _ in range(2):
                 run(one, way, [question("go")], config())
             assert sorted(len(marks(Sent(prompt, []))) for prompt in prompts) == [1] * 8
-            assert all(name.startswith("t/worker:") for name in sessions(pool))
+            assert all(name.startswith("t//worker:") for name in sessions(pool))
 
 
 def as_a_node(worker: Any, checkpointer: Any = None) -> Any:

@@ -378,6 +378,14 @@ class TestForgetting:
         with pytest.raises(ValueError, match="thread_id"):
             middleware.forget()
 
+    def test_a_thread_that_only_has_a_longer_name_is_not_included(self) -> None:
+        middleware = memory()
+        one = agent(Model(), middleware, checkpointer=InMemorySaver())
+        for thread in ("acme", "acme/ticket-7", "acme//tools"):
+            ask(one, "hello", thread)
+        assert len(middleware.forget(thread_id="acme").ids) == 4
+        assert [session.session_id for session in middleware.pool.sessions()] == ["acme/ticket-7"]
+
 
 class TestTheToolOfTheAgent:
     def searching(self, middleware: Any, **arguments: Any) -> tuple[Any, Model]:
