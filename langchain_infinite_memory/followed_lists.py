@@ -29,6 +29,9 @@ NEAREST = 16
 ANCHORS = 4096
 """How many threads are remembered that go on where another list ended, or whose checkpointer is in memory."""
 
+ERASED = 65_536
+"""How many erased messages are remembered, the newest ones."""
+
 SUMMARY = "summarization"
 """The `lc_source` of the message that `SummarizationMiddleware` puts in the place of older ones."""
 
@@ -130,6 +133,7 @@ class FollowedLists:
         self._lists: OrderedDict[tuple[Thread, str | None], Followed] = OrderedDict()
         self._anchors: OrderedDict[Thread, Anchor] = OrderedDict()
         self._seen: OrderedDict[tuple[Any, Thread], None] = OrderedDict()
+        self._erased: OrderedDict[tuple[str | None, str | None, str | None], None] = OrderedDict()
         self._lock = threading.Lock()
 
     def follow(self, memory: InfiniteMemory, thread: Thread, listed: StateList, *, aside: bool = False) -> Followed:
@@ -259,11 +263,22 @@ class FollowedLists:
         edited = {id_ for one in lists for id_, message in one.by_id.items() if message.id in message_ids}
         return [id_ for id_ in dict.fromkeys([*message_ids, *edited]) if _is_stored(memory, id_)]
 
-    def drop(self, session_id: str, user_id: str | None) -> None:
-        """Forget the lists of a session."""
+    def erase(self, session_id: str, user_id: str | None, ids: Sequence[str]) -> None:
+        """Forget the lists of a session, of which the messages stored under these ids were erased."""
+        session = session_id, user_id
         with self._lock:
-            for key in [key for key in self._lists if (key[0].session_id, key[0].user_id) == (session_id, user_id)]:
-                del self._lists[key]
+            keys = [key for key in self._lists if (key[0].session_id, key[0].user_id) == session]
+            lists = [self._lists.pop(key).by_id for key in keys]
+            edited = [by_id[id_].id for by_id in lists for id_ in ids if id_ in by_id]
+            self._erased |= dict.fromkeys((*session, id_) for id_ in (*ids, *edited))
+            while len(self._erased) > ERASED:
+                self._erased.popitem(last=False)
+
+    def without_erased(self, thread: Thread, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+        """Return the messages of a thread's list that were not erased, as far as this object knows."""
+        session = thread.session_id, thread.user_id
+        with self._lock:
+            return [message for message in messages if (*session, message.id) not in self._erased]
 
 
 def _begins_elsewhere(anchor: Anchor | None, thread: Thread, listed: StateList, *, first_seen: bool) -> bool:

@@ -219,7 +219,11 @@ def _nested_thread(above: Thread, nested: str, listed: "StateList | None") -> Th
     The graph of a task has no name that lasts, but a list that goes on from run to run begins with the same message,
     which names the session. Once a summary has replaced that message, the list keeps the session of its task.
     """
-    task, user, first = f"{above.session_id}{UNDER}{nested}", above.user_id, listed.first if listed is not None else None
+    task, user, first = (
+        f"{above.session_id}{UNDER}{nested}",
+        above.user_id,
+        listed.first if listed is not None else None,
+    )
     if TASK not in nested:
         return replace(above, session_id=task)
     known, session = _tasks.get(user, task), task

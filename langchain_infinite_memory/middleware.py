@@ -213,6 +213,7 @@ class InfiniteMemoryMiddleware(Middleware):
             raise error  # a window would not fit either, or would silently lack what must be sent
         self._failed(error)
         given = call.arguments
+        sent = self._memory.without_erased(call.thread, given["sent"])
 
         def size(message: BaseMessage) -> int:
             return self._size([message])
@@ -220,10 +221,10 @@ class InfiniteMemoryMiddleware(Middleware):
         try:
             limit = given["max_tokens"] - self.pool.settings.get("reserve_tokens", RESERVE_TOKENS)
             taken = self._size(given["system"]) + tools_tokens(schemas(given["tools"]), self._counter)
-            return prune_messages(given["sent"], max_tokens=max(0, limit - taken), token_counter=size)
+            return prune_messages(sent, max_tokens=max(0, limit - taken), token_counter=size)
         except FAILURES as again:  # such as a counter that raises
             logger.warning("the newest turns cannot be counted either, and everything is sent: %s", again)
-            return list(given["sent"])
+            return sent
 
     # Around the run
 
@@ -270,7 +271,8 @@ class InfiniteMemoryMiddleware(Middleware):
         """Erase messages of a thread, and what was made from them, everywhere; see `InfiniteMemory.forget`.
 
         What was erased is not stored again, nor sent, even if the state of the graph still holds it. The graphs nested
-        in the thread's are included: all sessions of the user whose names begin with the thread's and `//`.
+        in the thread's are included: all sessions of the user whose names begin with the thread's and `//`. While the
+        store cannot be read, only the process that erased it knows, and others send what the state has.
 
         Args:
             thread_id: the thread, or the session. None: the `session_id` of all runs.

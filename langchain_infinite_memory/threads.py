@@ -264,8 +264,15 @@ class ThreadMemory:
             else:
                 ids = self._lists.stored_ids(memory, message_ids)
                 result = memory.forget(ids=ids) if ids else None
-        self._lists.drop(session_id, user_id)
+        self._lists.erase(session_id, user_id, result.ids if result is not None else ())
         return result
+
+    def without_erased(self, thread: Thread, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+        """Return the messages of a thread's list that were not erased by `forget`, while the store cannot be asked.
+
+        This object alone remembers them. Another process, or one that was started since, does not know of it.
+        """
+        return self._lists.without_erased(thread, messages)
 
     # Memories
 

@@ -364,6 +364,37 @@ class TestForgetting:
         assert said(model.last[1:]) == [("human", "hello again")]
         assert stored(middleware) == ["hello again", "fine: hello again"]
 
+    @pytest.mark.parametrize("broken_counter", [False, True])
+    @pytest.mark.parametrize("whole", [False, True])
+    def test_what_is_erased_is_not_sent_while_the_store_is_down_either(
+        self, monkeypatch: pytest.MonkeyPatch, *, whole: bool, broken_counter: bool
+    ) -> None:
+        model, middleware = Model(), memory()
+        one = agent(model, middleware, checkpointer=InMemorySaver())
+        ask(one, "hello")
+        messages = ask(one, SECRET)
+        ids = [str(message.id) for message in messages[2:]]
+        middleware.forget(thread_id="t", message_ids=None if whole else ids)
+        middleware.pool.close()
+        if broken_counter:
+            monkeypatch.setattr(middleware, "_counter", None)
+        ask(one, "what is my password?")
+        kept = [] if whole else ["hello", "fine: hello"]
+        assert [text for _, text in said(model.last)] == ["be brief", *kept, "what is my password?"]
+        ask(one, SECRET, "another thread")
+        assert said(model.last[1:]) == [("human", SECRET)]
+
+    def test_of_lists_without_lasting_ids_nothing_erased_is_sent_either(self) -> None:
+        model, middleware = Model(), memory()
+        one, messages = agent(model, middleware), [HumanMessage(SECRET, id="mine")]
+        for _ in range(2):
+            messages = one.invoke({"messages": messages}, config())["messages"]
+            messages.append(HumanMessage("and?", id=f"{len(messages)}"))
+        middleware.forget(thread_id="t", message_ids=["mine"])
+        middleware.pool.close()
+        one.invoke({"messages": messages}, config())
+        assert SECRET not in [message.text for message in model.last]
+
     def test_edited_messages_and_nested_graphs_are_included(self) -> None:
         from tests.langchain.test_identity import with_sub_agent
 
