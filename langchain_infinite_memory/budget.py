@@ -2,7 +2,6 @@
 
 import logging
 import re
-import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
 from math import ceil, inf
@@ -13,6 +12,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.runnables.base import RunnableBindingBase
 
 from shared_core.arguments import whole_number
+from shared_core.lifecycle import fork_safe_lock
 from shared_core.prompt.context import ContextReport
 
 logger = logging.getLogger("langchain_infinite_memory")
@@ -63,7 +63,7 @@ class Budget:
         self._share, self._number = _parts(max_tokens)
         self._ratios: dict[str, deque[float]] = {}
         self._said: dict[str, int] = {}  # the limits that providers named
-        self._lock = threading.Lock()
+        self._lock = fork_safe_lock()
 
     def tokens(self, model: Any, *, extra: int = 0) -> int:
         """Return the `max_tokens` of a prompt for a model, in the tokens of the counter that `observe` compares.

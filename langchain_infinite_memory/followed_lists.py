@@ -1,7 +1,6 @@
 """The message lists of graphs as they were followed last, so that only what is new in them has to be looked at."""
 
 import logging
-import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,6 +13,7 @@ from langchain_infinite_memory.messages import read_message
 from langchain_infinite_memory.request_view import split_system
 from shared_core.errors import UnknownReferenceError
 from shared_core.history import FollowedHistory
+from shared_core.lifecycle import fork_safe_lock
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
 from shared_core.records import MAIN
@@ -134,7 +134,7 @@ class FollowedLists:
         self._anchors: OrderedDict[Thread, Anchor] = OrderedDict()
         self._seen: OrderedDict[tuple[Any, Thread], None] = OrderedDict()
         self._erased: OrderedDict[tuple[str | None, str | None, str | None], None] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = fork_safe_lock()
 
     def follow(self, memory: InfiniteMemory, thread: Thread, listed: StateList, *, aside: bool = False) -> Followed:
         """Store what is new in a list, and check out its end. Only one caller at a time may follow lists of a session.

@@ -1,7 +1,6 @@
 """Identity: the session and the user that a run belongs to, and what its list of messages says about them."""
 
 import logging
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -11,6 +10,7 @@ from weakref import ref
 from langchain_core.runnables import RunnableConfig, ensure_config
 
 from shared_core.arguments import one_of
+from shared_core.lifecycle import fork_safe_lock
 from shared_core.prompt.context import ContextReport
 
 if TYPE_CHECKING:
@@ -191,18 +191,20 @@ class _Task(NamedTuple):
     newest: str | None = None
 
 
-class _Tasks:
+class Tasks:
     """The tasks of nested graphs that this process has run, the newest ones, by user and name."""
 
     def __init__(self) -> None:
         self._tasks: OrderedDict[tuple[str | None, str], _Task] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = fork_safe_lock()
 
     def get(self, user_id: str | None, name: str) -> _Task | None:
+        """Return a task; None if it is not known."""
         with self._lock:
             return self._tasks.get((user_id, name))
 
     def put(self, user_id: str | None, name: str, task: _Task) -> None:
+        """Remember a task."""
         with self._lock:
             self._tasks[user_id, name] = task
             self._tasks.move_to_end((user_id, name))
@@ -210,7 +212,7 @@ class _Tasks:
                 self._tasks.popitem(last=False)
 
 
-_tasks = _Tasks()
+_tasks = Tasks()
 
 
 def _nested_thread(above: Thread, nested: str, listed: "StateList | None") -> Thread:

@@ -1,8 +1,9 @@
 """The memories that a history, a chain or a search uses: a single one that was given, or one per session of a store."""
 
 import asyncio
+import os
 import threading
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Hashable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 from langchain_infinite_memory.followed_lists import Followed, StateList
 from langchain_infinite_memory.settings import memory_settings
 from shared_core.errors import UnknownReferenceError
+from shared_core.lifecycle import fork_safe_lock
 from shared_core.memory import InfiniteMemory
 from shared_core.pool import SessionPool
 from shared_core.records import MAIN
@@ -68,16 +70,21 @@ def check_store(store: object) -> None:
     raise TypeError(f"store must be {wanted}, not {store!r}")
 
 
-class SessionLocks:
-    """One lock per session, which exists while somebody uses it."""
+class Locks:
+    """One lock per name, such as a session's, which exists while somebody uses it.
+
+    Under them, stores are read and other locks are taken. A fork that waited for one could be waited for in turn, so
+    that a forked process has locks of its own instead, as it has connections of its own.
+    """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._held: dict[SessionKey, tuple[threading.Lock, int]] = {}
+        self._lock = fork_safe_lock()
+        self._held: dict[tuple[int, Hashable], tuple[threading.Lock, int]] = {}
 
     @contextmanager
-    def hold(self, key: SessionKey) -> Iterator[None]:
-        """Hold the lock of a session for a block."""
+    def hold(self, name: Hashable) -> Iterator[None]:
+        """Hold the lock of this name for a block."""
+        key = os.getpid(), name
         with self._lock:
             own, users = self._held.get(key, (threading.Lock(), 0))
             self._held[key] = own, users + 1
@@ -113,7 +120,7 @@ class RunMemories:
     def __init__(self, settings: Mapping[str, Any], size: int = 128) -> None:
         self._settings = dict(settings)
         self._size = size
-        self._lock = threading.Lock()
+        self._lock = fork_safe_lock()
         self._idle: list[RunMemory] = []  # the newest last
 
     def take(self, listed: StateList, user_id: str | None) -> RunMemory:
@@ -180,7 +187,7 @@ class Sessions:
         self._store = None if isinstance(store, InfiniteMemory | SessionPool) else store
         self._size = size
         self._settings = memory_settings(**settings)
-        self._lock = threading.Lock()
+        self._locks = Locks()
 
     @property
     def only(self) -> InfiniteMemory | None:
@@ -225,7 +232,7 @@ class Sessions:
         Raises:
             ValueError, StoreError: as for `SessionPool`.
         """
-        with self._lock:
+        with self._locks.hold("pool"):
             if self._pool is None:
                 self._pool = SessionPool(self._store, size=self._size, **self._settings)
             return self._pool
@@ -270,6 +277,6 @@ class Sessions:
 
     def close(self) -> None:
         """Release the store, if it was opened here; a memory or pool that was given stays open."""
-        with self._lock:
+        with self._locks.hold("pool"):
             if self._owns_pool and self._pool is not None:
                 self._pool.close()

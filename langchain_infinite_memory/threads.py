@@ -22,7 +22,7 @@ from langchain_infinite_memory.followed_lists import (
 from langchain_infinite_memory.identity import UNDER, Thread, note_newest
 from langchain_infinite_memory.messages import read_message
 from langchain_infinite_memory.request_view import Shown, request_view
-from langchain_infinite_memory.sessions import RunMemories, RunMemory, SessionLocks
+from langchain_infinite_memory.sessions import Locks, RunMemories, RunMemory
 from langchain_infinite_memory.traces import arecall_run, recall_run
 from shared_core.aio import AsyncInfiniteMemory
 from shared_core.errors import BudgetError, UnknownReferenceError
@@ -79,7 +79,7 @@ class ThreadMemory:
         self.pool = pool
         self._runs = RunMemories(pool.settings)
         self._lists = FollowedLists()
-        self._locks = SessionLocks()
+        self._locks = Locks()
 
     # Prompts
 
