@@ -3,11 +3,12 @@
 import asyncio
 import os
 import threading
-from collections.abc import AsyncIterator, Hashable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from langchain_infinite_memory.followed_lists import Followed, StateList
 from langchain_infinite_memory.settings import memory_settings
@@ -22,6 +23,8 @@ MemoryLike = InfiniteMemory | SessionPool | Store | str | Path | None
 
 SessionKey = tuple[str, str | None]
 """The ids of a session and of its user."""
+
+Lent = TypeVar("Lent")
 
 ALONE = "alone"
 """The session of a run that names none, in a store of its own."""
@@ -96,6 +99,25 @@ class Locks:
                 _, users = self._held.pop(key)
                 if users > 1:
                     self._held[key] = own, users - 1
+
+
+@asynccontextmanager
+async def lent_async(
+    take: Callable[[], Lent], give_back: Callable[[Lent], object], close: Callable[[Lent], object]
+) -> AsyncIterator[Lent]:
+    """Provide what `take` returns for a block, and give it back; the functions are called in threads.
+
+    If the block is cancelled, it is closed instead: a thread that the block awaited may still use it, and nobody else
+    may do so at the same time.
+    """
+    taking, end = asyncio.ensure_future(asyncio.to_thread(take)), give_back
+    try:
+        yield await asyncio.shield(taking)
+    except asyncio.CancelledError:
+        end = close
+        raise
+    finally:
+        await asyncio.shield(asyncio.to_thread(end, await taking))
 
 
 @dataclass
@@ -248,16 +270,11 @@ class Sessions:
         finally:
             self._give_back(memory)
 
-    @asynccontextmanager
-    async def ause(
+    def ause(
         self, session_id: str, user_id: str | None = None, newest: str | None = None
-    ) -> AsyncIterator[InfiniteMemory]:  # fmt: skip
+    ) -> AbstractAsyncContextManager[InfiniteMemory]:  # fmt: skip
         """Do what `use` does without blocking the event loop."""
-        memory = await asyncio.to_thread(self._take, session_id, user_id, newest)
-        try:
-            yield memory
-        finally:
-            await asyncio.shield(asyncio.to_thread(self._give_back, memory))
+        return lent_async(partial(self._take, session_id, user_id, newest), self._give_back, self._close)
 
     def _take(self, session_id: str, user_id: str | None, newest: str | None) -> InfiniteMemory:
         if self._only is not None:
@@ -274,6 +291,10 @@ class Sessions:
     def _give_back(self, memory: InfiniteMemory) -> None:
         if self._only is None:
             self.open().give_back(memory)
+
+    def _close(self, memory: InfiniteMemory) -> None:
+        if self._only is None:
+            memory.close()
 
     def close(self) -> None:
         """Release the store, if it was opened here; a memory or pool that was given stays open."""

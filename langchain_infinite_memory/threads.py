@@ -6,6 +6,7 @@ import logging
 from collections.abc import AsyncIterator, Generator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 from langchain_core.messages import BaseMessage, HumanMessage
@@ -22,7 +23,7 @@ from langchain_infinite_memory.followed_lists import (
 from langchain_infinite_memory.identity import UNDER, Thread, note_newest
 from langchain_infinite_memory.messages import read_message
 from langchain_infinite_memory.request_view import Shown, request_view
-from langchain_infinite_memory.sessions import Locks, RunMemories, RunMemory
+from langchain_infinite_memory.sessions import Locks, RunMemories, RunMemory, lent_async
 from langchain_infinite_memory.traces import arecall_run, recall_run
 from shared_core.aio import AsyncInfiniteMemory
 from shared_core.errors import BudgetError, UnknownReferenceError
@@ -290,16 +291,10 @@ class ThreadMemory:
         self, thread: Thread, messages: Sequence[BaseMessage]
     ) -> AsyncIterator[tuple[RunMemory, StateList]]:
         listed = read_list(messages)
-        run = await asyncio.to_thread(self._take, thread, listed)
-        idle = True
-        try:
+        async with lent_async(
+            partial(self._take, thread, listed), partial(self._give_back, thread), lambda run: run.memory.close()
+        ) as run:
             yield run, listed
-        except asyncio.CancelledError:
-            idle = False  # a worker thread may still use it
-            raise
-        finally:
-            if idle:
-                await asyncio.to_thread(self._give_back, thread, run)
 
     def _take(self, thread: Thread, listed: StateList) -> RunMemory:
         if thread.session_id is None:

@@ -102,7 +102,8 @@ def test_a_process_forked_while_a_session_is_stored_can_store_in_it(
 @multi_threaded
 @pytest.mark.parametrize("owner", [FollowedLists, Budget, RunMemories, Locks, Tasks])
 def test_a_process_forked_while_a_thread_holds_a_lock_finds_it_free(owner: Any) -> None:
-    lock, held = (owner({}) if owner is RunMemories else owner())._lock, threading.Event()
+    lock: Any = (owner({}) if owner is RunMemories else owner())._lock
+    held = threading.Event()
 
     def hold() -> None:
         with lock:
