@@ -111,7 +111,7 @@ class ThreadMemory:
         with self._lent(thread, messages) as (run, listed):
             steps = self._steps(run, thread, listed, messages if sent is None else sent, system, tools, max_tokens)
             arguments, prompt = _advance(steps, None)
-            with recall_run(None, _question(messages)) as recall:
+            with recall_run(_question(messages)) as recall:
                 while arguments is not None:
                     arguments, prompt = _advance(steps, run.memory.context(**arguments))
                 assert prompt is not None
@@ -126,7 +126,7 @@ class ThreadMemory:
         async with self._alent(thread, messages) as (run, listed):
             steps = self._steps(run, thread, listed, messages if sent is None else sent, system, tools, max_tokens)
             arguments, prompt = await asyncio.to_thread(_advance, steps, None)
-            async with arecall_run(None, _question(messages)) as recall:
+            async with arecall_run(_question(messages)) as recall:
                 while arguments is not None:
                     context = await AsyncInfiniteMemory(run.memory).context(**arguments)
                     arguments, prompt = await asyncio.to_thread(_advance, steps, context)
