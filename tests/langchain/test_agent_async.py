@@ -271,8 +271,8 @@ def test_a_memory_whose_user_is_cancelled_is_closed(
     closed: list[InfiniteMemory] = []
     really_close, really_take = InfiniteMemory.close, ThreadMemory._take
     waits, begun = asyncio.Event(), threading.Event()
-    settings: dict[str, Any] = {"ranking": "hybrid", "max_tokens": 150, "reserve_tokens": 0, "token_counter": Words()} | UNHURRIED
-    with SessionPool(embedder=Endless(), **settings) as pool:
+    settings: dict[str, Any] = {"ranking": "hybrid", "embedder": Endless(), "token_counter": Words()} | UNHURRIED
+    with SessionPool(max_tokens=150, reserve_tokens=0, **settings) as pool:
         monkeypatch.setattr(InfiniteMemory, "close", close)
         asyncio.run(cancel(pool))
 

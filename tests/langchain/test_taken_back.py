@@ -18,6 +18,7 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
 from langchain_infinite_memory import infinite_memory_node
 from langchain_infinite_memory.identity import Thread
+from langchain_infinite_memory.threads import ModelInput
 from shared_core.errors import UnknownReferenceError
 from shared_core.pool import SessionPool
 from tests.langchain.agents import Model, Words, agent, ask, branches_of, config, memory, reply, said, stored
@@ -164,7 +165,7 @@ class TestRequests:
         whole = [HumanMessage("old " * 900, id="h1"), AIMessage("a1", id="a1"), question]
         sent = [question, AIMessage("I looked it up.", id="n1"), HumanMessage("REMINDER: be brief", id="n2")]
         memories = memory(max_tokens=700)._memory
-        assert memories.prompt(Thread("t", removed="leave_out"), whole, sent=sent).messages == sent
+        assert memories.prompt(Thread("t", removed="leave_out"), whole, ModelInput(sent)).messages == sent
 
     def test_what_another_middleware_clears_in_the_request_is_sent_cleared(self) -> None:
         model, middleware = Model(), memory()
