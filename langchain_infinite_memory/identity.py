@@ -121,6 +121,9 @@ class ThreadResolver:
             listed: the list whose conversation it is. None: the one that the graph of the current task has.
             config: the configuration of the run. None: that of the context.
             alone: whether a task that `Send` started is a session of its own, because its list is.
+
+        Raises:
+            ValueError: the user's id is empty.
         """
         config = ensure_config(config)
         runtime = runtime or _runtime()
@@ -128,7 +131,7 @@ class ThreadResolver:
         thread = _first(configurable["thread_id"])
         own = self._own_name(runtime)
         session = _first(own, *(configurable.get(key) for key in self.session_keys))
-        user = _first(_entry(getattr(runtime, "context", None), self.user_key), configurable.get(self.user_key))
+        user = named_user(_entry(getattr(runtime, "context", None), self.user_key), configurable.get(self.user_key))
         nested = "" if self.share_with_subgraphs else _nested_in(config, alone=alone)
         saver = configurable.get(CHECKPOINTER)
         if session is None:
@@ -143,12 +146,12 @@ class ThreadResolver:
         """Return the conversation of a thread outside of its runs.
 
         Raises:
-            ValueError: no thread is given, and runs have no session in common.
+            ValueError: no thread is given, and runs have no session in common; or the user's id is empty.
         """
         session = _first(thread_id, None if callable(self.session_id) else self.session_id)
         if session is None:
             raise ValueError("thread_id=None: name the thread; these runs have no session_id in common")
-        return Thread(session, _first(user_id), _first(thread_id))
+        return Thread(session, named_user(user_id), _first(thread_id))
 
     def _own_name(self, runtime: "Runtime[Any] | None") -> str | None:
         return _first(self.session_id(runtime or _no_runtime()) if callable(self.session_id) else self.session_id)
@@ -264,6 +267,18 @@ def _nested_in(config: RunnableConfig, *, alone: bool) -> str:
 def _first(*names: Any) -> str | None:
     """Return the first name that is given, as a text."""
     return next((str(name) for name in names if name is not None and name != ""), None)
+
+
+def named_user(*ids: Any) -> str | None:
+    """Return the first id of a user that is given, as a text.
+
+    Raises:
+        ValueError: it is empty, as a variable is that was not set: all who lack a name would share a memory.
+    """
+    user = next((str(id_) for id_ in ids if id_ is not None), None)
+    if user == "":
+        raise ValueError("user_id='': pass the id of the user, or None (or nothing) if there are no users")
+    return user
 
 
 def _runtime() -> "Runtime[Any] | None":

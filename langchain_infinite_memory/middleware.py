@@ -287,7 +287,7 @@ class InfiniteMemoryMiddleware(Middleware):
 
         Raises:
             UnknownReferenceError: no message of these ids is stored.
-            ValueError: no thread is given, and runs have no `session_id` in common.
+            ValueError: no thread is given, and runs have no `session_id` in common; or `user_id` is empty.
         """
         return self._memory.forget(self._threads.named(thread_id, user_id), message_ids)
 

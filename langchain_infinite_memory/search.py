@@ -15,7 +15,7 @@ from langchain_core.tools import StructuredTool
 from pydantic import BaseModel, Field
 
 from langchain_infinite_memory.followed_lists import read_list
-from langchain_infinite_memory.identity import SessionName, Thread, ThreadResolver
+from langchain_infinite_memory.identity import SessionName, Thread, ThreadResolver, named_user
 from langchain_infinite_memory.sessions import MemoryLike, Sessions, unnamed
 from langchain_infinite_memory.threads import Hits
 from shared_core.aio import AsyncInfiniteMemory
@@ -120,7 +120,7 @@ class HistoryRetriever(BaseRetriever):
         thread = ThreadResolver(self.session_id, key, share_with_subgraphs=named, session_keys=keys).resolve(
             config=config
         )
-        user = self.user_id or (thread.user_id if self.user_key else None)
+        user = named_user(self.user_id, thread.user_id if self.user_key else None)
         if thread.session_id is None:
             raise ValueError(unnamed(self.session_key))
         if self.user_key and user is None:
@@ -213,7 +213,7 @@ class SearchedSessions:
             return self.sessions.only.session_id, self.sessions.only.user_id, None
         if thread.session_id is None:
             raise LookupError("this run names no session, by a thread_id or a session_id, that could be searched")
-        return thread.session_id, self.user_id or thread.user_id, thread.newest
+        return thread.session_id, named_user(self.user_id, thread.user_id), thread.newest
 
 
 def recall_tool(
@@ -239,7 +239,7 @@ def recall_tool(
         settings: the other arguments of `InfiniteMemory`, and `embeddings` in LangChain's words; only for a store.
     """
     whole_number("top_k", top_k, least=1)
-    searched = SearchedSessions(Sessions(store, **settings), user_id)
+    searched = SearchedSessions(Sessions(store, **settings), named_user(user_id))
     threads = ThreadResolver(session_id, user_key, share_with_subgraphs=share_with_subgraphs)
     return search_tool(searched, threads, top_k, name=name, description=description, template=template)
 

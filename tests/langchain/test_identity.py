@@ -485,6 +485,21 @@ def test_recall_is_a_run_among_the_events(way: str) -> None:
     assert "my code is 4471" in found[-1][1]
 
 
+@pytest.mark.parametrize("where", ["context", "configurable", "forget", "tool", "retriever"])
+def test_an_empty_user_id_is_an_error_not_nobody(where: str) -> None:
+    with closing(memory()) as middleware, pytest.raises(ValueError, match="user_id='': pass the id of the user"):
+        if where == "forget":
+            middleware.forget(thread_id="t", user_id="")
+        elif where == "tool":
+            recall_tool(middleware.pool, user_id="")
+        elif where == "retriever":
+            HistoryRetriever(middleware.pool, session_id="t", user_id="").invoke("hello")
+        elif where == "configurable":
+            ask(agent(Model(), middleware), "hello", user_id="")
+        else:
+            agent(Model(), middleware, context_schema=dict).invoke(question("hello"), config(), context={"user_id": ""})
+
+
 def test_a_wrong_argument_is_refused_where_it_is_given() -> None:
     with pytest.raises(ValueError, match=r"removed='leave-out': choose one of None, 'keep', 'leave_out'"):
         InfiniteMemoryMiddleware(removed="leave-out")  # type: ignore[arg-type]
