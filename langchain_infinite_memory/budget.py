@@ -63,6 +63,7 @@ class Budget:
         self._share, self._number = _parts(max_tokens)
         self._ratios: dict[str, deque[float]] = {}
         self._said: dict[str, int] = {}  # the limits that providers named
+        self._least: int | None = None
         self._lock = fork_safe_lock()
 
     def tokens(self, model: Any, *, extra: Callable[[], int] = int) -> int:
@@ -88,12 +89,18 @@ class Budget:
             self._ratios.setdefault(name, deque(maxlen=RECENT))
             limit = min((self._share or 1) * (known or inf), self._said.get(name, inf)) / self._factor(name)
         if known is not None:
+            self._least = min(self._least or int(limit), int(limit))
             return int(limit)
         if is_new:
             logger.warning(
                 "the model %r has no profile: older text may take %s tokens; pass max_tokens=", name, f"{UNKNOWN:,}"
             )
         return int(min(UNKNOWN + extra(), limit))
+
+    @property
+    def least(self) -> int | None:
+        """The smallest limit of a model so far; None: the models are unknown."""
+        return self._least
 
     def observe(self, model: Any, estimated: int, answer: Any) -> None:
         """Compare the size of a prompt, as counted here, with what the provider counted.

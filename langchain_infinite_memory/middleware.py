@@ -1,7 +1,6 @@
 """InfiniteMemoryMiddleware: lets an agent keep every message, and send only what fits."""
 
 import asyncio
-import inspect
 import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -27,14 +26,14 @@ from langchain_infinite_memory.followed_lists import read_list
 from langchain_infinite_memory.identity import OnReport, Removed, SessionName, Thread, ThreadResolver, report
 from langchain_infinite_memory.lists import prune_messages
 from langchain_infinite_memory.messages import read_message
-from langchain_infinite_memory.search import search_tool
+from langchain_infinite_memory.search import answer_fits, search_tool
 from langchain_infinite_memory.sessions import open_pool
+from langchain_infinite_memory.settings import MESSAGE_OVERHEAD, RESERVE_TOKENS
 from langchain_infinite_memory.threads import ModelInput, ThreadMemory, ThreadPrompt
 from langchain_infinite_memory.tool_calls import with_added_results
 from shared_core.arguments import one_of
 from shared_core.errors import BudgetError
 from shared_core.forget import ForgetResult
-from shared_core.memory import InfiniteMemory
 from shared_core.pool import SessionPool
 from shared_core.store import Store
 from shared_core.tokens import as_counter, message_tokens, tools_tokens
@@ -48,10 +47,6 @@ FAILURES = (Exception,)
 
 STATE = "infinite_memory"
 """The private entry of the graph's state."""
-
-RESERVE_TOKENS, FRAMING = (
-    inspect.signature(InfiniteMemory).parameters[name].default for name in ("reserve_tokens", "message_overhead")
-)
 
 Answer = Any  # `ModelResponse`, `AIMessage` or, in newer versions of LangChain, `ExtendedModelResponse`
 
@@ -138,7 +133,9 @@ class InfiniteMemoryMiddleware(Middleware):
         self._budget = Budget(own_limit if max_tokens is None else max_tokens)
         self._counter = as_counter(self.pool.settings.get("token_counter"))
         self._memory = ThreadMemory(self.pool)
-        self.tools: Sequence[BaseTool] = [search_tool(self._memory, self._threads)] if recall_tool else []
+        self.tools: Sequence[BaseTool] = []
+        if recall_tool:
+            self.tools = [search_tool(self._memory, self._threads, may_answer=self._may_recall)]
 
     @property
     def name(self) -> str:
@@ -206,7 +203,7 @@ class InfiniteMemoryMiddleware(Middleware):
         return replace(call.given, max_tokens=limit)
 
     def _size(self, messages: Sequence[BaseMessage]) -> int:
-        overhead = self.pool.settings.get("message_overhead", FRAMING)
+        overhead = self.pool.settings.get("message_overhead", MESSAGE_OVERHEAD)
         return sum(message_tokens(read_message(message)[0], self._counter, overhead) for message in messages)
 
     def _with_prompt(self, request: Request, call: "_Call", prompt: ThreadPrompt) -> Request:
@@ -231,6 +228,9 @@ class InfiniteMemoryMiddleware(Middleware):
         except FAILURES as again:  # such as a counter that raises
             logger.warning("the newest turns cannot be counted either, and everything is sent: %s", again)
             return sent
+
+    def _may_recall(self, text: str) -> bool:
+        return answer_fits(text, self._budget.least, self.pool.settings)
 
     # Around the run
 

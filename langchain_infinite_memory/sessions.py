@@ -216,6 +216,11 @@ class Sessions:
         """The memory that was given; None if there is one for every session."""
         return self._only
 
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """The settings of the memories, as far as they were given; of a memory that was given, none are known."""
+        return self._settings if self._pool is None else self._pool.settings
+
     def check(self, session_id: str | None, user_id: str | None) -> None:
         """Raise ValueError if the memory given is that of another session."""
         if self._only is not None and (session_id, user_id) != (self._only.session_id, self._only.user_id):

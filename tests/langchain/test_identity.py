@@ -4,7 +4,7 @@ import asyncio
 import operator
 import re
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import Annotated, Any, TypedDict
 
@@ -485,19 +485,24 @@ def test_recall_is_a_run_among_the_events(way: str) -> None:
     assert "my code is 4471" in found[-1][1]
 
 
-@pytest.mark.parametrize("where", ["context", "configurable", "forget", "tool", "retriever"])
-def test_an_empty_user_id_is_an_error_not_nobody(where: str) -> None:
+def in_context(middleware: InfiniteMemoryMiddleware) -> None:
+    agent(Model(), middleware, context_schema=dict).invoke(question("hello"), config(), context={"user_id": ""})
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        in_context,
+        lambda middleware: ask(agent(Model(), middleware), "hello", user_id=""),
+        lambda middleware: middleware.forget(thread_id="t", user_id=""),
+        lambda middleware: recall_tool(middleware.pool, user_id=""),
+        lambda middleware: HistoryRetriever(middleware.pool, session_id="t", user_id="").invoke("hello"),
+    ],
+    ids=["context", "configurable", "forget", "tool", "retriever"],
+)
+def test_an_empty_user_id_is_an_error_not_nobody(use: Callable[[InfiniteMemoryMiddleware], Any]) -> None:
     with closing(memory()) as middleware, pytest.raises(ValueError, match="user_id='': pass the id of the user"):
-        if where == "forget":
-            middleware.forget(thread_id="t", user_id="")
-        elif where == "tool":
-            recall_tool(middleware.pool, user_id="")
-        elif where == "retriever":
-            HistoryRetriever(middleware.pool, session_id="t", user_id="").invoke("hello")
-        elif where == "configurable":
-            ask(agent(Model(), middleware), "hello", user_id="")
-        else:
-            agent(Model(), middleware, context_schema=dict).invoke(question("hello"), config(), context={"user_id": ""})
+        use(middleware)
 
 
 def test_a_wrong_argument_is_refused_where_it_is_given() -> None:

@@ -16,7 +16,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, Remove
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
-from langchain_infinite_memory import infinite_memory_node
+from langchain_infinite_memory import infinite_memory_node, recall_tool
 from langchain_infinite_memory.identity import Thread
 from langchain_infinite_memory.threads import ModelInput
 from shared_core.errors import UnknownReferenceError
@@ -420,7 +420,7 @@ class TestForgetting:
 
 
 class TestTheToolOfTheAgent:
-    def searching(self, middleware: Any, **arguments: Any) -> tuple[Any, Model]:
+    def searching(self, middleware: Any, own: Sequence[Any] = (), **arguments: Any) -> tuple[Any, Model]:
         def search(messages: Sequence[BaseMessage]) -> AIMessage:
             if messages[-1].type == "human" and messages[-1].text.endswith("?"):
                 query = {"query": messages[-1].text}
@@ -428,7 +428,7 @@ class TestTheToolOfTheAgent:
             return AIMessage("done")
 
         model = Model(reply=search)
-        return agent(model, middleware, tools=[], **arguments), model
+        return agent(model, middleware, tools=[*own], **arguments), model
 
     @pytest.mark.parametrize("way", ["invoke", "ainvoke"])
     def test_it_searches_the_line_of_the_run(self, way: str) -> None:
@@ -447,6 +447,19 @@ class TestTheToolOfTheAgent:
         say("my code is 9999")
         answer = say("what is my code?")
         assert ("9999" in answer, "4471" in answer) == (True, False)
+
+    @pytest.mark.parametrize("mine", [True, False])
+    def test_its_answer_fits_a_small_budget(self, *, mine: bool) -> None:
+        middleware = memory(max_tokens=800, recall_tool=not mine)
+        tools = [recall_tool(middleware.pool)] if mine else []
+        one, model = self.searching(middleware, checkpointer=InMemorySaver(), own=tools)
+        for number in range(20):
+            told = "my locker code was in rain" if number < 5 else "a day of sun by the sea"
+            ask(one, f"{told} {number} " * 50)
+        ask(one, "what locker code was in rain?")
+        assert model.last[-1].type == "tool"
+        assert "my locker code was in rain" in model.last[-1].text
+        assert 100 < len(model.last[-1].text.split()) <= 200
 
     def test_in_a_run_without_ids(self) -> None:
         one, _ = self.searching(memory(recall_tool=True))
