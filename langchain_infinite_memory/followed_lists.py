@@ -133,7 +133,7 @@ class FollowedLists:
         self._lists: OrderedDict[tuple[Thread, str | None], Followed] = OrderedDict()
         self._anchors: OrderedDict[Thread, Anchor] = OrderedDict()
         self._seen: OrderedDict[tuple[Any, Thread], None] = OrderedDict()
-        self._erased: OrderedDict[tuple[str | None, str | None, str | None], None] = OrderedDict()
+        self._erased: OrderedDict[tuple[str | None, str | None, str], None] = OrderedDict()
         self._lock = fork_safe_lock()
 
     def follow(self, memory: InfiniteMemory, thread: Thread, listed: StateList, *, aside: bool = False) -> Followed:
@@ -268,9 +268,9 @@ class FollowedLists:
         session = session_id, user_id
         with self._lock:
             keys = [key for key in self._lists if (key[0].session_id, key[0].user_id) == session]
-            lists = [self._lists.pop(key).by_id for key in keys]
-            edited = [by_id[id_].id for by_id in lists for id_ in ids if id_ in by_id]
-            self._erased |= dict.fromkeys((*session, id_) for id_ in (*ids, *edited))
+            erased, known = set(ids), [pair for key in keys for pair in self._lists.pop(key).by_id.items()]
+            own = [message.id for id_, message in known if id_ in erased and message.id is not None]
+            self._erased |= dict.fromkeys((*session, id_) for id_ in (*ids, *own))
             while len(self._erased) > ERASED:
                 self._erased.popitem(last=False)
 

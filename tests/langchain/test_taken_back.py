@@ -18,7 +18,7 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
 from langchain_infinite_memory import infinite_memory_node, recall_tool
 from langchain_infinite_memory.identity import Thread
-from langchain_infinite_memory.threads import ModelInput
+from langchain_infinite_memory.threads import ModelInput, ThreadMemory
 from shared_core.errors import UnknownReferenceError
 from shared_core.pool import SessionPool
 from tests.langchain.agents import Model, Words, agent, ask, branches_of, config, memory, reply, said, stored
@@ -395,6 +395,13 @@ class TestForgetting:
         middleware.pool.close()
         one.invoke({"messages": messages}, config())
         assert SECRET not in [message.text for message in model.last]
+
+    def test_messages_without_ids_are_not_taken_for_erased_ones(self) -> None:
+        with SessionPool(token_counter=Words()) as pool:
+            memories, thread = ThreadMemory(pool), Thread("t", stable_ids=False)
+            memories.store(thread, [HumanMessage(SECRET)])
+            assert len(memories.forget(thread, None).ids) == 1
+            assert memories.without_erased(thread, [HumanMessage("hello")]) == [HumanMessage("hello")]
 
     def test_edited_messages_and_nested_graphs_are_included(self) -> None:
         from tests.langchain.test_identity import with_sub_agent
