@@ -25,17 +25,22 @@ SessionName: TypeAlias = "str | Callable[[Runtime[Any]], str | None] | None"
 
 Removed = Literal["keep", "leave_out"]
 
-CHECKPOINTER = "__pregel_checkpointer"
-"""The entry of LangGraph's configuration that holds the run's checkpointer."""
-
 UNDER = "//"
 """What separates the session of a nested graph from the one above it; a single slash is common in ids."""
 
-LEVEL, TASK = "|", ":"
-"""What separates the graphs in a `checkpoint_ns`, and the name of a node from the id of its task."""
+# What LangGraph keeps in a run's configuration without documenting it. `tests/langchain/test_identity.py` fails where a
+# version has it otherwise. Without an entry, a run counts as one that has no checkpointer, is not nested, and so on.
 
-FAN_OUT = "__pregel_push"
-"""The first part of a task's `langgraph_path` if `Send` started it."""
+CHECKPOINTER = "__pregel_checkpointer"
+"""The entry that holds the checkpointer. Only a list that one has kept is the whole conversation, with lasting ids."""
+
+NAMESPACE, LEVEL, TASK = "checkpoint_ns", "|", ":"
+"""The entry that names the graphs which a task is in, what separates them, and what separates the name of a node from
+the id of its task. Nothing else tells a nested graph from the one above it, as both have the `thread_id`."""
+
+PATH, FAN_OUT = "langgraph_path", "__pregel_push"
+"""The entry of the metadata with the path of a task, and how that begins if `Send` started it. Nothing else tells
+workers that share a namespace from each other."""
 
 TASKS = 4096
 """How many tasks of nested graphs are remembered."""
@@ -51,8 +56,7 @@ class Thread:
         thread_id: the run's thread; several may share a session.
         stable_ids: whether a message keeps its id from one run to the next, as a checkpointer ensures.
         removed: what it means that a list lacks messages of the session, as in `InfiniteMemory.follow`.
-        passing: whether the list's graph is nested, and lasts for one task. The session is that of the list.
-        task: the name of that task.
+        task: the name of the task, if the list's graph is nested and lasts for one task. None: it does not.
         newest: the id of the newest message that was stored for it.
         named: whether the session was named for the run, so that a list continues it even if it holds none of it.
         in_memory: the checkpointer, if it keeps its state in memory only, and may have lost it with an earlier process.
@@ -63,7 +67,6 @@ class Thread:
     thread_id: str | None = None
     stable_ids: bool = True
     removed: Removed = "keep"
-    passing: bool = False
     task: str | None = field(default=None, compare=False)
     newest: str | None = field(default=None, compare=False)
     named: bool = field(default=False, compare=False)
@@ -135,7 +138,7 @@ class ThreadResolver:
         nested = "" if self.share_with_subgraphs else _nested_in(config, alone=alone)
         saver = configurable.get(CHECKPOINTER)
         if session is None:
-            return Thread(None, user, removed="leave_out", passing=True)
+            return Thread(None, user)
         if nested:
             return _nested_thread(Thread(session, user, thread, removed="leave_out"), nested, listed)
         removed = self.removed or ("keep" if saver is None else "leave_out")
@@ -224,27 +227,22 @@ def _nested_thread(above: Thread, nested: str, listed: "StateList | None") -> Th
     The graph of a task has no name that lasts, but a list that goes on from run to run begins with the same message,
     which names the session. Once a summary has replaced that message, the list keeps the session of its task.
     """
-    task, user, first = (
-        f"{above.session_id}{UNDER}{nested}",
-        above.user_id,
-        listed.first if listed is not None else None,
-    )
+    under, user = f"{above.session_id}{UNDER}", above.user_id
+    task = f"{under}{nested}"
     if TASK not in nested:
         return replace(above, session_id=task)
-    known, session = _tasks.get(user, task), task
-    if first is not None:
+    known = _tasks.get(user, task)
+    if listed is not None and listed.first is not None:
         nodes = [level.partition(TASK)[0] for level in nested.split(LEVEL) if not level.isdigit()]
-        session = f"{above.session_id}{UNDER}{LEVEL.join(nodes)}{TASK}{first}"
-        if listed is not None and listed.summary is not None:
+        session = f"{under}{LEVEL.join(nodes)}{TASK}{listed.first}"
+        if listed.summary is not None:
             before = known or _tasks.get(user, session) or _Task(session)
             _tasks.put(user, session, before)
             session = before.session_id
-        newest = known.newest if known is not None and known.session_id == session else None
-        known = _Task(session, newest)
+        known = _Task(session, known.newest if known is not None and known.session_id == session else None)
         _tasks.put(user, task, known)
-    elif known is not None:
-        session = known.session_id
-    return replace(above, session_id=session, passing=True, task=task, newest=known.newest if known else None)
+    known = known or _Task(task)
+    return replace(above, session_id=known.session_id, task=task, newest=known.newest)
 
 
 def note_newest(thread: Thread, newest: str | None) -> None:
@@ -258,8 +256,8 @@ def _nested_in(config: RunnableConfig, *, alone: bool) -> str:
 
     Tasks of a subgraph with a checkpointer of its own have names without ids, and the same namespace in every run.
     """
-    levels = str((config.get("configurable") or {}).get("checkpoint_ns") or "").split(LEVEL)
-    path = (config.get("metadata") or {}).get("langgraph_path") or ("",)
+    levels = str((config.get("configurable") or {}).get(NAMESPACE) or "").split(LEVEL)
+    path = (config.get("metadata") or {}).get(PATH) or ("",)
     fanned_out = alone and isinstance(path, list | tuple) and path[0] == FAN_OUT
     return LEVEL.join(levels if fanned_out else levels[:-1])
 

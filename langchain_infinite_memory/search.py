@@ -263,20 +263,20 @@ def search_tool(
     """Return a tool that searches the conversation of the run that calls it; `may_answer` says what is short enough."""
     wording = template or RecallTemplate()
 
+    def run(config: RunnableConfig, runtime: "ToolRuntime | None") -> tuple[Thread, Sequence[BaseMessage]]:
+        messages = _state(runtime)
+        return threads.resolve(config=config, listed=read_list(messages)), messages
+
     def search(query: str, config: RunnableConfig, runtime: ToolRuntime = None) -> str:  # type: ignore[assignment]
         try:
-            messages = _state(runtime)
-            thread = threads.resolve(config=config, listed=read_list(messages))
-            hits = searched.search(thread, messages, query, top_k + CURRENT_TURN)
+            hits = searched.search(*run(config, runtime), query, top_k + CURRENT_TURN)
             return _answer(hits, top_k, wording, may_answer)
         except FAILURES as error:
             return _unsearched(error)
 
     async def asearch(query: str, config: RunnableConfig, runtime: ToolRuntime = None) -> str:  # type: ignore[assignment]
         try:
-            messages = _state(runtime)
-            thread = threads.resolve(config=config, listed=read_list(messages))
-            hits = await searched.asearch(thread, messages, query, top_k + CURRENT_TURN)
+            hits = await searched.asearch(*run(config, runtime), query, top_k + CURRENT_TURN)
             return _answer(hits, top_k, wording, may_answer)
         except FAILURES as error:
             return _unsearched(error)

@@ -102,9 +102,7 @@ class ThreadMemory:
 
     # Prompts
 
-    def prompt(
-        self, thread: Thread, messages: Sequence[BaseMessage], given: "ModelInput | None" = None
-    ) -> ThreadPrompt:
+    def prompt(self, thread: Thread, messages: Sequence[BaseMessage], given: ModelInput | None = None) -> ThreadPrompt:
         """Store what is new in the list and return the prompt for its newest human message.
 
         System messages at the beginning of the list are sent and charged, but not stored. Later ones are stored,
@@ -126,7 +124,7 @@ class ThreadMemory:
             return prompt
 
     async def aprompt(
-        self, thread: Thread, messages: Sequence[BaseMessage], given: "ModelInput | None" = None
+        self, thread: Thread, messages: Sequence[BaseMessage], given: ModelInput | None = None
     ) -> ThreadPrompt:
         """Do what `prompt` does without blocking the event loop."""
         async with self._alent(thread, messages) as (run, listed), arecall_run(_question(messages)) as recall:
@@ -135,7 +133,7 @@ class ThreadMemory:
             return prompt
 
     def _prompt_steps(
-        self, run: RunMemory, thread: Thread, listed: StateList, given: "ModelInput"
+        self, run: RunMemory, thread: Thread, listed: StateList, given: ModelInput
     ) -> Steps[ThreadPrompt]:
         memory, followed = run.memory, self._follow(run, thread, listed)
         view = request_view(listed.talk, given.messages)
@@ -185,7 +183,7 @@ class ThreadMemory:
             run.followed = follow_whole(run.memory, listed, run.followed)
             return run.followed
         # What helpers say among themselves is not recalled for the user, who searches the main branches of sessions.
-        aside = thread.passing and self.pool.settings.get("scope") == "user"
+        aside = thread.task is not None and self.pool.settings.get("scope") == "user"
         with self._locks.hold((thread.session_id, thread.user_id)):  # the second of two callers must see the first
             followed = self._lists.follow(run.memory, thread, listed, aside=aside)
         note_newest(thread, followed.newest)
@@ -225,7 +223,7 @@ class ThreadMemory:
         if memory.branch != MAIN:
             memory.checkout(MAIN)
         newest = self._lists.newest(thread, listed) if thread.newest is None else thread.newest
-        if thread.passing and newest is not None:  # others may work on lists that begin alike, and move `main`
+        if thread.task is not None and newest is not None:  # others may work on lists that begin alike, and move `main`
             memory.checkout(newest)
         else:
             _stands_at_end(memory, newest)

@@ -111,7 +111,7 @@ class TestRunsWithoutIds:
 
     def test_runs_at_once_whose_lists_begin_with_the_same_message(self) -> None:
         memories = memory()._memory
-        nobody, greeting = Thread(None, removed="leave_out", passing=True), AIMessage("hello", id="1")
+        nobody, greeting = Thread(None), AIMessage("hello", id="1")
         own = {name: [greeting, HumanMessage(f"mark-{name} code", id=name)] for name in "ab"}
         for _ in range(2):
             for list_ in own.values():
