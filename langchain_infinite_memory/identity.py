@@ -4,7 +4,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar, get_args
 from weakref import ref
 
 from langchain_core.runnables import RunnableConfig, ensure_config
@@ -24,6 +24,9 @@ SessionName: TypeAlias = "str | Callable[[Runtime[Any]], str | None] | None"
 """The session of all runs; or a function that names the session of a run; or None: the run's own ids name it."""
 
 Removed = Literal["keep", "leave_out"]
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
 
 UNDER = "//"
 """What separates the session of a nested graph from the one above it; a single slash is common in ids."""
@@ -190,6 +193,20 @@ def _keeps_nothing(saver: Any) -> bool:
     return isinstance(saver, InMemorySaver)
 
 
+class Newest(OrderedDict[Key, Value]):
+    """A mapping that keeps so many entries: those that were set last. It needs a lock around it."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self._size = size
+
+    def __setitem__(self, key: Key, value: Value) -> None:
+        super().__setitem__(key, value)
+        self.move_to_end(key)
+        if len(self) > self._size:
+            self.popitem(last=False)
+
+
 class _Task(NamedTuple):
     """What a task of a nested graph works on: a session, and the newest message that was stored there for it."""
 
@@ -201,7 +218,7 @@ class Tasks:
     """The tasks of nested graphs that this process has run, the newest ones, by user and name."""
 
     def __init__(self) -> None:
-        self._tasks: OrderedDict[tuple[str | None, str], _Task] = OrderedDict()
+        self._tasks: Newest[tuple[str | None, str], _Task] = Newest(TASKS)
         self._lock = fork_safe_lock()
 
     def get(self, user_id: str | None, name: str) -> _Task | None:
@@ -213,9 +230,6 @@ class Tasks:
         """Remember a task."""
         with self._lock:
             self._tasks[user_id, name] = task
-            self._tasks.move_to_end((user_id, name))
-            while len(self._tasks) > TASKS:
-                self._tasks.popitem(last=False)
 
 
 _tasks = Tasks()

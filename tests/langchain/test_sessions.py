@@ -13,7 +13,7 @@ from langchain_core.messages import HumanMessage
 
 from langchain_infinite_memory.budget import Budget
 from langchain_infinite_memory.followed_lists import FollowedLists, StateList, follow_whole
-from langchain_infinite_memory.identity import Tasks, Thread
+from langchain_infinite_memory.identity import Newest, Tasks, Thread
 from langchain_infinite_memory.sessions import Locks, RunMemories, RunMemory, Sessions, open_pool
 from langchain_infinite_memory.threads import ThreadMemory
 from shared_core import InfiniteMemory, SessionPool
@@ -132,6 +132,16 @@ def in_child(work: Callable[[], None]) -> int:
         finally:
             os._exit(status)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def test_of_so_many_entries_those_that_were_set_last_are_kept() -> None:
+    newest: Newest[str, int] = Newest(2)
+    for number, key in enumerate("abac"):
+        newest[key] = number
+    newest.setdefault("a", 9)
+    assert list(newest.items()) == [("a", 2), ("c", 3)]
+    newest.setdefault("d", 4)
+    assert list(newest.items()) == [("c", 3), ("d", 4)]
 
 
 def test_memories_of_runs_are_used_by_one_caller_at_a_time() -> None:
