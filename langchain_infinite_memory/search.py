@@ -1,5 +1,6 @@
 """Searching the messages of a session: HistoryRetriever for chains, and recall_tool for agents."""
 
+import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -229,7 +230,8 @@ def recall_tool(
     """Return a tool that searches a session, and answers with a fenced and dated record of the messages found.
 
     Messages of the current turn are not found. If there is nothing to search, such as in a run that names no session,
-    the answer says so. `InfiniteMemoryMiddleware(recall_tool=True)` brings such a tool with it.
+    the answer says so. It shows 2,000 characters of a message, and less if it would take more than a quarter of the
+    `max_tokens` that is among the settings. `InfiniteMemoryMiddleware(recall_tool=True)` brings such a tool with it.
 
     Args:
         store: a path, a `Store`, a `SessionPool`, or an `InfiniteMemory`, which is searched where it stands.
@@ -277,7 +279,7 @@ def search_tool(
     async def asearch(query: str, config: RunnableConfig, runtime: ToolRuntime = None) -> str:  # type: ignore[assignment]
         try:
             hits = await searched.asearch(*run(config, runtime), query, top_k + CURRENT_TURN)
-            return _answer(hits, top_k, wording, may_answer)
+            return await asyncio.to_thread(_answer, hits, top_k, wording, may_answer)  # a counter may block
         except FAILURES as error:
             return _unsearched(error)
 
