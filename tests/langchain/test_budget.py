@@ -34,14 +34,11 @@ OWN = ChatOpenAI(model="my-own", api_key=KEY)
 
 @pytest.mark.parametrize("name", MODELS)
 def test_the_profile_says_how_much_a_model_takes(name: str) -> None:
-    def unasked() -> int:
-        raise AssertionError("only a model without a profile needs it")
-
     model, limit = MODELS[name]
     assert Budget().tokens(model) == limit
-    assert Budget().tokens(model.bind(temperature=0.5).with_retry(), extra=unasked) == limit
+    assert Budget().tokens(model.bind(temperature=0.5).with_retry(), extra=lambda: 50_000) == limit
     assert Budget(("fraction", 0.8)).tokens(model) == int(0.8 * limit)
-    assert Budget(("tokens", 9_000)).tokens(model) == Budget(9_000).tokens(model, extra=unasked) == 9_000
+    assert Budget(("tokens", 9_000)).tokens(model) == Budget(9_000).tokens(model, extra=lambda: 7_000) == 9_000
 
 
 def test_what_an_agent_needs_comes_on_top_of_the_default_for_an_unknown_model(caplog: pytest.LogCaptureFixture) -> None:
@@ -184,3 +181,17 @@ def test_the_question_and_the_newest_tool_group_must_be_sent() -> None:
     assert must_send(messages[:3]) == messages[2:3]
     assert must_send(messages[1:2]) == messages[1:2]
     assert must_send([]) == []
+
+
+def test_what_an_agent_needs_is_counted_for_unknown_models_only() -> None:
+    asked = []
+
+    def extra() -> int:
+        asked.append(1)
+        return 10
+
+    assert Budget().tokens(GPT, extra=extra) == 128_000
+    assert Budget(9_000).tokens(OWN, extra=extra) == 9_000
+    assert asked == []
+    assert Budget().tokens(OWN, extra=extra) == UNKNOWN + len(asked) * 10
+    assert asked == [1]
