@@ -130,7 +130,7 @@ class ChainMemory:
             with self._failures(), self._sessions.use(*key) as memory:
                 self._store_before(memory, run)
                 try:
-                    with recall_run(config, _query(run)) as recall:
+                    with recall_run(_query(run)) as recall:
                         run.context = memory.context(run.given.question, tools=self._charged(run))
                         recall.report = run.context.report
                 finally:
@@ -148,7 +148,7 @@ class ChainMemory:
                 async with self._sessions.ause(*key) as memory:
                     await asyncio.to_thread(self._store_before, memory, run)
                     try:
-                        async with arecall_run(config, _query(run)) as recall:
+                        async with arecall_run(_query(run)) as recall:
                             asking = AsyncInfiniteMemory(memory)
                             run.context = await asking.context(run.given.question, tools=self._charged(run))
                             recall.report = run.context.report

@@ -36,16 +36,16 @@ OWN = ChatOpenAI(model="my-own", api_key=KEY)
 def test_the_profile_says_how_much_a_model_takes(name: str) -> None:
     model, limit = MODELS[name]
     assert Budget().tokens(model) == limit
-    assert Budget().tokens(model.bind(temperature=0.5).with_retry(), extra=50_000) == limit
+    assert Budget().tokens(model.bind(temperature=0.5).with_retry(), extra=lambda: 50_000) == limit
     assert Budget(("fraction", 0.8)).tokens(model) == int(0.8 * limit)
-    assert Budget(("tokens", 9_000)).tokens(model) == Budget(9_000).tokens(model, extra=7_000) == 9_000
+    assert Budget(("tokens", 9_000)).tokens(model) == Budget(9_000).tokens(model, extra=lambda: 7_000) == 9_000
 
 
 def test_what_an_agent_needs_comes_on_top_of_the_default_for_an_unknown_model(caplog: pytest.LogCaptureFixture) -> None:
     budget = Budget()
     with caplog.at_level(logging.WARNING):
         assert budget.tokens(OWN) == UNKNOWN == 4_096
-        assert budget.tokens(OWN, extra=7_000) == 11_096
+        assert budget.tokens(OWN, extra=lambda: 7_000) == 11_096
     assert [record.getMessage() for record in caplog.records] == [
         "the model 'my-own' has no profile: older text may take 4,096 tokens; pass max_tokens="
     ]
@@ -100,7 +100,7 @@ def test_small_prompts_and_answers_without_usage_teach_nothing() -> None:
     budget.observe(GPT, 10_000, Response())
     assert budget.tokens(GPT) == 128_000
     budget.observe(OWN, 10_000, answered(20_000))
-    assert budget.tokens(OWN, extra=10) == UNKNOWN + 10, "it is no limit of the model"
+    assert budget.tokens(OWN, extra=lambda: 10) == UNKNOWN + 10, "it is no limit of the model"
 
 
 @given(
@@ -144,10 +144,10 @@ def test_later_prompts_for_the_model_do_not_overflow_either() -> None:
     assert (ContextOverflowError,) == OVERFLOW
     budget = Budget()
     assert budget.overflowed(OWN, report(9_000, 600), ContextOverflowError("no")) == 6_400
-    assert budget.tokens(OWN, extra=9_000) == UNKNOWN + 9_000, "its limit is not known"
+    assert budget.tokens(OWN, extra=lambda: 9_000) == UNKNOWN + 9_000, "its limit is not known"
     error = ContextOverflowError("maximum context length is 8000, but you sent 10000")
     assert budget.overflowed(OWN, report(9_000, 1_000), error) == 7_600
-    assert budget.tokens(OWN, extra=9_000) == int(8_000 / 1.1)
+    assert budget.tokens(OWN, extra=lambda: 9_000) == int(8_000 / 1.1)
     assert budget.overflowed(GPT, report(95_000, 1_000), ContextOverflowError("no")) == 64_000
     assert budget.tokens(GPT) == 64_000
     for _ in range(8):
@@ -181,3 +181,17 @@ def test_the_question_and_the_newest_tool_group_must_be_sent() -> None:
     assert must_send(messages[:3]) == messages[2:3]
     assert must_send(messages[1:2]) == messages[1:2]
     assert must_send([]) == []
+
+
+def test_what_an_agent_needs_is_counted_for_unknown_models_only() -> None:
+    asked = []
+
+    def extra() -> int:
+        asked.append(1)
+        return 10
+
+    assert Budget().tokens(GPT, extra=extra) == 128_000
+    assert Budget(9_000).tokens(OWN, extra=extra) == 9_000
+    assert asked == []
+    assert Budget().tokens(OWN, extra=extra) == UNKNOWN + len(asked) * 10
+    assert asked == [1]
