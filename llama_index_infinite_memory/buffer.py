@@ -234,7 +234,7 @@ class InfiniteChatMemoryBuffer(BaseMemory):
     def get_all(self) -> list[ChatMessage]:
         """Return copies of all messages of the branch, oldest first."""
         self._conversation.follow_chat_store()
-        return [self._conversation.whole(message) for message in self._conversation.memory.messages(replaced=True)]
+        return self._conversation.all()
 
     async def aget_all(self) -> list[ChatMessage]:
         """Do what `get_all` does without blocking the event loop."""

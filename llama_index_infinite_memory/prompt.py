@@ -105,11 +105,10 @@ def _engine_steps(conversation: Conversation, question: Question, max_tokens: in
 
 def _state(conversation: Conversation, question: Question) -> Any:
     """Return what a prompt depends on; None if that is not known: other sessions, or no branch is checked out."""
-    engine, store = conversation.engine, conversation.store
-    key = store.session(engine.user_id, engine.session_id)
-    if key is None or engine.branch is None or conversation.settings.others.get("scope") == "user":
+    session, branch = conversation.session, conversation.engine.branch
+    if session is None or branch is None or conversation.settings.others.get("scope") == "user":
         return None
-    return question.message, question.limit - question.reserve, engine.branch, store.state(key, engine.branch)
+    return question.message, question.limit - question.reserve, branch, conversation.store.state(session, branch)
 
 
 def prompt_messages(conversation: Conversation, question: Question, context: Context) -> list[ChatMessage]:

@@ -186,7 +186,7 @@ def _knows(conversation: Conversation, head: str | None) -> bool:
 def _go_to(restored: Conversation, data: Mapping[str, Any]) -> None:
     """Check out the state that data names."""
     memory, head = restored.memory, data.get("head")
-    if restored.store.session(memory.user_id, memory.session_id) is None:
+    if restored.session is None:
         if not data.get("messages") and head is not None:
             raise StoreError(
                 f"{restored.path or 'the store given'!r} holds no conversation {memory.session_id!r}; pass the path of "
