@@ -19,7 +19,14 @@ from llama_index_infinite_memory.conversation import Conversation
 from llama_index_infinite_memory.instrumentation import report_get, report_put, report_search, traced
 from llama_index_infinite_memory.open_stores import StoreLike, shared_store
 from llama_index_infinite_memory.prompt import Input, Question, prompt_messages, prompt_steps, read_question
-from llama_index_infinite_memory.serialization import REFERENCE, reference, register, restore, upstream_messages
+from llama_index_infinite_memory.serialization import (
+    REFERENCE,
+    reference,
+    refuse_key_of_another,
+    register,
+    restore,
+    upstream_messages,
+)
 from llama_index_infinite_memory.settings import EmbedModel, Settings, Tokenizer
 from llama_index_infinite_memory.strippers import Stripper
 from shared_core.aio import AsyncInfiniteMemory, adrive
@@ -408,7 +415,8 @@ class InfiniteChatMemoryBuffer(BaseMemory):
                 hold, such as `embed_model`, or the `store`, if the file was moved.
 
         Raises:
-            ValueError: the data has no `token_limit`, or an argument is unknown.
+            ValueError: the data has no `token_limit`, or an argument is unknown; or a `chat_store` is given for another
+                session or user, without the `chat_store_key` of their conversation there.
             StoreError: the conversation's file is gone, or holds another one.
 
         Warns:
@@ -416,6 +424,7 @@ class InfiniteChatMemoryBuffer(BaseMemory):
         """
         given = {**cls.restore_arguments(data), **kwargs}
         if "attached" in data:
+            refuse_key_of_another({**data, **given}, given)
             return cls(**{**data, **given})
         key = data.get("chat_store_key", DEFAULT_CHAT_STORE_KEY)
         told = {"chat_history": upstream_messages(data, key), "token_limit": data.get("token_limit", -1)}

@@ -207,6 +207,16 @@ def _go_to(restored: Conversation, data: Mapping[str, Any]) -> None:
         memory.checkout(next(iter(wanted)))
 
 
+def refuse_key_of_another(data: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """Raise a ValueError if a chat store is given for another session, with the key in it that data names."""
+    owner = [data.get("session_id"), data.get("user_id")]
+    if given.get("chat_store") is not None and "chat_store_key" not in given and data.get("owner", owner) != owner:
+        raise ValueError(
+            f"chat_store: {data.get('chat_store_key')!r} is the key of session {data['owner'][0]!r}; pass the one of "
+            f"{owner[0]!r}, too: from_dict(data, chat_store=..., chat_store_key=...)"
+        )
+
+
 def _warn(data: Mapping[str, Any], overrides: Mapping[str, Any], kept: _Kept | None, restored: Conversation) -> None:
     """Say which arguments are missing."""
     found = {"chat_store": restored.chat_store is not None, "store": not restored.in_memory}

@@ -137,6 +137,21 @@ def test_a_snapshot_shows_another_nothing(changed: dict[str, str], place: str, h
     again.close()
 
 
+@pytest.mark.parametrize("changed", [{"session_id": "bob"}, {"user_id": "bob"}])
+def test_a_snapshot_never_opens_its_conversation_in_a_chat_store_to_another(changed: dict[str, str]) -> None:
+    there = SimpleChatStore()
+    alice = ours(TALK[:2], session_id="alice", user_id="alice", chat_store=there, chat_store_key="alice")
+    data = alice.to_dict()
+    for given, template in ((changed, data), ({}, {**data, **changed})):
+        with pytest.raises(ValueError, match=r"'alice' is the key of session 'alice'; pass .* chat_store_key=\.\.\."):
+            Buffer.from_dict(template, chat_store=there, **given)
+        bob = Buffer.from_dict(template, chat_store=there, chat_store_key="bob", **given)
+        assert bob.get_all() == there.get_messages("bob") == []
+        bob.close()
+    assert Buffer.from_dict(data, chat_store=there) == alice
+    assert there.get_messages("alice") == TALK[:2]
+
+
 class Restoring(InfiniteChatMemoryBuffer):
     """A subclass that says what JSON cannot hold."""
 
