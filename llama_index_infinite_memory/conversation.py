@@ -27,9 +27,6 @@ from shared_core.records import MAIN, SessionState
 Result = TypeVar("Result")
 Value = TypeVar("Value")
 
-FIRST_READ = 8
-"""How many messages are read first, from the end; then twice as many, and so on."""
-
 
 class CallQueue:
     """Runs the calls of an event loop's coroutines in threads, one at a time, in the order in which they were made.
@@ -65,6 +62,7 @@ class Conversation:
         path: of the store, absolute, if it is a file.
         in_memory: whether the messages are lost when nobody uses them.
         chat_store: the chat store whose messages are the conversation, with the key there; None: there is none.
+        source: what a copy of it is made from; kept at least as long as the conversation.
         lock: held while stored messages change.
         calls: the calls of coroutines that change messages.
         engine: the memory.
@@ -83,6 +81,7 @@ class Conversation:
         self.lock = fork_safe_lock()
         self.calls = CallQueue()
         self.chat_store: tuple[BaseChatStore, str] | None = None
+        self.source: object = None
         self.last: tuple[str | ChatMessage | QueryBundle | None, int] = (None, 0)
         self.built: tuple[Any, Context] | None = None
         self._originals: dict[str, ChatMessage] = {}
@@ -442,12 +441,9 @@ def _says_again(given: Iterable[Message], stored: Iterable[Message]) -> bool:
 
 def newest_turn(memory: InfiniteMemory) -> list[Message]:
     """Return the newest user message of the branch and its replies; empty if there is no user message."""
-    size = FIRST_READ
-    while True:
-        newest = memory.newest(size)
-        asked = next((message for message in reversed(newest) if message.role == "user"), None)
-        if asked is not None:
-            return [message for message in newest if message.turn_id == asked.turn_id]
-        if len(newest) < size:
-            return []
-        size *= 2
+    newest: list[Message] = []
+    for message in reversed(memory.messages(replaced=True)):
+        newest.append(message)
+        if message.role == "user":
+            return [one for one in reversed(newest) if one.turn_id == message.turn_id]
+    return []

@@ -134,9 +134,15 @@ class Settings:
         return {kind: self.others.get(name, MEDIA_TOKENS[kind]) for kind, name in MEDIA_ARGUMENTS.items()}
 
     @property
+    def given(self) -> dict[str, Any]:
+        """The arguments of `of` that these settings stand for."""
+        named = {"tokenizer_fn": self.tokenizer_fn, "embed_model": self.embed_model, "strippers": self.strippers}
+        return {**named, **self.others}
+
+    @property
     def key(self) -> tuple[object, ...]:
         """What the settings of two memories have in common exactly if they are the same; objects stand as their ids."""
-        values = {"tokenizer_fn": self.tokenizer_fn, "embed_model": self.embed_model, **self.others}
+        values = {**self.given, "strippers": None}
         plain = ((name, value if _is_plain(value) else id(value)) for name, value in sorted(values.items()))
         return (*plain, self.strippers)
 

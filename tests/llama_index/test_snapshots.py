@@ -7,7 +7,7 @@ import json
 import pickle
 import warnings
 import weakref
-from collections import OrderedDict
+from collections import deque
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -160,6 +160,11 @@ class Restoring(InfiniteChatMemoryBuffer):
         return {"embed_model": HASHING, "strippers": [], "summarizer": lambda before, messages: "sum"}
 
 
+def as_in_another_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serialization, "_recent", deque())
+    monkeypatch.setattr(serialization, "_sources", weakref.WeakValueDictionary())
+
+
 def test_what_json_cannot_hold_is_asked_for_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     signature = Stripper("signature", lambda message: message)
     with ours(
@@ -172,7 +177,7 @@ def test_what_json_cannot_hold_is_asked_for_and_said(tmp_path: Path, monkeypatch
     gc.collect()
     with Buffer.from_string(text) as again:  # no warning: this process has kept them
         assert again._conversation.settings == settings
-    monkeypatch.setattr(serialization, "_kept", OrderedDict())  # as in another process
+    as_in_another_process(monkeypatch)
     with pytest.warns(RestoreWarning) as caught:
         again = Buffer.from_string(text)
     with again:
@@ -182,7 +187,7 @@ def test_what_json_cannot_hold_is_asked_for_and_said(tmp_path: Path, monkeypatch
         "restored without embed_model, strippers, summarizer, which JSON cannot hold: pass from_dict(data, "
         "embed_model=..., strippers=..., summarizer=...), or return them from restore_arguments"
     )
-    monkeypatch.setattr(serialization, "_kept", OrderedDict())
+    as_in_another_process(monkeypatch)
     with Restoring.from_string(text) as mine:
         assert mine._conversation.settings.embed_model is HASHING
 
