@@ -163,11 +163,12 @@ class Conversation:
             undo.pop_all()
 
     def _append(self, given: Sequence[ChatMessage], converted: Sequence[Message]) -> None:
+        """Store messages after those that the branch and the chat store hold, which were compared just now."""
         with ExitStack() as undo:
             if self.chat_store is not None and given:
                 chat_store, key = self.chat_store
                 added: list[ChatMessage] = []
-                undo.callback(self._take_back, added, len(self.line()))
+                undo.callback(self._take_back, added, len(self._line))
                 for message in given:
                     chat_store.add_message(key, copied(message))
                     added.append(message)
@@ -437,13 +438,3 @@ def _says_again(given: Iterable[Message], stored: Iterable[Message]) -> bool:
         for message in stored
         if message.role == "user" or (message.role == "assistant" and not message.tool_calls)
     )
-
-
-def newest_turn(memory: InfiniteMemory) -> list[Message]:
-    """Return the newest user message of the branch and its replies; empty if there is no user message."""
-    newest: list[Message] = []
-    for message in reversed(memory.messages(replaced=True)):
-        newest.append(message)
-        if message.role == "user":
-            return [one for one in reversed(newest) if one.turn_id == message.turn_id]
-    return []

@@ -6,9 +6,10 @@ from typing import Any, NamedTuple
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.schema import QueryBundle
 
-from llama_index_infinite_memory.conversation import Conversation, newest_turn
+from llama_index_infinite_memory.conversation import Conversation
 from llama_index_infinite_memory.messages import read_message, to_message
 from shared_core.errors import BudgetError, MessageTooLargeError
+from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
 from shared_core.pipeline import AskSteps
 from shared_core.prompt.context import Context
@@ -43,10 +44,20 @@ def read_question(conversation: Conversation, given: Input, limit: int, initial:
         limit: the tokens for everything that is sent.
         initial: the tokens that are sent besides the messages.
     """
-    turn = tuple(newest_turn(conversation.memory))
+    turn = tuple(_newest_turn(conversation.memory))
     asked = _new_question(conversation, given, turn)
     written = _written(conversation, turn[0]) if asked is None and turn else 0
     return Question(asked, turn, limit, min(limit, initial + written))
+
+
+def _newest_turn(memory: InfiniteMemory) -> list[Message]:
+    """Return the newest user message of the branch and its replies; empty if there is no user message."""
+    newest: list[Message] = []
+    for message in reversed(memory.messages(replaced=True)):
+        newest.append(message)
+        if message.role == "user":
+            return [one for one in reversed(newest) if one.turn_id == message.turn_id]
+    return []
 
 
 def _new_question(conversation: Conversation, given: Input, turn: Sequence[Message]) -> Message | None:

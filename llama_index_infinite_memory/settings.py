@@ -72,15 +72,12 @@ class TokenizerCounter:
 
 
 def _default_encoding(tokenizer_fn: Callable[[str], Sized]) -> str | None:
-    if (
-        not isinstance(tokenizer_fn, partial)
-        or tokenizer_fn.args
-        or tokenizer_fn.keywords != {"allowed_special": "all"}
-    ):
+    """Return the name of the encoding if a tokenizer is made as LlamaIndex makes its default one."""
+    encoding = getattr(tokenizer_fn.func, "__self__", None) if isinstance(tokenizer_fn, partial) else None
+    if not isinstance(tokenizer_fn, partial) or not isinstance(encoding, tiktoken.Encoding):
         return None
-    encoding = getattr(tokenizer_fn.func, "__self__", None)
-    plain = isinstance(encoding, tiktoken.Encoding) and tokenizer_fn.func == encoding.encode
-    return encoding.name if plain and isinstance(encoding, tiktoken.Encoding) else None
+    made_so = (tokenizer_fn.func, tokenizer_fn.args, tokenizer_fn.keywords)
+    return encoding.name if made_so == (encoding.encode, (), {"allowed_special": "all"}) else None
 
 
 # Settings
