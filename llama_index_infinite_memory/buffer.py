@@ -20,7 +20,6 @@ from llama_index_infinite_memory.instrumentation import report_get, report_put, 
 from llama_index_infinite_memory.open_stores import StoreLike, shared_store
 from llama_index_infinite_memory.prompt import Input, Question, prompt_messages, prompt_steps, read_question
 from llama_index_infinite_memory.serialization import (
-    REFERENCE,
     reference,
     refuse_key_of_another,
     register,
@@ -99,9 +98,7 @@ class InfiniteChatMemoryBuffer(BaseMemory):
             fields["session_id"] = fields["chat_store_key"]
         super().__init__(**fields)
         if "attached" in given:
-            data = {name: given.pop(name) for name in REFERENCE if name in given}
-            names = self.session_id, self.user_id, self.chat_store_key
-            self._conversation = restore(data, given, *names)
+            self._conversation = restore(given, self.session_id, self.user_id, self.chat_store_key)
         else:
             self._conversation = self._opened(**given)
 
@@ -443,9 +440,8 @@ class InfiniteChatMemoryBuffer(BaseMemory):
         return copied
 
     def __reduce__(self) -> tuple[Any, ...]:
-        settings = self._conversation.settings
-        kwargs = {"tokenizer_fn": settings.tokenizer_fn, "embed_model": settings.embed_model}
-        kept: dict[str, Any] = {name: value for name, value in kwargs.items() if _pickles(value)}
+        given = self._conversation.settings.given
+        kept = {name: given[name] for name in ("tokenizer_fn", "embed_model") if _pickles(given[name])}
         return partial(type(self).from_dict, **kept), (self.to_dict(),)
 
     def __bool__(self) -> bool:

@@ -16,6 +16,9 @@ from shared_core.prompt.context import Context
 
 Input = str | ChatMessage | QueryBundle | None
 
+FIRST_READ = 8
+"""How many messages are read first, from the end; then twice as many, and so on."""
+
 
 class Question(NamedTuple):
     """A question to a buffer.
@@ -52,12 +55,15 @@ def read_question(conversation: Conversation, given: Input, limit: int, initial:
 
 def _newest_turn(memory: InfiniteMemory) -> list[Message]:
     """Return the newest user message of the branch and its replies; empty if there is no user message."""
-    newest: list[Message] = []
-    for message in reversed(memory.messages(replaced=True)):
-        newest.append(message)
-        if message.role == "user":
-            return [one for one in reversed(newest) if one.turn_id == message.turn_id]
-    return []
+    size = FIRST_READ
+    while True:
+        newest = memory.newest(size)
+        asked = next((message for message in reversed(newest) if message.role == "user"), None)
+        if asked is not None:
+            return [message for message in newest if message.turn_id == asked.turn_id]
+        if len(newest) < size:
+            return []
+        size *= 2
 
 
 def _new_question(conversation: Conversation, given: Input, turn: Sequence[Message]) -> Message | None:

@@ -3,7 +3,8 @@
 import warnings
 import weakref
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -86,9 +87,7 @@ def reference(conversation: Conversation) -> dict[str, Any]:
     return data
 
 
-def restore(
-    data: Mapping[str, Any], overrides: Mapping[str, Any], session_id: str, user_id: str | None, chat_store_key: str
-) -> Conversation:
+def restore(data: Mapping[str, Any], session_id: str, user_id: str | None, chat_store_key: str) -> Conversation:
     """Return the conversation that `reference` was called on, in the state in which it was then.
 
     If that is its present state, it is the conversation in use. Otherwise it is another one on the same store, whose
@@ -96,8 +95,8 @@ def restore(
     their own conversation on that store, and nothing of what data tells is in it.
 
     Args:
-        data: what `reference` returned.
-        overrides: arguments of a buffer that data cannot hold, such as a model, in case it is no longer in use.
+        data: what `reference` returned, and arguments of a buffer that it cannot hold, such as a model, in case the
+            conversation is no longer in use.
         session_id: the session's id.
         user_id: the user's id.
         chat_store_key: the key in the chat store.
@@ -111,25 +110,24 @@ def restore(
     found = source.conversation() if source is not None else None
     owner = list(data.get("owner") or (found.owner if found is not None else (session_id, user_id)))
     same_owner = owner == [session_id, user_id]
-    given = dict(overrides)
+    given = {name: value for name, value in data.items() if name not in REFERENCE}
     chat_store = given.pop("chat_store", None)
     if found is not None and same_owner and _is_present(found, data, chat_store):
         return found
     told = source.settings.given if source is not None else written_settings(data.get("settings") or {})
-    names: dict[str, Any] = {
-        "session_id": session_id, "user_id": user_id, "settings": Settings.of(**{**told, **given})
-    }  # fmt: skip
+    settings = Settings.of(**{**told, **given})
+    opening = partial(Conversation, session_id=session_id, user_id=user_id, settings=settings)
     opened = _store_of(data, source)
-    restored = Conversation(opened, **names, key=key if found is None and same_owner else None)
+    restored = opening(opened, key=key if found is None and same_owner else None)
     if same_owner:
         if opened.rebuilt and not _knows(restored, data.get("head")):  # from an earlier state of it
-            restored = Conversation(shared_store(None), **names)
+            restored = opening(shared_store(None))
         _go_to(restored, data)
     if chat_store is not None:
         restored.attach(chat_store, chat_store_key)
     elif same_owner and source is not None:
         source.attach_chat_store(restored)
-    _warn(data, overrides, source, restored)
+    _warn([name for name in data.get("left_out", ()) if name not in given], source, restored)
     return register(restored)
 
 
@@ -202,12 +200,9 @@ def refuse_key_of_another(data: Mapping[str, Any], given: Mapping[str, Any]) -> 
         )
 
 
-def _warn(
-    data: Mapping[str, Any], overrides: Mapping[str, Any], source: _Source | None, restored: Conversation
-) -> None:
-    """Say which arguments are missing."""
+def _warn(left_out: Iterable[str], source: _Source | None, restored: Conversation) -> None:
+    """Say which of the arguments that were left out are missing."""
     found = {"chat_store": restored.chat_store is not None, "store": not restored.in_memory}
-    left_out = [name for name in data.get("left_out", ()) if name not in overrides]
     missing = [name for name in left_out if not found.get(name, source is not None)]
     if missing:
         shown = ", ".join(f"{name}=..." for name in missing)
