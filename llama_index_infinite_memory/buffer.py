@@ -19,13 +19,7 @@ from llama_index_infinite_memory.conversation import Conversation
 from llama_index_infinite_memory.instrumentation import report_get, report_put, report_search, traced
 from llama_index_infinite_memory.open_stores import StoreLike, shared_store
 from llama_index_infinite_memory.prompt import Input, Question, prompt_messages, prompt_steps, read_question
-from llama_index_infinite_memory.serialization import (
-    reference,
-    refuse_key_of_another,
-    register,
-    restore,
-    upstream_messages,
-)
+from llama_index_infinite_memory.serialization import reference, refuse_shared_key, register, restore, upstream_messages
 from llama_index_infinite_memory.settings import EmbedModel, Settings, Tokenizer
 from llama_index_infinite_memory.strippers import Stripper
 from shared_core.aio import AsyncInfiniteMemory, adrive
@@ -421,7 +415,7 @@ class InfiniteChatMemoryBuffer(BaseMemory):
         """
         given = {**cls.restore_arguments(data), **kwargs}
         if "attached" in data:
-            refuse_key_of_another({**data, **given}, given)
+            refuse_shared_key({**data, **given}, given)
             return cls(**{**data, **given})
         key = data.get("chat_store_key", DEFAULT_CHAT_STORE_KEY)
         told = {"chat_history": upstream_messages(data, key), "token_limit": data.get("token_limit", -1)}
@@ -459,6 +453,6 @@ class InfiniteChatMemoryBuffer(BaseMemory):
 def _pickles(value: Any) -> bool:
     try:
         pickle.dumps(value)
-    except Exception:  # pickling an unknown object may raise anything
+    except Exception:  # its own `__reduce__` may raise anything, and a pickle without it can be read
         return False
     return value is not None

@@ -419,7 +419,7 @@ def copied(value: Value) -> Value:
     """Return a copy that shares nothing with the value, except what cannot be copied inside a message."""
     try:
         return copy.deepcopy(value)
-    except Exception:  # copying an unknown object may raise anything
+    except Exception:  # its own `__deepcopy__` may raise anything, and a message is stored all the same
         if not isinstance(value, ChatMessage):
             return value
         kwargs = {name: copied(inner) for name, inner in value.additional_kwargs.items()}

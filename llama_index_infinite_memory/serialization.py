@@ -190,7 +190,7 @@ def _go_to(restored: Conversation, data: Mapping[str, Any]) -> None:
         memory.checkout(next(iter(wanted)))
 
 
-def refuse_key_of_another(data: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+def refuse_shared_key(data: Mapping[str, Any], given: Mapping[str, Any]) -> None:
     """Raise a ValueError if a chat store is given for another session, with the key in it that data names."""
     owner = [data.get("session_id"), data.get("user_id")]
     if given.get("chat_store") is not None and "chat_store_key" not in given and data.get("owner", owner) != owner:

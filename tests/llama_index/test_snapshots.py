@@ -149,7 +149,8 @@ def test_a_snapshot_never_opens_its_conversation_in_a_chat_store_to_another(chan
         assert bob.get_all() == there.get_messages("bob") == []
         bob.close()
     assert Buffer.from_dict(data, chat_store=there) == alice
-    assert there.get_messages("alice") == TALK[:2]
+    elsewhere = Buffer.from_dict(data, chat_store=SimpleChatStore())
+    assert (elsewhere.get_all(), alice.get_all(), there.get_messages("alice")) == ([], TALK[:2], TALK[:2])
 
 
 class Restoring(InfiniteChatMemoryBuffer):
