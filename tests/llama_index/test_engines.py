@@ -3,7 +3,7 @@
 import asyncio
 import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -25,19 +25,6 @@ from shared_core.testing import HashingEmbedder
 from tests.llama_index.scripted_llm import QUESTIONS, Fixed, Talker, how_many, lines, said, seen
 
 Memory = ChatMemoryBuffer | InfiniteChatMemoryBuffer
-
-
-@pytest.fixture
-def made() -> Iterator[Callable[..., InfiniteChatMemoryBuffer]]:
-    buffers: list[InfiniteChatMemoryBuffer] = []
-
-    def make(**arguments: Any) -> InfiniteChatMemoryBuffer:
-        buffers.append(InfiniteChatMemoryBuffer.from_defaults(**arguments))
-        return buffers[-1]
-
-    yield make
-    for buffer in buffers:
-        buffer.close()
 
 
 Make = Callable[..., InfiniteChatMemoryBuffer]

@@ -124,6 +124,11 @@ class CountingStore(SQLiteStore):
         super().__init__(":memory:")
         self.read = self.written = 0
 
+    def get(self, *args: Any) -> Any:
+        found = super().get(*args)
+        self.read += len(found)
+        return found
+
     def newest(self, *args: Any) -> Any:
         found = super().newest(*args)
         self.read += len(found)
