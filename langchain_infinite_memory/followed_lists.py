@@ -11,7 +11,7 @@ from langchain_infinite_memory.identity import Newest, Thread
 from langchain_infinite_memory.messages import read_message
 from langchain_infinite_memory.request_view import split_system
 from shared_core.errors import UnknownReferenceError
-from shared_core.history import FollowedHistory
+from shared_core.followed_history import FollowedHistory
 from shared_core.lifecycle import fork_safe_lock
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
@@ -165,7 +165,7 @@ class FollowedLists:
             after = anchor.history
         history = memory.follow(given, after=after, removed=thread.removed, since=since)
         start = len(history) - len(listed.talk)
-        history = FollowedHistory(history.ids[start:], history.chains[start:])
+        history = FollowedHistory(history.ids[start:], history.chains[start:], own_ids=history.own_ids[start:])
         if aside:
             if memory.branch == MAIN:
                 memory.checkout(memory.set_aside())
