@@ -144,7 +144,7 @@ class ThreadMemory:
             reserved = min(reserve + growth, limit)
             context = yield from _context_steps(memory, followed.newest, given.tools, limit, reserved)
             plain = not view.reworded(followed.by_id).isdisjoint(_recalled(context.report))
-            shown = view.show(context.messages, followed.by_id, plain=plain)
+            shown = view.show(_listed_system(thread, context.messages, followed), followed.by_id, plain=plain)
             before, growth = growth, max(growth, _growth(memory, shown))
             if growth == before:
                 break
@@ -331,6 +331,14 @@ def _stands_at_end(memory: InfiniteMemory, newest: str | None) -> bool:
         return True
     memory.checkout(newest)
     return False
+
+
+def _listed_system(thread: Thread, prompt: Sequence[Message], followed: Followed) -> list[Message]:
+    """Return a prompt without the system messages that were taken out of the list."""
+    if thread.removed == "keep":
+        return list(prompt)
+    known = followed.by_id
+    return [one for one in prompt if one.role != "system" or one.pinned or one.id is None or one.id in known]
 
 
 def _recalled(report: ContextReport) -> set[str | None]:

@@ -12,7 +12,7 @@ from langchain.agents.middleware import (
     SummarizationMiddleware,
 )
 from langchain.agents.middleware.context_editing import ClearToolUsesEdit
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage, SystemMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
@@ -278,6 +278,17 @@ def sums_up(keep: int = 2, trigger: int = 6) -> SummarizationMiddleware:
     return SummarizationMiddleware(
         Model(reply=lambda messages: AIMessage("SUMMARY")), trigger=("messages", trigger), keep=("messages", keep)
     )
+
+    def test_a_system_message_within_the_list(self) -> None:
+        model, middleware = Model(), memory()
+        one = agent(model, middleware, checkpointer=InMemorySaver())
+        rule = SystemMessage("answer in rhymes", id="rule")
+        one.invoke({"messages": [HumanMessage("hello"), rule, HumanMessage("go on")]}, config())
+        assert rule.text in prompt_of(model)
+        one.update_state(config(), {"messages": [RemoveMessage(id="rule")]})
+        ask(one, "and now?")
+        assert rule.text not in prompt_of(model)
+        assert "go on" in prompt_of(model)
 
 
 class TestSummaries:
