@@ -19,8 +19,9 @@ PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constra
 COMMAND = $(BIN)/infinite-memory
 # Of pytest's plugins only ours: langchain-tests brings eight more, and each is rewritten and imported in every process.
 PLUGINS = --disable-plugin-autoload $(addprefix -p ,xdist pytest_cov timeout hypothesispytest)
-# Two processes, each file in one of them, so that a model is loaded once for all tests that share it.
-TOGETHER = $(PLUGINS) --numprocesses=2 --dist=loadfile
+# Two processes, each file in one of them, so that a model is loaded once for all tests that share it. The order of the
+# names ends with short files; by the number of tests, the long laws would be last, and one process would wait for them.
+TOGETHER = $(PLUGINS) --numprocesses=2 --dist=loadfile --no-loadscope-reorder
 PACKAGES = $(wildcard shared_core langchain_infinite_memory llama_index_infinite_memory)
 TYPED = $(PACKAGES) tests examples benchmarks
 
