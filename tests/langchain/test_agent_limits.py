@@ -90,7 +90,7 @@ def test_an_unknown_model_gets_its_tools_its_question_and_its_newest_results_on_
 
     model = Model()
     one = agent(model, middleware(), tools=[look], checkpointer=InMemorySaver())
-    question = "look at a, b then c, d then e, f" + " please" * 5000
+    question = "please " * 5000 + "look at a, b then c, d then e, f"
     messages = ask(one, question)
     assert messages[-1].text == f"fine: {question}"
     stub = ("tool", "[result of look left out, 5,006 tokens]")

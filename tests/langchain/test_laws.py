@@ -214,7 +214,7 @@ def grouped(messages: Sequence[BaseMessage]) -> list[list[BaseMessage]]:
     return groups
 
 
-@settings(max_examples=settings().max_examples // 5)  # each is a conversation with an agent
+@settings(max_examples=max(20, settings().max_examples // 5))  # each is a conversation with an agent
 @given(scripts, st.sampled_from([80, 110, 150, 220, 2000]))
 def test_every_prompt(script: list[Any], budget: int) -> None:
     reports: list[ContextReport] = []

@@ -186,7 +186,7 @@ def remembers(messages: Sequence[ChatMessage]) -> str:
 
 
 @pytest.mark.parametrize(
-    ("build", "turns", "limit"), [(simple, 300, 3000), (with_context, 50, 600), (condense_plus, 50, 600)]
+    ("build", "turns", "limit"), [(simple, 100, 1000), (with_context, 50, 600), (condense_plus, 50, 600)]
 )
 def test_every_request_is_within_the_limit_and_turn_two_is_remembered(
     build: Any, turns: int, limit: int, made: Make
