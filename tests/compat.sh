@@ -6,6 +6,10 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 only=("$@")
+names=" core langchain-newest langchain-oldest llama-index-newest llama-index-oldest "
+for name in "$@"; do
+    if [[ "$names" != *" $name "* ]]; then echo "no environment '$name':$names" >&2; exit 2; fi
+done
 
 wanted() { # NAME
     [ ${#only[@]} -eq 0 ] || [[ " ${only[*]} " == *" $1 "* ]]
