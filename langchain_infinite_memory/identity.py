@@ -84,7 +84,8 @@ class RunIds:
         session_id: the session's id. None: the run is a session of its own.
         user_id: the user's id.
         thread_id: the run's thread.
-        run_id: the `run_id` that the run was given, else the id of the traced run that asked for the prompt.
+        run_id: the `run_id` that the run was given, else the id of the traced run that asked for the prompt. The first
+            versions of LangGraph do not tell the former.
     """
 
     session_id: str | None = None

@@ -5,15 +5,16 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableConfig, ensure_config
-from langchain_core.tools import StructuredTool
+from langchain_core.tools import InjectedToolArg, StructuredTool
 from pydantic import BaseModel, Field
+from pydantic.json_schema import SkipJsonSchema
 
 from langchain_infinite_memory.followed_lists import read_list
 from langchain_infinite_memory.identity import SessionName, Thread, ThreadResolver, named_user
@@ -180,6 +181,7 @@ class RecallArguments(BaseModel):
     """The arguments of the recall tool."""
 
     query: str = Field(description="What to look for: the names and words that were probably used.")
+    runtime: Annotated[Any, InjectedToolArg, SkipJsonSchema()] = None  # LangGraph before 1.0.5 looks only here
 
 
 class Searched(Protocol):

@@ -16,6 +16,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.runtime import Runtime
 from langgraph.types import Send
 
 from langchain_infinite_memory import HistoryRetriever, InfiniteMemoryMiddleware, infinite_memory_node, recall_tool
@@ -441,21 +442,29 @@ def test_a_question_costs_no_more_for_what_sub_agents_have_said(monkeypatch: pyt
     assert cost == [cost[0]] * 3 != [0] * 3
 
 
-def test_a_report_names_its_run_and_what_it_raises_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_report_names_its_session_and_what_it_raises_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     runs: list[Any] = []
 
     def note(report: Any, run: Any) -> None:
-        runs.append((run.session_id, run.user_id, run.thread_id, run.run_id))
+        runs.append((run.session_id, run.user_id, run.thread_id))
         raise RuntimeError("no room for reports")
 
     one = agent(Model(), memory(session_id="s", on_report=note))
-    run_id = uuid.uuid4()
-    settings: Any = {"run_id": run_id, "configurable": {"thread_id": "t", "user_id": 7}}
-    assert one.invoke(question("hello"), settings)["messages"][-1].text == "fine: hello"
-    assert runs == [("s", "7", "t", str(run_id))]
+    assert one.invoke(question("hello"), config("t", user_id=7))["messages"][-1].text == "fine: hello"
     assert "no room for reports" in caplog.text
     one.invoke(question("hello"))
-    assert runs[1][:3] == ("s", None, None)
+    assert runs == [("s", "7", "t"), ("s", None, None)]
+
+
+@pytest.mark.skipif(
+    not hasattr(Runtime, "execution_info"), reason="this LangGraph does not tell the run_id it is given"
+)
+def test_a_report_has_the_id_that_its_run_was_given() -> None:
+    runs: list[Any] = []
+    one = agent(Model(), memory(on_report=lambda report, run: runs.append(run.run_id)))
+    run_id = uuid.uuid4()
+    one.invoke(question("hello"), {**config("t"), "run_id": run_id})
+    assert runs == [str(run_id)]
 
 
 @ways
