@@ -17,14 +17,19 @@ QUESTION_3 = What noisy present did my sister post to us?
 BIN = $(VENV)/bin
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 COMMAND = $(BIN)/infinite-memory
-# Two processes, each file in one of them, so that a model is loaded once for all tests that share it.
-TOGETHER = --numprocesses=2 --dist=loadfile
+# Of pytest's plugins only ours: langchain-tests brings eight more, and each is rewritten and imported in every process.
+PLUGINS = --disable-plugin-autoload $(addprefix -p ,xdist pytest_cov timeout hypothesispytest)
+# Two processes, each file in one of them, so that a model is loaded once for all tests that share it. The order of the
+# names ends with short files; by the number of tests, the long laws would be last, and one process would wait for them.
+TOGETHER = $(PLUGINS) --numprocesses=2 --dist=loadfile --no-loadscope-reorder
 PACKAGES = $(wildcard shared_core langchain_infinite_memory llama_index_infinite_memory)
 TYPED = $(PACKAGES) tests examples benchmarks
 
 export HF_HUB_OFFLINE = 1
 export NO_MKDOCS_2_WARNING = 1
 export PIP_NO_INPUT = 1
+# Some images set it; then each of the many processes that the tests start compiles the packages anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test check soak compat docs clean
 .NOTPARALLEL:

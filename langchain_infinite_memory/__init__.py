@@ -37,7 +37,7 @@ _MODULES = {
     "search": ["HistoryRetriever", "recall_tool"],
     "settings": ["as_summarizer"],
     "testing": ["EchoChatModel"],
-    "token_counters": ["as_token_counter", "message_counter"],
+    "token_counters": ["as_token_counter"],
 }
 
 __all__ = sorted(name for names in _MODULES.values() for name in names)

@@ -88,15 +88,6 @@ def _plainest(grounding: Grounding) -> Any:
 
 # Fields of the engine's message
 
-MAPPED = frozenset(
-    {"role", "content", "id", "name", "created_at", "turn_id", "tool_calls", "tool_call_id"}
-    | {"grounding", "pinned", "media_tokens", "payload"}
-)
-"""The fields of `Message` that a part of a LangChain message, or one of `EngineFields`, stands for."""
-
-UNMAPPED = frozenset(Message.model_fields) - MAPPED
-"""All others, which are carried along as they are, so that a field added to `Message` is not lost."""
-
 
 class EngineFields(BaseModel):
     """Fields of the engine's message that a LangChain message carries along.
@@ -106,7 +97,6 @@ class EngineFields(BaseModel):
         media_tokens: as in `Message`; None: estimated.
         payload: the payload of another adapter.
         tool_calls: calls with their arguments exactly as the model wrote them.
-        unmapped: the fields `UNMAPPED`, by name.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -115,7 +105,6 @@ class EngineFields(BaseModel):
     media_tokens: int | None = Field(default=None, ge=0, strict=True)
     payload: Payload | None = None
     tool_calls: tuple[ToolCall, ...] | None = None
-    unmapped: dict[str, Any] = Field(default_factory=dict)
 
 
 def read_fields(message: BaseMessage) -> EngineFields | None:
@@ -148,6 +137,4 @@ def written_fields(message: Message, data: Mapping[str, Any], built: BaseMessage
     written = message.tool_calls if data.keys().isdisjoint(("tool_calls", "invalid_tool_calls")) else ()
     if written and isinstance(built, AIMessage) and engine_calls(built) != written:
         fields["tool_calls"] = [call.model_dump() for call in written]
-    if unmapped := message.model_dump(include=set(UNMAPPED), exclude_defaults=True):
-        fields["unmapped"] = unmapped
     return fields

@@ -2,9 +2,8 @@
 
 import logging
 import re
-import threading
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import ceil, inf
 from typing import Any, Literal
 
@@ -13,6 +12,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.runnables.base import RunnableBindingBase
 
 from shared_core.arguments import whole_number
+from shared_core.lifecycle import fork_safe_lock
 from shared_core.prompt.context import ContextReport
 
 logger = logging.getLogger("langchain_infinite_memory")
@@ -63,38 +63,44 @@ class Budget:
         self._share, self._number = _parts(max_tokens)
         self._ratios: dict[str, deque[float]] = {}
         self._said: dict[str, int] = {}  # the limits that providers named
-        self._lock = threading.Lock()
+        self._least: int | None = None
+        self._lock = fork_safe_lock()
 
-    def tokens(self, model: Any, *, extra: int = 0) -> int:
+    def tokens(self, model: Any, *, extra: Callable[[], int] = int) -> int:
         """Return the `max_tokens` of a prompt for a model, in the tokens of the counter that `observe` compares.
 
         Args:
             model: the chat model, perhaps with bound arguments.
-            extra: the tokens of tool schemas and of `must_send`. They come on top if the limit is `UNKNOWN`, as that is
-                no limit of the model: it bounds the older text, also the older results of the current turn, and nothing
-                that the agent needs is lost for it. With any other limit they are part of it.
+            extra: returns the tokens of tool schemas and of `must_send`, and is called if the limit is `UNKNOWN`: they
+                come on top, as that is no limit of the model. It bounds the older text, also the older results of the
+                current turn, and nothing that the agent needs is lost for it. With any other limit they are part of it.
 
         Raises:
             ValueError: the limit is a fraction, and the model has no profile.
         """
-        name, known = model_name(model), self._number
-        if known is None:
-            known = _profile_limit(model)
+        name, known = model_name(model), self._number or _profile_limit(model)
         if known is None and self._share is not None:
             raise ValueError(
                 f"max_tokens={self.max_tokens!r}: the model {name!r} has no profile that says how much input it takes; "
                 'pass a number of tokens, or give the model one: profile={"max_input_tokens": 128_000}'
             )
         with self._lock:
-            said = self._said.get(name)
-            if known is None and name not in self._ratios:
-                self._ratios[name] = deque(maxlen=RECENT)
-                logger.warning(
-                    "the model %r has no profile: older text may take %s tokens; pass max_tokens=", name, f"{UNKNOWN:,}"
-                )
-            if known is None:
-                return UNKNOWN + extra if said is None else min(UNKNOWN + extra, int(said / self._factor(name)))
-            return int(min((self._share or 1) * known, said or inf) / self._factor(name))
+            is_new = name not in self._ratios
+            self._ratios.setdefault(name, deque(maxlen=RECENT))
+            limit = min((self._share or 1) * (known or inf), self._said.get(name, inf)) / self._factor(name)
+        if known is not None:
+            self._least = min(self._least or int(limit), int(limit))
+            return int(limit)
+        if is_new:
+            logger.warning(
+                "the model %r has no profile: older text may take %s tokens; pass max_tokens=", name, f"{UNKNOWN:,}"
+            )
+        return int(min(UNKNOWN + extra(), limit))
+
+    @property
+    def least(self) -> int | None:
+        """The smallest limit of a model so far; None: the models are unknown."""
+        return self._least
 
     def observe(self, model: Any, estimated: int, answer: Any) -> None:
         """Compare the size of a prompt, as counted here, with what the provider counted.

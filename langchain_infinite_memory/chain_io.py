@@ -242,24 +242,20 @@ def _same(one: BaseMessage, other: BaseMessage) -> bool:
 # Streams
 
 
-def stream_output(chunks: Sequence[Any], key: str | None, *, outcome: Any, modes: bool, whole: bool) -> Any:
+def stream_output(chunks: Sequence[Any], *, outcome: Any, modes: bool) -> Any:
     """Return the output that the chunks of a stream make up, for `read_output`.
 
     Args:
         chunks: what was streamed.
-        key: the key of the answer in a dict.
         outcome: what the chain reports as its output, if it ended. The state of an agent is found there, because its
             chunks may be updates, tokens or anything else.
         modes: whether the caller chose modes of streaming, as only graphs have them.
-        whole: whether the chunks are the whole answer.
     """
-    joined = join_chunks(chunks)
-    if not modes and (isinstance(joined, str | BaseMessage) or _answer(joined, key) is not joined):
-        return joined
     if _is_state(outcome):
         return outcome
-    found = _streamed_messages(chunks) if modes or not whole or _are_updates(chunks) else []
-    return found or (None if modes else joined)
+    if modes or _are_updates(chunks):
+        return _streamed_messages(chunks) or None
+    return join_chunks(chunks)
 
 
 def join_chunks(chunks: Sequence[Any]) -> Any:
@@ -269,18 +265,17 @@ def join_chunks(chunks: Sequence[Any]) -> Any:
     message chunks are added up, lists are joined, other messages become a list, dicts are joined entry by entry, and of
     anything else only the newest counts.
     """
-    if len(chunks) <= 1:
-        return chunks[0] if chunks else None
+    if not chunks:
+        return None
     if all(isinstance(chunk, str) for chunk in chunks):
         return "".join(chunks)
     if all(isinstance(chunk, AIMessageChunk) for chunk in chunks):
         return reduce(add, chunks)
-    if not isinstance(chunks[0], AddableDict) and all(map(_goes_on, chunks, chunks[1:])):
-        return chunks[-1]
-    if all(isinstance(chunk, Mapping) for chunk in chunks):
+    grows = not isinstance(chunks[0], AddableDict) and all(map(_goes_on, chunks, chunks[1:]))
+    if not grows and all(isinstance(chunk, Mapping) for chunk in chunks):
         names = dict.fromkeys(name for chunk in chunks for name in chunk)
         return {name: join_chunks([chunk[name] for chunk in chunks if name in chunk]) for name in names}
-    if all(isinstance(chunk, BaseMessage | list) for chunk in chunks):
+    if not grows and all(isinstance(chunk, BaseMessage | list) for chunk in chunks):
         return [message for chunk in chunks for message in (chunk if isinstance(chunk, list) else [chunk])]
     return chunks[-1]
 
@@ -293,8 +288,6 @@ def _goes_on(old: Any, new: Any) -> bool:
         return len(old) <= len(new) and all(map(_goes_on, old, new))
     if isinstance(old, str) and isinstance(new, str):
         return new.startswith(old)
-    if isinstance(old, BaseMessage) and isinstance(new, BaseMessage):
-        return old is new or (old.id is not None and old.id == new.id)
     return not isinstance(old, BaseMessage) and not isinstance(new, BaseMessage)
 
 

@@ -40,12 +40,31 @@ class MemoryFailedWarning(UserWarning):
     """The memory could not be used, or an answer could not be stored; the chain went on."""
 
 
-class Outcome(BaseCallbackHandler):
-    """Keeps what a chain reports as its output: for a graph its final state, in whatever modes it streams."""
+class StreamedAnswer(BaseCallbackHandler):
+    """What a chain has streamed, and why it ended. A `with` block around the stream notes that.
+
+    Attributes:
+        chunks: what was streamed.
+        modes: whether the caller chose modes of streaming, as only graphs have them.
+        output: what the chain reports as its output: for a graph its final state, in whatever modes it streams.
+        why: why the chunks are not the whole answer; None: they are, as far as is known.
+    """
 
     run_inline = True
     ignore_chat_model = True  # else the prompt is written out for it
-    output: Any = None
+
+    def __init__(self, *, modes: bool) -> None:
+        self.chunks: list[Any] = []
+        self.modes = modes
+        self.output: Any = None
+        self.why: Interruption = None
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:  # the end of a generator, and of a task, is no `Exception`
+            self.why = "failed" if issubclass(kind, Exception) else "stopped"
 
     def on_chain_end(self, outputs: Any, **_: Any) -> None:
         """Keep the output."""
@@ -111,7 +130,7 @@ class ChainMemory:
             with self._failures(), self._sessions.use(*key) as memory:
                 self._store_before(memory, run)
                 try:
-                    with recall_run(config, _query(run)) as recall:
+                    with recall_run(_query(run)) as recall:
                         run.context = memory.context(run.given.question, tools=self._charged(run))
                         recall.report = run.context.report
                 finally:
@@ -129,7 +148,7 @@ class ChainMemory:
                 async with self._sessions.ause(*key) as memory:
                     await asyncio.to_thread(self._store_before, memory, run)
                     try:
-                        async with arecall_run(config, _query(run)) as recall:
+                        async with arecall_run(_query(run)) as recall:
                             asking = AsyncInfiniteMemory(memory)
                             run.context = await asking.context(run.given.question, tools=self._charged(run))
                             recall.report = run.context.report
@@ -203,22 +222,16 @@ class ChainMemory:
         with self._unstorable(None), self._failures():
             self._store(run, read_output(output, self._keys.output, run.sent))
 
-    def save_stream(
-        self, run: ChainRun, chunks: Sequence[Any], outcome: Outcome, why: Interruption, *, modes: bool
-    ) -> None:
-        """Store what the chunks of a stream make up, as `save` does.
-
-        `why` says why they are not the whole answer; None if they are. The others are explained by `stream_output`.
-        """
-        if why is not None and not chunks:
+    def save_stream(self, run: ChainRun, answer: StreamedAnswer) -> None:
+        """Store what the chunks of a stream make up, as `save` does."""
+        if answer.why is not None and not answer.chunks:
             return
-        key, whole = self._keys.output, why is None
-        with self._unstorable(why), self._failures():
-            output = stream_output(chunks, key, outcome=outcome.output, modes=modes, whole=whole)
-            replies = read_output(output, key, run.sent)
-            if why is not None:
+        with self._unstorable(answer.why), self._failures():
+            output = stream_output(answer.chunks, outcome=answer.output, modes=answer.modes)
+            replies = read_output(output, self._keys.output, run.sent)
+            if answer.why is not None:
                 replies = [message for message in replies if message.content or message.tool_calls]
-                replies[-1:] = [incomplete(message, why) for message in replies[-1:]]
+                replies[-1:] = [incomplete(message, answer.why) for message in replies[-1:]]
             self._store(run, replies)
 
     @contextmanager

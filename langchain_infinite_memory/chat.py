@@ -1,19 +1,15 @@
-"""The models of LangChain for `infinite-memory chat` and `infinite-memory merge`."""
+"""The models of LangChain for `infinite-memory chat` and `infinite-memory merge`.
+
+The entry point `infinite_memory.models` in `pyproject.toml` names this module, and nothing here imports it.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 
 from langchain_core.language_models import BaseChatModel
 
 from langchain_infinite_memory.messages import from_message, system_first
-from shared_core.errors import MissingExtraError
+from shared_core.interop.packages import require_framework
 from shared_core.messages import Message
-
-try:
-    from langchain.chat_models import init_chat_model
-except ModuleNotFoundError as error:
-    if error.name != "langchain":
-        raise
-    raise MissingExtraError('models need langchain: pip install "infinite-memory[langchain]"') from error
 
 __all__ = ["chat_model"]
 
@@ -22,8 +18,12 @@ def chat_model(name: str) -> Callable[[Sequence[Message]], Iterator[str]]:
     """Return a model, named as `init_chat_model` names it, that takes a prompt and yields the answer in pieces.
 
     Raises:
+        MissingExtraError: `langchain` is not installed.
         ValueError: there is no such model, or it cannot be used.
     """
+    require_framework("langchain", distribution="langchain", extra="langchain")
+    from langchain.chat_models import init_chat_model
+
     try:
         model: BaseChatModel = init_chat_model(name)
     except Exception as error:  # each provider raises errors of its own for a missing key

@@ -10,7 +10,7 @@ from shared_core.base import Embedder
 from shared_core.embedders import CallableEmbedder
 from shared_core.embedders import as_embedder as as_own_embedder
 from shared_core.embedders.callable import without_marks
-from shared_core.errors import MissingExtraError
+from shared_core.interop.packages import require_framework
 
 __all__ = ["as_embedder"]
 
@@ -52,7 +52,10 @@ def as_embedder(embed: EmbeddingsLike, *, name: str | None = None) -> Embedder |
     if isinstance(embed, str):
         if ":" not in embed:
             return as_own_embedder(embed)
-        embed = _initialised(embed)
+        require_framework("langchain", distribution="langchain", extra="langchain")
+        from langchain.embeddings import init_embeddings
+
+        embed = init_embeddings(embed)
     if not isinstance(embed, Embeddings):
         if isinstance(embed, type) or not callable(embed):
             raise TypeError(f"embeddings must be Embeddings, a function, 'provider:model' or None, not {embed!r}")
@@ -64,19 +67,6 @@ def as_embedder(embed: EmbeddingsLike, *, name: str | None = None) -> Embedder |
         adocuments=embed.aembed_documents,
         aquery=embed.aembed_query,
     )
-
-
-def _initialised(model: str) -> Embeddings:
-    try:
-        from langchain.embeddings import init_embeddings
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] != "langchain":
-            raise
-        raise MissingExtraError(
-            f"{model!r} needs langchain, which is not installed: pip install 'infinite-memory[langchain]'",
-            name="langchain",
-        ) from error
-    return init_embeddings(model)
 
 
 def _name_of_object(embedder: object) -> str:

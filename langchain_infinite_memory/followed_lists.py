@@ -1,19 +1,18 @@
 """The message lists of graphs as they were followed last, so that only what is new in them has to be looked at."""
 
 import logging
-import threading
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
-from langchain_infinite_memory.identity import Thread
+from langchain_infinite_memory.identity import Newest, Thread
 from langchain_infinite_memory.messages import read_message
 from langchain_infinite_memory.request_view import split_system
 from shared_core.errors import UnknownReferenceError
-from shared_core.history import FollowedHistory
+from shared_core.followed_history import FollowedHistory
+from shared_core.lifecycle import fork_safe_lock
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
 from shared_core.records import MAIN
@@ -28,6 +27,9 @@ NEAREST = 16
 
 ANCHORS = 4096
 """How many threads are remembered that go on where another list ended, or whose checkpointer is in memory."""
+
+ERASED = 65_536
+"""How many erased messages are remembered, the newest ones."""
 
 SUMMARY = "summarization"
 """The `lc_source` of the message that `SummarizationMiddleware` puts in the place of older ones."""
@@ -127,10 +129,11 @@ class FollowedLists:
     """
 
     def __init__(self) -> None:
-        self._lists: OrderedDict[tuple[Thread, str | None], Followed] = OrderedDict()
-        self._anchors: OrderedDict[Thread, Anchor] = OrderedDict()
-        self._seen: OrderedDict[tuple[Any, Thread], None] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lists: Newest[tuple[Thread, str | None], Followed] = Newest(LISTS)
+        self._anchors: Newest[Thread, Anchor] = Newest(ANCHORS)
+        self._seen: Newest[tuple[Any, Thread], None] = Newest(ANCHORS)
+        self._erased: Newest[tuple[str | None, str | None, str], None] = Newest(ERASED)
+        self._lock = fork_safe_lock()
 
     def follow(self, memory: InfiniteMemory, thread: Thread, listed: StateList, *, aside: bool = False) -> Followed:
         """Store what is new in a list, and check out its end. Only one caller at a time may follow lists of a session.
@@ -162,7 +165,7 @@ class FollowedLists:
             after = anchor.history
         history = memory.follow(given, after=after, removed=thread.removed, since=since)
         start = len(history) - len(listed.talk)
-        history = FollowedHistory(history.ids[start:], history.chains[start:])
+        history = FollowedHistory(history.ids[start:], history.chains[start:], own_ids=history.own_ids[start:])
         if aside:
             if memory.branch == MAIN:
                 memory.checkout(memory.set_aside())
@@ -234,22 +237,14 @@ class FollowedLists:
     def _see(self, thread: Thread) -> None:
         if thread.in_memory is not None:
             self._seen[thread.in_memory, thread] = None
-            self._seen.move_to_end((thread.in_memory, thread))
-        while len(self._seen) > ANCHORS:
-            self._seen.popitem(last=False)
 
     def _keep(self, thread: Thread, listed: StateList, followed: Followed, anchor: Anchor | None) -> None:
         with self._lock:
             self._see(thread)
             self._lists[thread, listed.first] = followed
-            self._lists.move_to_end((thread, listed.first))
-            while len(self._lists) > LISTS:
-                self._lists.popitem(last=False)
             self._anchors.pop(thread, None)
             if anchor is not None:
                 self._anchors[thread] = anchor
-            while len(self._anchors) > ANCHORS:
-                self._anchors.popitem(last=False)
 
     def stored_ids(self, memory: InfiniteMemory, message_ids: Sequence[str]) -> list[str]:
         """Return the ids under which messages of a session are stored; those that are not are left out."""
@@ -259,11 +254,21 @@ class FollowedLists:
         edited = {id_ for one in lists for id_, message in one.by_id.items() if message.id in message_ids}
         return [id_ for id_ in dict.fromkeys([*message_ids, *edited]) if _is_stored(memory, id_)]
 
-    def drop(self, session_id: str, user_id: str | None) -> None:
-        """Forget the lists of a session."""
+    def erase(self, session_id: str, user_id: str | None, ids: Sequence[str]) -> None:
+        """Forget the lists of a session, of which the messages stored under these ids were erased."""
+        session = session_id, user_id
         with self._lock:
-            for key in [key for key in self._lists if (key[0].session_id, key[0].user_id) == (session_id, user_id)]:
-                del self._lists[key]
+            keys = [key for key in self._lists if (key[0].session_id, key[0].user_id) == session]
+            erased, known = set(ids), [pair for key in keys for pair in self._lists.pop(key).by_id.items()]
+            own = [message.id for id_, message in known if id_ in erased and message.id is not None]
+            for id_ in (*ids, *own):
+                self._erased[*session, id_] = None
+
+    def without_erased(self, thread: Thread, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+        """Return the messages of a thread's list that were not erased, as far as this object knows."""
+        session = thread.session_id, thread.user_id
+        with self._lock:
+            return [message for message in messages if (*session, message.id) not in self._erased]
 
 
 def _begins_elsewhere(anchor: Anchor | None, thread: Thread, listed: StateList, *, first_seen: bool) -> bool:

@@ -1,16 +1,16 @@
 """Identity: the session and the user that a run belongs to, and what its list of messages says about them."""
 
 import logging
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar, get_args
 from weakref import ref
 
 from langchain_core.runnables import RunnableConfig, ensure_config
 
 from shared_core.arguments import one_of
+from shared_core.lifecycle import fork_safe_lock
 from shared_core.prompt.context import ContextReport
 
 if TYPE_CHECKING:
@@ -25,14 +25,25 @@ SessionName: TypeAlias = "str | Callable[[Runtime[Any]], str | None] | None"
 
 Removed = Literal["keep", "leave_out"]
 
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+UNDER = "//"
+"""What separates the session of a nested graph from the one above it; a single slash is common in ids."""
+
+# What LangGraph keeps in a run's configuration without documenting it. `tests/langchain/test_identity.py` fails where a
+# version has it otherwise. Without an entry, a run counts as one that has no checkpointer, is not nested, and so on.
+
 CHECKPOINTER = "__pregel_checkpointer"
-"""The entry of LangGraph's configuration that holds the run's checkpointer."""
+"""The entry that holds the checkpointer. Only a list that one has kept is the whole conversation, with lasting ids."""
 
-LEVEL, TASK = "|", ":"
-"""What separates the graphs in a `checkpoint_ns`, and the name of a node from the id of its task."""
+NAMESPACE, LEVEL, TASK = "checkpoint_ns", "|", ":"
+"""The entry that names the graphs which a task is in, what separates them, and what separates the name of a node from
+the id of its task. Nothing else tells a nested graph from the one above it, as both have the `thread_id`."""
 
-FAN_OUT = "__pregel_push"
-"""The first part of a task's `langgraph_path` if `Send` started it."""
+PATH, FAN_OUT = "langgraph_path", "__pregel_push"
+"""The entry of the metadata with the path of a task, and how that begins if `Send` started it. Nothing else tells
+workers that share a namespace from each other."""
 
 TASKS = 4096
 """How many tasks of nested graphs are remembered."""
@@ -48,8 +59,7 @@ class Thread:
         thread_id: the run's thread; several may share a session.
         stable_ids: whether a message keeps its id from one run to the next, as a checkpointer ensures.
         removed: what it means that a list lacks messages of the session, as in `InfiniteMemory.follow`.
-        passing: whether the list's graph is nested, and lasts for one task. The session is that of the list.
-        task: the name of that task.
+        task: the name of the task, if the list's graph is nested and lasts for one task. None: it does not.
         newest: the id of the newest message that was stored for it.
         named: whether the session was named for the run, so that a list continues it even if it holds none of it.
         in_memory: the checkpointer, if it keeps its state in memory only, and may have lost it with an earlier process.
@@ -60,7 +70,6 @@ class Thread:
     thread_id: str | None = None
     stable_ids: bool = True
     removed: Removed = "keep"
-    passing: bool = False
     task: str | None = field(default=None, compare=False)
     newest: str | None = field(default=None, compare=False)
     named: bool = field(default=False, compare=False)
@@ -75,7 +84,8 @@ class RunIds:
         session_id: the session's id. None: the run is a session of its own.
         user_id: the user's id.
         thread_id: the run's thread.
-        run_id: the `run_id` that the run was given, else the id of the traced run that asked for the prompt.
+        run_id: the `run_id` that the run was given, else the id of the traced run that asked for the prompt. The first
+            versions of LangGraph do not tell the former.
     """
 
     session_id: str | None = None
@@ -118,6 +128,9 @@ class ThreadResolver:
             listed: the list whose conversation it is. None: the one that the graph of the current task has.
             config: the configuration of the run. None: that of the context.
             alone: whether a task that `Send` started is a session of its own, because its list is.
+
+        Raises:
+            ValueError: the user's id is empty.
         """
         config = ensure_config(config)
         runtime = runtime or _runtime()
@@ -125,11 +138,11 @@ class ThreadResolver:
         thread = _first(configurable["thread_id"])
         own = self._own_name(runtime)
         session = _first(own, *(configurable.get(key) for key in self.session_keys))
-        user = _first(_entry(getattr(runtime, "context", None), self.user_key), configurable.get(self.user_key))
+        user = named_user(_entry(getattr(runtime, "context", None), self.user_key), configurable.get(self.user_key))
         nested = "" if self.share_with_subgraphs else _nested_in(config, alone=alone)
         saver = configurable.get(CHECKPOINTER)
         if session is None:
-            return Thread(None, user, removed="leave_out", passing=True)
+            return Thread(None, user)
         if nested:
             return _nested_thread(Thread(session, user, thread, removed="leave_out"), nested, listed)
         removed = self.removed or ("keep" if saver is None else "leave_out")
@@ -140,12 +153,12 @@ class ThreadResolver:
         """Return the conversation of a thread outside of its runs.
 
         Raises:
-            ValueError: no thread is given, and runs have no session in common.
+            ValueError: no thread is given, and runs have no session in common; or the user's id is empty.
         """
         session = _first(thread_id, None if callable(self.session_id) else self.session_id)
         if session is None:
             raise ValueError("thread_id=None: name the thread; these runs have no session_id in common")
-        return Thread(session, _first(user_id), _first(thread_id))
+        return Thread(session, named_user(user_id), _first(thread_id))
 
     def _own_name(self, runtime: "Runtime[Any] | None") -> str | None:
         return _first(self.session_id(runtime or _no_runtime()) if callable(self.session_id) else self.session_id)
@@ -181,6 +194,20 @@ def _keeps_nothing(saver: Any) -> bool:
     return isinstance(saver, InMemorySaver)
 
 
+class Newest(OrderedDict[Key, Value]):
+    """A mapping that keeps so many entries: those that were set last. It needs a lock around it."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self._size = size
+
+    def __setitem__(self, key: Key, value: Value) -> None:
+        super().__setitem__(key, value)
+        self.move_to_end(key)
+        if len(self) > self._size:
+            self.popitem(last=False)
+
+
 class _Task(NamedTuple):
     """What a task of a nested graph works on: a session, and the newest message that was stored there for it."""
 
@@ -188,26 +215,25 @@ class _Task(NamedTuple):
     newest: str | None = None
 
 
-class _Tasks:
+class Tasks:
     """The tasks of nested graphs that this process has run, the newest ones, by user and name."""
 
     def __init__(self) -> None:
-        self._tasks: OrderedDict[tuple[str | None, str], _Task] = OrderedDict()
-        self._lock = threading.Lock()
+        self._tasks: Newest[tuple[str | None, str], _Task] = Newest(TASKS)
+        self._lock = fork_safe_lock()
 
     def get(self, user_id: str | None, name: str) -> _Task | None:
+        """Return a task; None if it is not known."""
         with self._lock:
             return self._tasks.get((user_id, name))
 
     def put(self, user_id: str | None, name: str, task: _Task) -> None:
+        """Remember a task."""
         with self._lock:
             self._tasks[user_id, name] = task
-            self._tasks.move_to_end((user_id, name))
-            while len(self._tasks) > TASKS:
-                self._tasks.popitem(last=False)
 
 
-_tasks = _Tasks()
+_tasks = Tasks()
 
 
 def _nested_thread(above: Thread, nested: str, listed: "StateList | None") -> Thread:
@@ -216,23 +242,22 @@ def _nested_thread(above: Thread, nested: str, listed: "StateList | None") -> Th
     The graph of a task has no name that lasts, but a list that goes on from run to run begins with the same message,
     which names the session. Once a summary has replaced that message, the list keeps the session of its task.
     """
-    task, user, first = f"{above.session_id}/{nested}", above.user_id, listed.first if listed is not None else None
+    under, user = f"{above.session_id}{UNDER}", above.user_id
+    task = f"{under}{nested}"
     if TASK not in nested:
         return replace(above, session_id=task)
-    known, session = _tasks.get(user, task), task
-    if first is not None:
+    known = _tasks.get(user, task)
+    if listed is not None and listed.first is not None:
         nodes = [level.partition(TASK)[0] for level in nested.split(LEVEL) if not level.isdigit()]
-        session = f"{above.session_id}/{LEVEL.join(nodes)}{TASK}{first}"
-        if listed is not None and listed.summary is not None:
+        session = f"{under}{LEVEL.join(nodes)}{TASK}{listed.first}"
+        if listed.summary is not None:
             before = known or _tasks.get(user, session) or _Task(session)
             _tasks.put(user, session, before)
             session = before.session_id
-        newest = known.newest if known is not None and known.session_id == session else None
-        known = _Task(session, newest)
+        known = _Task(session, known.newest if known is not None and known.session_id == session else None)
         _tasks.put(user, task, known)
-    elif known is not None:
-        session = known.session_id
-    return replace(above, session_id=session, passing=True, task=task, newest=known.newest if known else None)
+    known = known or _Task(task)
+    return replace(above, session_id=known.session_id, task=task, newest=known.newest)
 
 
 def note_newest(thread: Thread, newest: str | None) -> None:
@@ -246,8 +271,8 @@ def _nested_in(config: RunnableConfig, *, alone: bool) -> str:
 
     Tasks of a subgraph with a checkpointer of its own have names without ids, and the same namespace in every run.
     """
-    levels = str((config.get("configurable") or {}).get("checkpoint_ns") or "").split(LEVEL)
-    path = (config.get("metadata") or {}).get("langgraph_path") or ("",)
+    levels = str((config.get("configurable") or {}).get(NAMESPACE) or "").split(LEVEL)
+    path = (config.get("metadata") or {}).get(PATH) or ("",)
     fanned_out = alone and isinstance(path, list | tuple) and path[0] == FAN_OUT
     return LEVEL.join(levels if fanned_out else levels[:-1])
 
@@ -255,6 +280,18 @@ def _nested_in(config: RunnableConfig, *, alone: bool) -> str:
 def _first(*names: Any) -> str | None:
     """Return the first name that is given, as a text."""
     return next((str(name) for name in names if name is not None and name != ""), None)
+
+
+def named_user(*ids: Any) -> str | None:
+    """Return the first id of a user that is given, as a text.
+
+    Raises:
+        ValueError: it is empty, as a variable is that was not set: all who lack a name would share a memory.
+    """
+    user = next((str(id_) for id_ in ids if id_ is not None), None)
+    if user == "":
+        raise ValueError("user_id='': pass the id of the user, or None (or nothing) if there are no users")
+    return user
 
 
 def _runtime() -> "Runtime[Any] | None":

@@ -81,8 +81,9 @@ def prune_messages(
     Args:
         messages: oldest first; whatever LangChain accepts as messages.
         max_tokens: the limit, as counted by `token_counter`.
-        token_counter: as for `trim_messages`, or what `message_counter` takes. A model that counts lists with code of
-            its own, and neither texts nor with requests, is given lists; any other counts as in `as_token_counter`.
+        token_counter: as for `trim_messages`, or what `as_token_counter` takes, with 4 tokens for each message. A model
+            that counts lists with code of its own, and neither texts nor with requests, is given lists; any other
+            counts as in `as_token_counter`.
         strategy: keep the last or the first messages.
         allow_partial: whether to split the message at the cut.
         end_on: the kinds of message to end on; messages after the last of them are dropped.

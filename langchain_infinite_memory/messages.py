@@ -22,7 +22,6 @@ from langchain_core.messages import (
 from langchain_infinite_memory.additional_kwargs import (
     ENGINE_FIELDS,
     GROUNDING,
-    UNMAPPED,
     EngineFields,
     decode_grounding,
     encode_grounding,
@@ -32,6 +31,7 @@ from langchain_infinite_memory.additional_kwargs import (
 )
 from langchain_infinite_memory.content import CODEC, Content, blocks_tokens, pack, unpack
 from langchain_infinite_memory.tool_calls import answered_call, engine_calls, langchain_calls
+from shared_core.formats.fields import ROLE_NAMES
 from shared_core.interop.values import UnstorableError, UnstorableWarning
 from shared_core.messages import Grounding, Message, Payload, Role, ToolCall
 
@@ -54,12 +54,6 @@ _TYPES: dict[str, type[BaseMessage]] = {
 }
 _TYPE_OF: dict[Role, str] = {"user": "human", "assistant": "ai", "system": "system", "tool": "tool"}
 _ROLE_OF: dict[str, Role] = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool", "function": "tool"}
-_ROLE_NAMED: dict[str, Role] = {
-    **dict.fromkeys(("system", "developer"), "system"),
-    **dict.fromkeys(("assistant", "ai", "model", "bot", "tool", "function"), "assistant"),
-}
-"""The roles of a `ChatMessage`; any other is a user's. It cannot be a tool's reply, because it does not name a call."""
-
 _NEUTRAL = {"content", "type", "id", "name", "additional_kwargs"}
 _NEUTRAL_TOO = {"ai": {"tool_calls", "invalid_tool_calls"}, "tool": {"tool_call_id"}}
 """Fields that are not copied into the payload."""
@@ -120,8 +114,7 @@ class _MessageReader:
     def __init__(self, message: BaseMessage, kind: str) -> None:
         self.source = message
         self.kind = kind
-        named = message.role.lower() if isinstance(message, ChatMessage) else None
-        self.role = _ROLE_OF[kind] if named is None else _ROLE_NAMED.get(named, "user")
+        self.role = _named_role(message.role) if isinstance(message, ChatMessage) else _ROLE_OF[kind]
         self.data: dict[str, Any] = {} if _TYPE_OF[self.role] == kind else {"$type": kind}
         self.lost: list[str] = []
         self.fields: EngineFields | None = None
@@ -158,7 +151,6 @@ class _MessageReader:
             tool_call_id=answered_call(self.source),
             grounding=self.grounding,
             pinned=fields.pinned,
-            **{name: value for name, value in fields.unmapped.items() if name in UNMAPPED},
             media_tokens=media if fields.media_tokens is None else fields.media_tokens,
             payload=own or copy.deepcopy(fields.payload),
         )
@@ -222,6 +214,12 @@ class _MessageReader:
             self.lost.append(f"{what} ({error})")
 
 
+def _named_role(name: str) -> Role:
+    """Return the role of a `ChatMessage`. It is no tool's reply, because it does not name a call."""
+    role = ROLE_NAMES.get(name.lower(), "user")
+    return "assistant" if role == "tool" else role
+
+
 def _is_default(message: BaseMessage, name: str, value: Any) -> bool:
     default = _defaults(type(message)).get(name, ...)
     return type(value) is type(default) and bool(value == default)
@@ -278,13 +276,12 @@ def _bare(message: Message, data: Mapping[str, Any]) -> BaseMessage:
     # The other fields are set later: the constructor would parse tool calls again, with another result.
     kind = data.get("$type", _TYPE_OF[message.role])
     fields: dict[str, Any] = {"content": message.content, "id": data.get("id", message.id), "name": message.name}
-    if kind == "tool":
-        return ToolMessage(**fields, tool_call_id=message.tool_call_id or "")
-    if kind == "chat":
-        return ChatMessage(**fields, role=data.get("role", message.role))
-    if kind == "function":
-        fields["name"] = message.name or ""
-    return _TYPES[kind](**fields)
+    required = {
+        "tool": {"tool_call_id": message.tool_call_id or ""},
+        "chat": {"role": data.get("role", message.role)},
+        "function": {"name": message.name or ""},
+    }
+    return _TYPES[kind](**fields | required.get(kind, {}))
 
 
 def _put(built: BaseMessage, name: str, value: Any) -> None:

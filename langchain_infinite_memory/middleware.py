@@ -1,10 +1,10 @@
 """InfiniteMemoryMiddleware: lets an agent keep every message, and send only what fits."""
 
 import asyncio
-import inspect
+import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired
 
@@ -18,6 +18,7 @@ from langchain.agents.middleware.types import (
 from langchain.agents.structured_output import AutoStrategy, ToolStrategy
 from langchain_core.messages import BaseMessage
 from langchain_core.tools import BaseTool
+from langchain_core.utils.function_calling import convert_to_openai_tool
 from typing_extensions import override
 
 from langchain_infinite_memory.budget import OVERFLOW, Budget, MaxTokens, must_send
@@ -25,14 +26,14 @@ from langchain_infinite_memory.followed_lists import read_list
 from langchain_infinite_memory.identity import OnReport, Removed, SessionName, Thread, ThreadResolver, report
 from langchain_infinite_memory.lists import prune_messages
 from langchain_infinite_memory.messages import read_message
-from langchain_infinite_memory.search import search_tool
+from langchain_infinite_memory.search import answer_fits, search_tool
 from langchain_infinite_memory.sessions import open_pool
-from langchain_infinite_memory.threads import ThreadMemory, ThreadPrompt, schemas
+from langchain_infinite_memory.settings import MESSAGE_OVERHEAD, RESERVE_TOKENS
+from langchain_infinite_memory.threads import ModelInput, ThreadMemory, ThreadPrompt
 from langchain_infinite_memory.tool_calls import with_added_results
 from shared_core.arguments import one_of
 from shared_core.errors import BudgetError
 from shared_core.forget import ForgetResult
-from shared_core.memory import InfiniteMemory
 from shared_core.pool import SessionPool
 from shared_core.store import Store
 from shared_core.tokens import as_counter, message_tokens, tools_tokens
@@ -46,10 +47,6 @@ FAILURES = (Exception,)
 
 STATE = "infinite_memory"
 """The private entry of the graph's state."""
-
-RESERVE_TOKENS, FRAMING = (
-    inspect.signature(InfiniteMemory).parameters[name].default for name in ("reserve_tokens", "message_overhead")
-)
 
 Answer = Any  # `ModelResponse`, `AIMessage` or, in newer versions of LangChain, `ExtendedModelResponse`
 
@@ -83,7 +80,7 @@ class InfiniteMemoryMiddleware(Middleware):
     older checkpoint, or whose messages are edited, continues on a line of its own, which is `main` from then on.
 
     A run that names no session is one of its own, in memory, and forgotten when it ends. A graph in a task of another,
-    such as an agent that a tool asks, has a session under the other's, `thread/namespace`.
+    such as an agent that a tool asks, has a session under the other's, `thread//node:...`.
 
     Place it first among the middleware, so that what other middleware changes when the run ends is stored, too.
 
@@ -136,7 +133,9 @@ class InfiniteMemoryMiddleware(Middleware):
         self._budget = Budget(own_limit if max_tokens is None else max_tokens)
         self._counter = as_counter(self.pool.settings.get("token_counter"))
         self._memory = ThreadMemory(self.pool)
-        self.tools: Sequence[BaseTool] = [search_tool(self._memory, self._threads)] if recall_tool else []
+        self.tools: Sequence[BaseTool] = []
+        if recall_tool:
+            self.tools = [search_tool(self._memory, self._threads, may_answer=self._may_recall)]
 
     @property
     def name(self) -> str:
@@ -147,32 +146,34 @@ class InfiniteMemoryMiddleware(Middleware):
 
     @override
     def wrap_model_call(self, request: Request, handler: Callable[[Request], Response]) -> Answer:
-        call = self._call(request)
+        call, window = self._call(request), None
         try:
-            prompt = self._memory.prompt(call.thread, call.stored, **call.arguments)
+            prompt = self._memory.prompt(call.thread, call.stored, call.given)
         except FAILURES as error:
-            return handler(request.override(messages=self._window(call, error)))
+            window = self._window(call, error)
+        if window is not None:  # outside of the block above, so that the model's errors are its own
+            return handler(request.override(messages=window))
         try:
             answer = handler(self._with_prompt(request, call, prompt))
         except OVERFLOW as error:
-            prompt = self._memory.prompt(call.thread, call.stored, **self._smaller(request, call, prompt, error))
+            prompt = self._memory.prompt(call.thread, call.stored, self._smaller(request, call, prompt, error))
             answer = handler(self._with_prompt(request, call, prompt))
         self._budget.observe(request.model, prompt.tokens, answer)
         return answer
 
     @override
     async def awrap_model_call(self, request: Request, handler: Callable[[Request], Awaitable[Response]]) -> Answer:
-        call = await asyncio.to_thread(self._call, request)
+        call, window = await asyncio.to_thread(self._call, request), None
         try:
-            prompt = await self._memory.aprompt(call.thread, call.stored, **call.arguments)
+            prompt = await self._memory.aprompt(call.thread, call.stored, call.given)
         except FAILURES as error:
             window = await asyncio.to_thread(self._window, call, error)
+        if window is not None:
             return await handler(request.override(messages=window))
         try:
             answer = await handler(self._with_prompt(request, call, prompt))
         except OVERFLOW as error:
-            smaller = self._smaller(request, call, prompt, error)
-            prompt = await self._memory.aprompt(call.thread, call.stored, **smaller)
+            prompt = await self._memory.aprompt(call.thread, call.stored, self._smaller(request, call, prompt, error))
             answer = await handler(self._with_prompt(request, call, prompt))
         self._budget.observe(request.model, prompt.tokens, answer)
         return answer
@@ -182,25 +183,27 @@ class InfiniteMemoryMiddleware(Middleware):
         system = [] if request.system_message is None else [request.system_message]
         tools = _schemas(request)
         stored = with_added_results(request.state.get("messages", request.messages), request.messages)
-        try:
-            sizes = [self._size(must_send(messages)) for messages in (stored, request.messages)]
-            needed = tools_tokens(schemas(tools), self._counter) + max(sizes)
-        except FAILURES:  # the prompt fails, too, and says so
-            needed = 0
-        limit = self._budget.tokens(request.model, extra=needed)
-        arguments = {"sent": request.messages, "system": system, "tools": tools, "max_tokens": limit}
-        return _Call(thread, stored, arguments)
 
-    def _smaller(self, request: Request, call: "_Call", prompt: ThreadPrompt, error: Exception) -> dict[str, Any]:
-        """Return the arguments for a prompt in the place of one that the provider refused."""
+        def needed() -> int:
+            try:
+                sizes = [self._size(must_send(messages)) for messages in (stored, request.messages)]
+                return tools_tokens(tools, self._counter) + max(sizes)
+            except FAILURES:  # the prompt fails, too, and says so
+                return 0
+
+        limit = self._budget.tokens(request.model, extra=needed)
+        return _Call(thread, stored, ModelInput(request.messages, system, tools, limit))
+
+    def _smaller(self, request: Request, call: "_Call", prompt: ThreadPrompt, error: Exception) -> ModelInput:
+        """Return what to ask for in the place of a prompt that the provider refused."""
         limit = self._budget.overflowed(request.model, prompt.report, error)
         logger.warning(
             "the model refused the prompt as too large; asking again with %s tokens: %s", f"{limit:,}", error
         )
-        return call.arguments | {"max_tokens": limit}
+        return replace(call.given, max_tokens=limit)
 
     def _size(self, messages: Sequence[BaseMessage]) -> int:
-        overhead = self.pool.settings.get("message_overhead", FRAMING)
+        overhead = self.pool.settings.get("message_overhead", MESSAGE_OVERHEAD)
         return sum(message_tokens(read_message(message)[0], self._counter, overhead) for message in messages)
 
     def _with_prompt(self, request: Request, call: "_Call", prompt: ThreadPrompt) -> Request:
@@ -212,18 +215,22 @@ class InfiniteMemoryMiddleware(Middleware):
         if isinstance(error, BudgetError):
             raise error  # a window would not fit either, or would silently lack what must be sent
         self._failed(error)
-        given = call.arguments
+        given, limit = call.given, call.given.max_tokens or 0
+        sent = self._memory.without_erased(call.thread, given.messages)
 
         def size(message: BaseMessage) -> int:
             return self._size([message])
 
         try:
-            limit = given["max_tokens"] - self.pool.settings.get("reserve_tokens", RESERVE_TOKENS)
-            taken = self._size(given["system"]) + tools_tokens(schemas(given["tools"]), self._counter)
-            return prune_messages(given["sent"], max_tokens=max(0, limit - taken), token_counter=size)
+            taken = self._size(given.system) + tools_tokens(given.tools, self._counter)
+            room = limit - self.pool.settings.get("reserve_tokens", RESERVE_TOKENS) - taken
+            return prune_messages(sent, max_tokens=max(0, room), token_counter=size)
         except FAILURES as again:  # such as a counter that raises
             logger.warning("the newest turns cannot be counted either, and everything is sent: %s", again)
-            return list(given["sent"])
+            return sent
+
+    def _may_recall(self, text: str) -> bool:
+        return answer_fits(text, self._budget.least, self.pool.settings)
 
     # Around the run
 
@@ -270,7 +277,8 @@ class InfiniteMemoryMiddleware(Middleware):
         """Erase messages of a thread, and what was made from them, everywhere; see `InfiniteMemory.forget`.
 
         What was erased is not stored again, nor sent, even if the state of the graph still holds it. The graphs nested
-        in the thread's are included.
+        in the thread's are included: all sessions of the user whose names begin with the thread's and `//`. While the
+        store cannot be read, only the process that erased it knows, and others send what the state has.
 
         Args:
             thread_id: the thread, or the session. None: the `session_id` of all runs.
@@ -279,7 +287,7 @@ class InfiniteMemoryMiddleware(Middleware):
 
         Raises:
             UnknownReferenceError: no message of these ids is stored.
-            ValueError: no thread is given, and runs have no `session_id` in common.
+            ValueError: no thread is given, and runs have no `session_id` in common; or `user_id` is empty.
         """
         return self._memory.forget(self._threads.named(thread_id, user_id), message_ids)
 
@@ -298,17 +306,30 @@ class InfiniteMemoryMiddleware(Middleware):
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """A call of the model: whose it is, the messages to store, and the arguments of the prompt."""
+    """A call of the model: whose it is, the messages to store, and what the model is given."""
 
     thread: Thread
     stored: Sequence[BaseMessage]
-    arguments: dict[str, Any]
+    given: ModelInput
 
 
 def _schemas(request: Request) -> list[Any]:
-    """Return the schemas that are sent with a request: those of tools and of structured output."""
+    """Return the schemas that are sent with a request, as JSON: those of tools and of structured output."""
     form = request.response_format
     if isinstance(form, AutoStrategy):
         form = ToolStrategy(form.schema)
     specs = form.schema_specs if isinstance(form, ToolStrategy) else [form.schema_spec] if form is not None else []
-    return [*request.tools, *({"name": spec.name, "schema": spec.json_schema} for spec in specs)]
+    return [
+        *(_schema(tool) for tool in request.tools),
+        *({"name": spec.name, "schema": spec.json_schema} for spec in specs),
+    ]
+
+
+def _schema(tool: Any) -> Any:
+    try:
+        if not isinstance(tool, Mapping):
+            return convert_to_openai_tool(tool)
+        json.dumps(tool)  # a provider's own tool has no common form
+    except (TypeError, ValueError):
+        return repr(tool)
+    return tool

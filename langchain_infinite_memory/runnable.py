@@ -2,9 +2,8 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Generator, Iterator, Sequence
-from contextlib import aclosing
-from functools import partial
-from typing import Any, cast
+from contextlib import ExitStack, aclosing, closing
+from typing import Any
 
 from langchain_core.callbacks import AsyncCallbackManagerForChainRun, CallbackManagerForChainRun
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -12,7 +11,7 @@ from langchain_core.runnables.base import RunnableLike, coerce_to_runnable
 from langchain_core.runnables.utils import ConfigurableFieldSpec, get_unique_config_specs
 
 from langchain_infinite_memory.chain_io import ChainKeys
-from langchain_infinite_memory.chain_memory import ChainMemory, Interruption, MemoryFailedWarning, OnError, Outcome
+from langchain_infinite_memory.chain_memory import ChainMemory, MemoryFailedWarning, OnError, StreamedAnswer
 from langchain_infinite_memory.history import InfiniteChatMessageHistory
 from langchain_infinite_memory.identity import OnReport
 from langchain_infinite_memory.sessions import MemoryLike, SessionKey, Sessions
@@ -126,34 +125,26 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
 
     def stream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Any]:
         """Yield the chain's answer as it comes; question and answer are stored."""
-        begun: list[Generator[Any, None, None]] = []
+        with ExitStack() as ended:
 
-        def begin(
-            inputs: Iterator[Any], run_manager: CallbackManagerForChainRun, config: RunnableConfig, **kwargs: Any
-        ) -> Iterator[Any]:
-            begun.append(self._stream(inputs, config, **kwargs))
-            return begun[0]
+            def begin(
+                inputs: Iterator[Any], run_manager: CallbackManagerForChainRun, config: RunnableConfig, **kwargs: Any
+            ) -> Iterator[Any]:
+                return ended.enter_context(closing(self._stream(inputs, config, **kwargs)))
 
-        try:
             yield from self._transform_stream_with_config(iter([input]), begin, config, **kwargs)
-        finally:
-            for stream in begun:
-                stream.close()
 
     def _stream(self, inputs: Iterator[Any], config: RunnableConfig, **kwargs: Any) -> Generator[Any, None, None]:
         [value] = inputs
         with self._memory.run(value, self._key(config), config) as run:
-            received, outcome, why = list[Any](), Outcome(), cast(Interruption, "stopped")
+            answer = StreamedAnswer(modes="stream_mode" in kwargs)
             try:
-                for chunk in self.bound.stream(run.input, outcome.watching(config), **kwargs):
-                    received.append(chunk)
-                    yield chunk
-                why = None
-            except Exception:
-                why = "failed"
-                raise
+                with answer:
+                    for chunk in self.bound.stream(run.input, answer.watching(config), **kwargs):
+                        answer.chunks.append(chunk)
+                        yield chunk
             finally:
-                self._memory.save_stream(run, received, outcome, why, modes="stream_mode" in kwargs)
+                self._memory.save_stream(run, answer)
 
     async def astream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> AsyncIterator[Any]:
         """Do what `stream` does without blocking the event loop."""
@@ -172,18 +163,14 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
     ) -> AsyncIterator[Any]:  # fmt: skip
         [value] = [value async for value in inputs]
         async with self._memory.arun(value, self._key(config), config) as run:
-            received, outcome, why = list[Any](), Outcome(), cast(Interruption, "stopped")
+            answer = StreamedAnswer(modes="stream_mode" in kwargs)
             try:
-                async for chunk in self.bound.astream(run.input, outcome.watching(config), **kwargs):
-                    received.append(chunk)
-                    yield chunk
-                why = None
-            except Exception:
-                why = "failed"
-                raise
+                with answer:
+                    async for chunk in self.bound.astream(run.input, answer.watching(config), **kwargs):
+                        answer.chunks.append(chunk)
+                        yield chunk
             finally:
-                save = partial(self._memory.save_stream, run, received, outcome, why, modes="stream_mode" in kwargs)
-                await asyncio.shield(asyncio.to_thread(save))
+                await asyncio.shield(asyncio.to_thread(self._memory.save_stream, run, answer))
 
     def close(self) -> None:
         """Release the store, if it was opened here."""

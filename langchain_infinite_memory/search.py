@@ -1,28 +1,33 @@
 """Searching the messages of a session: HistoryRetriever for chains, and recall_tool for agents."""
 
+import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableConfig, ensure_config
-from langchain_core.tools import StructuredTool
+from langchain_core.tools import InjectedToolArg, StructuredTool
 from pydantic import BaseModel, Field
+from pydantic.json_schema import SkipJsonSchema
 
 from langchain_infinite_memory.followed_lists import read_list
-from langchain_infinite_memory.identity import SessionName, Thread, ThreadResolver
+from langchain_infinite_memory.identity import SessionName, Thread, ThreadResolver, named_user
 from langchain_infinite_memory.sessions import MemoryLike, Sessions, unnamed
-from langchain_infinite_memory.threads import Hits
-from shared_core.aio import AsyncInfiniteMemory
+from langchain_infinite_memory.settings import RESERVE_TOKENS
+from langchain_infinite_memory.threads import Hits, hits_steps
+from shared_core.aio import adrive
 from shared_core.arguments import whole_number
 from shared_core.messages import Message, Role
 from shared_core.prompt.template import RecallTemplate
 from shared_core.recall.ranking import ScoredMessage
+from shared_core.summaries.requests import drive
+from shared_core.tokens import as_counter
 
 try:
     from langgraph.prebuilt import ToolRuntime
@@ -47,6 +52,12 @@ SHOWN_CHARACTERS = 2_000
 
 Searchable = tuple[str, str | None, str | None]
 """The ids of a session, of its user, and of the newest message to search; None: the whole branch `main`."""
+
+FEWEST_CHARACTERS = 200
+"""If so little of each message is still too much, fewer messages are shown."""
+
+ANSWER_SHARE = 0.25
+"""The most of a prompt's budget that an answer takes, which must be sent with the question, tools and other answers."""
 
 CURRENT_TURN = 8
 """How many more messages are searched for, because those of the current turn may match, too, and are not shown."""
@@ -120,7 +131,7 @@ class HistoryRetriever(BaseRetriever):
         thread = ThreadResolver(self.session_id, key, share_with_subgraphs=named, session_keys=keys).resolve(
             config=config
         )
-        user = self.user_id or (thread.user_id if self.user_key else None)
+        user = named_user(self.user_id, thread.user_id if self.user_key else None)
         if thread.session_id is None:
             raise ValueError(unnamed(self.session_key))
         if self.user_key and user is None:
@@ -133,8 +144,7 @@ class HistoryRetriever(BaseRetriever):
     ) -> list[Document]:  # fmt: skip
         wanted = self.k if k is None else k
         with self.store.use(*(key or self._key(ensure_config()))) as memory:
-            found = memory.search(query, wanted + 1, **self._limits())
-            return _documents(found, memory.newest(1), query, wanted)
+            return _documents(drive(hits_steps(memory, query, wanted + 1, **self._limits())), query, wanted)
 
     async def _aget_relevant_documents(
         self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, key: Searchable | None = None,
@@ -142,9 +152,7 @@ class HistoryRetriever(BaseRetriever):
     ) -> list[Document]:  # fmt: skip
         wanted = self.k if k is None else k
         async with self.store.ause(*(key or self._key(ensure_config()))) as memory:
-            searching = AsyncInfiniteMemory(memory)
-            found = await searching.search(query, wanted + 1, **self._limits())
-            return _documents(found, await searching.newest(1), query, wanted)
+            return _documents(await adrive(hits_steps(memory, query, wanted + 1, **self._limits())), query, wanted)
 
     def _limits(self) -> dict[str, Any]:
         return {"since": self.since, "until": self.until, "role": self.role}
@@ -154,9 +162,9 @@ class HistoryRetriever(BaseRetriever):
         self.store.close()
 
 
-def _documents(found: list[ScoredMessage], newest: list[Message], query: str, k: int) -> list[Document]:
-    asking = [message.id for message in newest if message.role == "user" and message.content == query]
-    return [_document(hit) for hit in found if hit.message.id not in asking][:k]
+def _documents(hits: Hits, query: str, k: int) -> list[Document]:
+    asking = [message.id for message in hits.newest if message.role == "user" and message.content == query]
+    return [_document(hit) for hit in hits.found if hit.message.id not in asking][:k]
 
 
 def _document(hit: ScoredMessage) -> Document:
@@ -173,6 +181,7 @@ class RecallArguments(BaseModel):
     """The arguments of the recall tool."""
 
     query: str = Field(description="What to look for: the names and words that were probably used.")
+    runtime: Annotated[Any, InjectedToolArg, SkipJsonSchema()] = None  # LangGraph before 1.0.5 looks only here
 
 
 class Searched(Protocol):
@@ -200,20 +209,19 @@ class SearchedSessions:
     def search(self, thread: Thread, messages: Sequence[BaseMessage], query: str, top_k: int) -> Hits:
         """Return what matches a query best."""
         with self.sessions.use(*self._key(thread)) as memory:
-            return Hits(memory.search(query, top_k), memory.newest(1))
+            return drive(hits_steps(memory, query, top_k))
 
     async def asearch(self, thread: Thread, messages: Sequence[BaseMessage], query: str, top_k: int) -> Hits:
         """Do what `search` does without blocking the event loop."""
         async with self.sessions.ause(*self._key(thread)) as memory:
-            searching = AsyncInfiniteMemory(memory)
-            return Hits(await searching.search(query, top_k), await searching.newest(1))
+            return await adrive(hits_steps(memory, query, top_k))
 
     def _key(self, thread: Thread) -> Searchable:
         if self.sessions.only is not None:
             return self.sessions.only.session_id, self.sessions.only.user_id, None
         if thread.session_id is None:
             raise LookupError("this run names no session, by a thread_id or a session_id, that could be searched")
-        return thread.session_id, self.user_id or thread.user_id, thread.newest
+        return thread.session_id, named_user(self.user_id, thread.user_id), thread.newest
 
 
 def recall_tool(
@@ -224,7 +232,8 @@ def recall_tool(
     """Return a tool that searches a session, and answers with a fenced and dated record of the messages found.
 
     Messages of the current turn are not found. If there is nothing to search, such as in a run that names no session,
-    the answer says so. `InfiniteMemoryMiddleware(recall_tool=True)` brings such a tool with it.
+    the answer says so. It shows 2,000 characters of a message, and less if it would take more than a quarter of the
+    `max_tokens` that is among the settings. `InfiniteMemoryMiddleware(recall_tool=True)` brings such a tool with it.
 
     Args:
         store: a path, a `Store`, a `SessionPool`, or an `InfiniteMemory`, which is searched where it stands.
@@ -239,35 +248,42 @@ def recall_tool(
         settings: the other arguments of `InfiniteMemory`, and `embeddings` in LangChain's words; only for a store.
     """
     whole_number("top_k", top_k, least=1)
-    searched = SearchedSessions(Sessions(store, **settings), user_id)
+    sessions = Sessions(store, **settings)
+    searched = SearchedSessions(sessions, named_user(user_id))
     threads = ThreadResolver(session_id, user_key, share_with_subgraphs=share_with_subgraphs)
-    return search_tool(searched, threads, top_k, name=name, description=description, template=template)
+
+    def may_answer(text: str) -> bool:
+        return answer_fits(text, sessions.settings.get("max_tokens"), sessions.settings)
+
+    return search_tool(
+        searched, threads, top_k, may_answer=may_answer, name=name, description=description, template=template
+    )
 
 
 def search_tool(
-    searched: Searched, threads: ThreadResolver, top_k: int = 5, *, name: str = "search_earlier_messages",
-    description: str = DESCRIPTION, template: RecallTemplate | None = None,
+    searched: Searched, threads: ThreadResolver, top_k: int = 5, *, may_answer: Callable[[str], bool],
+    name: str = "search_earlier_messages", description: str = DESCRIPTION, template: RecallTemplate | None = None,
 ) -> StructuredTool:  # fmt: skip
-    """Return a tool that searches the conversation of the run that calls it."""
+    """Return a tool that searches the conversation of the run that calls it; `may_answer` says what is short enough."""
     wording = template or RecallTemplate()
+
+    def run(config: RunnableConfig, runtime: "ToolRuntime | None") -> tuple[Thread, Sequence[BaseMessage]]:
+        messages = _state(runtime)
+        return threads.resolve(config=config, listed=read_list(messages)), messages
 
     def search(query: str, config: RunnableConfig, runtime: ToolRuntime = None) -> str:  # type: ignore[assignment]
         try:
-            messages = _state(runtime)
-            thread = threads.resolve(config=config, listed=read_list(messages))
-            hits = searched.search(thread, messages, query, top_k + CURRENT_TURN)
+            hits = searched.search(*run(config, runtime), query, top_k + CURRENT_TURN)
+            return _answer(hits, top_k, wording, may_answer)
         except FAILURES as error:
             return _unsearched(error)
-        return _answer(hits.found, hits.newest, top_k, wording)
 
     async def asearch(query: str, config: RunnableConfig, runtime: ToolRuntime = None) -> str:  # type: ignore[assignment]
         try:
-            messages = _state(runtime)
-            thread = threads.resolve(config=config, listed=read_list(messages))
-            hits = await searched.asearch(thread, messages, query, top_k + CURRENT_TURN)
+            hits = await searched.asearch(*run(config, runtime), query, top_k + CURRENT_TURN)
+            return await asyncio.to_thread(_answer, hits, top_k, wording, may_answer)  # a counter may block
         except FAILURES as error:
             return _unsearched(error)
-        return _answer(hits.found, hits.newest, top_k, wording)
 
     return StructuredTool.from_function(
         search, asearch, name=name, description=description, args_schema=RecallArguments
@@ -284,14 +300,31 @@ def _unsearched(error: Exception) -> str:
     return f"Earlier messages cannot be searched: {error}"
 
 
-def _answer(found: Sequence[ScoredMessage], newest: Sequence[Message], top_k: int, template: RecallTemplate) -> str:
-    current = [message.turn_id for message in newest if message.role != "assistant" or message.tool_calls]
-    best = [hit.message for hit in found if hit.message.turn_id not in current][:top_k]
-    in_time = sorted(best, key=lambda message: message.created_at.timestamp() if message.created_at else 0.0)
-    return template.render([_shortened(message) for message in in_time]) or NOTHING
+def answer_fits(text: str, max_tokens: int | None, settings: Mapping[str, Any]) -> bool:
+    """Return whether an answer is small enough for a limit, given the settings of the memory; None: there is none."""
+    if max_tokens is None:
+        return True
+    budget = max_tokens - int(settings.get("reserve_tokens", RESERVE_TOKENS))
+    return as_counter(settings.get("token_counter"))(text) <= ANSWER_SHARE * budget
 
 
-def _shortened(message: Message) -> Message:
-    if len(message.content) <= SHOWN_CHARACTERS:
+def _answer(hits: Hits, top_k: int, template: RecallTemplate, may_answer: Callable[[str], bool]) -> str:
+    current = [message.turn_id for message in hits.newest if message.role != "assistant" or message.tool_calls]
+    best = [hit.message for hit in hits.found if hit.message.turn_id not in current][:top_k]
+    characters, text = SHOWN_CHARACTERS, ""
+    while best:
+        in_time = sorted(best, key=lambda message: message.created_at.timestamp() if message.created_at else 0.0)
+        text = template.render([_shortened(message, characters) for message in in_time])
+        if may_answer(text):
+            break
+        if characters > FEWEST_CHARACTERS:
+            characters //= 2
+        else:
+            best = best[: len(best) // 2]
+    return text or NOTHING
+
+
+def _shortened(message: Message, characters: int) -> Message:
+    if len(message.content) <= characters:
         return message
-    return message.replace(content=f"{message.content[:SHOWN_CHARACTERS]} […]")
+    return message.replace(content=f"{message.content[:characters]} […]")

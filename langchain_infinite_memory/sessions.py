@@ -1,16 +1,19 @@
 """The memories that a history, a chain or a search uses: a single one that was given, or one per session of a store."""
 
 import asyncio
+import os
 import threading
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from langchain_infinite_memory.followed_lists import Followed, StateList
 from langchain_infinite_memory.settings import memory_settings
 from shared_core.errors import UnknownReferenceError
+from shared_core.lifecycle import fork_safe_lock
 from shared_core.memory import InfiniteMemory
 from shared_core.pool import SessionPool
 from shared_core.records import MAIN
@@ -20,6 +23,8 @@ MemoryLike = InfiniteMemory | SessionPool | Store | str | Path | None
 
 SessionKey = tuple[str, str | None]
 """The ids of a session and of its user."""
+
+Lent = TypeVar("Lent")
 
 ALONE = "alone"
 """The session of a run that names none, in a store of its own."""
@@ -68,16 +73,21 @@ def check_store(store: object) -> None:
     raise TypeError(f"store must be {wanted}, not {store!r}")
 
 
-class SessionLocks:
-    """One lock per session, which exists while somebody uses it."""
+class Locks:
+    """One lock per name, such as a session's, which exists while somebody uses it.
+
+    Under them, stores are read and other locks are taken. A fork that waited for one could be waited for in turn, so
+    that a forked process has locks of its own instead, as it has connections of its own.
+    """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._held: dict[SessionKey, tuple[threading.Lock, int]] = {}
+        self._lock = fork_safe_lock()
+        self._held: dict[tuple[int, Hashable], tuple[threading.Lock, int]] = {}
 
     @contextmanager
-    def hold(self, key: SessionKey) -> Iterator[None]:
-        """Hold the lock of a session for a block."""
+    def hold(self, name: Hashable) -> Iterator[None]:
+        """Hold the lock of this name for a block."""
+        key = os.getpid(), name
         with self._lock:
             own, users = self._held.get(key, (threading.Lock(), 0))
             self._held[key] = own, users + 1
@@ -89,6 +99,25 @@ class SessionLocks:
                 _, users = self._held.pop(key)
                 if users > 1:
                     self._held[key] = own, users - 1
+
+
+@asynccontextmanager
+async def lent_async(
+    take: Callable[[], Lent], give_back: Callable[[Lent], object], close: Callable[[Lent], object]
+) -> AsyncIterator[Lent]:
+    """Provide what `take` returns for a block, and give it back; the functions are called in threads.
+
+    If the block is cancelled, it is closed instead: a thread that the block awaited may still use it, and nobody else
+    may do so at the same time.
+    """
+    taking, end = asyncio.ensure_future(asyncio.to_thread(take)), give_back
+    try:
+        yield await asyncio.shield(taking)
+    except asyncio.CancelledError:
+        end = close
+        raise
+    finally:
+        await asyncio.shield(asyncio.to_thread(end, await taking))
 
 
 @dataclass
@@ -113,7 +142,7 @@ class RunMemories:
     def __init__(self, settings: Mapping[str, Any], size: int = 128) -> None:
         self._settings = dict(settings)
         self._size = size
-        self._lock = threading.Lock()
+        self._lock = fork_safe_lock()
         self._idle: list[RunMemory] = []  # the newest last
 
     def take(self, listed: StateList, user_id: str | None) -> RunMemory:
@@ -180,12 +209,17 @@ class Sessions:
         self._store = None if isinstance(store, InfiniteMemory | SessionPool) else store
         self._size = size
         self._settings = memory_settings(**settings)
-        self._lock = threading.Lock()
+        self._locks = Locks()
 
     @property
     def only(self) -> InfiniteMemory | None:
         """The memory that was given; None if there is one for every session."""
         return self._only
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """The settings of the memories, as far as they were given; of a memory that was given, none are known."""
+        return self._settings if self._pool is None else self._pool.settings
 
     def check(self, session_id: str | None, user_id: str | None) -> None:
         """Raise ValueError if the memory given is that of another session."""
@@ -225,7 +259,7 @@ class Sessions:
         Raises:
             ValueError, StoreError: as for `SessionPool`.
         """
-        with self._lock:
+        with self._locks.hold("pool"):
             if self._pool is None:
                 self._pool = SessionPool(self._store, size=self._size, **self._settings)
             return self._pool
@@ -241,16 +275,11 @@ class Sessions:
         finally:
             self._give_back(memory)
 
-    @asynccontextmanager
-    async def ause(
+    def ause(
         self, session_id: str, user_id: str | None = None, newest: str | None = None
-    ) -> AsyncIterator[InfiniteMemory]:  # fmt: skip
+    ) -> AbstractAsyncContextManager[InfiniteMemory]:  # fmt: skip
         """Do what `use` does without blocking the event loop."""
-        memory = await asyncio.to_thread(self._take, session_id, user_id, newest)
-        try:
-            yield memory
-        finally:
-            await asyncio.shield(asyncio.to_thread(self._give_back, memory))
+        return lent_async(partial(self._take, session_id, user_id, newest), self._give_back, self._close)
 
     def _take(self, session_id: str, user_id: str | None, newest: str | None) -> InfiniteMemory:
         if self._only is not None:
@@ -268,8 +297,12 @@ class Sessions:
         if self._only is None:
             self.open().give_back(memory)
 
+    def _close(self, memory: InfiniteMemory) -> None:
+        if self._only is None:
+            memory.close()
+
     def close(self) -> None:
         """Release the store, if it was opened here; a memory or pool that was given stays open."""
-        with self._lock:
+        with self._locks.hold("pool"):
             if self._owns_pool and self._pool is not None:
                 self._pool.close()

@@ -1,5 +1,6 @@
 """Arguments of `InfiniteMemory` in LangChain's words: its embeddings, token counters and models."""
 
+import inspect
 from typing import Any, TypeVar, overload
 
 from langchain_core.messages import BaseMessage
@@ -11,11 +12,16 @@ from langchain_infinite_memory.token_counters import TextCounter, as_token_count
 from shared_core.arguments import suggestion
 from shared_core.base import SummarizerModel
 from shared_core.interop.adapters import ModelSummarizer, memory_arguments
+from shared_core.memory import InfiniteMemory
 from shared_core.strippers import PASTED_CONTEXT
 from shared_core.summaries.requests import AnySummarizer
 from shared_core.summaries.wording import SUMMARY_PROMPT
 
 __all__ = ["as_summarizer"]
+
+RESERVE_TOKENS, MESSAGE_OVERHEAD = (
+    inspect.signature(InfiniteMemory).parameters[name].default for name in ("reserve_tokens", "message_overhead")
+)
 
 Given = TypeVar("Given", bound=AnySummarizer)
 

@@ -1,15 +1,13 @@
 """The message list of a thread: store what is new in it, leave out what was taken back, and build the prompt."""
 
-import asyncio
-import json
 import logging
 from collections.abc import AsyncIterator, Generator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from langchain_core.messages import BaseMessage, HumanMessage
-from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from langchain_infinite_memory.followed_lists import (
     Anchor,
@@ -19,12 +17,12 @@ from langchain_infinite_memory.followed_lists import (
     follow_whole,
     read_list,
 )
-from langchain_infinite_memory.identity import Thread, note_newest
+from langchain_infinite_memory.identity import UNDER, Thread, note_newest
 from langchain_infinite_memory.messages import read_message
 from langchain_infinite_memory.request_view import Shown, request_view
-from langchain_infinite_memory.sessions import RunMemories, RunMemory, SessionLocks
+from langchain_infinite_memory.sessions import Locks, RunMemories, RunMemory, lent_async
 from langchain_infinite_memory.traces import arecall_run, recall_run
-from shared_core.aio import AsyncInfiniteMemory
+from shared_core.aio import adrive
 from shared_core.errors import BudgetError, UnknownReferenceError
 from shared_core.forget import ForgetResult
 from shared_core.memory import InfiniteMemory
@@ -34,13 +32,17 @@ from shared_core.prompt.context import Context, ContextReport
 from shared_core.prompt.reasons import Kind
 from shared_core.recall.ranking import ScoredMessage
 from shared_core.records import MAIN
+from shared_core.summaries.requests import drive
 
 logger = logging.getLogger("langchain_infinite_memory")
 
 GROWTHS = 3
 """How often a prompt is built again because other middleware made its messages larger than they are stored."""
 
-Arguments: TypeAlias = dict[str, Any]
+Result = TypeVar("Result")
+
+Steps: TypeAlias = Generator[Any, Any, Result]
+"""What `drive` and `adrive` take: yields requests to embed or to sum up, and returns the result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,23 @@ class ThreadPrompt:
     messages: list[BaseMessage]
     report: ContextReport
     tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInput:
+    """What a model is given, besides what is stored.
+
+    Attributes:
+        messages: the list as the model is to see it. What only this list has is sent and charged, but not stored.
+        system: system messages that the caller sends before the list: charged, but neither stored nor returned.
+        tools: the schemas of tools that the model may call, as JSON; they are charged, too.
+        max_tokens: the limit of the model, instead of the pool's `max_tokens`.
+    """
+
+    messages: Sequence[BaseMessage]
+    system: Sequence[BaseMessage] = ()
+    tools: Sequence[Any] = ()
+    max_tokens: int | None = None
 
 
 class Hits(NamedTuple):
@@ -79,14 +98,11 @@ class ThreadMemory:
         self.pool = pool
         self._runs = RunMemories(pool.settings)
         self._lists = FollowedLists()
-        self._locks = SessionLocks()
+        self._locks = Locks()
 
     # Prompts
 
-    def prompt(
-        self, thread: Thread, messages: Sequence[BaseMessage], *, sent: Sequence[BaseMessage] | None = None,
-        system: Sequence[BaseMessage] = (), tools: Sequence[Any] = (), max_tokens: int | None = None,
-    ) -> ThreadPrompt:  # fmt: skip
+    def prompt(self, thread: Thread, messages: Sequence[BaseMessage], given: ModelInput | None = None) -> ThreadPrompt:
         """Store what is new in the list and return the prompt for its newest human message.
 
         System messages at the beginning of the list are sent and charged, but not stored. Later ones are stored,
@@ -95,62 +111,40 @@ class ThreadMemory:
         Args:
             thread: the conversation that the list belongs to.
             messages: the list as the graph's state has it, oldest first. It is stored.
-            sent: the list as the model is to see it. None: `messages`. What only this list has is sent and charged, but
-                not stored.
-            system: system messages that the caller sends before the list; they are charged, but neither stored nor
-                returned.
-            tools: tools that the model may call, which are charged, too.
-            max_tokens: the limit of the model, instead of the pool's `max_tokens`.
+            given: what the model is to be given. None: this list, within the pool's `max_tokens`.
 
         Raises:
             BudgetError: what must be sent exceeds the budget.
             StoreError, EmbedderMismatchError: the memory cannot be used.
             ValueError: the memory cannot be used for this thread, such as one without a user with `scope="user"`.
         """
-        with self._lent(thread, messages) as (run, listed):
-            steps = self._steps(run, thread, listed, messages if sent is None else sent, system, tools, max_tokens)
-            arguments, prompt = _advance(steps, None)
-            with recall_run(None, _question(messages)) as recall:
-                while arguments is not None:
-                    arguments, prompt = _advance(steps, run.memory.context(**arguments))
-                assert prompt is not None
-                recall.report = prompt.report
+        with self._lent(thread, messages) as (run, listed), recall_run(_question(messages)) as recall:
+            prompt = drive(self._prompt_steps(run, thread, listed, given or ModelInput(messages)))
+            recall.report = prompt.report
             return prompt
 
     async def aprompt(
-        self, thread: Thread, messages: Sequence[BaseMessage], *, sent: Sequence[BaseMessage] | None = None,
-        system: Sequence[BaseMessage] = (), tools: Sequence[Any] = (), max_tokens: int | None = None,
-    ) -> ThreadPrompt:  # fmt: skip
+        self, thread: Thread, messages: Sequence[BaseMessage], given: ModelInput | None = None
+    ) -> ThreadPrompt:
         """Do what `prompt` does without blocking the event loop."""
-        async with self._alent(thread, messages) as (run, listed):
-            steps = self._steps(run, thread, listed, messages if sent is None else sent, system, tools, max_tokens)
-            arguments, prompt = await asyncio.to_thread(_advance, steps, None)
-            async with arecall_run(None, _question(messages)) as recall:
-                while arguments is not None:
-                    context = await AsyncInfiniteMemory(run.memory).context(**arguments)
-                    arguments, prompt = await asyncio.to_thread(_advance, steps, context)
-                assert prompt is not None
-                recall.report = prompt.report
+        async with self._alent(thread, messages) as (run, listed), arecall_run(_question(messages)) as recall:
+            prompt = await adrive(self._prompt_steps(run, thread, listed, given or ModelInput(messages)))
+            recall.report = prompt.report
             return prompt
 
-    def _steps(
-        self, run: RunMemory, thread: Thread, listed: StateList, sent: Sequence[BaseMessage],
-        system: Sequence[BaseMessage], tools: Sequence[Any], max_tokens: int | None,
-    ) -> Generator[Arguments, Context, ThreadPrompt]:  # fmt: skip
-        """Yield arguments for `context`, and return the prompt that is made of its result."""
+    def _prompt_steps(
+        self, run: RunMemory, thread: Thread, listed: StateList, given: ModelInput
+    ) -> Steps[ThreadPrompt]:
         memory, followed = run.memory, self._follow(run, thread, listed)
-        view = request_view(listed.talk, sent)
-        limit = memory.max_tokens if max_tokens is None else max_tokens
-        reserve = _reserve(memory, [*system, *view.unstored], limit)
-        arguments: Arguments = {"tools": schemas(tools), "max_tokens": limit}
+        view = request_view(listed.talk, given.messages)
+        limit = memory.max_tokens if given.max_tokens is None else given.max_tokens
+        reserve = _reserve(memory, [*given.system, *view.unstored], limit)
         growth = 0
         for _ in range(1 + GROWTHS):
-            arguments["reserve_tokens"] = min(reserve + growth, limit)
-            context = yield arguments
-            if not _stands_at_end(memory, followed.newest):
-                context = yield arguments
+            reserved = min(reserve + growth, limit)
+            context = yield from _context_steps(memory, followed.newest, given.tools, limit, reserved)
             plain = not view.reworded(followed.by_id).isdisjoint(_recalled(context.report))
-            shown = view.show(context.messages, followed.by_id, plain=plain)
+            shown = view.show(_listed_system(thread, context.messages, followed), followed.by_id, plain=plain)
             before, growth = growth, max(growth, _growth(memory, shown))
             if growth == before:
                 break
@@ -189,7 +183,7 @@ class ThreadMemory:
             run.followed = follow_whole(run.memory, listed, run.followed)
             return run.followed
         # What helpers say among themselves is not recalled for the user, who searches the main branches of sessions.
-        aside = thread.passing and self.pool.settings.get("scope") == "user"
+        aside = thread.task is not None and self.pool.settings.get("scope") == "user"
         with self._locks.hold((thread.session_id, thread.user_id)):  # the second of two callers must see the first
             followed = self._lists.follow(run.memory, thread, listed, aside=aside)
         note_newest(thread, followed.newest)
@@ -210,15 +204,16 @@ class ThreadMemory:
     def search(self, thread: Thread, messages: Sequence[BaseMessage], query: str, top_k: int) -> Hits:
         """Return what matches a query best on the line that a list stands on."""
         with self._lent(thread, messages) as (run, listed):
-            self._stand(run, thread, listed)
-            return Hits(run.memory.search(query, top_k), run.memory.newest(1))
+            return drive(self._search_steps(run, thread, listed, query, top_k))
 
     async def asearch(self, thread: Thread, messages: Sequence[BaseMessage], query: str, top_k: int) -> Hits:
         """Do what `search` does without blocking the event loop."""
         async with self._alent(thread, messages) as (run, listed):
-            await asyncio.to_thread(self._stand, run, thread, listed)
-            searching = AsyncInfiniteMemory(run.memory)
-            return Hits(await searching.search(query, top_k), await searching.newest(1))
+            return await adrive(self._search_steps(run, thread, listed, query, top_k))
+
+    def _search_steps(self, run: RunMemory, thread: Thread, listed: StateList, query: str, top_k: int) -> Steps[Hits]:
+        self._stand(run, thread, listed)
+        return (yield from hits_steps(run.memory, query, top_k))
 
     def _stand(self, run: RunMemory, thread: Thread, listed: StateList) -> None:
         memory = run.memory
@@ -228,7 +223,7 @@ class ThreadMemory:
         if memory.branch != MAIN:
             memory.checkout(MAIN)
         newest = self._lists.newest(thread, listed) if thread.newest is None else thread.newest
-        if thread.passing and newest is not None:  # others may work on lists that begin alike, and move `main`
+        if thread.task is not None and newest is not None:  # others may work on lists that begin alike, and move `main`
             memory.checkout(newest)
         else:
             _stands_at_end(memory, newest)
@@ -242,7 +237,8 @@ class ThreadMemory:
             UnknownReferenceError: no message of these ids is stored, or no session of this name and user.
         """
         own = str(thread.session_id)
-        nested = [one.session_id for one in self.pool.sessions(thread.user_id) if one.session_id.startswith(f"{own}/")]
+        under, known = f"{own}{UNDER}", self.pool.sessions(thread.user_id)
+        nested = [one.session_id for one in known if one.session_id.startswith(under)]
         results = [self._forget(session, thread.user_id, message_ids) for session in (own, *nested)]
         erased = [result for result in results if result is not None]
         if not erased:
@@ -263,8 +259,15 @@ class ThreadMemory:
             else:
                 ids = self._lists.stored_ids(memory, message_ids)
                 result = memory.forget(ids=ids) if ids else None
-        self._lists.drop(session_id, user_id)
+        self._lists.erase(session_id, user_id, result.ids if result is not None else ())
         return result
+
+    def without_erased(self, thread: Thread, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+        """Return the messages of a thread's list that were not erased by `forget`, while the store cannot be asked.
+
+        This object alone remembers them. Another process, or one that was started since, does not know of it.
+        """
+        return self._lists.without_erased(thread, messages)
 
     # Memories
 
@@ -282,16 +285,10 @@ class ThreadMemory:
         self, thread: Thread, messages: Sequence[BaseMessage]
     ) -> AsyncIterator[tuple[RunMemory, StateList]]:
         listed = read_list(messages)
-        run = await asyncio.to_thread(self._take, thread, listed)
-        idle = True
-        try:
+        async with lent_async(
+            partial(self._take, thread, listed), partial(self._give_back, thread), lambda run: run.memory.close()
+        ) as run:
             yield run, listed
-        except asyncio.CancelledError:
-            idle = False  # a worker thread may still use it
-            raise
-        finally:
-            if idle:
-                await asyncio.to_thread(self._give_back, thread, run)
 
     def _take(self, thread: Thread, listed: StateList) -> RunMemory:
         if thread.session_id is None:
@@ -309,14 +306,23 @@ class ThreadMemory:
         self._runs.close()
 
 
-def _advance(
-    steps: Generator[Arguments, Context, ThreadPrompt], context: Context | None
-) -> tuple[Arguments | None, ThreadPrompt | None]:
-    """Take one step: return the arguments of the next call of `context`, or None and the prompt."""
-    try:
-        return (next(steps) if context is None else steps.send(context)), None
-    except StopIteration as stop:
-        return None, stop.value
+def hits_steps(memory: InfiniteMemory, query: str, top_k: int, **limits: Any) -> Steps[Hits]:
+    """Return the steps of a search, which `drive` and `adrive` take; `limits` are those of `InfiniteMemory.search`."""
+    found = yield from memory.search_steps(query, top_k, **{"since": None, "until": None, "role": None} | limits)
+    return Hits(found, memory.newest(1))
+
+
+def _context_steps(
+    memory: InfiniteMemory, newest: str | None, tools: Sequence[Any], limit: int, reserve: int
+) -> Steps[Context]:
+    """Return the steps to the prompt at the end of a list, also if others go on there meanwhile."""
+    for _ in range(2):
+        context = yield from memory.context_steps(
+            None, system=None, tools=tools, max_tokens=limit, reserve_tokens=reserve, include_question=True
+        )
+        if _stands_at_end(memory, newest):
+            break
+    return context
 
 
 def _stands_at_end(memory: InfiniteMemory, newest: str | None) -> bool:
@@ -327,6 +333,14 @@ def _stands_at_end(memory: InfiniteMemory, newest: str | None) -> bool:
     return False
 
 
+def _listed_system(thread: Thread, prompt: Sequence[Message], followed: Followed) -> list[Message]:
+    """Return a prompt without the system messages that were taken out of the list."""
+    if thread.removed == "keep":
+        return list(prompt)
+    known = followed.by_id
+    return [one for one in prompt if one.role != "system" or one.pinned or one.id is None or one.id in known]
+
+
 def _recalled(report: ContextReport) -> set[str | None]:
     """Return the ids of the messages whose text is put before the question as it was stored."""
     return {line.id for line in report.included if line.kind is Kind.RECALLED}
@@ -334,21 +348,6 @@ def _recalled(report: ContextReport) -> set[str | None]:
 
 def _question(messages: Sequence[BaseMessage]) -> str:
     return next((str(message.text) for message in reversed(messages) if isinstance(message, HumanMessage)), "")
-
-
-def schemas(tools: Sequence[Any]) -> list[Any]:
-    """Return tools as JSON."""
-    return [_schema(tool) for tool in tools]
-
-
-def _schema(tool: Any) -> Any:
-    if not isinstance(tool, Mapping):
-        return convert_to_openai_tool(tool)
-    try:
-        json.dumps(tool)
-    except (TypeError, ValueError):
-        return repr(tool)
-    return tool  # a provider's own tool has no common form
 
 
 def _taken(memory: InfiniteMemory, messages: Sequence[BaseMessage]) -> int:

@@ -21,7 +21,7 @@ from shared_core.tokens import (
     message_tokens,
 )
 
-__all__ = ["as_token_counter", "message_counter"]
+__all__ = ["as_token_counter"]
 
 FRAMING = 4
 """Tokens of framing per message where the counter only counts texts; the engine's default `message_overhead`."""
@@ -83,7 +83,7 @@ def as_token_counter(counter: TextCounter) -> TokenCounter:
             model, or None for its default.
 
     Raises:
-        TypeError: it is something else, such as a function of messages: `message_counter` takes those.
+        TypeError: it is something else, such as a function of messages.
         ValueError: the name is unknown.
     """
     if isinstance(counter, BaseLanguageModel):
@@ -91,7 +91,7 @@ def as_token_counter(counter: TextCounter) -> TokenCounter:
     if counter == "approximate" or counter is count_tokens_approximately:
         return CallableCounter(lambda text: -(-len(text) // 4), "langchain/approximate")
     if _takes_a_message(counter):
-        raise TypeError(f"token_counter must count a text, and {counter!r} counts a message; use message_counter")
+        raise TypeError(f"token_counter must count a text, and {counter!r} counts a message")
     return as_counter(counter)
 
 
@@ -133,33 +133,6 @@ def _warn(model: type, reason: str) -> None:
     )
 
 
-def message_counter(counter: MessageCounter) -> Callable[[BaseMessage], int]:
-    """Return a function that returns the tokens of a message, by the rules of `trim_messages`.
-
-    Args:
-        counter: `len` (each message counts 1); a function whose first parameter is annotated `BaseMessage`; any other
-            function, which is given a list of one message; `"approximate"`; or a model, a `TokenCounter`, the name of a
-            tiktoken encoding or None. The last four count text, tool calls and media as the engine does, with 4 tokens
-            of framing. A model's `get_num_tokens_from_messages` is not used: it may send requests, fetch images, and
-            raise.
-
-    Raises:
-        TypeError: it is none of these.
-        ValueError: the name is unknown.
-    """
-    if counter is len:
-        return lambda message: 1
-    if counter == "approximate":
-        return lambda message: count_tokens_approximately([message])
-    if counter is None or isinstance(counter, str | BaseLanguageModel | TokenCounter):
-        texts = as_token_counter(counter)
-        return lambda message: message_tokens(read_message(message)[0], texts, FRAMING)
-    if not callable(counter):
-        raise TypeError(f"token_counter must be a function, a model, a str or None, not {counter!r}")
-    function: Callable[[Any], int] = counter
-    return function if _takes_a_message(function) else lambda message: function([message])
-
-
 def _takes_a_message(counter: object) -> bool:
     if not callable(counter):
         return False
@@ -171,9 +144,14 @@ def _takes_a_message(counter: object) -> bool:
 
 
 def list_counter(counter: MessageCounter) -> ListCounter:
-    """Return a function that returns the tokens of a list of messages, by what `prune_messages` takes as a counter.
+    """Return a function that returns the tokens of a list of messages, by the rules of `trim_messages`.
 
-    A counter of single messages is called once for each message, and a counter of lists never with an empty one.
+    Args:
+        counter: `len` (each message counts 1); a function whose first parameter is annotated `BaseMessage`, which is
+            called once for each message; any other function, which is given lists, but no empty one; `"approximate"`;
+            or a model, a `TokenCounter`, the name of a tiktoken encoding or None. The last four count text, tool calls
+            and media as the engine does, with 4 tokens of framing. A model's `get_num_tokens_from_messages` is used
+            only if nothing else can count for it, because it may send requests, fetch images, and raise.
 
     Raises:
         ValueError: it is something else.
@@ -183,13 +161,29 @@ def list_counter(counter: MessageCounter) -> ListCounter:
         given = given.bound
     if _counts_only_lists(given):
         given = given.get_num_tokens_from_messages
-    elif not callable(given) or given is len or isinstance(given, TokenCounter) or _takes_a_message(given):
-        try:
-            return _sum_of(message_counter(given))
-        except (TypeError, ValueError):
-            trim_messages([], max_tokens=0, token_counter=given)  # raises LangChain's own error
-            raise
+    try:
+        of_one = _message_counter(given)
+    except (TypeError, ValueError):
+        trim_messages([], max_tokens=0, token_counter=given)  # raises LangChain's own error
+        raise
+    if of_one is not None:
+        return _sum_of(of_one)
     return lambda messages: given(list(messages)) if messages else 0
+
+
+def _message_counter(counter: Any) -> Callable[[BaseMessage], int] | None:
+    """Return a counter of single messages; None if it is given lists."""
+    if counter is len:
+        return lambda message: 1
+    if counter == "approximate":
+        return lambda message: count_tokens_approximately([message])
+    if _takes_a_message(counter):
+        one: Callable[[BaseMessage], int] = counter
+        return one
+    if callable(counter) and not isinstance(counter, TokenCounter | BaseLanguageModel):
+        return None
+    texts = as_token_counter(counter)
+    return lambda message: message_tokens(read_message(message)[0], texts, FRAMING)
 
 
 def _counts_only_lists(counter: Any) -> bool:

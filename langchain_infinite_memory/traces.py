@@ -4,9 +4,10 @@ import logging
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from langchain_core.documents import Document
-from langchain_core.runnables import RunnableConfig, ensure_config
+from langchain_core.runnables import ensure_config
 from langchain_core.runnables.config import get_async_callback_manager_for_config, get_callback_manager_for_config
 
 from shared_core.prompt.context import ContextReport
@@ -43,50 +44,49 @@ class Recall:
 
 
 @contextmanager
-def recall_run(config: RunnableConfig | None, query: str) -> Iterator[Recall]:
+def recall_run(query: str) -> Iterator[Recall]:
     """Report a retriever run to the callbacks of the current run, as its child; without callbacks, do nothing.
 
     What a callback raises is logged, and the caller's code goes on. What the caller's code raises is reported.
-
-    Args:
-        config: the configuration of the current run; None: the one of the context, as in a node of a graph.
-        query: the question.
     """
-    recall, run = Recall(), None
-    manager = get_callback_manager_for_config(ensure_config(config))
+    recall, run, error = Recall(), None, None
+    manager = get_callback_manager_for_config(ensure_config())
     if manager.handlers:
         with _logged("start"):
             run = manager.on_retriever_start(None, query, name=NAME)
     try:
         yield recall
-    except BaseException as error:
-        if run is not None:
-            with _logged("error"):
-                run.on_retriever_error(error)
+    except BaseException as raised:  # reported, whatever it is, and raised again
+        error = raised
         raise
-    if run is not None:
-        with _logged("end"):
-            run.on_retriever_end(recall.documents)
+    finally:
+        if run is not None:
+            with _logged("end"):
+                _end(run, recall, error)
 
 
 @asynccontextmanager
-async def arecall_run(config: RunnableConfig | None, query: str) -> AsyncIterator[Recall]:
+async def arecall_run(query: str) -> AsyncIterator[Recall]:
     """Do what `recall_run` does with asynchronous callbacks."""
-    recall, run = Recall(), None
-    manager = get_async_callback_manager_for_config(ensure_config(config))
+    recall, run, error = Recall(), None, None
+    manager = get_async_callback_manager_for_config(ensure_config())
     if manager.handlers:
         with _logged("start"):
             run = await manager.on_retriever_start(None, query, name=NAME)
     try:
         yield recall
-    except BaseException as error:
-        if run is not None:
-            with _logged("error"):
-                await run.on_retriever_error(error)
+    except BaseException as raised:  # as above
+        error = raised
         raise
-    if run is not None:
-        with _logged("end"):
-            await run.on_retriever_end(recall.documents)
+    finally:
+        if run is not None:
+            with _logged("end"):
+                await _end(run, recall, error)
+
+
+def _end(run: Any, recall: Recall, error: BaseException | None) -> Any:
+    """Report the end of a run; the result is awaited if the run is an asynchronous one."""
+    return run.on_retriever_end(recall.documents) if error is None else run.on_retriever_error(error)
 
 
 @contextmanager

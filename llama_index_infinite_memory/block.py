@@ -148,9 +148,8 @@ class InfiniteMemoryBlock(BaseMemoryBlock[str]):
         moment = self._pool.settings.get("clock", _now)()
         for index, message in enumerate(messages):
             named = session_id or message.additional_kwargs.get(SESSION)
-            stripped = strip(from_message(_unmarked(message)), self._strippers)
             # LlamaIndex gives no time, and messages of one moment would have no order.
-            timed = stripped.replace(created_at=moment + timedelta(microseconds=index))
+            timed = self._own(message).replace(created_at=moment + timedelta(microseconds=index))
             sessions.setdefault(named if isinstance(named, str) and named else NO_SESSION, []).append(timed)
         for session, given in sessions.items():
             async with self._use(session) as memory:
@@ -168,7 +167,12 @@ class InfiniteMemoryBlock(BaseMemoryBlock[str]):
         asked = ChatMessage(role="user", content=input) if isinstance(input, str) else input
         if asked is None or not (asked.content or "").strip():
             asked = next((one for one in reversed(messages) if one.role == "user"), messages[-1] if messages else None)
-        return strip(from_message(_unmarked(asked)), self._strippers).content if asked is not None else ""
+        return self._own(asked).content if asked is not None else ""
+
+    def _own(self, message: ChatMessage) -> Message:
+        """Return a message for the engine, without the session's id that LlamaIndex or another block wrote into it."""
+        kwargs = {key: value for key, value in message.additional_kwargs.items() if key != SESSION}
+        return strip(from_message(message.model_copy(update={"additional_kwargs": kwargs})), self._strippers)
 
     def _written(self, found: Sequence[Message]) -> str:
         """Return the text of as many messages as fit, best first; one that does not fit is skipped."""
@@ -213,9 +217,3 @@ def _now() -> datetime:
 
 def _timestamp(message: Message) -> float:
     return message.created_at.timestamp() if message.created_at else 0.0
-
-
-def _unmarked(message: ChatMessage) -> ChatMessage:
-    """Return a message without the session's id, which LlamaIndex or another block has written into it."""
-    kwargs = {key: value for key, value in message.additional_kwargs.items() if key != SESSION}
-    return message.model_copy(update={"additional_kwargs": kwargs})

@@ -19,7 +19,7 @@ from llama_index_infinite_memory.conversation import Conversation
 from llama_index_infinite_memory.instrumentation import report_get, report_put, report_search, traced
 from llama_index_infinite_memory.open_stores import StoreLike, shared_store
 from llama_index_infinite_memory.prompt import Input, Question, prompt_messages, prompt_steps, read_question
-from llama_index_infinite_memory.serialization import REFERENCE, reference, register, restore, upstream_messages
+from llama_index_infinite_memory.serialization import reference, refuse_shared_key, register, restore, upstream_messages
 from llama_index_infinite_memory.settings import EmbedModel, Settings, Tokenizer
 from llama_index_infinite_memory.strippers import Stripper
 from shared_core.aio import AsyncInfiniteMemory, adrive
@@ -92,9 +92,7 @@ class InfiniteChatMemoryBuffer(BaseMemory):
             fields["session_id"] = fields["chat_store_key"]
         super().__init__(**fields)
         if "attached" in given:
-            data = {name: given.pop(name) for name in REFERENCE if name in given}
-            names = self.session_id, self.user_id, self.chat_store_key
-            self._conversation = restore(data, given, *names)
+            self._conversation = restore(given, self.session_id, self.user_id, self.chat_store_key)
         else:
             self._conversation = self._opened(**given)
 
@@ -234,7 +232,7 @@ class InfiniteChatMemoryBuffer(BaseMemory):
     def get_all(self) -> list[ChatMessage]:
         """Return copies of all messages of the branch, oldest first."""
         self._conversation.follow_chat_store()
-        return [self._conversation.whole(message) for message in self._conversation.memory.messages(replaced=True)]
+        return self._conversation.all()
 
     async def aget_all(self) -> list[ChatMessage]:
         """Do what `get_all` does without blocking the event loop."""
@@ -408,7 +406,8 @@ class InfiniteChatMemoryBuffer(BaseMemory):
                 hold, such as `embed_model`, or the `store`, if the file was moved.
 
         Raises:
-            ValueError: the data has no `token_limit`, or an argument is unknown.
+            ValueError: the data has no `token_limit`, or an argument is unknown; or a `chat_store` is given for another
+                session or user, without the `chat_store_key` of their conversation there.
             StoreError: the conversation's file is gone, or holds another one.
 
         Warns:
@@ -416,6 +415,7 @@ class InfiniteChatMemoryBuffer(BaseMemory):
         """
         given = {**cls.restore_arguments(data), **kwargs}
         if "attached" in data:
+            refuse_shared_key({**data, **given}, given)
             return cls(**{**data, **given})
         key = data.get("chat_store_key", DEFAULT_CHAT_STORE_KEY)
         told = {"chat_history": upstream_messages(data, key), "token_limit": data.get("token_limit", -1)}
@@ -434,9 +434,8 @@ class InfiniteChatMemoryBuffer(BaseMemory):
         return copied
 
     def __reduce__(self) -> tuple[Any, ...]:
-        settings = self._conversation.settings
-        kwargs = {"tokenizer_fn": settings.tokenizer_fn, "embed_model": settings.embed_model}
-        kept: dict[str, Any] = {name: value for name, value in kwargs.items() if _pickles(value)}
+        given = self._conversation.settings.given
+        kept = {name: given[name] for name in ("tokenizer_fn", "embed_model") if _pickles(given[name])}
         return partial(type(self).from_dict, **kept), (self.to_dict(),)
 
     def __bool__(self) -> bool:
@@ -454,6 +453,6 @@ class InfiniteChatMemoryBuffer(BaseMemory):
 def _pickles(value: Any) -> bool:
     try:
         pickle.dumps(value)
-    except Exception:  # pickling an unknown object may raise anything
+    except Exception:  # its own `__reduce__` may raise anything, and a pickle without it can be read
         return False
     return value is not None

@@ -75,14 +75,13 @@ def _item(value: str | BaseNode | NodeWithScore) -> GroundingItem:
 SEPARATOR = "\n"
 """What `ChatMessage.content` puts between the texts of its blocks."""
 
-# Looked up by name, because older versions of LlamaIndex lack some of them.
-_NAMES = (
-    "TextBlock", "ImageBlock", "AudioBlock", "VideoBlock", "DocumentBlock", "CachePoint", "CitableBlock",
-    "CitationBlock", "ThinkingBlock", "ToolCallBlock",
-)  # fmt: skip
 _CLASSES: dict[str, type[BaseModel]] = {
-    found.model_fields["block_type"].default: found for name in _NAMES if (found := getattr(types, name, None))
+    known.model_fields["block_type"].default: known
+    for known in vars(types).values()
+    if isinstance(known, type) and issubclass(known, BaseModel) and "block_type" in known.model_fields
 }
+"""Block type -> the class of such blocks, in this version of LlamaIndex."""
+
 _STREAM_FIELDS = {"image": "image", "audio": "audio", "video": "video", "document": "data"}
 """Block type -> its field that may hold a stream."""
 

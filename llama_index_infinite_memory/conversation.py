@@ -5,8 +5,7 @@ import copy
 import uuid
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from itertools import takewhile
+from contextlib import ExitStack, contextmanager
 from typing import Any, TypeVar
 
 from llama_index.core.base.llms.types import ChatMessage, TextBlock
@@ -21,14 +20,12 @@ from shared_core.errors import StoreError, UnknownReferenceError
 from shared_core.lifecycle import fork_safe_lock
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message, content_of
+from shared_core.paths import unused_branch_name
 from shared_core.prompt.context import Context
-from shared_core.records import MAIN, Create, Position, SessionState
+from shared_core.records import MAIN, SessionState
 
 Result = TypeVar("Result")
 Value = TypeVar("Value")
-
-FIRST_READ = 8
-"""How many messages are read first, from the end; then twice as many, and so on."""
 
 
 class CallQueue:
@@ -65,6 +62,7 @@ class Conversation:
         path: of the store, absolute, if it is a file.
         in_memory: whether the messages are lost when nobody uses them.
         chat_store: the chat store whose messages are the conversation, with the key there; None: there is none.
+        source: what a copy of it is made from; kept at least as long as the conversation.
         lock: held while stored messages change.
         calls: the calls of coroutines that change messages.
         engine: the memory.
@@ -83,13 +81,14 @@ class Conversation:
         self.lock = fork_safe_lock()
         self.calls = CallQueue()
         self.chat_store: tuple[BaseChatStore, str] | None = None
+        self.source: object = None
         self.last: tuple[str | ChatMessage | QueryBundle | None, int] = (None, 0)
         self.built: tuple[Any, Context] | None = None
         self._originals: dict[str, ChatMessage] = {}
         self._live: tuple[str, ChatMessage] | None = None
         self._line: list[Message] = []
         self._line_state: SessionState | None = None
-        self._shown_before: dict[str, ChatMessage] = {}
+        self._shown: list[ChatMessage] = []
         self.engine, self._release = opened.memory(session_id, user_id, settings)
         if self.engine.branch != MAIN:  # a pool's memory stands where its last user left it
             self.engine.checkout(MAIN)
@@ -115,6 +114,11 @@ class Conversation:
         return newest[0].id if newest else None
 
     @property
+    def session(self) -> int | None:
+        """The store's key of the session; None: nothing is stored."""
+        return self.store.session(self.engine.user_id, self.engine.session_id)
+
+    @property
     def irreplaceable(self) -> bool:
         """Whether it holds objects that its store cannot hold, and nobody was warned, because it is in memory."""
         return self.in_memory and bool(self._originals)
@@ -128,56 +132,62 @@ class Conversation:
             warnings.warn(f"ChatMessage: stored without {', '.join(lost)}", UnstorableWarning, stacklevel=5)
         return read
 
+    def _replacing_form(self, message: ChatMessage) -> Message:
+        """Return a message of a list that becomes the conversation."""
+        form = self.stored_form(message)
+        # Without an id, a system message that is said already would not be stored again.
+        return form.replace(id=uuid.uuid4().hex) if form.role == "system" else form
+
     def add(self, messages: Iterable[ChatMessage]) -> None:
         """Store messages at the end, in one transaction; if the chat store or the store fails, in neither."""
         given = list(messages)
         converted = [self.stored_form(message) for message in given]
         with self.lock:
-            if self.chat_store is None:
-                self._add(given, converted)
-                return
             self.follow_chat_store()
-            chat_store, key = self.chat_store
-            count = added = len(self.line())
-            try:
-                for message in given:
-                    chat_store.add_message(key, copied(message))
-                    added += 1
-                self._add(given, converted)
-            except BaseException:
-                self._take_back(given[: added - count], count)
-                raise
-
-    def _take_back(self, added: Sequence[ChatMessage], count: int) -> None:
-        """Delete from the chat store what was added after its first messages, so many; others may have added some."""
-        if self.chat_store is None:
-            return
-        chat_store, key = self.chat_store
-        there = chat_store.get_messages(key)
-        end = len(there)
-        for message in reversed(added):
-            content = content_of(read_message(message, self.settings.media)[0])
-            for index in range(end - 1, count - 1, -1):
-                if content_of(read_message(there[index], self.settings.media)[0]) == content:
-                    chat_store.delete_message(key, index)
-                    end = index
-                    break
+            self._append(given, converted)
 
     def replace(self, messages: Iterable[ChatMessage]) -> None:
         """Make these messages the conversation; messages that differ from them keep a branch of their own."""
         given = list(messages)
-        with self.lock:
-            if self.chat_store is None:
-                self._become(given)
-                return
+        with self.lock, ExitStack() as undo:
             self.follow_chat_store()
-            before = self.all()
-            self._lead(given)
-            try:
-                self._become(given)
-            except BaseException:
-                self._lead(before)
-                raise
+            stored, count = self._known(given)
+            if count == len(stored):
+                self._append(given[count:], [self._replacing_form(message) for message in given[count:]])
+                return
+            if self.chat_store is not None:
+                before = self.all()
+                self._lead(given)
+                undo.callback(self._lead, before)
+            self._become(given)
+            undo.pop_all()
+
+    def _append(self, given: Sequence[ChatMessage], converted: Sequence[Message]) -> None:
+        """Store messages after those that the branch and the chat store hold, which were compared just now."""
+        with ExitStack() as undo:
+            if self.chat_store is not None and given:
+                chat_store, key = self.chat_store
+                added: list[ChatMessage] = []
+                undo.callback(self._take_back, added, len(self._line))
+                for message in given:
+                    chat_store.add_message(key, copied(message))
+                    added.append(message)
+            self._add(given, converted)
+            undo.pop_all()
+
+    def _take_back(self, added: Sequence[ChatMessage], count: int) -> None:
+        """Delete from the chat store what was added after its first messages, so many; others may have added some."""
+        assert self.chat_store is not None
+        chat_store, key = self.chat_store
+        there = [self._content(message) for message in chat_store.get_messages(key)]
+        for message in reversed(added):
+            while len(there) > count:
+                if there.pop() == self._content(message):
+                    chat_store.delete_message(key, len(there))
+                    break
+
+    def _content(self, message: ChatMessage) -> Mapping[str, Any]:
+        return content_of(read_message(message, self.settings.media)[0])
 
     def _add(self, given: Sequence[ChatMessage], converted: Sequence[Message]) -> None:
         stored = self.memory.add(converted) if converted else []
@@ -186,21 +196,16 @@ class Conversation:
 
     def _become(self, given: Sequence[ChatMessage]) -> None:
         """Let the branch hold these messages; those with which it begins already are not stored again."""
-        stored = self.line()
-        pairs = zip(stored, given, strict=False)
-        count = sum(1 for _ in takewhile(lambda pair: self._is_same(*pair), pairs))
-        converted = [self.stored_form(message) for message in given[count:]]
-        kept, aside = self._end_after(stored, count) if count < len(stored) else (count, None)
-        converted = [*map(self.stored_form, given[kept:count]), *converted]
-        # Without an id, a system message that is said already would not be stored again.
-        converted = [one.replace(id=uuid.uuid4().hex) if one.role == "system" else one for one in converted]
-        try:
-            self._add(given[kept:], converted)
-        except BaseException:
+        stored, count = self._known(given)
+        converted = [self._replacing_form(message) for message in given[count:]]
+        with ExitStack() as undo:
+            kept, aside = self._end_after(stored, count) if count < len(stored) else (count, None)
             if aside is not None:
-                self.memory.reset(aside)
-                self.memory.delete_branch(aside)
-            raise
+                undo.callback(self.memory.delete_branch, aside)
+                undo.callback(self.memory.reset, aside)
+            converted = [*map(self._replacing_form, given[kept:count]), *converted]
+            self._add(given[kept:], converted)
+            undo.pop_all()
         if aside is not None and _says_again(converted, stored[kept:]):
             self.memory.delete_branch(aside)  # a front end that keeps less than we do sends it with every question
 
@@ -224,7 +229,7 @@ class Conversation:
             line = self.line()
             if not 0 <= at <= len(line):
                 raise UnknownReferenceError(f"at={at}: this branch has fewer messages")
-            self._fork(name, line[:at])
+            self._fork(name, line[at - 1].id if at else None)
 
     def checkout(self, reference: str) -> None:
         """Check out a branch, or a message by its id."""
@@ -234,23 +239,29 @@ class Conversation:
     @contextmanager
     def _moving(self) -> Iterator[None]:
         """Enter a block that checks something out; the chat store then holds that, or what was checked out stays."""
-        with self.lock:
+        with self.lock, ExitStack() as undo:
             self.follow_chat_store()
             before = self.memory.branch or self.head
             yield
-            try:
+            if before is not None:
+                undo.callback(self.memory.checkout, before)
+            if self.chat_store is not None:
                 self._lead(self.all())
-            except BaseException:
-                if before is not None:
-                    self.memory.checkout(before)
-                raise
+            undo.pop_all()
 
     def go_back_to(self, id: str | None) -> None:
         """Check out an earlier state, by its newest message, None: when there was none; it goes on as a branch."""
         if id is not None:
             self.memory.checkout(id)
         else:
-            self._fork(_unused_name(self.memory), [])
+            assert self.session is not None
+            self._fork(unused_branch_name(self.store, self.session, f"{MAIN}-", first=2), None)
+
+    def _fork(self, name: str, last: str | None) -> None:
+        """Create a branch that ends with a message of this one, None: it is empty; and check it out."""
+        self.memory.fork(name, at=last)
+        if last is None and self.head is not None:
+            self.memory.delete_branch(self.memory.set_aside())
 
     def rebuild(self, messages: Iterable[Mapping[str, Any]]) -> None:
         """Store what `dump` returned for a conversation that is gone."""
@@ -258,18 +269,6 @@ class Conversation:
         if said and self.opened is not None:
             self.memory.add(said)
             self.opened.rebuilt = True
-
-    def _fork(self, name: str, kept: Sequence[Message]) -> None:
-        """Create a branch that begins with the given messages, the first ones of this branch, and check it out."""
-        memory = self.memory
-        first = next(iter(memory.messages(replaced=True)), None)
-        key = self.store.session(memory.user_id, memory.session_id)
-        if kept or first is None or key is None:
-            memory.fork(name, at=kept[-1].id if kept else None)
-            return
-        (record,) = self.store.get(key, [str(first.id)])
-        self.store.change(key, [Create(name, Position(record.position.segment, -1))])
-        memory.checkout(name)
 
     def _keep(self, stored: Message, given: ChatMessage) -> None:
         """Keep the original of a message that cannot be restored equal, such as one with objects in its kwargs."""
@@ -299,8 +298,8 @@ class Conversation:
                 self._become(list(chat_store.get_messages(key)))
 
     def _lead(self, messages: Sequence[ChatMessage]) -> None:
-        if self.chat_store is None:
-            return
+        """Let the chat store hold these messages."""
+        assert self.chat_store is not None
         chat_store, key = self.chat_store
         if messages:
             chat_store.set_messages(key, [copied(message) for message in messages])
@@ -313,46 +312,54 @@ class Conversation:
         """Return all messages of the branch; those that an earlier call has read are not read again."""
         memory = self.memory
         with self.lock:
-            key = self.store.session(memory.user_id, memory.session_id)
-            state = self.store.state(key, memory.branch) if key is not None and memory.branch is not None else None
+            session, branch = self.session, memory.branch
+            state = self.store.state(session, branch) if session is not None and branch is not None else None
             known, self._line_state = self._line_state, None
-            if known is None or state is None or known.head is None or state.head is None:
-                new = None
-            elif known == state:
-                new = self._line[-1:]
+            new = self._gained(known, state) if known is not None and state is not None else None
+            if new is None:
+                self._line, self._shown = list(memory.messages(replaced=True)), []
             else:
-                grown = state.head.depth - known.head.depth if state.head.segment == known.head.segment else -1
-                new = memory.newest(grown + 1) if grown >= 0 and known.epoch == state.epoch and self._line else None
-            if new and new[0].id == self._line[-1].id:
-                self._line += new[1:]
-            else:
-                self._line = list(memory.messages(replaced=True))
-                self._shown_before.clear()
+                self._line += new
             self._line_state = state
             return list(self._line)
+
+    def _gained(self, known: SessionState, state: SessionState) -> list[Message] | None:
+        """Return what the branch gained since it was read in a known state; None: it may have changed otherwise."""
+        if known == state:
+            return []
+        if (
+            known.head is None
+            or state.head is None
+            or (known.epoch, known.head.segment) != (state.epoch, state.head.segment)
+        ):
+            return None
+        grown = state.head.depth - known.head.depth
+        new = self.memory.newest(grown + 1) if grown >= 0 else []
+        return new[1:] if new and self._line and new[0].id == self._line[-1].id else None
 
     def all(self) -> list[ChatMessage]:
         """Return copies of all messages of the branch."""
         return [self.whole(message) for message in self.line()]
 
-    def _is_same(self, stored: Message, given: ChatMessage) -> bool:
+    def _known(self, given: Sequence[ChatMessage]) -> tuple[list[Message], int]:
+        """Return all messages of the branch, and with how many of the given ones it begins."""
+        line = self.line()
+        self._shown += [self.whole(message) for message in line[len(self._shown) : len(given)]]
+        for index, (stored, shown, one) in enumerate(zip(line, self._shown, given, strict=False)):
+            if same(vars(shown), vars(one)):  # pydantic's own comparison is slower
+                continue
+            if not self._is_same(stored, shown, one):
+                return line, index
+            self._shown[index] = copied(one)  # it will be sent so again
+        return line, min(len(line), len(given))
+
+    def _is_same(self, stored: Message, shown: ChatMessage, given: ChatMessage) -> bool:
         """Return whether a message is a stored one, perhaps as another program wrote it, or as its mere text."""
-        shown = self._shown_before.get(str(stored.id))
-        if shown is None:  # only compared, so no copy is needed
-            shown = self._shown_before[str(stored.id)] = self.whole(stored)
-        if not isinstance(given, ChatMessage):
-            return False
-        if same(vars(shown), vars(given)):  # pydantic's own comparison is slower
-            return True
-        if given.role != shown.role or given.content != shown.content:
+        if not isinstance(given, ChatMessage) or given.role != shown.role or given.content != shown.content:
             return False
         mere_text = not given.additional_kwargs and all(isinstance(block, TextBlock) for block in given.blocks)
         rich = stored.tool_calls or any(block.block_type not in ("text", "thinking") for block in shown.blocks)
-        found = bool(mere_text and given.content and not rich)
-        found = found or content_of(read_message(given, self.settings.media)[0]) == content_of(stored)
-        if found:  # it will be sent so again
-            self._shown_before[str(stored.id)] = copied(given)
-        return found
+        return bool(mere_text and given.content and not rich) or self._content(given) == content_of(stored)
 
     def whole(self, stored: Message) -> ChatMessage:
         """Return a copy of a message as it was put."""
@@ -394,7 +401,8 @@ class Conversation:
             for id_ in list(self._originals) if ids is None else erased:
                 self._originals.pop(id_, None)
             self._live = self.built = self._line_state = None
-            self._lead(self.all())
+            if self.chat_store is not None:
+                self._lead(self.all())
 
     def close(self) -> None:
         """Save the index, and let go of the store; closing twice is allowed."""
@@ -411,7 +419,7 @@ def copied(value: Value) -> Value:
     """Return a copy that shares nothing with the value, except what cannot be copied inside a message."""
     try:
         return copy.deepcopy(value)
-    except Exception:  # copying an unknown object may raise anything
+    except Exception:  # its own `__deepcopy__` may raise anything, and a message is stored all the same
         if not isinstance(value, ChatMessage):
             return value
         kwargs = {name: copied(inner) for name, inner in value.additional_kwargs.items()}
@@ -430,21 +438,3 @@ def _says_again(given: Iterable[Message], stored: Iterable[Message]) -> bool:
         for message in stored
         if message.role == "user" or (message.role == "assistant" and not message.tool_calls)
     )
-
-
-def _unused_name(memory: InfiniteMemory) -> str:
-    taken = {branch.name for branch in memory.branches()}
-    return next(name for number in range(2, len(taken) + 3) if (name := f"{MAIN}-{number}") not in taken)
-
-
-def newest_turn(memory: InfiniteMemory) -> list[Message]:
-    """Return the newest user message of the branch and its replies; empty if there is no user message."""
-    size = FIRST_READ
-    while True:
-        newest = memory.newest(size)
-        asked = next((message for message in reversed(newest) if message.role == "user"), None)
-        if asked is not None:
-            return [message for message in newest if message.turn_id == asked.turn_id]
-        if len(newest) < size:
-            return []
-        size *= 2

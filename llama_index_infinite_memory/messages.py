@@ -104,7 +104,9 @@ def _rest(message: ChatMessage, converted: Message, lost: list[str]) -> dict[str
     if not same(message.blocks, bare.blocks):
         data["blocks"] = pack(message.blocks, lost)
     if not same(kwargs, bare.additional_kwargs):
-        data["additional_kwargs"] = _entries(kwargs, lost)
+        entries = _entries(kwargs, lost)
+        if entries != bare.additional_kwargs:  # an object may say what the mapping of a call does
+            data["additional_kwargs"] = entries
     return data
 
 

@@ -6,14 +6,18 @@ from typing import Any, NamedTuple
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.schema import QueryBundle
 
-from llama_index_infinite_memory.conversation import Conversation, newest_turn
+from llama_index_infinite_memory.conversation import Conversation
 from llama_index_infinite_memory.messages import read_message, to_message
 from shared_core.errors import BudgetError, MessageTooLargeError
+from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
 from shared_core.pipeline import AskSteps
 from shared_core.prompt.context import Context
 
 Input = str | ChatMessage | QueryBundle | None
+
+FIRST_READ = 8
+"""How many messages are read first, from the end; then twice as many, and so on."""
 
 
 class Question(NamedTuple):
@@ -43,10 +47,23 @@ def read_question(conversation: Conversation, given: Input, limit: int, initial:
         limit: the tokens for everything that is sent.
         initial: the tokens that are sent besides the messages.
     """
-    turn = tuple(newest_turn(conversation.memory))
+    turn = tuple(_newest_turn(conversation.memory))
     asked = _new_question(conversation, given, turn)
     written = _written(conversation, turn[0]) if asked is None and turn else 0
     return Question(asked, turn, limit, min(limit, initial + written))
+
+
+def _newest_turn(memory: InfiniteMemory) -> list[Message]:
+    """Return the newest user message of the branch and its replies; empty if there is no user message."""
+    size = FIRST_READ
+    while True:
+        newest = memory.newest(size)
+        asked = next((message for message in reversed(newest) if message.role == "user"), None)
+        if asked is not None:
+            return [message for message in newest if message.turn_id == asked.turn_id]
+        if len(newest) < size:
+            return []
+        size *= 2
 
 
 def _new_question(conversation: Conversation, given: Input, turn: Sequence[Message]) -> Message | None:
@@ -105,11 +122,10 @@ def _engine_steps(conversation: Conversation, question: Question, max_tokens: in
 
 def _state(conversation: Conversation, question: Question) -> Any:
     """Return what a prompt depends on; None if that is not known: other sessions, or no branch is checked out."""
-    engine, store = conversation.engine, conversation.store
-    key = store.session(engine.user_id, engine.session_id)
-    if key is None or engine.branch is None or conversation.settings.others.get("scope") == "user":
+    session, branch = conversation.session, conversation.engine.branch
+    if session is None or branch is None or conversation.settings.others.get("scope") == "user":
         return None
-    return question.message, question.limit - question.reserve, engine.branch, store.state(key, engine.branch)
+    return question.message, question.limit - question.reserve, branch, conversation.store.state(session, branch)
 
 
 def prompt_messages(conversation: Conversation, question: Question, context: Context) -> list[ChatMessage]:

@@ -2,10 +2,11 @@
 
 import warnings
 import weakref
-from collections import OrderedDict
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.storage.chat_store import BaseChatStore
@@ -16,8 +17,6 @@ from llama_index_infinite_memory.open_stores import OpenStore, StoreLike, shared
 from llama_index_infinite_memory.settings import Settings, written_settings
 from shared_core.errors import StoreError, UnknownReferenceError
 from shared_core.lifecycle import fork_safe_lock
-from shared_core.pool import SessionPool
-from shared_core.store import Store
 from shared_core.stores import store_exists
 
 __all__ = ["RestoreWarning"]
@@ -33,13 +32,18 @@ class RestoreWarning(UserWarning):
     """A buffer was restored without objects that JSON cannot hold; the message names the arguments to pass."""
 
 
-class _Kept(NamedTuple):
-    """What a reference cannot hold; a chat store, with the key there, only as long as others hold it."""
+class _Source:
+    """What a reference cannot hold: settings; and, as long as others hold them, the conversation and its stores."""
 
-    settings: Settings
-    chat_store: tuple["weakref.ref[BaseChatStore]", str] | None
+    def __init__(self, conversation: Conversation) -> None:
+        opened, there = conversation.opened, conversation.chat_store
+        assert opened is not None
+        self.settings = conversation.settings
+        self.conversation = weakref.ref(conversation)
+        self.store = weakref.ref(opened if opened.in_memory else opened.pool or opened.store)
+        self.chat_store = (weakref.ref(there[0]), there[1]) if there is not None else None
 
-    def attach(self, restored: Conversation) -> None:
+    def attach_chat_store(self, restored: Conversation) -> None:
         """Let the chat store lead a restored conversation if it holds the same messages."""
         if self.chat_store is not None:
             weak, key = self.chat_store
@@ -48,24 +52,17 @@ class _Kept(NamedTuple):
                 restored.attach(there, key)
 
 
-_conversations: "weakref.WeakValueDictionary[str, Conversation]" = weakref.WeakValueDictionary()
-_stores: "weakref.WeakValueDictionary[str, OpenStore | Store | SessionPool]" = weakref.WeakValueDictionary()
-_kept: "OrderedDict[str, _Kept]" = OrderedDict()
+_sources: "weakref.WeakValueDictionary[str, _Source]" = weakref.WeakValueDictionary()
+_recent: deque[_Source] = deque(maxlen=KEPT)
 _lock = fork_safe_lock()
 
 
 def register(conversation: Conversation) -> Conversation:
     """Let `restore` find a conversation while it is in use, and its settings for longer."""
-    opened = conversation.opened
-    assert opened is not None
+    conversation.source = source = _Source(conversation)
     with _lock:
-        _conversations[conversation.key] = conversation
-        _stores[conversation.key] = opened if opened.in_memory else opened.pool or opened.store
-        there = conversation.chat_store
-        weak = (weakref.ref(there[0]), there[1]) if there is not None else None
-        _kept[conversation.key] = _Kept(conversation.settings, weak)
-        while len(_kept) > KEPT:
-            _kept.popitem(last=False)
+        _sources[conversation.key] = source
+        _recent.append(source)
     return conversation
 
 
@@ -90,9 +87,7 @@ def reference(conversation: Conversation) -> dict[str, Any]:
     return data
 
 
-def restore(
-    data: Mapping[str, Any], overrides: Mapping[str, Any], session_id: str, user_id: str | None, chat_store_key: str
-) -> Conversation:
+def restore(data: Mapping[str, Any], session_id: str, user_id: str | None, chat_store_key: str) -> Conversation:
     """Return the conversation that `reference` was called on, in the state in which it was then.
 
     If that is its present state, it is the conversation in use. Otherwise it is another one on the same store, whose
@@ -100,8 +95,8 @@ def restore(
     their own conversation on that store, and nothing of what data tells is in it.
 
     Args:
-        data: what `reference` returned.
-        overrides: arguments of a buffer that data cannot hold, such as a model, in case it is no longer in use.
+        data: what `reference` returned, and arguments of a buffer that it cannot hold, such as a model, in case the
+            conversation is no longer in use.
         session_id: the session's id.
         user_id: the user's id.
         chat_store_key: the key in the chat store.
@@ -111,28 +106,28 @@ def restore(
     """
     key = str(data["attached"])
     with _lock:
-        found, kept = _conversations.get(key), _kept.get(key)
+        source = _sources.get(key)
+    found = source.conversation() if source is not None else None
     owner = list(data.get("owner") or (found.owner if found is not None else (session_id, user_id)))
     same_owner = owner == [session_id, user_id]
-    given = dict(overrides)
+    given = {name: value for name, value in data.items() if name not in REFERENCE}
     chat_store = given.pop("chat_store", None)
     if found is not None and same_owner and _is_present(found, data, chat_store):
         return found
-    opened = _store_of(data)
-    settings = _settings(data, given, kept)
-    names: dict[str, Any] = {"session_id": session_id, "user_id": user_id, "settings": settings}
-    restored = Conversation(opened, **names, key=key if found is None and same_owner else None)
-    if (
-        same_owner and opened.rebuilt and not _knows(restored, data.get("head"))
-    ):  # another state of a store that is gone
-        restored = Conversation(shared_store(None), **names)
+    told = source.settings.given if source is not None else written_settings(data.get("settings") or {})
+    settings = Settings.of(**{**told, **given})
+    opening = partial(Conversation, session_id=session_id, user_id=user_id, settings=settings)
+    opened = _store_of(data, source)
+    restored = opening(opened, key=key if found is None and same_owner else None)
     if same_owner:
+        if opened.rebuilt and not _knows(restored, data.get("head")):  # from an earlier state of it
+            restored = opening(shared_store(None))
         _go_to(restored, data)
     if chat_store is not None:
         restored.attach(chat_store, chat_store_key)
-    elif same_owner and kept is not None:
-        kept.attach(restored)
-    _warn(data, overrides, kept, restored)
+    elif same_owner and source is not None:
+        source.attach_chat_store(restored)
+    _warn([name for name in data.get("left_out", ()) if name not in given], source, restored)
     return register(restored)
 
 
@@ -147,12 +142,10 @@ def _is_present(found: Conversation, data: Mapping[str, Any], chat_store: BaseCh
     return same_branch and found.head == data.get("head")
 
 
-def _store_of(data: Mapping[str, Any]) -> OpenStore:
+def _store_of(data: Mapping[str, Any], source: _Source | None) -> OpenStore:
     store = data.get("store")
     if store is None:
-        with _lock:
-            found = _stores.get(str(data["attached"]))
-        return shared_store(found)
+        return shared_store(source.store() if source is not None else None)
     require_file(store, may_be_new=bool(data.get("messages")))
     return shared_store(store, durability=(data.get("settings") or {}).get("durability", "full"))
 
@@ -166,16 +159,6 @@ def require_file(store: StoreLike, *, may_be_new: bool) -> None:
         )
 
 
-def _settings(data: Mapping[str, Any], overrides: Mapping[str, Any], kept: _Kept | None) -> Settings:
-    if kept is None:
-        return Settings.of(**{**written_settings(data.get("settings") or {}), **overrides})
-    settings = kept.settings
-    named = {
-        "tokenizer_fn": settings.tokenizer_fn, "embed_model": settings.embed_model, "strippers": settings.strippers
-    }  # fmt: skip
-    return Settings.of(**{**named, **settings.others, **overrides})
-
-
 def _knows(conversation: Conversation, head: str | None) -> bool:
     try:
         return head is None or conversation.memory.get(head) is not None
@@ -186,7 +169,7 @@ def _knows(conversation: Conversation, head: str | None) -> bool:
 def _go_to(restored: Conversation, data: Mapping[str, Any]) -> None:
     """Check out the state that data names."""
     memory, head = restored.memory, data.get("head")
-    if restored.store.session(memory.user_id, memory.session_id) is None:
+    if restored.session is None:
         if not data.get("messages") and head is not None:
             raise StoreError(
                 f"{restored.path or 'the store given'!r} holds no conversation {memory.session_id!r}; pass the path of "
@@ -207,11 +190,20 @@ def _go_to(restored: Conversation, data: Mapping[str, Any]) -> None:
         memory.checkout(next(iter(wanted)))
 
 
-def _warn(data: Mapping[str, Any], overrides: Mapping[str, Any], kept: _Kept | None, restored: Conversation) -> None:
-    """Say which arguments are missing."""
+def refuse_shared_key(data: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """Raise a ValueError if a chat store is given for another session, with the key in it that data names."""
+    owner = [data.get("session_id"), data.get("user_id")]
+    if given.get("chat_store") is not None and "chat_store_key" not in given and data.get("owner", owner) != owner:
+        raise ValueError(
+            f"chat_store: {data.get('chat_store_key')!r} is the key of session {data['owner'][0]!r}; pass the one of "
+            f"{owner[0]!r}, too: from_dict(data, chat_store=..., chat_store_key=...)"
+        )
+
+
+def _warn(left_out: Iterable[str], source: _Source | None, restored: Conversation) -> None:
+    """Say which of the arguments that were left out are missing."""
     found = {"chat_store": restored.chat_store is not None, "store": not restored.in_memory}
-    left_out = [name for name in data.get("left_out", ()) if name not in overrides]
-    missing = [name for name in left_out if not found.get(name, kept is not None)]
+    missing = [name for name in left_out if not found.get(name, source is not None)]
     if missing:
         shown = ", ".join(f"{name}=..." for name in missing)
         warnings.warn(

@@ -72,15 +72,12 @@ class TokenizerCounter:
 
 
 def _default_encoding(tokenizer_fn: Callable[[str], Sized]) -> str | None:
-    if (
-        not isinstance(tokenizer_fn, partial)
-        or tokenizer_fn.args
-        or tokenizer_fn.keywords != {"allowed_special": "all"}
-    ):
+    """Return the name of the encoding if a tokenizer is made as LlamaIndex makes its default one."""
+    encoding = getattr(tokenizer_fn.func, "__self__", None) if isinstance(tokenizer_fn, partial) else None
+    if not isinstance(tokenizer_fn, partial) or not isinstance(encoding, tiktoken.Encoding):
         return None
-    encoding = getattr(tokenizer_fn.func, "__self__", None)
-    plain = isinstance(encoding, tiktoken.Encoding) and tokenizer_fn.func == encoding.encode
-    return encoding.name if plain and isinstance(encoding, tiktoken.Encoding) else None
+    made_so = (tokenizer_fn.func, tokenizer_fn.args, tokenizer_fn.keywords)
+    return encoding.name if made_so == (encoding.encode, (), {"allowed_special": "all"}) else None
 
 
 # Settings
@@ -134,9 +131,15 @@ class Settings:
         return {kind: self.others.get(name, MEDIA_TOKENS[kind]) for kind, name in MEDIA_ARGUMENTS.items()}
 
     @property
+    def given(self) -> dict[str, Any]:
+        """The arguments of `of` that these settings stand for."""
+        named = {"tokenizer_fn": self.tokenizer_fn, "embed_model": self.embed_model, "strippers": self.strippers}
+        return {**named, **self.others}
+
+    @property
     def key(self) -> tuple[object, ...]:
         """What the settings of two memories have in common exactly if they are the same; objects stand as their ids."""
-        values = {"tokenizer_fn": self.tokenizer_fn, "embed_model": self.embed_model, **self.others}
+        values = {**self.given, "strippers": None}
         plain = ((name, value if _is_plain(value) else id(value)) for name, value in sorted(values.items()))
         return (*plain, self.strippers)
 

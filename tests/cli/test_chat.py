@@ -18,6 +18,7 @@ from shared_core import InfiniteMemory, Message
 from shared_core.cli.app import run
 from shared_core.cli.chat import ChatLoop
 from shared_core.cli.models import ChatModel
+from shared_core.errors import MissingExtraError
 from tests.langchain.random_histories import needs_providers
 from tests.support.documents import ROOT
 
@@ -320,6 +321,14 @@ def test_without_langchain_a_model_says_what_to_install(chat: Chat, monkeypatch:
     assert err == "infinite-memory: langchain-core is not installed: pip install 'infinite-memory[langchain]'\n"
 
 
+def test_with_langchain_core_alone_a_model_says_so_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "langchain", None)
+    with pytest.raises(
+        MissingExtraError, match=r"^langchain is not installed: pip install 'infinite-memory\[langchain]'"
+    ):
+        langchain_model("openai:gpt-4o")
+
+
 def test_a_model_of_langchain_is_given_the_prompt_and_streams(monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[list[str]] = []
 
@@ -328,7 +337,7 @@ def test_a_model_of_langchain_is_given_the_prompt_and_streams(monkeypatch: pytes
             sent.append([f"{message.type}: {message.text}" for message in messages])
             yield from super()._stream(messages, *args, **kwargs)
 
-    monkeypatch.setattr("langchain_infinite_memory.chat.init_chat_model", lambda name: Noting())
+    monkeypatch.setattr("langchain.chat_models.init_chat_model", lambda name: Noting())
     pieces = list(langchain_model("any:model")([Message.user("hi"), Message.system("Be brief.")]))
     assert sent == [["system: Be brief.", "human: hi"]]
     assert "".join(pieces) == "Noted. I was shown 2 messages."

@@ -17,7 +17,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from pydantic import Field
 
 from langchain_infinite_memory.middleware import InfiniteMemoryMiddleware
-from langchain_infinite_memory.token_counters import message_counter
+from langchain_infinite_memory.token_counters import list_counter
 from shared_core.pool import SessionPool
 from shared_core.tokens import tools_tokens
 
@@ -164,8 +164,7 @@ def branches_of(middleware: InfiniteMemoryMiddleware, thread: str = "t", user: s
 
 def size(sent: Sent) -> int:
     """What a request costs, counted in words."""
-    of = message_counter(Words())
-    return sum(map(of, sent.messages)) + tools_tokens([tool_schema(tool) for tool in sent.tools], Words())
+    return list_counter(Words())(sent.messages) + tools_tokens([tool_schema(tool) for tool in sent.tools], Words())
 
 
 def tool_schema(tool: Any) -> Any:

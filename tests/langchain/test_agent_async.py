@@ -1,6 +1,7 @@
 """Agents on the event loop: many at once, and nothing holds it up."""
 
 import asyncio
+import threading
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,9 @@ from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_infinite_memory import InfiniteMemoryMiddleware
+from langchain_infinite_memory.identity import Thread
+from langchain_infinite_memory.threads import ThreadMemory
+from shared_core import InfiniteMemory, SessionPool
 from shared_core.messages import Message
 from shared_core.testing import HashingEmbedder
 from tests.langchain.agents import Model, Words, agent, config, memory, reply, said, stored
@@ -99,8 +103,8 @@ def test_two_at_once_on_one_thread(tmp_path: Path, *, tools: bool) -> None:
         }
 
 
-@pytest.mark.parametrize("checkpointed", [True, False])
-def test_fifty_threads_at_once_and_nothing_blocks(tmp_path: Path, *, checkpointed: bool) -> None:
+@pytest.mark.parametrize(("count", "checkpointed"), [(50, True), (20, False)])
+def test_many_threads_at_once_and_nothing_blocks(tmp_path: Path, count: int, *, checkpointed: bool) -> None:
     texts = ["my code is {}", "look at a, b then c", "tell me of the weather " * 9, "what is my code?"]
 
     async def one_thread(one: Any, number: int) -> str:
@@ -115,11 +119,11 @@ def test_fifty_threads_at_once_and_nothing_blocks(tmp_path: Path, *, checkpointe
     async def work(middleware: InfiniteMemoryMiddleware) -> list[str]:
         one = agent(Slow(), middleware, checkpointer=InMemorySaver() if checkpointed else None)
         with nothing_blocks():
-            return await asyncio.gather(*(one_thread(one, number) for number in range(50)))
+            return await asyncio.gather(*(one_thread(one, number) for number in range(count)))
 
     with closing(memory(tmp_path / "memory.db", durability="process", max_tokens=120)) as middleware:
-        assert asyncio.run(work(middleware)) == [f"{number}" for number in range(50)]
-        for number in range(50):
+        assert asyncio.run(work(middleware)) == [f"{number}" for number in range(count)]
+        for number in range(count):
             found = turns(middleware, f"{number}")
             asked = [text.format(number) for text in texts]
             assert list(found) == asked
@@ -224,6 +228,53 @@ def test_a_run_that_is_cancelled_leaves_the_memory_in_order(tmp_path: Path) -> N
     with closing(memory(tmp_path / "memory.db", **settings(HashingEmbedder()))) as middleware:
         asyncio.run(ask(middleware))
         assert stored(middleware)[: len(before)] == before
+
+
+@pytest.mark.parametrize("session", ["s", None])
+@pytest.mark.parametrize("taking", [False, True])
+@pytest.mark.parametrize("work", ["aprompt", "asearch"])
+def test_a_memory_whose_user_is_cancelled_is_closed(
+    session: str | None, work: str, monkeypatch: pytest.MonkeyPatch, *, taking: bool
+) -> None:
+    class Endless(HashingEmbedder):
+        async def aembed_query(self, text: str) -> Any:
+            waits.set()
+            await asyncio.Event().wait()
+
+    def close(self: InfiniteMemory) -> None:
+        closed.append(self)
+        really_close(self)
+
+    async def cancel(pool: SessionPool) -> None:
+        loop = asyncio.get_running_loop()
+
+        def take(*given: Any) -> Any:
+            loop.call_soon_threadsafe(waits.set)
+            begun.wait(30)
+            return really_take(*given)
+
+        memories = ThreadMemory(pool)
+        messages = [HumanMessage("tell me of the weather " * 8, id=f"{number}") for number in range(9)]
+        memories.store(Thread(session), messages)
+        if taking:
+            monkeypatch.setattr(ThreadMemory, "_take", take)
+        given = (Thread(session), messages, *(["weather", 3] if work == "asearch" else []))
+        asked = asyncio.create_task(getattr(memories, work)(*given))
+        await waits.wait()
+        asked.cancel()
+        await asyncio.sleep(0)
+        begun.set()
+        await asyncio.wait({asked})
+        assert asked.cancelled()
+        assert (len(closed), pool._idle, memories._runs._idle) == (1, {}, [])
+
+    closed: list[InfiniteMemory] = []
+    really_close, really_take = InfiniteMemory.close, ThreadMemory._take
+    waits, begun = asyncio.Event(), threading.Event()
+    settings: dict[str, Any] = {"ranking": "hybrid", "embedder": Endless(), "token_counter": Words()} | UNHURRIED
+    with SessionPool(max_tokens=150, reserve_tokens=0, **settings) as pool:
+        monkeypatch.setattr(InfiniteMemory, "close", close)
+        asyncio.run(cancel(pool))
 
 
 @pytest.mark.parametrize("tools", [False, True])

@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 from langchain.agents.middleware import AgentMiddleware
+from langchain_core import exceptions
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
-
-try:
-    from langchain_core.exceptions import ContextOverflowError
-except ImportError:
-    pytest.skip("this version of LangChain does not tell that a prompt is too large", allow_module_level=True)
 
 from langchain_infinite_memory import InfiniteMemoryMiddleware
 from tests.langchain.agents import Model, Words, agent, ask, config, noting, said, size
 
 TALK = "tell me of the rain " * 8
+
+overflow_is_told = pytest.mark.skipif(
+    not hasattr(exceptions, "ContextOverflowError"), reason="this LangChain does not tell that a prompt is too large"
+)
 
 
 def middleware(**settings: Any) -> InfiniteMemoryMiddleware:
@@ -35,6 +35,7 @@ def test_the_models_profile_is_the_limit(limit: Any, budget: int) -> None:
     assert max(map(size, model.sent)) > budget - 60
 
 
+@overflow_is_told
 @pytest.mark.parametrize("way", ["invoke", "ainvoke"])
 def test_a_refused_prompt_is_made_smaller_once(way: str) -> None:
     refused = []
@@ -43,7 +44,7 @@ def test_a_refused_prompt_is_made_smaller_once(way: str) -> None:
         words = sum(len(str(message.text).split()) for message in messages)
         if words > 90:
             refused.append(words)
-            raise ContextOverflowError(f"maximum context length is 100 tokens, but you sent {words + 60}")
+            raise exceptions.ContextOverflowError(f"maximum context length is 100 tokens, but you sent {words + 60}")
         return AIMessage("fine")
 
     memory = middleware(max_tokens=1000)
@@ -59,13 +60,14 @@ def test_a_refused_prompt_is_made_smaller_once(way: str) -> None:
     assert said(model.last)[-1] == ("human", f"5 {TALK}")
 
 
+@overflow_is_told
 def test_a_second_refusal_is_the_callers() -> None:
     def refuses(messages: Sequence[BaseMessage]) -> AIMessage:
-        raise ContextOverflowError("too large")
+        raise exceptions.ContextOverflowError("too large")
 
     model = Model(reply=refuses)
     given: Any = {"messages": [HumanMessage(TALK), AIMessage("fine"), HumanMessage(TALK), HumanMessage("hello")]}
-    with pytest.raises(ContextOverflowError):
+    with pytest.raises(exceptions.ContextOverflowError):
         agent(model, middleware(max_tokens=1000)).invoke(given)
     assert [len(sent.messages) for sent in model.sent] == [5, 3]
 
@@ -90,7 +92,7 @@ def test_an_unknown_model_gets_its_tools_its_question_and_its_newest_results_on_
 
     model = Model()
     one = agent(model, middleware(), tools=[look], checkpointer=InMemorySaver())
-    question = "look at a, b then c, d then e, f" + " please" * 5000
+    question = "look at a, b then c, d then e, f!" + " please" * 5000
     messages = ask(one, question)
     assert messages[-1].text == f"fine: {question}"
     stub = ("tool", "[result of look left out, 5,006 tokens]")
@@ -101,7 +103,7 @@ def test_an_unknown_model_gets_its_tools_its_question_and_its_newest_results_on_
 
 
 def test_an_unknown_model_gets_what_other_middleware_adds_to_the_question_on_top() -> None:
-    class Adds(AgentMiddleware[Any, Any, Any]):
+    class Adds(AgentMiddleware):
         def wrap_model_call(self, request: Any, handler: Any) -> Any:
             question = request.messages[-1]
             longer = question.model_copy(update={"content": "a document " * 5000 + str(question.text)})

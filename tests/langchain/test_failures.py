@@ -1,5 +1,6 @@
 """A memory that fails: the agent answers all the same, and the log says what happened."""
 
+import asyncio
 import logging
 import shutil
 import sqlite3
@@ -105,6 +106,21 @@ class TestStores:
         texts = ["hello", "are you there?", "and now?"]
         assert stored(middleware) == [said for text in texts for said in (text, f"fine: {text}")]
         middleware.close()
+
+    @pytest.mark.parametrize("way", ["invoke", "ainvoke"])
+    def test_an_error_of_the_model_is_not_taken_for_one_of_the_memory(self, way: str) -> None:
+        def refuse(messages: Sequence[BaseMessage]) -> AIMessage:
+            raise LookupError("no such model")
+
+        middleware = memory()
+        middleware.pool.close()
+        one, given = agent(Model(reply=refuse), middleware), {"messages": [HumanMessage("hello")]}
+        with pytest.raises(LookupError) as raised:
+            one.invoke(given, config()) if way == "invoke" else asyncio.run(one.ainvoke(given, config()))
+        error: BaseException | None = raised.value
+        while error is not None:
+            assert not isinstance(error, StoreError)
+            error = error.__context__
 
     def test_a_deleted_directory(self, tmp_path: Path) -> None:
         (tmp_path / "m").mkdir()

@@ -157,7 +157,7 @@ def test_chunks_are_stored_whole_and_what_is_no_message_is_refused() -> None:
 def test_a_known_id_is_stored_once() -> None:
     history = InfiniteChatMessageHistory("1")
     exchange = [HumanMessage("hello", id="q"), AIMessage("hi", id="a")]
-    history.add_messages(exchange)
+    history.add_messages([exchange[0], *exchange])
     history.add_messages([*exchange, exchange[1], HumanMessage("ok"), HumanMessage("ok")])
     assert said(history) == ["human: hello", "ai: hi", "human: ok", "human: ok"]
     with pytest.raises(DuplicateError, match="'q'"):

@@ -4,7 +4,7 @@ import asyncio
 import operator
 import re
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import Annotated, Any, TypedDict
 
@@ -16,6 +16,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.runtime import Runtime
 from langgraph.types import Send
 
 from langchain_infinite_memory import HistoryRetriever, InfiniteMemoryMiddleware, infinite_memory_node, recall_tool
@@ -111,7 +112,7 @@ class TestRunsWithoutIds:
 
     def test_runs_at_once_whose_lists_begin_with_the_same_message(self) -> None:
         memories = memory()._memory
-        nobody, greeting = Thread(None, removed="leave_out", passing=True), AIMessage("hello", id="1")
+        nobody, greeting = Thread(None), AIMessage("hello", id="1")
         own = {name: [greeting, HumanMessage(f"mark-{name} code", id=name)] for name in "ab"}
         for _ in range(2):
             for list_ in own.values():
@@ -259,7 +260,7 @@ class TestNestedGraphs:
             "mark-a0", "mark-a1", "mark-b0", "mark-b1",
         ]  # fmt: skip
         own = session or "t"
-        assert [name.startswith(f"{own}/tools:") for name in sessions(middleware.pool) if name != own] == [True] * 4
+        assert [name.startswith(f"{own}//tools:") for name in sessions(middleware.pool) if name != own] == [True] * 4
         assert "mark-a0 task" not in stored(middleware, own)
         assert stored(middleware, own)[0] == "look at a0, b0"
 
@@ -269,7 +270,7 @@ class TestNestedGraphs:
         for number in range(2):
             ask(one, f"look at a{number}")
         assert [marks(sent) for sent in model.sent] == [{"mark-a0"}, {"mark-a0", "mark-a1"}]
-        assert sorted(sessions(middleware.pool)) == ["t", "t/tools"]
+        assert sorted(sessions(middleware.pool)) == ["t", "t//tools"]
 
     @pytest.mark.parametrize("saved", [True, False])
     @pytest.mark.parametrize("shared", [False, True])
@@ -282,7 +283,7 @@ class TestNestedGraphs:
             given: Any = {"messages": [*([] if saved else messages), HumanMessage(text)]}
             messages = one.invoke(given, config())["messages"]
         assert messages[-1].text == "4471"
-        own = "t" if shared else f"t/worker:{messages[0].id}"
+        own = "t" if shared else f"t//worker:{messages[0].id}"
         assert sessions(middleware.pool) == [own]
         assert stored(middleware, own) == [message.text for message in messages]
         assert middleware.pool.store.stats(1)["messages"] == len(messages) == 44
@@ -393,7 +394,7 @@ class TestNestedGraphs:
             for _ in range(2):
                 run(one, way, [question("go")], config())
             assert sorted(len(marks(Sent(prompt, []))) for prompt in prompts) == [1] * 8
-            assert all(name.startswith("t/worker:") for name in sessions(pool))
+            assert all(name.startswith("t//worker:") for name in sessions(pool))
 
 
 def as_a_node(worker: Any, checkpointer: Any = None) -> Any:
@@ -441,21 +442,29 @@ def test_a_question_costs_no_more_for_what_sub_agents_have_said(monkeypatch: pyt
     assert cost == [cost[0]] * 3 != [0] * 3
 
 
-def test_a_report_names_its_run_and_what_it_raises_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_report_names_its_session_and_what_it_raises_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     runs: list[Any] = []
 
     def note(report: Any, run: Any) -> None:
-        runs.append((run.session_id, run.user_id, run.thread_id, run.run_id))
+        runs.append((run.session_id, run.user_id, run.thread_id))
         raise RuntimeError("no room for reports")
 
     one = agent(Model(), memory(session_id="s", on_report=note))
-    run_id = uuid.uuid4()
-    settings: Any = {"run_id": run_id, "configurable": {"thread_id": "t", "user_id": 7}}
-    assert one.invoke(question("hello"), settings)["messages"][-1].text == "fine: hello"
-    assert runs == [("s", "7", "t", str(run_id))]
+    assert one.invoke(question("hello"), config("t", user_id=7))["messages"][-1].text == "fine: hello"
     assert "no room for reports" in caplog.text
     one.invoke(question("hello"))
-    assert runs[1][:3] == ("s", None, None)
+    assert runs == [("s", "7", "t"), ("s", None, None)]
+
+
+@pytest.mark.skipif(
+    not hasattr(Runtime, "execution_info"), reason="this LangGraph does not tell the run_id it is given"
+)
+def test_a_report_has_the_id_that_its_run_was_given() -> None:
+    runs: list[Any] = []
+    one = agent(Model(), memory(on_report=lambda report, run: runs.append(run.run_id)))
+    run_id = uuid.uuid4()
+    one.invoke(question("hello"), {**config("t"), "run_id": run_id})
+    assert runs == [str(run_id)]
 
 
 @ways
@@ -483,6 +492,26 @@ def test_recall_is_a_run_among_the_events(way: str) -> None:
         ]
     assert found[-1][0]
     assert "my code is 4471" in found[-1][1]
+
+
+def in_context(middleware: InfiniteMemoryMiddleware) -> None:
+    agent(Model(), middleware, context_schema=dict).invoke(question("hello"), config(), context={"user_id": ""})
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        in_context,
+        lambda middleware: ask(agent(Model(), middleware), "hello", user_id=""),
+        lambda middleware: middleware.forget(thread_id="t", user_id=""),
+        lambda middleware: recall_tool(middleware.pool, user_id=""),
+        lambda middleware: HistoryRetriever(middleware.pool, session_id="t", user_id="").invoke("hello"),
+    ],
+    ids=["context", "configurable", "forget", "tool", "retriever"],
+)
+def test_an_empty_user_id_is_an_error_not_nobody(use: Callable[[InfiniteMemoryMiddleware], Any]) -> None:
+    with closing(memory()) as middleware, pytest.raises(ValueError, match="user_id='': pass the id of the user"):
+        use(middleware)
 
 
 def test_a_wrong_argument_is_refused_where_it_is_given() -> None:

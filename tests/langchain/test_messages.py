@@ -174,6 +174,7 @@ def test_the_neutral_form_of_a_reasoned_answer() -> None:
         (ChatMessage(content="r", role="Assistant"), "assistant", None),
         (ChatMessage(content="r", role="tool"), "assistant", None),
         (ChatMessage(content="r", role="developer"), "system", None),
+        (ChatMessage(content="r", role="Agent"), "assistant", None),
     ],
 )
 def test_roles(message: BaseMessage, role: str, answers: str | None) -> None:

@@ -12,7 +12,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 
 from langchain_infinite_memory import infinite_memory_node
-from langchain_infinite_memory.token_counters import message_counter
+from langchain_infinite_memory.token_counters import list_counter
 from shared_core import BudgetError
 from shared_core.pool import SessionPool
 from shared_core.prompt.context import ContextReport
@@ -64,7 +64,7 @@ def pool(**settings: Any) -> SessionPool:
 
 
 def size(messages: Sequence[BaseMessage]) -> int:
-    return sum(map(message_counter(Words()), messages))
+    return list_counter(Words())(messages)
 
 
 def ask(one: Any, text: str, thread: str = "t", **arguments: Any) -> Any:

@@ -1,17 +1,26 @@
 """Memories that are lent: what waits for what."""
 
+import os
+import signal
 import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from langchain_core.messages import HumanMessage
 
-from langchain_infinite_memory.followed_lists import StateList, follow_whole
-from langchain_infinite_memory.identity import Thread
-from langchain_infinite_memory.sessions import RunMemories, RunMemory, SessionLocks, Sessions, open_pool
+from langchain_infinite_memory.budget import Budget
+from langchain_infinite_memory.followed_lists import FollowedLists, StateList, follow_whole
+from langchain_infinite_memory.identity import Newest, Tasks, Thread
+from langchain_infinite_memory.sessions import Locks, RunMemories, RunMemory, Sessions, open_pool
 from langchain_infinite_memory.threads import ThreadMemory
 from shared_core import InfiniteMemory, SessionPool
 from tests.langchain.agents import Words
+
+forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+multi_threaded = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 
 
 def test_one_sessions_ingest_does_not_hold_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,7 +56,7 @@ def test_one_sessions_ingest_does_not_hold_others(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_lock_is_held_by_one_at_a_time_and_gone_when_nobody_uses_it() -> None:
-    locks, order = SessionLocks(), list[str]()
+    locks, order = Locks(), list[str]()
 
     def work() -> None:
         with locks.hold(("s", None)):
@@ -61,6 +70,78 @@ def test_a_lock_is_held_by_one_at_a_time_and_gone_when_nobody_uses_it() -> None:
     other.join(30)
     assert order == ["first", "second"]
     assert locks._held == {}
+
+
+@forks
+@multi_threaded
+def test_a_process_forked_while_a_session_is_stored_can_store_in_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    begun, go_on, parent, follow = threading.Event(), threading.Event(), os.getpid(), InfiniteMemory.follow
+
+    def slow(self: InfiniteMemory, *given: Any, **named: Any) -> Any:
+        if os.getpid() == parent:
+            begun.set()
+            assert go_on.wait(30)
+        return follow(self, *given, **named)
+
+    monkeypatch.setattr(InfiniteMemory, "follow", slow)
+    with SessionPool(tmp_path / "memory.db", token_counter=Words()) as pool:
+        memories, session = ThreadMemory(pool), Thread("s", removed="leave_out")
+        storing = threading.Thread(target=memories.store, args=(session, [HumanMessage("hello", id="1")]))
+        storing.start()
+        assert begun.wait(30)
+        assert in_child(lambda: memories.store(session, [HumanMessage("from the child", id="2")])) == 0
+        go_on.set()
+        storing.join(30)
+        with pool.use("s") as memory:
+            assert [memory.get(id_).content for id_ in "12"] == ["hello", "from the child"]
+
+
+@forks
+@multi_threaded
+@pytest.mark.parametrize("owner", [FollowedLists, Budget, RunMemories, Locks, Tasks])
+def test_a_process_forked_while_a_thread_holds_a_lock_finds_it_free(owner: Any) -> None:
+    lock: Any = (owner({}) if owner is RunMemories else owner())._lock
+    held = threading.Event()
+
+    def hold() -> None:
+        with lock:
+            held.set()
+            time.sleep(0.05)  # the other thread is in `fork` then, and cannot say so
+
+    def take() -> None:
+        assert lock.acquire(timeout=10)
+
+    holding = threading.Thread(target=hold)
+    holding.start()
+    assert held.wait(30)
+    assert in_child(take) == 0
+    holding.join(30)
+
+
+def in_child(work: Callable[[], None]) -> int:
+    """Do something in a forked process, which is ended after 20 seconds, and return its status."""
+    child = os.fork()
+    if child == 0:  # pragma: no cover
+        signal.alarm(20)
+        status = 1
+        try:
+            work()
+            status = 0
+        finally:
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def test_of_so_many_entries_those_that_were_set_last_are_kept() -> None:
+    newest: Newest[str, int] = Newest(2)
+    for number, key in enumerate("abac"):
+        newest[key] = number
+    newest.setdefault("a", 9)
+    assert list(newest.items()) == [("a", 2), ("c", 3)]
+    newest.setdefault("d", 4)
+    assert list(newest.items()) == [("c", 3), ("d", 4)]
 
 
 def test_memories_of_runs_are_used_by_one_caller_at_a_time() -> None:

@@ -12,12 +12,13 @@ from langchain.agents.middleware import (
     SummarizationMiddleware,
 )
 from langchain.agents.middleware.context_editing import ClearToolUsesEdit
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage, SystemMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
-from langchain_infinite_memory import infinite_memory_node
+from langchain_infinite_memory import infinite_memory_node, recall_tool
 from langchain_infinite_memory.identity import Thread
+from langchain_infinite_memory.threads import ModelInput, ThreadMemory
 from shared_core.errors import UnknownReferenceError
 from shared_core.pool import SessionPool
 from tests.langchain.agents import Model, Words, agent, ask, branches_of, config, memory, reply, said, stored
@@ -164,7 +165,7 @@ class TestRequests:
         whole = [HumanMessage("old " * 900, id="h1"), AIMessage("a1", id="a1"), question]
         sent = [question, AIMessage("I looked it up.", id="n1"), HumanMessage("REMINDER: be brief", id="n2")]
         memories = memory(max_tokens=700)._memory
-        assert memories.prompt(Thread("t", removed="leave_out"), whole, sent=sent).messages == sent
+        assert memories.prompt(Thread("t", removed="leave_out"), whole, ModelInput(sent)).messages == sent
 
     def test_what_another_middleware_clears_in_the_request_is_sent_cleared(self) -> None:
         model, middleware = Model(), memory()
@@ -278,6 +279,17 @@ def sums_up(keep: int = 2, trigger: int = 6) -> SummarizationMiddleware:
         Model(reply=lambda messages: AIMessage("SUMMARY")), trigger=("messages", trigger), keep=("messages", keep)
     )
 
+    def test_a_system_message_within_the_list(self) -> None:
+        model, middleware = Model(), memory()
+        one = agent(model, middleware, checkpointer=InMemorySaver())
+        rule = SystemMessage("answer in rhymes", id="rule")
+        one.invoke({"messages": [HumanMessage("hello"), rule, HumanMessage("go on")]}, config())
+        assert rule.text in prompt_of(model)
+        one.update_state(config(), {"messages": [RemoveMessage(id="rule")]})
+        ask(one, "and now?")
+        assert rule.text not in prompt_of(model)
+        assert "go on" in prompt_of(model)
+
 
 class TestSummaries:
     @pytest.mark.parametrize("keep", [1, 3])
@@ -364,6 +376,44 @@ class TestForgetting:
         assert said(model.last[1:]) == [("human", "hello again")]
         assert stored(middleware) == ["hello again", "fine: hello again"]
 
+    @pytest.mark.parametrize("broken_counter", [False, True])
+    @pytest.mark.parametrize("whole", [False, True])
+    def test_what_is_erased_is_not_sent_while_the_store_is_down_either(
+        self, monkeypatch: pytest.MonkeyPatch, *, whole: bool, broken_counter: bool
+    ) -> None:
+        model, middleware = Model(), memory()
+        one = agent(model, middleware, checkpointer=InMemorySaver())
+        ask(one, "hello")
+        messages = ask(one, SECRET)
+        ids = [str(message.id) for message in messages[2:]]
+        middleware.forget(thread_id="t", message_ids=None if whole else ids)
+        middleware.pool.close()
+        if broken_counter:
+            monkeypatch.setattr(middleware, "_counter", None)
+        ask(one, "what is my password?")
+        kept = [] if whole else ["hello", "fine: hello"]
+        assert [text for _, text in said(model.last)] == ["be brief", *kept, "what is my password?"]
+        ask(one, SECRET, "another thread")
+        assert said(model.last[1:]) == [("human", SECRET)]
+
+    def test_of_lists_without_lasting_ids_nothing_erased_is_sent_either(self) -> None:
+        model, middleware = Model(), memory()
+        one, messages = agent(model, middleware), [HumanMessage(SECRET, id="mine")]
+        for _ in range(2):
+            messages = one.invoke({"messages": messages}, config())["messages"]
+            messages.append(HumanMessage("and?", id=f"{len(messages)}"))
+        middleware.forget(thread_id="t", message_ids=["mine"])
+        middleware.pool.close()
+        one.invoke({"messages": messages}, config())
+        assert SECRET not in [message.text for message in model.last]
+
+    def test_messages_without_ids_are_not_taken_for_erased_ones(self) -> None:
+        with SessionPool(token_counter=Words()) as pool:
+            memories, thread = ThreadMemory(pool), Thread("t", stable_ids=False)
+            memories.store(thread, [HumanMessage(SECRET)])
+            assert len(memories.forget(thread, None).ids) == 1
+            assert memories.without_erased(thread, [HumanMessage("hello")]) == [HumanMessage("hello")]
+
     def test_edited_messages_and_nested_graphs_are_included(self) -> None:
         from tests.langchain.test_identity import with_sub_agent
 
@@ -378,9 +428,17 @@ class TestForgetting:
         with pytest.raises(ValueError, match="thread_id"):
             middleware.forget()
 
+    def test_a_thread_that_only_has_a_longer_name_is_not_included(self) -> None:
+        middleware = memory()
+        one = agent(Model(), middleware, checkpointer=InMemorySaver())
+        for thread in ("acme", "acme/ticket-7", "acme//tools"):
+            ask(one, "hello", thread)
+        assert len(middleware.forget(thread_id="acme").ids) == 4
+        assert [session.session_id for session in middleware.pool.sessions()] == ["acme/ticket-7"]
+
 
 class TestTheToolOfTheAgent:
-    def searching(self, middleware: Any, **arguments: Any) -> tuple[Any, Model]:
+    def searching(self, middleware: Any, own: Sequence[Any] = (), **arguments: Any) -> tuple[Any, Model]:
         def search(messages: Sequence[BaseMessage]) -> AIMessage:
             if messages[-1].type == "human" and messages[-1].text.endswith("?"):
                 query = {"query": messages[-1].text}
@@ -388,7 +446,7 @@ class TestTheToolOfTheAgent:
             return AIMessage("done")
 
         model = Model(reply=search)
-        return agent(model, middleware, tools=[], **arguments), model
+        return agent(model, middleware, tools=[*own], **arguments), model
 
     @pytest.mark.parametrize("way", ["invoke", "ainvoke"])
     def test_it_searches_the_line_of_the_run(self, way: str) -> None:
@@ -407,6 +465,19 @@ class TestTheToolOfTheAgent:
         say("my code is 9999")
         answer = say("what is my code?")
         assert ("9999" in answer, "4471" in answer) == (True, False)
+
+    @pytest.mark.parametrize("mine", [True, False])
+    def test_its_answer_fits_a_small_budget(self, *, mine: bool) -> None:
+        middleware = memory(max_tokens=800, recall_tool=not mine)
+        tools = [recall_tool(middleware.pool)] if mine else []
+        one, model = self.searching(middleware, checkpointer=InMemorySaver(), own=tools)
+        for number in range(20):
+            told = "my locker code was in rain" if number < 5 else "a day of sun by the sea"
+            ask(one, f"{told} {number} " * 50)
+        ask(one, "what locker code was in rain?")
+        assert model.last[-1].type == "tool"
+        assert "my locker code was in rain" in model.last[-1].text
+        assert 100 < len(model.last[-1].text.split()) <= 200
 
     def test_in_a_run_without_ids(self) -> None:
         one, _ = self.searching(memory(recall_tool=True))

@@ -10,8 +10,8 @@ from langchain_core.language_models import FakeListChatModel, GenericFakeChatMod
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage, trim_messages
 from langchain_core.messages.utils import count_tokens_approximately
 
-from langchain_infinite_memory import as_token_counter, message_counter, to_message
-from langchain_infinite_memory.token_counters import ModelCounter
+from langchain_infinite_memory import as_token_counter, to_message
+from langchain_infinite_memory.token_counters import ModelCounter, list_counter
 from shared_core import InfiniteMemory
 from shared_core.formats.parts import IMAGE_TOKENS
 from shared_core.tokens import ConservativeCounter, TiktokenCounter, TokenFallbackWarning, message_tokens
@@ -187,23 +187,23 @@ def test_the_engine_counts_with_it() -> None:
 
 
 def test_len_counts_messages() -> None:
-    assert [message_counter(len)(message) for message in EVERY] == [1] * len(EVERY)
+    assert [list_counter(len)(EVERY[:count]) for count in range(3)] == [0, 1, 2]
 
 
 def test_the_rule_of_trim_messages() -> None:
-    message = HumanMessage("abc")
-    assert message_counter(per_message)(message) == 13
-    assert message_counter(per_list)(message) == 103
-    assert message_counter("approximate")(message) == count_tokens_approximately([message])
-    assert message_counter(count_tokens_approximately)(message) == count_tokens_approximately([message])
+    messages = [HumanMessage("abc"), AIMessage("d")]
+    assert list_counter(per_message)(messages) == 13 + 11
+    assert list_counter(per_list)(messages) == 103 + 101
+    assert list_counter("approximate")(messages) == sum(count_tokens_approximately([message]) for message in messages)
+    assert list_counter(count_tokens_approximately)(messages) == count_tokens_approximately(messages)
 
 
 @pytest.mark.parametrize("counter", [len, per_message, per_list, count_tokens_approximately])
 def test_sizes_add_up_to_what_trim_messages_counts(counter: Any) -> None:
     said: list[BaseMessage] = [HumanMessage("a" * number) for number in (3, 10, 4, 30)]
-    size = message_counter(counter)
+    size = list_counter(counter)
     for kept in range(1, 5):
-        fits = sum(map(size, said[-kept:]))
+        fits = size(said[-kept:])
         trim: Any = trim_messages
         assert trim(said, max_tokens=fits, token_counter=counter) == said[-kept:]
         assert len(trim(said, max_tokens=fits - 1, token_counter=counter)) == kept - 1
@@ -211,22 +211,22 @@ def test_sizes_add_up_to_what_trim_messages_counts(counter: Any) -> None:
 
 @pytest.mark.parametrize("counter", [None, "cl100k_base", ConservativeCounter(), Words()])
 def test_others_count_as_the_engine_does(counter: Any) -> None:
-    size = message_counter(counter)
+    size = list_counter(counter)
     for message in (
         HumanMessage(["two words", PICTURE], name="Ana"),
         AIMessage("", tool_calls=[{"name": "f", "args": {"x": 1}, "id": "c"}]),
         ToolMessage("it is done", tool_call_id="c"),
     ):
-        assert size(message) == message_tokens(to_message(message), as_token_counter(counter), 4)
-    assert message_counter(Words())(HumanMessage(["two words", PICTURE])) == 4 + 2 + IMAGE_TOKENS
+        assert size([message]) == message_tokens(to_message(message), as_token_counter(counter), 4)
+    assert list_counter(Words())([HumanMessage(["two words", PICTURE])]) == 4 + 2 + IMAGE_TOKENS
 
 
 def test_counting_says_nothing_of_what_could_not_be_stored() -> None:
-    assert message_counter(None)(ToolMessage("", tool_call_id="c", artifact=object())) == 5
+    assert list_counter(None)([ToolMessage("", tool_call_id="c", artifact=object())]) == 5
 
 
 def test_a_function_without_a_signature_gets_a_list() -> None:
-    assert message_counter(Unsigned())(HumanMessage("abc")) == 3
+    assert list_counter(Unsigned())([HumanMessage("abc")]) == 3
 
 
 class Unsigned:
@@ -237,5 +237,5 @@ class Unsigned:
 
 
 def test_a_value_that_counts_nothing_is_refused() -> None:
-    with pytest.raises(TypeError, match="must be a function, a model, a str or None, not 3"):
-        message_counter(3)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="'token_counter' expected to be a model"):
+        list_counter(3)  # type: ignore[arg-type]

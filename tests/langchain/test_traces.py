@@ -68,7 +68,7 @@ def asking(memory: InfiniteMemory, *, fails: BaseException | None = None) -> Run
     """A step of a chain that asks the memory."""
 
     def ask(question: str) -> Context:
-        with recall_run(None, question) as recall:
+        with recall_run(question) as recall:
             if fails is not None:
                 raise fails
             context = memory.context(question)
@@ -76,7 +76,7 @@ def asking(memory: InfiniteMemory, *, fails: BaseException | None = None) -> Run
         return context
 
     async def aask(question: str) -> Context:
-        async with arecall_run(None, question) as recall:
+        async with arecall_run(question) as recall:
             if fails is not None:
                 raise fails
             context = await AsyncInfiniteMemory(memory).context(question)
@@ -187,7 +187,10 @@ def test_without_callbacks_nothing_is_done(run: Run, memory: InfiniteMemory) -> 
 
 
 def test_without_a_report_there_are_no_documents() -> None:
+    def recall_nothing(question: str) -> None:
+        with recall_run(question):
+            pass
+
     recorder = Recorder()
-    with recall_run({"callbacks": [recorder]}, QUESTION):
-        pass
+    invoke(RunnableLambda(recall_nothing), QUESTION, recorder)
     assert [event[-1] for event in recorder.events] == [QUESTION, []]

@@ -1,7 +1,7 @@
 """LlamaIndex's agents with our buffer, beside `ChatMemoryBuffer` run in the same way."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -21,19 +21,6 @@ pytestmark = [  # what upstream's agents do
 ]
 
 Memory = ChatMemoryBuffer | InfiniteChatMemoryBuffer
-
-
-@pytest.fixture
-def made() -> Iterator[Callable[..., InfiniteChatMemoryBuffer]]:
-    buffers: list[InfiniteChatMemoryBuffer] = []
-
-    def make(**arguments: Any) -> InfiniteChatMemoryBuffer:
-        buffers.append(InfiniteChatMemoryBuffer.from_defaults(**arguments))
-        return buffers[-1]
-
-    yield make
-    for buffer in buffers:
-        buffer.close()
 
 
 Make = Callable[..., InfiniteChatMemoryBuffer]

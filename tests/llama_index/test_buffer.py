@@ -219,6 +219,12 @@ def test_the_newest_question_is_not_asked_twice() -> None:
     assert texts(again).count("what is my locker code?") == 1
 
 
+def test_a_question_with_many_replies_is_not_asked_twice() -> None:
+    steps = [step for number in range(10) for step in (called(str(number)), result("x", str(number)))]
+    memory = ours([user("hi"), assistant("hello"), user("and?"), *steps])
+    assert memory.get(input="and?") == memory.get() == memory.get_all()
+
+
 def test_a_tool_group_stays_whole() -> None:
     turn = [user("what time is it?"), called("a"), called("b"), result("12:30", "a"), result("12:31", "b")]
     memory = ours([*TALK, *turn], token_limit=100)

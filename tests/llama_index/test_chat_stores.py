@@ -7,6 +7,7 @@ import pickle
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,12 @@ from pydantic import BaseModel, Field, PrivateAttr
 
 from llama_index_infinite_memory import InfiniteChatMemoryBuffer, InfiniteChatStore, Stripper
 from llama_index_infinite_memory import chat_store as chat_store_module
+from llama_index_infinite_memory import conversation as conversation_module
 from shared_core import Message, SessionPool, SQLiteStore, StoreError
 from tests.llama_index.sample_messages import EVERY
 from tests.llama_index.scripted_llm import Talker, how_many
 from tests.llama_index.test_buffer import HASHING, TALK, assistant, called, ours, result, texts, user
+from tests.llama_index.test_main_line import CountingStore
 from tests.support.event_loop import nothing_blocks
 
 pytestmark = [  # what upstream's agents do
@@ -130,6 +133,58 @@ def test_a_write_that_fails_is_in_neither() -> None:
         with pytest.raises(StoreError):
             broken(user("five"))
     assert there.get_messages(KEY) == TALK[:2]
+
+
+class Counting(SimpleChatStore):
+    """Counts the messages that are written."""
+
+    _written: int = PrivateAttr(default=0)
+
+    def add_message(self, key: str, message: ChatMessage, idx: int | None = None) -> None:
+        self._written += 1
+        super().add_message(key, message, idx)
+
+    def set_messages(self, key: str, messages: list[ChatMessage]) -> None:
+        self._written += len(messages)
+        super().set_messages(key, messages)
+
+
+@pytest.mark.parametrize("with_chat_store", [False, True])
+def test_what_is_known_is_not_written_converted_or_read_again(
+    with_chat_store: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    converted: list[str] = []
+
+    def counting(function: Any) -> Any:
+        def counted(message: Any, *rest: Any) -> Any:
+            converted.append(message.content)
+            return function(message, *rest)
+
+        return counted
+
+    for name in ("read_message", "to_message"):
+        monkeypatch.setattr(conversation_module, name, counting(getattr(conversation_module, name)))
+    there = Counting() if with_chat_store else None
+    with closing(CountingStore()) as store:
+        memory = ours(chat_store=there, store=store)
+        history: list[ChatMessage] = []
+        for turn in range(60):  # as upstream's engines do
+            memory.set(copy.deepcopy(history))
+            for message in (user(f"question {turn}"), assistant(f"answer {turn}")):
+                memory.put(message)
+                history.append(message)
+        assert (store.written, there._written if there else 120) == (120, 120)
+        assert len(converted) <= 3 * 120, "to be stored, to see whether it comes back equal, and to be compared"
+        memory.set(copy.deepcopy(history))
+        read, seen = store.read, len(converted)
+        for _ in range(20):
+            memory.set(copy.deepcopy(history))
+        assert (store.read, store.written, len(converted)) == (read, 120, seen)
+        assert (memory.get_all(), store.read) == (history, read)
+        assert there is None or there._written == 120
+        memory.set([*history, user("one more")])
+        memory.set([*history, user("one more"), assistant("good")])
+        assert (store.written, there._written if there else 122) == (122, 122)
 
 
 class Shared(SimpleChatStore):

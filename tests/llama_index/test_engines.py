@@ -3,7 +3,7 @@
 import asyncio
 import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -25,19 +25,6 @@ from shared_core.testing import HashingEmbedder
 from tests.llama_index.scripted_llm import QUESTIONS, Fixed, Talker, how_many, lines, said, seen
 
 Memory = ChatMemoryBuffer | InfiniteChatMemoryBuffer
-
-
-@pytest.fixture
-def made() -> Iterator[Callable[..., InfiniteChatMemoryBuffer]]:
-    buffers: list[InfiniteChatMemoryBuffer] = []
-
-    def make(**arguments: Any) -> InfiniteChatMemoryBuffer:
-        buffers.append(InfiniteChatMemoryBuffer.from_defaults(**arguments))
-        return buffers[-1]
-
-    yield make
-    for buffer in buffers:
-        buffer.close()
 
 
 Make = Callable[..., InfiniteChatMemoryBuffer]
@@ -199,7 +186,7 @@ def remembers(messages: Sequence[ChatMessage]) -> str:
 
 
 @pytest.mark.parametrize(
-    ("build", "turns", "limit"), [(simple, 300, 3000), (with_context, 50, 600), (condense_plus, 50, 600)]
+    ("build", "turns", "limit"), [(simple, 100, 1000), (with_context, 50, 600), (condense_plus, 50, 600)]
 )
 def test_every_request_is_within_the_limit_and_turn_two_is_remembered(
     build: Any, turns: int, limit: int, made: Make

@@ -286,6 +286,10 @@ def test_what_has_no_json_form_is_left_out_with_a_warning() -> None:
     kept, lost = read_message(closed)
     assert "stream cannot be read" in lost[0]
     assert to_message(kept).blocks == [TextBlock(text="What?")]
+    closed.blocks[1] = Function.model_construct()  # type: ignore[call-overload]
+    kept, lost = read_message(closed)
+    assert lost == ("blocks[1] (Function is not a known kind of block)",)
+    assert to_message(kept).blocks == [TextBlock(text="What?")]
 
 
 def test_objects_become_mappings() -> None:

@@ -1,7 +1,7 @@
 """What only served one turn is sent whole in that turn, and gives way first in later ones."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -17,19 +17,6 @@ pytestmark = [  # what upstream's agents do
     pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning"),
     pytest.mark.filterwarnings("ignore:is_running called from within a step"),
 ]
-
-
-@pytest.fixture
-def made() -> Iterator[Callable[..., InfiniteChatMemoryBuffer]]:
-    buffers: list[InfiniteChatMemoryBuffer] = []
-
-    def make(**arguments: Any) -> InfiniteChatMemoryBuffer:
-        buffers.append(InfiniteChatMemoryBuffer.from_defaults(**arguments))
-        return buffers[-1]
-
-    yield make
-    for buffer in buffers:
-        buffer.close()
 
 
 Make = Callable[..., InfiniteChatMemoryBuffer]

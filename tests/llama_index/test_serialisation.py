@@ -5,7 +5,8 @@ import gc
 import json
 import logging
 import pickle
-from contextlib import closing
+from contextlib import ExitStack, closing
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -191,26 +192,32 @@ import json, pickle, sys
 from tests.llama_index.sample_messages import EVERY
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index_infinite_memory import InfiniteChatMemoryBuffer
-with open(sys.argv[1], "rb") as file:
-    memory = pickle.load(file) if sys.argv[2] == "pickle" else InfiniteChatMemoryBuffer.from_dict(json.load(file))
-with memory:
-    assert memory.get_all()[:len(EVERY)] == EVERY, memory.get_all()
-    memory.put(ChatMessage(content="from another process"))
-    print(memory.token_limit, len(memory.get_all()), memory.tokenizer_fn("a b"))
+for path in sys.argv[1:]:
+    with open(path, "rb") as file:
+        pickled = path.endswith(".pickle")
+        memory = pickle.load(file) if pickled else InfiniteChatMemoryBuffer.from_dict(json.load(file))
+    with memory:
+        assert memory.get_all()[:len(EVERY)] == EVERY, memory.get_all()
+        memory.put(ChatMessage(content="from another process"))
+        print(memory.token_limit, len(memory.get_all()), memory.tokenizer_fn("a b"))
 """
 
 
-@pytest.mark.parametrize("form", ["json", "pickle"])
-@pytest.mark.parametrize("place", ["memory", "file"])
-def test_a_new_process_goes_on(place: str, form: str, tmp_path: Path) -> None:
-    path = tmp_path / "memory"
-    store = tmp_path / "a.db" if place == "file" else None
-    with ours(EVERY, store=store, token_limit=9_000, tokenizer_fn=str.split, embed_model=None) as memory:
-        path.write_bytes(pickle.dumps(memory) if form == "pickle" else memory.to_string().encode())
-        shown = in_new_process(IN_A_NEW_PROCESS, str(path), form)
-        counted = "['a', 'b']" if form == "pickle" else "[64, 293]"
-        assert shown == f"9000 {len(EVERY) + 1} {counted}"
-        assert len(memory.get_all()) == len(EVERY) + (place == "file")
+def test_a_new_process_goes_on(tmp_path: Path) -> None:
+    """One process for all of them, because importing LlamaIndex takes seconds."""
+    written = {}
+    with ExitStack() as opened:
+        for place, form in product(["memory", "file"], ["json", "pickle"]):
+            store = tmp_path / f"{form}.db" if place == "file" else None
+            made = ours(EVERY, store=store, token_limit=9_000, tokenizer_fn=str.split, embed_model=None)
+            path = tmp_path / f"{place}.{form}"
+            path.write_bytes(pickle.dumps(made) if form == "pickle" else made.to_string().encode())
+            written[path] = opened.enter_context(made)
+        shown = in_new_process(IN_A_NEW_PROCESS, *map(str, written))
+        by_form = [f"9000 {len(EVERY) + 1} {counted}" for counted in ("[64, 293]", "['a', 'b']")]
+        assert shown.splitlines() == by_form * 2
+        for path, memory in written.items():
+            assert len(memory.get_all()) == len(EVERY) + (path.stem == "file")
 
 
 def test_what_cannot_be_pickled_is_left_behind(tmp_path: Path) -> None:

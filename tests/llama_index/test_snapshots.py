@@ -7,7 +7,7 @@ import json
 import pickle
 import warnings
 import weakref
-from collections import OrderedDict
+from collections import deque
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -137,12 +137,33 @@ def test_a_snapshot_shows_another_nothing(changed: dict[str, str], place: str, h
     again.close()
 
 
+@pytest.mark.parametrize("changed", [{"session_id": "bob"}, {"user_id": "bob"}])
+def test_a_snapshot_never_opens_its_conversation_in_a_chat_store_to_another(changed: dict[str, str]) -> None:
+    there = SimpleChatStore()
+    alice = ours(TALK[:2], session_id="alice", user_id="alice", chat_store=there, chat_store_key="alice")
+    data = alice.to_dict()
+    for given, template in ((changed, data), ({}, {**data, **changed})):
+        with pytest.raises(ValueError, match=r"'alice' is the key of session 'alice'; pass .* chat_store_key=\.\.\."):
+            Buffer.from_dict(template, chat_store=there, **given)
+        bob = Buffer.from_dict(template, chat_store=there, chat_store_key="bob", **given)
+        assert bob.get_all() == there.get_messages("bob") == []
+        bob.close()
+    assert Buffer.from_dict(data, chat_store=there) == alice
+    elsewhere = Buffer.from_dict(data, chat_store=SimpleChatStore())
+    assert (elsewhere.get_all(), alice.get_all(), there.get_messages("alice")) == ([], TALK[:2], TALK[:2])
+
+
 class Restoring(InfiniteChatMemoryBuffer):
     """A subclass that says what JSON cannot hold."""
 
     @classmethod
     def restore_arguments(cls, data: Any) -> dict[str, Any]:
         return {"embed_model": HASHING, "strippers": [], "summarizer": lambda before, messages: "sum"}
+
+
+def as_in_another_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serialization, "_recent", deque())
+    monkeypatch.setattr(serialization, "_sources", weakref.WeakValueDictionary())
 
 
 def test_what_json_cannot_hold_is_asked_for_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,7 +178,7 @@ def test_what_json_cannot_hold_is_asked_for_and_said(tmp_path: Path, monkeypatch
     gc.collect()
     with Buffer.from_string(text) as again:  # no warning: this process has kept them
         assert again._conversation.settings == settings
-    monkeypatch.setattr(serialization, "_kept", OrderedDict())  # as in another process
+    as_in_another_process(monkeypatch)
     with pytest.warns(RestoreWarning) as caught:
         again = Buffer.from_string(text)
     with again:
@@ -167,7 +188,7 @@ def test_what_json_cannot_hold_is_asked_for_and_said(tmp_path: Path, monkeypatch
         "restored without embed_model, strippers, summarizer, which JSON cannot hold: pass from_dict(data, "
         "embed_model=..., strippers=..., summarizer=...), or return them from restore_arguments"
     )
-    monkeypatch.setattr(serialization, "_kept", OrderedDict())
+    as_in_another_process(monkeypatch)
     with Restoring.from_string(text) as mine:
         assert mine._conversation.settings.embed_model is HASHING
 

@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -104,10 +105,11 @@ def imported(name: str, source: str, known: frozenset[str], *, package: bool = F
             yield from (full if full in known else base for full in inside)
 
 
-def imports_of(name: str) -> set[str]:
+@cache
+def imports_of(name: str) -> frozenset[str]:
     path = MODULES[name]
     source = path.read_text(encoding="utf-8")
-    return set(imported(name, source, frozenset(MODULES), package=path.name == "__init__.py"))
+    return frozenset(imported(name, source, frozenset(MODULES), package=path.name == "__init__.py"))
 
 
 def floor_of(module: str) -> int:
