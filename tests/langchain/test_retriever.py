@@ -109,9 +109,10 @@ def test_a_question_asked_every_day_does_not_hide_its_answer(pool: SessionPool) 
         ) == 9
         found = [hit.message.content for hit in memory.search("tower stand", 9, repeats=2)]
         assert found.count("where does the tower stand?") == 2
-    documents = HistoryRetriever(pool, session_id="1", k=2).invoke("tower stand")
-    assert {one.page_content for one in documents} == {"where does the tower stand?", "the tower stands by the river"}
-    assert "by the river" in recall_tool(pool, session_id="1", top_k=2).invoke({"query": "tower stand"})
+    documents = [one.page_content for one in HistoryRetriever(pool, session_id="1", k=4).invoke("tower stand")]
+    assert documents.count("where does the tower stand?") == 1
+    assert "the tower stands by the river" in documents
+    assert "by the river" in recall_tool(pool, session_id="1", top_k=4).invoke({"query": "tower stand"})
 
 
 def test_it_opens_a_store_of_its_own(tmp_path: Path, pool: SessionPool) -> None:
