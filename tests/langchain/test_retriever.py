@@ -102,8 +102,8 @@ def test_sessions_come_from_arguments_or_the_config(pool: SessionPool) -> None:
 
 def test_a_question_asked_every_day_does_not_hide_its_answer(pool: SessionPool) -> None:
     with pool.use("1") as memory:
-        for day in range(9):
-            memory.add([Message.user("where does the tower stand?"), Message.assistant(f"day {day} has no answer")])
+        for _ in range(9):
+            memory.add([Message.user("where does the tower stand?"), Message.assistant("I do not know that.")])
         assert [hit.message.content for hit in memory.search("tower stand", 9)].count(
             "where does the tower stand?"
         ) == 9
