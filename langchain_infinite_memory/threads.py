@@ -307,8 +307,12 @@ class ThreadMemory:
 
 
 def hits_steps(memory: InfiniteMemory, query: str, top_k: int, **limits: Any) -> Steps[Hits]:
-    """Return the steps of a search, which `drive` and `adrive` take; `limits` are those of `InfiniteMemory.search`."""
-    found = yield from memory.search_steps(query, top_k, **{"since": None, "until": None, "role": None} | limits)
+    """Return the steps of a search, which `drive` and `adrive` take; `limits` are those of `InfiniteMemory.search`.
+
+    What was said again and again, such as a question that is asked every day, is found once.
+    """
+    limits = {"since": None, "until": None, "role": None, "repeats": 1} | limits
+    found = yield from memory.search_steps(query, top_k, **limits)
     return Hits(found, memory.newest(1))
 
 

@@ -421,7 +421,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
 
     def search(
         self, query: str, top_k: int = 10, *, since: date | str | None = None, until: date | str | None = None,
-        role: Role | Sequence[Role] | None = None, scope: RecallScope | None = None,
+        role: Role | Sequence[Role] | None = None, scope: RecallScope | None = None, repeats: int | None = None,
     ) -> list[ScoredMessage]:  # fmt: skip
         """Return the messages of this branch that match a query, best first, without those that match too little.
 
@@ -437,16 +437,20 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
                 messages are found only if you name their role.
             scope: what is searched, instead of the constructor's `scope`: `"session"` is this branch alone, `"user"`
                 also the main branches of the other sessions that `sessions` lists.
+            repeats: how many messages that say the same may be found, the newest first. None: all.
         """
-        return drive(self.search_steps(query, top_k, since=since, until=until, role=role, scope=scope))
+        steps = self.search_steps(query, top_k, since=since, until=until, role=role, scope=scope, repeats=repeats)
+        return drive(steps)
 
     def search_steps(
         self, query: str, top_k: int, *, since: date | str | None, until: date | str | None,
-        role: Role | Sequence[Role] | None, scope: RecallScope | None = None,
+        role: Role | Sequence[Role] | None, scope: RecallScope | None = None, repeats: int | None = None,
     ) -> SearchSteps:  # fmt: skip
         """Return the steps of `search`; see `context_steps`."""
         text_value("query", query)
         whole_number("top_k", top_k, least=0)
+        if repeats is not None:
+            whole_number("repeats", repeats, least=1)
         if scope is not None:
             one_of("scope", scope, get_args(RecallScope))
         roles = None if role is None else role_names("role", role)
@@ -455,6 +459,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
             until=float("inf") if until is None else moment("until", until, end=True).timestamp(),
             roles=roles,
             scope=scope,
+            repeats=repeats,
         )
         return self._prompts.search_steps(query, top_k, wanted)
 

@@ -147,6 +147,7 @@ METHODS: Wrong = {
     "memory.search('x', top_k='5')": (ValueError, "top_k='5': expected a whole number"),
     "memory.search('x', role='boss')": (ValueError, "role='boss': choose one of 'system', 'developer', 'user'"),
     "memory.search('x', since='yesterday')": (ValueError, "since='yesterday': expected a time, such as '2026-01-31'"),
+    "memory.search('x', repeats=0)": (ValueError, "repeats=0: expected a whole number of at least 1"),
     "memory.search('x', until=5)": (TypeError, "until=5: expected a time, such as '2026-01-31'"),
     "memory.forget()": (ValueError, "pass exactly one of"),
     "memory.forget(ids='a1')": (ValueError, "ids='a1': expected a list; write ids=['a1']"),

@@ -100,6 +100,21 @@ def test_sessions_come_from_arguments_or_the_config(pool: SessionPool) -> None:
         assert HistoryRetriever(memory).invoke("tower", ONE)[0].id == "s1"
 
 
+def test_a_question_asked_every_day_does_not_hide_its_answer(pool: SessionPool) -> None:
+    with pool.use("1") as memory:
+        for _ in range(9):
+            memory.add([Message.user("where does the tower stand?"), Message.assistant("I do not know that.")])
+        assert [hit.message.content for hit in memory.search("tower stand", 9)].count(
+            "where does the tower stand?"
+        ) == 9
+        found = [hit.message.content for hit in memory.search("tower stand", 9, repeats=2)]
+        assert found.count("where does the tower stand?") == 2
+    documents = [one.page_content for one in HistoryRetriever(pool, session_id="1", k=4).invoke("tower stand")]
+    assert documents.count("where does the tower stand?") == 1
+    assert "the tower stands by the river" in documents
+    assert "by the river" in recall_tool(pool, session_id="1", top_k=4).invoke({"query": "tower stand"})
+
+
 def test_it_opens_a_store_of_its_own(tmp_path: Path, pool: SessionPool) -> None:
     with closing(HistoryRetriever(tmp_path / "chat.db", session_id="1", embeddings=HashingEmbedder())) as retriever:
         assert retriever.invoke("lunch")[0].id == "q2"
