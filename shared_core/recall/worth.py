@@ -1,5 +1,6 @@
 """Estimate how likely recall helps, and decide where it stops; pure."""
 
+import math
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -34,8 +35,11 @@ BARS: dict[Recall, Bars | None] = {"balanced": Bars(0.25, 0.0065), "precise": Ba
 HOLDS_ALL = 0.9
 """The share of a question's informative words, by their weight, that counts as all of them."""
 
-LEAST_DEVIATION = 0.001
-"""Cosines that differ by less are equal."""
+LEAST_DEVIATION = 0.02
+"""Where the cosines of messages differ by less, as in a talk that repeats itself, they say nothing finer."""
+
+CERTAIN = 30.0
+"""A logit beyond which a chance is 0 or 1."""
 
 LIKELY = 0.5
 """The least chance of an answer if one message holds all informative words of the question, as with "the locker?"."""
@@ -123,7 +127,7 @@ def chance_of_answer(
         by, meaning = BY_MEANING, (float(cosines.max()) - mean) / max(deviation, LEAST_DEVIATION)
     logit = by.constant + by.words * holds + by.meaning * meaning + by.terms * float(np.log1p(query.informative))
     logit += by.participant * bool(query.speakers) + by.stranger * stranger + by.about_talk * query.about_talk
-    chance = 1 / (1 + float(np.exp(-logit)))
+    chance = 1 / (1 + math.exp(-min(max(logit, -CERTAIN), CERTAIN)))
     return max(chance, LIKELY) if holds >= HOLDS_ALL and query.informative else chance
 
 
@@ -132,7 +136,7 @@ def chances_of_part(score: Floats) -> Floats:
     if not len(score):
         return score
     logits = CONSTANT + SCORE * score + BEHIND * (score - score[0]) + RANK * np.log1p(np.arange(len(score)))
-    chances: Floats = (1 / (1 + np.exp(-logits))).astype(np.float32)
+    chances: Floats = (1 / (1 + np.exp(-np.clip(logits, -CERTAIN, CERTAIN)))).astype(np.float32)
     return chances
 
 

@@ -17,7 +17,7 @@ from tests.view.pages import NOON, Written
 
 pytestmark = pytest.mark.browser
 
-SETTINGS: dict[str, Any] = {"ranking": "lexical", "max_tokens": 300, "reserve_tokens": 100}
+SETTINGS: dict[str, Any] = {"ranking": "lexical", "recall": "thorough", "max_tokens": 300, "reserve_tokens": 100}
 LONG = 10_000
 WORDS = ("amber", "birch", "cedar", "delta", "ember", "fjord", "grove")
 
