@@ -14,6 +14,7 @@ from shared_core.recognition import (
     Sent,
     chain_of,
     chained,
+    chained_again,
     longest_match,
     overlap,
     recognized_fields,
@@ -90,8 +91,9 @@ class Follower:
 
     A message is recognized by its own id. If it has none, or if its id is stored with another text, its id is a digest
     of everything the history says up to it. The same message sent again is therefore found again, and an edited one is
-    another message. System messages are not part of what is said: all those in a history are its system prompt, which
-    is stored again when it changes.
+    another message. An erased message is left out, unless the history ends with it: then the user asks it again, and it
+    is stored under another digest. System messages are not part of what is said: all those in a history are its system
+    prompt, which is stored again when it changes.
 
     Args:
         live: the session.
@@ -110,14 +112,14 @@ class Follower:
             raise TypeError(f"after={after!r}: expected what an earlier follow() returned")
         if removed == "leave_out":
             messages, after = self._reopened(messages, after)
-        sent = list(chained(messages, after.chains[-1] if after else ""))
+        sent = self._sent(messages, after.chains[-1] if after else "")
         if removed == "leave_out":
             followed = self._whole(sent, after, since)
         elif not after and self._repeats_a_question(said_of(sent)):
             path, tail = self._active_path()
             # The digests of these messages are taken by the earlier ones, and digests of the whole conversation so far
             # would look like those of a client that sends all of it.
-            sent = list(chained(messages, f"after {path.head}"))
+            sent = self._sent(messages, f"after {path.head}")
             followed = self._continue(said_of(sent), path, tail)
         else:
             followed = self._part(said_of(sent), after)
@@ -127,6 +129,13 @@ class Follower:
         chains = after.chains + tuple(one.chain for one in sent)
         own_ids = (after.own_ids or (None,) * len(after)) + tuple(message.id for message in messages)
         return replace(followed, history=FollowedHistory(after.ids + followed.history.ids, chains, own_ids=own_ids))
+
+    def _sent(self, messages: Sequence[Message], chain: str) -> list[Sent]:
+        """Return messages with their digests; `chain` is the digest of what comes before them."""
+        store, key = self.live.store, self.live.key
+        if key is None or not store.forgotten(key, None, 1):
+            return list(chained(messages, chain))
+        return chained_again(store, key, messages, chain)
 
     def _reopened(
         self, messages: Sequence[Message], after: FollowedHistory

@@ -245,7 +245,8 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         went back to an earlier message, or an earlier message was edited, it continues on a branch of its own. The
         system messages of the history are its system prompt, whatever else it says: when they change, the new ones
         replace the old ones, and no branch is opened. A pinned one is part of the talk instead: a client that changes
-        it sends another history.
+        it sends another history. What was forgotten is not stored again; but a question without an id at the end of the
+        history is stored as a new message, because its words may have been said again.
 
         Args:
             messages: the history, oldest first; with `after`, only the messages that follow it. OpenAI's dicts are

@@ -56,6 +56,59 @@ def chained(messages: Sequence[Message], chain: str) -> Iterator[Sent]:
         yield Sent(message, chain)
 
 
+def chained_again(store: Store, session: int, messages: Sequence[Message], chain: str) -> list[Sent]:
+    """Return messages with their digests; those of a message that is said again after it was erased begin anew.
+
+    Its new digest is made from the erased one, and so are the digests of all that comes after it: every process finds
+    the message again, whenever the history is sent.
+    """
+    sent = list(chained(messages, chain))
+    while (index := _said_again(store, session, sent)) is not None:
+        sent[index:] = chained(messages[index:], _again(sent[index]))
+    return sent
+
+
+def _said_again(store: Store, session: int, sent: Sequence[Sent]) -> int | None:
+    """Return the index of the first message that was erased under its digest, and said again since or now."""
+    gone = store.are_forgotten(session, {one.chain for one in said_of(sent)})
+    if not gone:
+        return None
+    erased = {index: one for index, one in enumerate(sent) if one.chain in gone and not is_prompt(one.message)}
+    own = _stored(store, session, [one.message.id for one in erased.values()])
+    # An id tells more than words: a digest stands for messages without ids, and for edited ones.
+    again = {
+        index: chain_of(_again(one), one.message)
+        for index, one in erased.items()
+        if one.message.id is None
+        or (one.message.id in own and not says_the_same(own[one.message.id].message, one.message))
+    }
+    used = _stored(store, session, [*again.values()]).keys() | store.are_forgotten(session, again.values())
+    question = _question(store, session, sent)
+    return next((index for index, id_ in again.items() if id_ in used or index == question), None)
+
+
+def _again(erased: Sent) -> str:
+    return f"again {erased.chain}"
+
+
+def _question(store: Store, session: int, sent: Sequence[Sent]) -> int | None:
+    """Return the index of the newest user message, if nothing but new calls and results comes after it."""
+    index = next((index for index in range(len(sent) - 1, -1, -1) if sent[index].message.role == "user"), None)
+    if index is None:
+        return None
+    later = said_of(sent[index + 1 :])
+    answered = any(one.message.role == "assistant" and not one.message.tool_calls for one in later)
+    if answered or _stored(store, session, [id_ for one in later for id_ in (one.message.id, one.chain)]):
+        return None
+    return index
+
+
+def _stored(store: Store, session: int, ids: Sequence[str | None]) -> dict[str | None, Record]:
+    """Return the stored messages of some ids, by id."""
+    known = [id_ for id_ in ids if id_ is not None]
+    return {record.message.id: record for record in store.get(session, known)} if known else {}
+
+
 def said_of(sent: Sequence[Sent]) -> list[Sent]:
     """Return the messages of a history that are not part of its system prompt."""
     return [one for one in sent if not is_prompt(one.message)]

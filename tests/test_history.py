@@ -7,7 +7,7 @@ from hashlib import blake2b
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from shared_core import InfiniteMemory, Message, SQLiteStore, ToolCall
@@ -140,6 +140,96 @@ def test_what_was_forgotten_does_not_come_back(store: SQLiteStore, place: int, *
     one.follow([ai("a3")], after=one.follow(history))
     assert said(one)[-1] == "a3"
     assert one.stats()["branches"] == 1
+
+
+@pytest.mark.parametrize("removed", ["keep", "leave_out"])
+def test_a_question_is_answered_though_its_words_were_erased(store: SQLiteStore, removed: Any) -> None:
+    one = memory(store)
+    one.follow([user("Hello.")], removed=removed)
+    one.add(ai("Hi."))
+    for _ in range(2):
+        one.forget(session=True)
+        for new in (one, memory(store)):
+            again = new.follow([user("Hello.")], removed=removed)
+            assert said(new) == [message.content for message in new.context().messages] == ["Hello."]
+        one.follow([ai("Hi.")], after=again, removed=removed)
+        for new in (one, memory(store)):
+            new.follow(talk("Hello.", "Hi.", "How are you?", ids=False), removed=removed)
+            assert said(new) == ["Hello.", "Hi.", "How are you?"]
+    assert one.stats()["messages"] == 3
+
+
+@pytest.mark.parametrize("removed", ["keep", "leave_out"])
+def test_an_id_tells_more_than_words_that_were_erased(store: SQLiteStore, removed: Any) -> None:
+    one = memory(store)
+    history = talk("q1", "a1", "q2", "a2", "q3", ids=False)
+    one.follow(history, removed=removed)
+    one.forget(session=True)
+    named = [message.replace(id=f"{message.content}-new") for message in history]
+    assert ids_of(one, named) == [message.id for message in named]
+    one.forget(session=True)
+    assert one.follow(named, removed=removed).ids == (None,) * 5
+    assert said(one) == []
+
+
+def test_a_question_in_a_tool_loop_is_answered_though_all_was_erased_meanwhile(store: SQLiteStore) -> None:
+    call = ai("", tool_calls=[ToolCall(id="c", name="erase_all")])
+    loop = [*talk("q1", "a1", "erase it", ids=False), call, Message.tool("done", tool_call_id="c")]
+    one = memory(store)
+    one.follow(loop[:4])
+    one.forget(session=True)
+    for new in (one, memory(store)):
+        new.follow(loop)
+        assert [message.role for message in new.context().messages] == ["user", "assistant", "tool"]
+    one.follow([*loop, ai("a2")])
+    assert said(one) == ["erase it", "", "done", "a2"]
+    # A question that was erased alone was answered by what is still stored.
+    one.forget(ids=[one.newest(4)[0].id or ""])
+    one.follow(loop)
+    assert said(one) == ["", "done"]
+
+
+def test_an_edited_question_is_answered_though_its_words_were_erased(store: SQLiteStore) -> None:
+    one = memory(store)
+    one.follow(talk("q1", "a1", "q2"))
+    edited = [*talk("q1", "a1"), user("my PIN is 1", id="q2")]
+    one.forget(ids=[ids_of(one, edited)[-1] or ""])
+    for _ in range(2):
+        one.follow(edited)
+        assert said(one) == ["q1", "a1", "my PIN is 1"]
+        one = memory(store)
+
+
+@pytest.mark.parametrize("removed", ["keep", "leave_out"])
+@given(
+    steps=st.lists(
+        st.tuples(st.sampled_from(["say", "erase", "ask again"]), st.integers(0, 9), st.booleans()), max_size=12
+    )
+)
+@example(steps=[("say", 2, True), ("erase", 2, True), ("ask again", 2, True), ("say", 1, False), ("erase", 2, True)])
+def test_what_is_erased_stays_erased_until_it_is_asked_again(steps: list[tuple[str, int, bool]], removed: Any) -> None:
+    """The line says what the history says, without erased messages: all but an erased question that ends it."""
+    with closing(SQLiteStore(":memory:")) as store:
+        one, history, erased, number = memory(store), [user("first")], set[str](), 0
+        followed = one.follow(history, removed=removed)
+        for verb, count, fresh in steps:
+            if verb == "say":
+                for _ in range(1 + count % 3):
+                    number += 1
+                    history.append((ai if len(history) % 2 else user)(f"text {number}"))
+            elif verb == "ask again":
+                # A history of one question may be all that a client sends of a longer one.
+                del history[(3 if removed == "keep" else 1) + count // 2 * 2 :]
+            elif len(history) > 1 and (id_ := followed.ids[at := 1 + count % (len(history) - 1)]) is not None:
+                one.forget(ids=[id_])
+                erased.add(history[at].content)
+            if history[-1].role == "user":
+                erased.discard(history[-1].content)
+            one = memory(store) if fresh else one
+            followed = one.follow(history, removed=removed)
+            assert said(one) == [message.content for message in history if message.content not in erased]
+            assert [id_ for id_ in followed.ids if id_] == [message.id for message in one.messages()]
+            assert one.follow(history, removed=removed) == followed
 
 
 def test_a_reply_joins_the_turn_before_it_whatever_was_said_since(store: SQLiteStore) -> None:

@@ -414,6 +414,78 @@ class TestForgetting:
             assert len(memories.forget(thread, None).ids) == 1
             assert memories.without_erased(thread, [HumanMessage("hello")]) == [HumanMessage("hello")]
 
+    @pytest.mark.parametrize("fresh", [True, False], ids=["new object", "same object"])
+    def test_the_same_words_are_asked_again_without_a_checkpointer(self, tmp_path: Any, *, fresh: bool) -> None:
+        model, middleware = Model(), memory(tmp_path / "memory.db", on_error="raise")
+        one = agent(model, middleware)
+        texts = ["hello", "look at a", "hello again"]
+        for text in texts:
+            ask(one, text)
+        before = [said(sent.messages) for sent in model.sent]
+        for _ in range(2):
+            middleware.forget(thread_id="t")
+            if fresh:
+                middleware.close()
+                middleware = memory(tmp_path / "memory.db", on_error="raise")
+                one = agent(model, middleware)
+            model.sent.clear()
+            for text in texts:
+                ask(one, text)
+            assert [said(sent.messages) for sent in model.sent] == before
+            assert len(stored(middleware)) == 8
+        middleware.close()
+
+    @pytest.mark.parametrize("id_", [None, "a", "b"])
+    def test_whatever_id_the_client_gives_them(self, id_: str | None) -> None:
+        model, middleware = Model(), memory(on_error="raise")
+        one = agent(model, middleware)
+        one.invoke({"messages": [HumanMessage("hello", id="a")]}, config())
+        middleware.forget(thread_id="t")
+        one.invoke({"messages": [HumanMessage("hello", id=id_)]}, config())
+        assert said(model.last[1:]) == [("human", "hello")]
+
+    def test_in_a_thread_that_goes_on(self) -> None:
+        model, middleware = Model(), memory(on_error="raise")
+        one = agent(model, middleware)
+        for text in ("good morning", "my PIN is 1", "fine"):
+            ask(one, text)
+        with middleware.pool.use("t") as own:
+            pin = [message.id or "" for message in own.messages() if message.content == "my PIN is 1"]
+        middleware.forget(thread_id="t", message_ids=pin)
+        ask(one, "my PIN is 1")
+        line = [
+            "good morning", "fine: good morning", "fine: my PIN is 1", "fine", "fine: fine",
+            "my PIN is 1", "fine: my PIN is 1",
+        ]  # fmt: skip
+        assert [message.text for message in model.last[1:]] == [line[0], line[1], *line[3:6]]
+        assert stored(middleware) == line
+
+    def test_a_client_that_sends_all_again(self) -> None:
+        """What was erased stays erased in the middle, and what was said again stays."""
+        model, middleware = Model(), memory(on_error="raise")
+        one, messages = agent(model, middleware), [HumanMessage("hello")]
+        for text in ("my PIN is 1", "and?"):
+            messages = [*one.invoke({"messages": messages}, config())["messages"], HumanMessage(text)]
+        with middleware.pool.use("t") as own:
+            pin = [message.id or "" for message in own.messages() if message.content == "my PIN is 1"]
+        middleware.forget(thread_id="t", message_ids=pin)
+        one.invoke({"messages": messages}, config())
+        assert [message.text for message in model.last[1:]] == ["hello", "fine: hello", "and?"]
+        middleware.forget(thread_id="t")
+        for text in ("more", "and more"):
+            messages = [*one.invoke({"messages": messages}, config())["messages"], HumanMessage(text)]
+            assert [m.text for m in model.last[1:]] == [m.text for m in messages[4:-2]]
+        assert stored(middleware) == ["and?", "fine: and?", "more", "fine: more"]
+
+    def test_the_node_is_given_the_question_too(self) -> None:
+        with SessionPool(token_counter=Words(), ranking="lexical") as pool:
+            one = graph(infinite_memory_node(pool))
+            for _ in range(2):
+                state = one.invoke({"messages": [HumanMessage("hello")]}, config())
+                assert said(state["llm_input_messages"]) == [("human", "hello")]
+                with pool.use("t") as own:
+                    own.forget(session=True)
+
     def test_edited_messages_and_nested_graphs_are_included(self) -> None:
         from tests.langchain.test_identity import with_sub_agent
 
