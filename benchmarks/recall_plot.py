@@ -60,7 +60,9 @@ def draw(rows: Sequence[Asked], path: Path) -> None:
                 _plot(axes, list(lines([row for row in rows if row.dataset == dataset], spent)))
                 _frame(axes, label, "" if number else dataset)
         handles, labels = panels[0][0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=1 + 2 * len(datasets), frameon=False)
+        figure.legend(
+            handles, labels, loc="outside lower center", ncols=1 + 2 * len(datasets), handlelength=3.5, frameon=False
+        )
         figure.savefig(path, transparent=vector, metadata={"Date": None} if vector else {"Software": None})
 
 
