@@ -1,4 +1,4 @@
-"""How much of the evidence reaches the prompt: `python benchmarks/recall.py FILE …`.
+"""How much of the answer reaches the prompt, and for what: `python benchmarks/recall.py FILE …`.
 
 Each file holds conversations with questions and the messages that answer them, as gzipped JSON lines (see
 `recall_talks.read_talks`). The data is not part of this package. Its originals are public:
@@ -7,14 +7,23 @@ Each file holds conversations with questions and the messages that answer them, 
 - BEAM, user and assistant with long replies (Tavakoli et al. 2025)
 - QMSum, meetings (Zhong et al. 2021): Yale-LILY/QMSum on GitHub
 
-Of ours is measured: `search`, its messages taken best first until a budget of tokens (o200k_base, `speaker: text`) is
-full, what does not fit skipped; and `context` with all its default shares, where the budget is the whole prompt. Beside
-them, in the same run, with the same tokens and the same embedder, what others do (`recall_rankers.peers`). "Excerpts":
-a message that `context` would cut costs what the passage of it costs there, and counts as kept; the labels do not tell
-whether the passage is the right one.
+- RealMem, months with an assistant, asked in the middle of the talk (AvatarMemory 2026)
+
+Rankings: `search`, its messages taken best first until a budget of tokens (o200k_base, `speaker: text`) is full, what
+does not fit skipped; and `context` with all its default shares, where the budget is the whole prompt. Beside them, in
+the same run, with the same tokens and the same embedder, what others do (`recall_rankers.peers`). "Excerpts": a message
+that `context` would cut costs what the passage of it costs there, and counts as kept; the labels do not tell whether
+the passage is the right one. All is asked at the end; files whose questions come in the middle have no such tables.
+
+Prompts: what a user gets from `context`, asked when the file says so, also with `recall="thorough"` and `"precise"`.
+"Evidence" is the share of the labelled messages that are in the prompt. "Facts" is the share of the answer's
+informative words that the question does not hold and that occur in the messages and excerpts of the prompt, apart from
+the names and dates that it adds. "Recalled" and "prompt" are tokens. What is recalled for questions about the next
+conversation of the file, or for small talk and general knowledge (`small_talk.json`), is waste.
 
 Prints Markdown tables. Intervals are 95 %, of 10,000 resamples of whole conversations. `--json FILE` writes a row for
-each question, `--ablate` switches off our ingredients one by one.
+each question, `--plot FILE` draws the evidence over the tokens spent, `--ablate` switches off our ingredients one by
+one.
 """
 
 import argparse
@@ -23,10 +32,13 @@ import os
 import sys
 import time
 from collections.abc import Collection, Iterator, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 from recall_ablations import ABLATIONS, Ablation
 from recall_measures import BUDGETS, Piece, Score, filled, score
+from recall_prompt_tables import gain_lead_table, gain_table, kind_table, silence_table
+from recall_prompts import FOREIGN, OWN, Asked, foreign_questions, measure_prompts, small_talk
 from recall_rankers import Ours, Ranker, Remembering, peers
 from recall_tables import Row, ablation_table, as_json, category_table, lead_table, method_table
 from recall_talks import Question, Talk, read_talks
@@ -72,7 +84,7 @@ def _rankings(ranking: Sequence[Piece], name: str) -> dict[str, Sequence[Piece]]
 def score_ours(talk: Talk, question: Question, ours: Ours) -> dict[str, Score]:
     """Return the scores of what our memory finds and puts into the prompt."""
     rankings = _rankings(ours.rank(question.text), "search")
-    prompts = [ours.prompt(question.text, budget) for budget in BUDGETS]
+    prompts = [ours.prompt(question.text, budget).places for budget in BUDGETS]
     scores = {name: score_ranking(talk, question, ranking) for name, ranking in rankings.items()}
     return scores | {"context": _score(talk, question, prompts, None)}
 
@@ -89,7 +101,7 @@ def score_peers(talk: Talk, question: Question, rankers: dict[str, Ranker]) -> d
 def measure(
     talk: Talk, embedder: Remembering | None, count: TokenCounter, ablations: Sequence[Ablation]
 ) -> Iterator[Row]:
-    """Yield a row for each question about a conversation."""
+    """Yield a row for each question about a conversation, asked at its end."""
     rankers = peers(talk, embedder, count)
     with Ours(talk, embedder) as ours:
         scores = [score_ours(talk, asked, ours) | score_peers(talk, asked, rankers) for asked in talk.questions]
@@ -121,35 +133,68 @@ def print_tables(talks: Sequence[Talk], rows: Sequence[Row], ablations: Sequence
         print("\nGained by switching off, in points:\n", *ablation_table(rows, OURS, names), sep="\n")
 
 
+def print_prompts(talks: Sequence[Talk], rows: Sequence[Asked]) -> None:
+    """Print what a user gets of one file."""
+    questions = sum(row.kind == OWN for row in rows)
+    print(f"\n## {talks[0].dataset}, what a user gets: {questions:,} questions, {len(talks):,} conversations\n")
+    print(*gain_table(rows), sep="\n")
+    print("\nLead in points, with its 95 % interval:\n", *gain_lead_table(rows), sep="\n")
+    print("\nBy category:\n", *kind_table(rows), sep="\n")
+    print("\nHow often anything is recalled, %, with its 95 % interval:\n", *silence_table(rows), sep="\n")
+
+
+def measure_file(
+    path: Path, arguments: argparse.Namespace, embedder: Remembering | None
+) -> tuple[list[Row], list[Asked]]:
+    """Measure one file, print its tables, and return a row for each line that was asked, of rankings and of prompts."""
+    count = as_counter("o200k_base")
+    ablations = [one for one in ABLATIONS if embedder or one.weight is None] if arguments.ablate else []
+    talks, rows, asked = read_talks(path, count, arguments.first), list[Row](), list[Asked]()
+    for at, talk in enumerate(talks):
+        if arguments.only != "prompts" and all(question.at is None for question in talk.questions):
+            rows += measure(talk, embedder, count, ablations)
+        if arguments.only != "rankings":
+            asked += measure_prompts(talk, {FOREIGN: foreign_questions(talks, at)} | small_talk(), embedder)
+        seconds = f"{time.process_time():.0f} s of processor time"
+        print(f"{path.name}: {at + 1} of {len(talks)}, {seconds}", file=sys.stderr)
+    if rows:
+        print_tables(talks, rows, ablations)
+    if asked:
+        print_prompts(talks, asked)
+    return rows, asked
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="+", type=Path)
     parser.add_argument("--embedder", choices=[*EMBEDDERS, "none"], default="static")
     parser.add_argument("--first", type=int, metavar="N", help="only the first N conversations of each file")
+    parser.add_argument("--only", choices=["rankings", "prompts"], help="leave out the other tables")
     parser.add_argument("--ablate", action="store_true", help="also switch off each ingredient of our ranking")
     parser.add_argument("--json", type=Path, help="write a row for each question")
+    parser.add_argument("--plot", type=Path, help="draw the evidence over the tokens spent, as .svg or .png")
     parser.add_argument("--vectors", type=Path, help="a file .npz that keeps the vectors for the next run")
     arguments = parser.parse_args(argv)
+    if arguments.plot and (find_spec("matplotlib") is None or arguments.only == "rankings"):
+        parser.error("--plot draws prompts, and needs matplotlib: pip install matplotlib")
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     inner = as_embedder(EMBEDDERS[arguments.embedder]) if arguments.embedder in EMBEDDERS else None
     embedder = Remembering(inner, arguments.vectors) if inner is not None else None
-    count = as_counter("o200k_base")
-    ablations = [one for one in ABLATIONS if embedder or one.weight is None] if arguments.ablate else []
-    every: list[Row] = []
+    every, asked = list[Row](), list[Asked]()
     for path in arguments.files:
-        talks, rows = read_talks(path, count, arguments.first), list[Row]()
-        for number, talk in enumerate(talks, start=1):
-            rows += measure(talk, embedder, count, ablations)
-            seconds = f"{time.process_time():.0f} s of processor time"
-            print(f"{path.name}: {number} of {len(talks)}, {seconds}", file=sys.stderr)
-        print_tables(talks, rows, ablations)
-        every += rows
+        found = measure_file(path, arguments, embedder)
+        every += found[0]
+        asked += found[1]
         if embedder is not None:
             embedder.save()
     if arguments.json:
-        found = {"embedder": arguments.embedder, "budgets": BUDGETS, "rows": as_json(every)}
-        arguments.json.write_text(json.dumps(found) + "\n")
+        kept = {"rows": as_json(every), "prompts": as_json(asked)}
+        arguments.json.write_text(json.dumps({"embedder": arguments.embedder, "budgets": BUDGETS, **kept}) + "\n")
+    if arguments.plot:
+        from recall_plot import draw
+
+        draw(asked, arguments.plot)
 
 
 if __name__ == "__main__":

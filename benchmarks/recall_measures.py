@@ -3,14 +3,23 @@
 import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["ASSISTANT_BUDGET", "BUDGETS", "Lead", "Piece", "Score", "bootstrap", "filled", "score"]
+from shared_core.index.text import terms
+
+__all__ = [
+    "ASSISTANT_BUDGET", "BUDGETS", "SHOWN_BUDGETS", "Lead", "Piece", "Score", "bootstrap", "facts", "filled",
+    "mentioned", "score", "share",
+]  # fmt: skip
 
 BUDGETS = (500, 1_000, 2_000, 4_000)
 """Tokens."""
+
+SHOWN_BUDGETS = (1_000, 4_000)
+"""Those of the tables that have no room for all."""
 
 ASSISTANT_BUDGET = 1_000
 """At which it is told how much of what the assistant said is kept."""
@@ -73,20 +82,38 @@ def score(
         assistant: those places of the evidence where the assistant speaks.
         order: places, best first, if they are ranked.
     """
-    kept_shares = tuple(_share(places, evidence) for places in kept)
-    said = _share(kept[BUDGETS.index(ASSISTANT_BUDGET)], assistant) if assistant else None
+    kept_shares = tuple(share(places, evidence) for places in kept)
+    said = share(kept[BUDGETS.index(ASSISTANT_BUDGET)], assistant) if assistant else None
     if order is None:
         return Score(kept_shares, said)
-    return Score(kept_shares, said, _share(order[:5], evidence), _share(order[:10], evidence), _ndcg(order, evidence))
+    return Score(kept_shares, said, share(order[:5], evidence), share(order[:10], evidence), _ndcg(order, evidence))
 
 
-def _share(places: Collection[int], evidence: Collection[int]) -> float:
+def share(places: Collection[int], evidence: Collection[int]) -> float:
+    """Return how much of the evidence is among some places, 0 to 1."""
     return len(set(places) & set(evidence)) / len(evidence)
 
 
 def _ndcg(order: Sequence[int], evidence: Collection[int]) -> float:
     gain = sum(1 / math.log2(rank) for rank, place in enumerate(order[:10], start=2) if place in evidence)
     return gain / sum(1 / math.log2(rank) for rank in range(2, 2 + min(10, len(evidence))))
+
+
+def facts(answer: str | None, question: str) -> frozenset[str]:
+    """Return the informative words of an answer that the question does not hold, as stems."""
+    return frozenset(terms(answer).keys() - terms(question).keys()) if answer else frozenset()
+
+
+def mentioned(words: frozenset[str], texts: Iterable[str]) -> float | None:
+    """Return how many of some stems occur in any of the texts, 0 to 1; None if there are no stems."""
+    if not words:
+        return None
+    return len(words & frozenset[str]().union(*map(_terms, texts))) / len(words)
+
+
+@lru_cache(maxsize=65_536)
+def _terms(text: str) -> frozenset[str]:
+    return frozenset(terms(text))
 
 
 def bootstrap(ours: Sequence[float], theirs: Sequence[float], clusters: Sequence[str], seed: int = 7) -> Lead:

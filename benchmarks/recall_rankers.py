@@ -6,9 +6,10 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -18,8 +19,11 @@ from recall_talks import Talk
 from shared_core import InfiniteMemory
 from shared_core.base import Embedder, Fingerprint, TokenCounter, Vectors
 from shared_core.prompt.reasons import Kind
+from shared_core.recall.candidates import EXCERPT_MARK
 
-__all__ = ["BM25", "Dense", "Fused", "Ours", "Ranker", "Remembering", "Window", "exchanges", "peers"]
+__all__ = [
+    "BM25", "Dense", "Fused", "Ours", "Prompt", "Ranker", "Remembering", "Window", "exchanges", "peers", "plain_peers",
+]  # fmt: skip
 
 TOP_K = 400
 """Messages that a search is asked for: enough to fill 4,000 tokens with the short lines of a meeting."""
@@ -90,22 +94,39 @@ def _hash(text: str) -> str:
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
+class Prompt(NamedTuple):
+    """What is in a prompt.
+
+    Attributes:
+        places: of the messages of the conversation.
+        texts: what is there of each, without names, dates, and the marks of excerpts.
+        recalled: the tokens of what was recalled, with its wording.
+        tokens: those of the whole prompt.
+    """
+
+    places: frozenset[int]
+    texts: tuple[str, ...]
+    recalled: int
+    tokens: int
+
+
 class Ours:
     """Our memory, through its public face.
 
     Args:
         talk: the conversation.
         embedder: None: words alone.
+        holding: how many messages it holds at first; None: all.
         arguments: for the memory.
     """
 
-    def __init__(self, talk: Talk, embedder: Embedder | None, **arguments: Any) -> None:
+    def __init__(self, talk: Talk, embedder: Embedder | None, *, holding: int | None = None, **arguments: Any) -> None:
         self._talk = talk
         self._places: dict[str | None, int] = {message.id: place for place, message in enumerate(talk.messages)}
         ranking: Any = {} if embedder is not None else {"ranking": "lexical"}
         self._memory = InfiniteMemory(embedder=embedder, reserve_tokens=0, **ranking, **arguments)
-        self._memory.add(talk.messages)
-        self._memory.index()
+        self._held = 0
+        self.hold(len(talk.messages) if holding is None else holding)
 
     def __enter__(self) -> "Ours":
         return self
@@ -118,11 +139,24 @@ class Ours:
         places = [self._places[hit.message.id] for hit in self._memory.search(question, TOP_K)]
         return [Piece((place,), self._talk.tokens[place]) for place in places]
 
-    def prompt(self, question: str, budget: int) -> set[int]:
-        """Return the messages that are in the prompt for a question, the whole of which takes at most `budget`."""
+    def hold(self, count: int) -> None:
+        """Add messages until the memory holds so many."""
+        if count > self._held:
+            self._memory.add(self._talk.messages[self._held : count])
+            self._memory.index()
+            self._held = count
+
+    def prompt(self, question: str, budget: int) -> Prompt:
+        """Return what is in the prompt for a question, the whole of which takes at most `budget`."""
         self._memory.max_tokens = budget
-        lines = self._memory.context(question).report.included
-        return {self._places[line.id] for line in lines if line.id and line.kind in (Kind.WINDOW, Kind.RECALLED)}
+        report = self._memory.context(question).report
+        lines = [line for line in report.included if line.id and line.kind in (Kind.WINDOW, Kind.RECALLED)]
+        return Prompt(
+            places=frozenset(self._places[line.id] for line in lines),
+            texts=tuple(line.text.removesuffix(EXCERPT_MARK.format(text="", id=line.id)) for line in lines),
+            recalled=report.totals[Kind.RECALLED],
+            tokens=report.total_tokens,
+        )
 
 
 class Window:
@@ -155,7 +189,7 @@ class BM25:
 
     def __init__(self, pieces: Sequence[Piece], texts: Sequence[str]) -> None:
         self._pieces = pieces
-        documents = [Counter(_words(text)) for text in texts]
+        documents = list(map(_counted, texts))
         lengths = np.array([sum(document.values()) for document in documents], dtype=np.float64)
         norms = 1.2 * (1 - 0.75 + 0.75 * lengths / max(lengths.mean(), 1e-9))
         found: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
@@ -180,6 +214,11 @@ class BM25:
 
 def _words(text: str) -> list[str]:
     return re.findall(r"\w+", text.lower())
+
+
+@lru_cache(maxsize=65_536)
+def _counted(text: str) -> Counter[str]:
+    return Counter(_words(text))
 
 
 class Fused:
@@ -208,26 +247,35 @@ def exchanges(talk: Talk) -> list[tuple[int, ...]]:
     return [tuple(range(first, end)) for first, end in pairwise([*starts, len(talk.messages)])]
 
 
+def plain_peers(talk: Talk, embedder: Embedder | None, *, named: bool = False) -> dict[str, Ranker]:
+    """Return the rankings of single messages; without an embedder those that need none.
+
+    Args:
+        talk: the conversation.
+        embedder: makes the vectors.
+        named: whether they read `speaker: text` instead of the text alone.
+    """
+    suffix = ", named" if named else ""
+    texts = [f"{message.name or message.role}: " * named + message.content for message in talk.messages]
+    pieces = [Piece((place,), tokens) for place, tokens in enumerate(talk.tokens)]
+    words = BM25(pieces, texts)
+    found: dict[str, Ranker] = {"sliding window": Window(pieces), f"BM25{suffix}": words}
+    if embedder is None:
+        return found
+    dense = Dense(pieces, texts, embedder)
+    return found | {f"dense{suffix}": dense, f"RRF{suffix}": Fused(words, dense)}
+
+
 def peers(talk: Talk, embedder: Embedder | None, count: TokenCounter) -> dict[str, Ranker]:
     """Return the rankings that ours is compared with; without an embedder those that need none.
 
-    "Named" ones read `speaker: text`, the others the text alone. LangChain's keeps "input: …, output: …" of an exchange
-    as one document and returns the document; LlamaIndex's keeps the texts of an exchange as one document and returns
-    its messages.
+    LangChain's keeps "input: …, output: …" of an exchange as one document and returns the document; LlamaIndex's keeps
+    the texts of an exchange as one document and returns its messages.
     """
-    said = [message.content for message in talk.messages]
-    named = [f"{message.name or message.role}: {message.content}" for message in talk.messages]
-    pieces = [Piece((place,), tokens) for place, tokens in enumerate(talk.tokens)]
-    words, named_words = BM25(pieces, said), BM25(pieces, named)
-    found: dict[str, Ranker] = {"sliding window": Window(pieces), "BM25": words, "BM25, named": named_words}
+    found = plain_peers(talk, embedder) | plain_peers(talk, embedder, named=True)
     if embedder is None:
         return found
-    dense, named_dense = Dense(pieces, said, embedder), Dense(pieces, named, embedder)
     return found | {
-        "dense": dense,
-        "dense, named": named_dense,
-        "RRF": Fused(words, dense),
-        "RRF, named": Fused(named_words, named_dense),
         "LangChain VectorStoreRetrieverMemory": _langchain(talk, embedder, count),
         "LlamaIndex VectorMemory": _llama_index(talk, embedder),
     }

@@ -5,12 +5,11 @@ from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any
 
-from recall_measures import ASSISTANT_BUDGET, BUDGETS, Score, bootstrap
+from recall_measures import ASSISTANT_BUDGET, BUDGETS, SHOWN_BUDGETS, Score, bootstrap
 
-__all__ = ["Row", "ablation_table", "as_json", "category_table", "lead_table", "method_table"]
+__all__ = ["Row", "ablation_table", "as_json", "category_table", "head", "lead_table", "line", "method_table"]
 
-SHOWN = [BUDGETS.index(1_000), BUDGETS.index(4_000)]
-"""The budgets of the tables that have no room for all."""
+SHOWN = [BUDGETS.index(budget) for budget in SHOWN_BUDGETS]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +33,8 @@ class Row:
     scores: Mapping[str, Score]
 
 
-def as_json(rows: Iterable[Row]) -> list[dict[str, Any]]:
-    """Return plain JSON data."""
+def as_json(rows: Iterable[Any]) -> list[dict[str, Any]]:
+    """Return plain JSON data of dataclasses."""
     return [asdict(row) for row in rows]
 
 
@@ -44,13 +43,13 @@ def method_table(rows: Sequence[Row], methods: Sequence[str]) -> Iterator[str]:
     budgets = [f"{budget:,}" for budget in BUDGETS]
     assistant = any(score.assistant is not None for row in rows for score in row.scores.values())
     extra = [f"assistant's at {ASSISTANT_BUDGET:,}"] if assistant else []
-    yield from _head(["fraction / any / all, %", *budgets, "R@5", "R@10", "NDCG@10", *extra])
+    yield from head(["fraction / any / all, %", *budgets, "R@5", "R@10", "NDCG@10", *extra])
     for method in methods:
         scores = [row.scores[method] for row in rows]
         kept = [_kept([score.kept[at] for score in scores]) for at in range(len(BUDGETS))]
         ranks = [_mean(score.recall_5 for score in scores), _mean(score.recall_10 for score in scores)]
         more = [_mean(score.assistant for score in scores)] if assistant else []
-        yield _line([method, *kept, *ranks, _mean(score.ndcg_10 for score in scores), *more])
+        yield line([method, *kept, *ranks, _mean(score.ndcg_10 for score in scores), *more])
 
 
 def _kept(shares: Sequence[float]) -> str:
@@ -60,10 +59,10 @@ def _kept(shares: Sequence[float]) -> str:
 
 def category_table(rows: Sequence[Row], methods: Sequence[str]) -> Iterator[str]:
     """Yield a line for each category: the share of the evidence within 1,000 and within 4,000 tokens."""
-    yield from _head(["category", "questions", *methods])
+    yield from head(["category", "questions", *methods])
     for category in sorted({row.category for row in rows}):
         asked = [row for row in rows if row.category == category]
-        yield _line([category, f"{len(asked)}", *(_at_shown(asked, method) for method in methods)])
+        yield line([category, f"{len(asked)}", *(_at_shown(asked, method) for method in methods)])
 
 
 def _at_shown(rows: Sequence[Row], method: str) -> str:
@@ -72,10 +71,10 @@ def _at_shown(rows: Sequence[Row], method: str) -> str:
 
 def lead_table(rows: Sequence[Row], pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
     """Yield a line for each pair of methods: the first one's lead over the second, in points, and its 95 % interval."""
-    yield from _head(["lead", *(f"{budget:,}" for budget in BUDGETS)])
+    yield from head(["lead", *(f"{budget:,}" for budget in BUDGETS)])
     for ours, theirs in pairs:
         cells = [_lead(rows, ours, theirs, lambda score, at=at: score.kept[at]) for at in range(len(BUDGETS))]  # type: ignore[misc]
-        yield _line([f"{ours} over {theirs}", *cells])
+        yield line([f"{ours} over {theirs}", *cells])
 
 
 def ablation_table(rows: Sequence[Row], ours: Sequence[str], without: Sequence[str]) -> Iterator[str]:
@@ -87,7 +86,7 @@ def ablation_table(rows: Sequence[Row], ours: Sequence[str], without: Sequence[s
         without: what was switched off; the scores are under `{method} without {ingredient}`.
     """
     columns = [f"{method}, {BUDGETS[at]:,}" for method in ours for at in SHOWN]
-    yield from _head(["without", *columns, "NDCG@10"])
+    yield from head(["without", *columns, "NDCG@10"])
     for ingredient in without:
         cells = [
             _lead(rows, f"{method} without {ingredient}", method, lambda score, at=at: score.kept[at])  # type: ignore[misc]
@@ -95,7 +94,7 @@ def ablation_table(rows: Sequence[Row], ours: Sequence[str], without: Sequence[s
             for at in SHOWN
         ]
         ranks = _lead(rows, f"{ours[0]} without {ingredient}", ours[0], lambda score: score.ndcg_10 or 0.0)
-        yield _line([ingredient, *cells, ranks])
+        yield line([ingredient, *cells, ranks])
 
 
 def _lead(rows: Sequence[Row], ours: str, theirs: str, figure: Callable[[Score], float]) -> str:
@@ -112,10 +111,12 @@ def _mean(values: Iterable[float | None]) -> str:
     return f"{100 * fmean(known):.1f}" if known else ""
 
 
-def _head(columns: Sequence[str]) -> Iterator[str]:
-    yield _line(columns)
+def head(columns: Sequence[str]) -> Iterator[str]:
+    """Yield the first two lines of a table: the first column is text, the others are numbers."""
+    yield line(columns)
     yield "|" + " --- |" + " ---: |" * (len(columns) - 1)
 
 
-def _line(cells: Sequence[str]) -> str:
+def line(cells: Sequence[str]) -> str:
+    """Return a line of a table."""
     return "| " + " | ".join(cells) + " |"

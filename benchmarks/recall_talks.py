@@ -3,7 +3,7 @@
 import gzip
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -22,17 +22,21 @@ NO_TIME = datetime(2024, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked after the end of a conversation.
+    """What is asked after the end of a conversation, or in the middle of it.
 
     Attributes:
         text: as asked.
         evidence: places of the messages that answer it, from 0.
         category: what kind of question it is, as the file calls it.
+        answer: what the file says it is; None if it says nothing.
+        at: how many messages were said before it; None: all.
     """
 
     text: str
     evidence: frozenset[int]
     category: str
+    answer: str | None = None
+    at: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +64,18 @@ class Talk:
         """Whether an assistant takes part."""
         return any(message.role == "assistant" for message in self.messages)
 
+    def until(self, place: int) -> "Talk":
+        """Return the conversation up to a place, with the questions about all of it."""
+        messages, sessions, tokens = self.messages[:place], self.sessions[:place], self.tokens[:place]
+        return replace(self, messages=messages, sessions=sessions, tokens=tokens)
+
 
 def read_talks(path: Path, count: TokenCounter, first: int | None = None) -> list[Talk]:
     """Return the conversations of a gzipped file of JSON lines, or only the first so many.
 
     A line is `{"dataset", "conversation", "messages": [{"id", "session", "speaker", "text", "time"}], "questions":
-    [{"text", "evidence": [ids], "category"}]}`; the time is ISO 8601 or null.
+    [{"text", "evidence": [ids], "category", "answer"?, "at"?}]}`; the time is ISO 8601 or null. A question with "at" is
+    asked when so many messages have been said.
     """
     with gzip.open(path, "rt", encoding="utf-8") as file:
         return [_talk(json.loads(line), count) for line in islice(file, first)]
@@ -75,7 +85,13 @@ def _talk(found: dict[str, Any], count: TokenCounter) -> Talk:
     said: Sequence[dict[str, Any]] = found["messages"]
     places = {line["id"]: place for place, line in enumerate(said)}
     questions = [
-        Question(asked["text"], frozenset(places[id_] for id_ in asked["evidence"]), asked["category"])
+        Question(
+            text=asked["text"],
+            evidence=frozenset(places[id_] for id_ in asked["evidence"]),
+            category=asked["category"],
+            answer=asked.get("answer"),
+            at=asked.get("at"),
+        )
         for asked in found["questions"]
         if asked["evidence"]
     ]

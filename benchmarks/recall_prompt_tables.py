@@ -1,0 +1,113 @@
+"""What a user gets, as Markdown tables; pure."""
+
+from collections.abc import Callable, Iterator, Sequence
+from statistics import fmean
+
+from recall_measures import SHOWN_BUDGETS, bootstrap
+from recall_prompts import FOREIGN, OWN, WAYS, Asked, Gain
+from recall_tables import head, line
+
+__all__ = ["gain_lead_table", "gain_table", "kind_table", "silence_table"]
+
+Figure = Callable[[Gain], float | None]
+
+FIGURES: dict[str, Figure] = {
+    "evidence": lambda gain: gain.evidence, "facts": lambda gain: gain.facts, "recalled": lambda gain: gain.recalled,
+    "prompt": lambda gain: gain.tokens,
+}  # fmt: skip
+"""The first two are shares, the others tokens."""
+
+SHARES = ("evidence", "facts")
+
+
+def gain_table(rows: Sequence[Asked]) -> Iterator[str]:
+    """Yield a line for each way: the share of the evidence and of the facts with their intervals, and the tokens."""
+    own = _of(rows, OWN)
+    yield from head(["way", *(f"{name}, {budget:,}" for budget in SHOWN_BUDGETS for name in FIGURES)])
+    for way in own[0].gains:
+        cells = [
+            _percent(own, way, budget, figure) if name in SHARES else _tokens(own, way, budget, figure)
+            for budget in SHOWN_BUDGETS
+            for name, figure in FIGURES.items()
+        ]
+        yield line([way, *cells])
+
+
+def gain_lead_table(rows: Sequence[Asked], ours: str = "context") -> Iterator[str]:
+    """Yield a line for each other way: our lead over it in points, with its interval."""
+    own = _of(rows, OWN)
+    yield from head([f"{ours} over", *(f"{name}, {budget:,}" for budget in SHOWN_BUDGETS for name in SHARES)])
+    for way in own[0].gains:
+        if way != ours:
+            cells = [_lead(own, ours, way, budget, FIGURES[name]) for budget in SHOWN_BUDGETS for name in SHARES]
+            yield line([way, *cells])
+
+
+def kind_table(rows: Sequence[Asked], rival: str = "BM25") -> Iterator[str]:
+    """Yield a line for each category: evidence / facts / tokens recalled, ours and a rival's, and the lead in facts."""
+    own, ways = _of(rows, OWN), ["context", "context, thorough", rival]
+    columns = [f"{way}, {budget:,}" for budget in SHOWN_BUDGETS for way in ways]
+    leads = [f"lead in facts over {rival}, {budget:,}" for budget in SHOWN_BUDGETS]
+    yield from head(["evidence / facts / recalled", "questions", *columns, *leads])
+    for category in sorted({row.category for row in own}):
+        asked = [row for row in own if row.category == category]
+        cells = [_three(asked, way, budget) for budget in SHOWN_BUDGETS for way in ways]
+        cells += [_lead(asked, "context", rival, budget, FIGURES["facts"]) for budget in SHOWN_BUDGETS]
+        yield line([category, f"{len(asked)}", *cells])
+
+
+def silence_table(rows: Sequence[Asked]) -> Iterator[str]:
+    """Yield a line for each kind of line: how often anything is recalled, with its interval, and the tokens of it."""
+    columns = [f"{way}, {budget:,}" for budget in SHOWN_BUDGETS for way in WAYS]
+    yield from head(["anything recalled, tokens of it", "lines", *columns])
+    small = [kind for kind in dict.fromkeys(row.kind for row in rows) if kind not in (OWN, FOREIGN)]
+    for name, kinds in {
+        OWN: [OWN],
+        FOREIGN: [FOREIGN],
+        "small talk": small,
+        **{kind: [kind] for kind in small},
+    }.items():
+        if said := _of(rows, *kinds):
+            cells = [_silence(said, way, budget) for budget in SHOWN_BUDGETS for way in WAYS]
+            yield line([name, f"{len(said):,}", *cells])
+
+
+def _of(rows: Sequence[Asked], *kinds: str) -> list[Asked]:
+    return [row for row in rows if row.kind in kinds]
+
+
+def _values(rows: Sequence[Asked], way: str, budget: int, figure: Figure) -> tuple[list[float], list[str]]:
+    """Return a figure of every line that has it, and what conversation each is about."""
+    found = [(figure(row.gains[way][budget]), row.conversation) for row in rows]
+    return [value for value, _ in found if value is not None], [talk for value, talk in found if value is not None]
+
+
+def _percent(rows: Sequence[Asked], way: str, budget: int, figure: Figure) -> str:
+    values, talks = _values(rows, way, budget, figure)
+    if not values:
+        return ""
+    mean, low, high = bootstrap(values, [0.0] * len(values), talks)
+    return f"{100 * mean:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
+
+
+def _tokens(rows: Sequence[Asked], way: str, budget: int, figure: Figure) -> str:
+    return f"{fmean(_values(rows, way, budget, figure)[0]):,.0f}"
+
+
+def _lead(rows: Sequence[Asked], ours: str, theirs: str, budget: int, figure: Figure) -> str:
+    values, talks = _values(rows, ours, budget, figure)
+    if not values:
+        return ""
+    lead = bootstrap(values, _values(rows, theirs, budget, figure)[0], talks)
+    return f"{100 * lead.mean:+.1f} [{100 * lead.low:+.1f}, {100 * lead.high:+.1f}]"
+
+
+def _three(rows: Sequence[Asked], way: str, budget: int) -> str:
+    shares = [_values(rows, way, budget, FIGURES[name])[0] for name in SHARES]
+    cells = [f"{100 * fmean(values):.1f}" if values else "-" for values in shares]
+    return " / ".join([*cells, _tokens(rows, way, budget, FIGURES["recalled"])])
+
+
+def _silence(rows: Sequence[Asked], way: str, budget: int) -> str:
+    often = _percent(rows, way, budget, lambda gain: float(gain.recalled > 0))
+    return f"{often}, {_tokens(rows, way, budget, FIGURES['recalled'])}"

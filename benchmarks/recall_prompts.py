@@ -1,0 +1,149 @@
+"""What a user gets for a question: how much of the answer is in the prompt, and what it costs.
+
+`context` is asked with its defaults, and thorough and precise; beside it, what others rank first is filled into the
+same budgets. Questions about another conversation and small talk show whether recall can be silent.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+from random import Random
+from types import MappingProxyType
+from typing import Any
+
+from recall_measures import BUDGETS, SHOWN_BUDGETS, Piece, facts, filled, mentioned, share
+from recall_rankers import Ours, Prompt, Remembering, plain_peers
+from recall_talks import Question, Talk
+
+__all__ = ["FOREIGN", "OWN", "WAYS", "Asked", "Gain", "foreign_questions", "measure_prompts", "small_talk"]
+
+WAYS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {"context": {}, "context, thorough": {"recall": "thorough"}, "context, precise": {"recall": "precise"}}
+)
+"""The arguments of our memory."""
+
+OWN, FOREIGN = "its own questions", "another conversation's"
+"""Kinds of lines; small talk has others."""
+
+MOST_FOREIGN = 80
+"""Questions of another conversation that are asked at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """What one prompt brings, and what it costs.
+
+    Attributes:
+        recalled: tokens of what was recalled.
+        tokens: those of the whole prompt.
+        evidence: the share of the evidence that is in it; None if there is none.
+        facts: the share of the answer's informative words that are in it, of those that the question does not hold;
+            None if there are none.
+    """
+
+    recalled: int
+    tokens: int
+    evidence: float | None = None
+    facts: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One line that was said to the memory of a conversation.
+
+    Attributes:
+        dataset: what the conversation belongs to.
+        conversation: its name there.
+        kind: whether it is `OWN` or `FOREIGN`, or what small talk it is.
+        category: what kind of question it is; empty unless it is the conversation's own.
+        gains: for each way and budget. Only own questions have those of others, and those within all of `BUDGETS`.
+    """
+
+    dataset: str
+    conversation: str
+    kind: str
+    category: str
+    gains: Mapping[str, Mapping[int, Gain]] = field(default_factory=dict)
+
+
+def small_talk() -> dict[str, list[str]]:
+    """Return lines that no conversation has an answer to, by kind."""
+    kinds: dict[str, list[str]] = json.loads(Path(__file__).with_name("small_talk.json").read_text(encoding="utf-8"))
+    return kinds
+
+
+def foreign_questions(talks: Sequence[Talk], at: int) -> list[str]:
+    """Return questions about the conversation after the one `at`, the same ones every time; none if there is no other.
+
+    After the last one comes the first.
+    """
+    if len(talks) == 1:
+        return []
+    questions = [question.text for question in talks[(at + 1) % len(talks)].questions]
+    return questions if len(questions) <= MOST_FOREIGN else Random(at).sample(questions, MOST_FOREIGN)
+
+
+def measure_prompts(talk: Talk, others: Mapping[str, Sequence[str]], embedder: Remembering | None) -> Iterator[Asked]:
+    """Yield what every question about a conversation brings, in the order they are asked, then every other line.
+
+    Args:
+        talk: the conversation. Its memories hold what was said before each question.
+        others: lines that have no answer in it, by kind; asked after its end.
+        embedder: None: words alone.
+    """
+    asked_at = partial(_asked_at, talk)
+    with ExitStack() as stack:
+        memories = {
+            way: stack.enter_context(Ours(talk, embedder, holding=0, **arguments)) for way, arguments in WAYS.items()
+        }
+        for at, questions in groupby(sorted(talk.questions, key=asked_at), key=asked_at):
+            rankers = plain_peers(talk.until(at), embedder)
+            for memory in memories.values():
+                memory.hold(at)
+            for question in questions:
+                gains = {way: _prompts(question, memory) for way, memory in memories.items()}
+                gains |= {
+                    name: _fillings(talk, question, ranker.rank(question.text)) for name, ranker in rankers.items()
+                }
+                yield Asked(talk.dataset, talk.name, OWN, question.category, gains)
+        for memory in memories.values():
+            memory.hold(len(talk.messages))
+        for kind, lines in others.items():
+            for line in lines:
+                yield Asked(talk.dataset, talk.name, kind, "", _silence(line, memories))
+
+
+def _asked_at(talk: Talk, question: Question) -> int:
+    return len(talk.messages) if question.at is None else question.at
+
+
+def _prompts(question: Question, memory: Ours) -> dict[int, Gain]:
+    return {budget: _gain(question, memory.prompt(question.text, budget)) for budget in BUDGETS}
+
+
+def _fillings(talk: Talk, question: Question, ranking: Sequence[Piece]) -> dict[int, Gain]:
+    return {budget: _gain(question, _filling(talk, ranking, budget)) for budget in BUDGETS}
+
+
+def _filling(talk: Talk, ranking: Sequence[Piece], budget: int) -> Prompt:
+    """Return a prompt with nothing but the first of a ranking, all of it recalled."""
+    places = frozenset(filled(ranking, budget))
+    tokens = sum(talk.tokens[place] for place in places)
+    return Prompt(places, tuple(talk.messages[place].content for place in places), tokens, tokens)
+
+
+def _gain(question: Question, prompt: Prompt) -> Gain:
+    said = mentioned(facts(question.answer, question.text), prompt.texts)
+    return Gain(prompt.recalled, prompt.tokens, share(prompt.places, question.evidence), said)
+
+
+def _silence(line: str, memories: Mapping[str, Ours]) -> dict[str, dict[int, Gain]]:
+    gains: dict[str, dict[int, Gain]] = {}
+    for way, memory in memories.items():
+        prompts = {budget: memory.prompt(line, budget) for budget in SHOWN_BUDGETS}
+        gains[way] = {budget: Gain(prompt.recalled, prompt.tokens) for budget, prompt in prompts.items()}
+    return gains
