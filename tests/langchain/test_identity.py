@@ -320,7 +320,7 @@ class TestNestedGraphs:
         """Also while others work on the same list, as workers do that are sent with all that was said."""
         pool = SessionPool(token_counter=Words(), ranking="lexical", max_tokens=4096, reserve_tokens=0)
         middleware, found = memory(pool, recall_tool=search == "own tool"), []
-        retriever = HistoryRetriever(store=pool, session_key="thread_id", user_key="user_id", k=20)
+        retriever = HistoryRetriever(store=pool, session_key="thread_id", k=20)
 
         @tool
         def look_back(query: str) -> str:
