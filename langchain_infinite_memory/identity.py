@@ -136,14 +136,14 @@ class ThreadResolver:
             alone: whether a task that `Send` started is a session of its own, because its list is.
 
         Raises:
-            ValueError: the user's id is empty.
+            ValueError: an id is empty.
         """
         config = ensure_config(config)
         runtime = runtime or _runtime()
         configurable: Mapping[str, Any] = {"thread_id": _thread_id(runtime)} | (config.get("configurable") or {})
-        thread = _first(configurable["thread_id"])
+        thread = _named("thread_id", configurable["thread_id"])
         own = self._own_name(runtime)
-        session = _first(own, *(configurable.get(key) for key in self.session_keys))
+        session = _first(own, *(_named(key, configurable.get(key)) for key in self.session_keys))
         user = named_user(_entry(getattr(runtime, "context", None), self.user_key), configurable.get(self.user_key))
         nested = "" if self.share_with_subgraphs else _nested_in(config, alone=alone)
         saver = configurable.get(CHECKPOINTER)
@@ -161,9 +161,9 @@ class ThreadResolver:
         """Return the conversation of a thread outside of its runs.
 
         Raises:
-            ValueError: no thread is given, and runs have no session in common; or the user's id is empty.
+            ValueError: no thread is given, and runs have no session in common; or an id is empty.
         """
-        session = _first(thread_id, None if callable(self.session_id) else self.session_id)
+        session = _first(_named("thread_id", thread_id), None if callable(self.session_id) else self.session_id)
         if session is None:
             raise ValueError("thread_id=None: name the thread; these runs have no session_id in common")
         return Thread(session, named_user(user_id), _first(thread_id))
@@ -297,6 +297,17 @@ def _nested_in(config: RunnableConfig, *, alone: bool) -> str:
 def _first(*names: Any) -> str | None:
     """Return the first name that is given, as a text."""
     return next((str(name) for name in names if name is not None and name != ""), None)
+
+
+def _named(key: str, id_: Any) -> str | None:
+    """Return the id that an entry holds, as a text.
+
+    Raises:
+        ValueError: it is empty, as a variable is that was not set: it would count as none, and nothing would be stored.
+    """
+    if id_ == "":
+        raise ValueError(f"{key}='': pass the id of the conversation, or leave it out")
+    return _first(id_)
 
 
 def named_user(*ids: Any) -> str | None:

@@ -118,7 +118,7 @@ class InfiniteMemoryMiddleware(Middleware):
             `thread_id` and `run_id`.
         name: the middleware's name, for an agent with two of them.
         settings: the other arguments of `InfiniteMemory`, and `embeddings`, `token_counter` and `summarizer` in
-            LangChain's words; not for a `SessionPool`, which has its own.
+            LangChain's words; not for a `SessionPool`, which has its own. `system` is the agent's own `system_prompt`.
 
     Raises:
         TypeError, ValueError: an argument is unknown or out of range.
@@ -134,6 +134,9 @@ class InfiniteMemoryMiddleware(Middleware):
         on_report: OnReport = None, name: str | None = None, **settings: Any,
     ) -> None:  # fmt: skip
         super().__init__()
+        if (store.settings if isinstance(store, SessionPool) else settings).get("system") is not None:
+            raise TypeError("system: an agent has a system prompt of its own; pass create_agent(system_prompt=...)")
+        one_of("recall_tool", recall_tool, (False, True))
         self._on_error = one_of("on_error", on_error, ("window", "raise"))
         self._on_report = on_report
         self._name = name or type(self).__name__

@@ -207,6 +207,11 @@ class Sessions:
         if settings and not self._owns_pool:
             names = ", ".join(sorted(settings))
             raise TypeError(f"{names}: the store given has its own settings; pass them where it is made")
+        for name in sorted({"session_id", "user_id"} & settings.keys()):
+            raise TypeError(
+                f"{name}: one store serves all sessions and users; name them in each run: "
+                f"config={{'configurable': {{{name!r}: '...'}}}}"
+            )
         self._store = None if isinstance(store, InfiniteMemory | SessionPool) else store
         self._size = size
         self._settings = memory_settings(**settings)
