@@ -83,7 +83,7 @@ class InfiniteMemoryMiddleware(Middleware):
 
     Stored is the state of the graph: before each call of the model, and when the run ends, so that what other
     middleware redacts there is redacted here. What other middleware changes in a request only is sent as it is there,
-    and never stored. The state is not changed, nothing goes into the stream, and no model is called but a `summarizer`.
+    and never stored. The state's messages are not changed, and no model is called but a `summarizer`.
 
     With a checkpointer, a list is the whole conversation. What it lacks was taken back: it stays on record, and is
     neither sent nor recalled. What a `SummarizationMiddleware` replaces stays recallable. A thread that goes back to an
