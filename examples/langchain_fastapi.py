@@ -1,6 +1,6 @@
 """A server that streams answers to many people at a time, each with a memory of their own.
 
-Run it from the repository: `python examples/langchain_fastapi.py`. It drives 50 sessions at a time against the server
+Run it from the repository: `python examples/langchain_fastapi.py`. It sends 50 people at a time to the server
 within this process, needs no network and no key, and leaves no file. It needs the packages fastapi and httpx.
 With a real model: `init_chat_model("openai:gpt-4o-mini")` in place of `EchoChatModel()`, and a `max_tokens` that suits
 it. To serve it: `uvicorn --app-dir examples --factory langchain_fastapi:create_app`, which keeps chat.db.
@@ -13,7 +13,7 @@ from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Header
 from fastapi.responses import StreamingResponse
 from httpx import ASGITransport, AsyncClient
 from langchain_core.messages import HumanMessage
@@ -23,7 +23,7 @@ from pydantic import BaseModel
 from langchain_infinite_memory import with_infinite_memory
 from langchain_infinite_memory.testing import EchoChatModel
 
-SESSIONS = 50
+PEOPLE = 50
 TALK = "Let us talk about the weather of day {}: it rained a bit, then the wind came from the west and the sun shone."
 
 
@@ -44,7 +44,7 @@ class Answer(StreamingResponse):
 
 
 def create_app(store: str | Path = "chat.db") -> FastAPI:
-    """Return the server: POST {"text": ...} to /chat/SESSION, and the answer comes as it is made."""
+    """Return the server: POST {"text": ...} to /chat/SESSION as a user, and the answer comes as it is made."""
     model = EchoChatModel()
     chain = with_infinite_memory(model, store=store, max_tokens=500, reserve_tokens=100)
 
@@ -56,9 +56,9 @@ def create_app(store: str | Path = "chat.db") -> FastAPI:
     app = FastAPI(lifespan=closing)
 
     @app.post("/chat/{session_id}")
-    async def chat(session_id: str, said: Said) -> Answer:
-        # In your program the session is that of the person who is logged in, and not whatever a request names.
-        config: RunnableConfig = {"configurable": {"session_id": session_id}}
+    async def chat(session_id: str, said: Said, user: str = Header(min_length=1)) -> Answer:
+        # In your program, the user is the person who is logged in, and not whatever a request names.
+        config: RunnableConfig = {"configurable": {"session_id": session_id, "user_id": user}}
 
         async def words() -> AsyncIterator[str]:
             answer: Any = chain.astream(HumanMessage(said.text), config)
@@ -75,7 +75,7 @@ async def converse(client: AsyncClient, number: int) -> str:
     """Tell a code, talk of other things until it is far away, and ask for it."""
 
     async def say(text: str) -> str:
-        response = await client.post(f"/chat/person-{number}", json={"text": text})
+        response = await client.post("/chat/main", json={"text": text}, headers={"user": f"person-{number}"})
         return response.raise_for_status().text
 
     await say(f"The code of my locker is {4000 + number}.")
@@ -85,18 +85,18 @@ async def converse(client: AsyncClient, number: int) -> str:
 
 
 async def main() -> None:
-    """Talk to the server as 50 people at a time."""
+    """Talk to the server as 50 people at a time, each in a session called main."""
     with tempfile.TemporaryDirectory() as folder:
         app = create_app(Path(folder) / "chat.db")
         async with (
             app.router.lifespan_context(app),
             AsyncClient(transport=ASGITransport(app), base_url="http://server", timeout=None) as client,
         ):
-            answers = await asyncio.gather(*(converse(client, number) for number in range(SESSIONS)))
+            answers = await asyncio.gather(*(converse(client, number) for number in range(PEOPLE)))
     print(answers[0])
     own = sum(f"code of my locker is {4000 + number}." in answer for number, answer in enumerate(answers))
     others = sum(answer.count("code of my locker is") for answer in answers) - own
-    print(f"\n{own} of {SESSIONS} were reminded of their own code, {others} of somebody else's")
+    print(f"\n{own} of {PEOPLE} were reminded of their own code, {others} of somebody else's")
 
 
 if __name__ == "__main__":

@@ -25,7 +25,8 @@ def infinite_memory_node(
     """Return a node, or `pre_model_hook`, that stores a graph's messages and writes the prompt beside them.
 
     System messages at the beginning of the list are sent and charged, but not stored. The model's answer is stored when
-    the node sees it the next time.
+    the node sees it the next time. That takes a checkpointer, and one that lasts if the last answer is to outlive the
+    process; without one, an answer is never stored unless the caller sends the whole list.
 
     Args:
         store: a path, a `Store` or a `SessionPool`; None: in memory.
@@ -42,6 +43,8 @@ def infinite_memory_node(
         TypeError, ValueError: an argument is unknown or out of range.
         StoreError: the store cannot be opened.
     """
+    if "recall_tool" in settings:
+        raise TypeError("recall_tool: a node brings no tool; recall_tool(store) makes one for your model")
     memories = ThreadMemory(open_pool(store, **settings))
     threads = ThreadResolver(session_id, user_key, removed, share_with_subgraphs)
 

@@ -324,7 +324,7 @@ def session_factory(
 
     Args:
         store: a path, a `Store`, a `SessionPool`, or None: in memory. It is opened at once; `close()` closes it.
-        size: how many unused sessions stay ready; any number can be stored.
+        size: how many unused sessions stay ready, at least 1; any number can be stored.
         window: whether the histories give what fits, as for `InfiniteChatMessageHistory`; False: everything.
         settings: as for `InfiniteChatMessageHistory`.
 
@@ -334,5 +334,5 @@ def session_factory(
     """
     if isinstance(store, InfiniteMemory):
         raise TypeError("store: an InfiniteMemory serves one session only; pass its store")
-    whole_number("size", size, least=0)
+    whole_number("size", size, least=1)
     return SessionHistories(Sessions(store, size=size, **settings), size=size, window=window)

@@ -49,6 +49,10 @@ TASKS = 4096
 """How many tasks of nested graphs are remembered."""
 
 
+class RunError(ValueError):
+    """A run was called in a way that could mix up users. It is raised whatever `on_error` is."""
+
+
 @dataclass(frozen=True, slots=True)
 class Thread:
     """The conversation that a list belongs to.
@@ -63,6 +67,7 @@ class Thread:
         newest: the id of the newest message that was stored for it.
         named: whether the session was named for the run, so that a list continues it even if it holds none of it.
         in_memory: the checkpointer, if it keeps its state in memory only, and may have lost it with an earlier process.
+        checkpointed: whether a checkpointer keeps the state of the run, by the name of its thread and for any user.
     """
 
     session_id: str | None
@@ -74,6 +79,7 @@ class Thread:
     newest: str | None = field(default=None, compare=False)
     named: bool = field(default=False, compare=False)
     in_memory: "ref[Any] | None" = field(default=None, compare=False)
+    checkpointed: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,38 +136,49 @@ class ThreadResolver:
             alone: whether a task that `Send` started is a session of its own, because its list is.
 
         Raises:
-            ValueError: the user's id is empty.
+            ValueError: an id is empty.
         """
         config = ensure_config(config)
         runtime = runtime or _runtime()
         configurable: Mapping[str, Any] = {"thread_id": _thread_id(runtime)} | (config.get("configurable") or {})
-        thread = _first(configurable["thread_id"])
+        thread = _named("thread_id", configurable["thread_id"])
         own = self._own_name(runtime)
-        session = _first(own, *(configurable.get(key) for key in self.session_keys))
+        session = _first(own, *(_named(key, configurable.get(key)) for key in self.session_keys))
         user = named_user(_entry(getattr(runtime, "context", None), self.user_key), configurable.get(self.user_key))
         nested = "" if self.share_with_subgraphs else _nested_in(config, alone=alone)
         saver = configurable.get(CHECKPOINTER)
         if session is None:
             return Thread(None, user)
         if nested:
-            return _nested_thread(Thread(session, user, thread, removed="leave_out"), nested, listed)
+            above = Thread(session, user, thread, removed="leave_out", checkpointed=saver is not None)
+            return _nested_thread(above, nested, listed)
         removed = self.removed or ("keep" if saver is None else "leave_out")
         found = Thread(session, user, thread, saver is not None, removed, named=own is not None)
-        return replace(found, in_memory=ref(saver) if _keeps_nothing(saver) else None)
+        in_memory = ref(saver) if _keeps_nothing(saver) else None
+        return replace(found, in_memory=in_memory, checkpointed=saver is not None)
 
     def named(self, thread_id: str | None, user_id: str | None) -> Thread:
         """Return the conversation of a thread outside of its runs.
 
         Raises:
-            ValueError: no thread is given, and runs have no session in common; or the user's id is empty.
+            ValueError: no thread is given, and runs have no session in common; or an id is empty.
         """
-        session = _first(thread_id, None if callable(self.session_id) else self.session_id)
+        session = _first(_named("thread_id", thread_id), None if callable(self.session_id) else self.session_id)
         if session is None:
             raise ValueError("thread_id=None: name the thread; these runs have no session_id in common")
         return Thread(session, named_user(user_id), _first(thread_id))
 
     def _own_name(self, runtime: "Runtime[Any] | None") -> str | None:
         return _first(self.session_id(runtime or _no_runtime()) if callable(self.session_id) else self.session_id)
+
+
+def check_owner(thread: Thread, owner: str | None) -> None:
+    """Raise RunError if the state of a thread belongs to one user, and the run names another."""
+    if owner is not None and thread.user_id is not None and owner != thread.user_id:
+        raise RunError(
+            f"thread_id={thread.thread_id!r}, user_id={thread.user_id!r}: the state of this thread belongs to another "
+            'user; make thread ids unique over all users, for instance f"{user}:{thread}"'
+        )
 
 
 OnReport: TypeAlias = Callable[[ContextReport, RunIds], object] | None
@@ -280,6 +297,17 @@ def _nested_in(config: RunnableConfig, *, alone: bool) -> str:
 def _first(*names: Any) -> str | None:
     """Return the first name that is given, as a text."""
     return next((str(name) for name in names if name is not None and name != ""), None)
+
+
+def _named(key: str, id_: Any) -> str | None:
+    """Return the id that an entry holds, as a text.
+
+    Raises:
+        ValueError: it is empty, as a variable is that was not set: it would count as none, and nothing would be stored.
+    """
+    if id_ == "":
+        raise ValueError(f"{key}='': pass the id of the conversation, or leave it out")
+    return _first(id_)
 
 
 def named_user(*ids: Any) -> str | None:

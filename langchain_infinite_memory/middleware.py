@@ -23,7 +23,16 @@ from typing_extensions import override
 
 from langchain_infinite_memory.budget import OVERFLOW, Budget, MaxTokens, must_send
 from langchain_infinite_memory.followed_lists import read_list
-from langchain_infinite_memory.identity import OnReport, Removed, SessionName, Thread, ThreadResolver, report
+from langchain_infinite_memory.identity import (
+    OnReport,
+    Removed,
+    RunError,
+    SessionName,
+    Thread,
+    ThreadResolver,
+    check_owner,
+    report,
+)
 from langchain_infinite_memory.lists import prune_messages
 from langchain_infinite_memory.messages import read_message
 from langchain_infinite_memory.search import answer_fits, search_tool
@@ -45,8 +54,8 @@ logger = logging.getLogger("langchain_infinite_memory")
 FAILURES = (Exception,)
 """What a memory raises: stores, counters and clocks may be the caller's own, and raise anything."""
 
-STATE = "infinite_memory"
-"""The private entry of the graph's state."""
+STATE, OWNER = "infinite_memory", "infinite_memory_user"
+"""The private entries of the graph's state."""
 
 Answer = Any  # `ModelResponse`, `AIMessage` or, in newer versions of LangChain, `ExtendedModelResponse`
 
@@ -59,9 +68,10 @@ else:  # before LangChain 1.2.7, these have other type parameters, or none
 
 
 class MemoryState(AgentState):
-    """The state of the graph, with where the list begins on its line; see `Anchor`."""
+    """The state of the graph, with where the list begins on its line, see `Anchor`, and the user whose thread it is."""
 
     infinite_memory: NotRequired[Annotated[dict[str, Any], PrivateStateAttr]]
+    infinite_memory_user: NotRequired[Annotated[str, PrivateStateAttr]]
 
 
 class InfiniteMemoryMiddleware(Middleware):
@@ -73,7 +83,7 @@ class InfiniteMemoryMiddleware(Middleware):
 
     Stored is the state of the graph: before each call of the model, and when the run ends, so that what other
     middleware redacts there is redacted here. What other middleware changes in a request only is sent as it is there,
-    and never stored. The state is not changed, nothing goes into the stream, and no model is called but a `summarizer`.
+    and never stored. The state's messages are not changed, and no model is called but a `summarizer`.
 
     With a checkpointer, a list is the whole conversation. What it lacks was taken back: it stays on record, and is
     neither sent nor recalled. What a `SummarizationMiddleware` replaces stays recallable. A thread that goes back to an
@@ -81,6 +91,9 @@ class InfiniteMemoryMiddleware(Middleware):
 
     A run that names no session is one of its own, in memory, and forgotten when it ends. A graph in a task of another,
     such as an agent that a tool asks, has a session under the other's, `thread//node:...`.
+
+    A checkpointer's state belongs to the `thread_id` and knows no user: make thread ids unique over all users. A run of
+    another user than the one whose thread it is raises a `ValueError`, whatever `on_error` is.
 
     Place it first among the middleware, so that what other middleware changes when the run ends is stored, too.
 
@@ -105,7 +118,7 @@ class InfiniteMemoryMiddleware(Middleware):
             `thread_id` and `run_id`.
         name: the middleware's name, for an agent with two of them.
         settings: the other arguments of `InfiniteMemory`, and `embeddings`, `token_counter` and `summarizer` in
-            LangChain's words; not for a `SessionPool`, which has its own.
+            LangChain's words; not for a `SessionPool`, which has its own. `system` is the agent's own `system_prompt`.
 
     Raises:
         TypeError, ValueError: an argument is unknown or out of range.
@@ -121,6 +134,9 @@ class InfiniteMemoryMiddleware(Middleware):
         on_report: OnReport = None, name: str | None = None, **settings: Any,
     ) -> None:  # fmt: skip
         super().__init__()
+        if (store.settings if isinstance(store, SessionPool) else settings).get("system") is not None:
+            raise TypeError("system: an agent has a system prompt of its own; pass create_agent(system_prompt=...)")
+        one_of("recall_tool", recall_tool, (False, True))
         self._on_error = one_of("on_error", on_error, ("window", "raise"))
         self._on_report = on_report
         self._name = name or type(self).__name__
@@ -235,15 +251,18 @@ class InfiniteMemoryMiddleware(Middleware):
     # Around the run
 
     @override
-    def before_agent(self, state: Any, runtime: Any) -> None:
+    def before_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:
+        thread = self._thread(state, runtime)
         try:
-            self._memory.settle(self._thread(state, runtime), state["messages"])
+            self._memory.settle(thread, state["messages"])
         except FAILURES as error:
             self._failed(error)
+        claims = thread.checkpointed and thread.user_id is not None and state.get(OWNER) is None
+        return {OWNER: thread.user_id} if claims else None
 
     @override
-    async def abefore_agent(self, state: Any, runtime: Any) -> None:
-        await asyncio.shield(asyncio.to_thread(self.before_agent, state, runtime))
+    async def abefore_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:
+        return await asyncio.shield(asyncio.to_thread(self.before_agent, state, runtime))
 
     @override
     def after_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:
@@ -261,11 +280,12 @@ class InfiniteMemoryMiddleware(Middleware):
 
     def _thread(self, state: Mapping[str, Any], runtime: Any) -> Thread:
         thread = self._threads.resolve(runtime, listed=read_list(state.get("messages", ())))
+        check_owner(thread, state.get(OWNER))
         self._memory.note(thread, (state.get(STATE) or {}).get(self.name))
         return thread
 
     def _failed(self, error: Exception) -> None:
-        if self._on_error == "raise":
+        if self._on_error == "raise" or isinstance(error, RunError):
             raise error
         logger.warning("the memory failed, and the agent goes on without it: %s", error)
 

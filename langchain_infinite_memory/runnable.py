@@ -45,7 +45,7 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
             messages is stored as its JSON text.
         session_key: the entry of `config["configurable"]` that names the session; without it, `thread_id` does,
             except inside a graph, whose parts would share it.
-        user_key: the entry that names the user; None: there are no users.
+        user_key: the entry that names the user; without it, the run has no user. None: there are no users.
         documents_key: the key in the input of `Document`s that were retrieved for the question. They are kept apart
             from it, and sent with the newest question only. `additional_kwargs["grounding"]` of a message is the same.
         tools: schemas of tools that are bound to the model, which are charged to the budget.
@@ -63,7 +63,7 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
     def __init__(
         self, runnable: RunnableLike[Any, Any], *, store: MemoryLike = None, input_key: str | None = None,
         history_key: str | None = None, output_key: str | None = None, session_key: str = "session_id",
-        user_key: str | None = None, documents_key: str | None = None, tools: Sequence[Any] = (),
+        user_key: str | None = "user_id", documents_key: str | None = None, tools: Sequence[Any] = (),
         on_error: OnError = "window", on_report: OnReport = None, **settings: Any,
     ) -> None:  # fmt: skip
         one_of("on_error", on_error, ("window", "raise"))

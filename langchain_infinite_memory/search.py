@@ -78,7 +78,7 @@ class HistoryRetriever(BaseRetriever):
         user_id: the user's id; None: the one that the runtime context or `config["configurable"]` names, if there is a
             `user_key`.
         session_key: the entry that names the session; without it, `thread_id` does.
-        user_key: the entry that names the user; None: there are no users.
+        user_key: the entry that names the user; without it, the run has no user. None: there are no users.
         k: the number of documents, at most; `invoke(query, k=...)` overrides it.
         role: search only what this role said.
         since: search only what was said at or after this moment.
@@ -93,7 +93,7 @@ class HistoryRetriever(BaseRetriever):
     session_id: Any = None
     user_id: str | None = None
     session_key: str = "session_id"
-    user_key: str | None = None
+    user_key: str | None = "user_id"
     k: int = Field(default=4, ge=0)
     role: Role | None = None
     since: datetime | None = None
@@ -101,7 +101,7 @@ class HistoryRetriever(BaseRetriever):
 
     def __init__(
         self, store: "MemoryLike | Sessions" = None, *, session_id: SessionName = None, user_id: str | None = None,
-        session_key: str = "session_id", user_key: str | None = None, k: int = 4, role: Role | None = None,
+        session_key: str = "session_id", user_key: str | None = "user_id", k: int = 4, role: Role | None = None,
         since: datetime | None = None, until: datetime | None = None, tags: list[str] | None = None,
         metadata: dict[str, Any] | None = None, name: str | None = None, **settings: Any,
     ) -> None:  # fmt: skip
@@ -134,8 +134,6 @@ class HistoryRetriever(BaseRetriever):
         user = named_user(self.user_id, thread.user_id if self.user_key else None)
         if thread.session_id is None:
             raise ValueError(unnamed(self.session_key))
-        if self.user_key and user is None:
-            raise ValueError(unnamed(self.user_key))
         return thread.session_id, user, thread.newest
 
     def _get_relevant_documents(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from langchain_infinite_memory.followed_lists import Followed, StateList
+from langchain_infinite_memory.identity import named_user
 from langchain_infinite_memory.settings import memory_settings
 from shared_core.errors import UnknownReferenceError
 from shared_core.lifecycle import fork_safe_lock
@@ -206,6 +207,11 @@ class Sessions:
         if settings and not self._owns_pool:
             names = ", ".join(sorted(settings))
             raise TypeError(f"{names}: the store given has its own settings; pass them where it is made")
+        for name in sorted({"session_id", "user_id"} & settings.keys()):
+            raise TypeError(
+                f"{name}: one store serves all sessions and users; name them in each run: "
+                f"config={{'configurable': {{{name!r}: '...'}}}}"
+            )
         self._store = None if isinstance(store, InfiniteMemory | SessionPool) else store
         self._size = size
         self._settings = memory_settings(**settings)
@@ -235,22 +241,20 @@ class Sessions:
         Args:
             entries: `config["configurable"]`.
             session_keys: the first of these entries that is set names the session.
-            user_key: the entry that names the user; None: there are no users.
+            user_key: the entry that names the user; without it, there is none. None: there are no users.
 
         Raises:
-            ValueError: an entry is missing, or names another session or user than those of the memory given.
+            ValueError: no entry names the session, or one names another than that of the memory given, or another user.
         """
         only = self._only
         named = next((entries[key] for key in session_keys if entries.get(key) is not None), None)
         session = only.session_id if named is None and only else named
-        user = only.user_id if only else None
-        if user_key is not None:
-            user = entries.get(user_key, user)
-        session, user = (None if name is None else str(name) for name in (session, user))
-        for key, value in ((session_keys[0], session), (user_key, user)):
-            if key is not None and value is None:
-                raise ValueError(unnamed(key))
-        self.check(session, user)
+        if session is None:
+            raise ValueError(unnamed(session_keys[0]))
+        user = None if user_key is None else named_user(entries.get(user_key))
+        if user is None and only is not None:
+            user = only.user_id
+        self.check(str(session), user)
         return str(session), user
 
     def open(self) -> SessionPool:

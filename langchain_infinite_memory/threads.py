@@ -17,7 +17,7 @@ from langchain_infinite_memory.followed_lists import (
     follow_whole,
     read_list,
 )
-from langchain_infinite_memory.identity import UNDER, Thread, note_newest
+from langchain_infinite_memory.identity import UNDER, RunError, Thread, check_owner, note_newest
 from langchain_infinite_memory.messages import read_message
 from langchain_infinite_memory.request_view import Shown, request_view
 from langchain_infinite_memory.sessions import Locks, RunMemories, RunMemory, lent_async
@@ -291,9 +291,30 @@ class ThreadMemory:
             yield run, listed
 
     def _take(self, thread: Thread, listed: StateList) -> RunMemory:
+        self._check_user(thread, listed)
         if thread.session_id is None:
             return self._runs.take(listed, thread.user_id)
         return RunMemory(self.pool.take(thread.session_id, thread.user_id))
+
+    def _check_user(self, thread: Thread, listed: StateList) -> None:
+        """Raise RunError if a run lacks the user that it needs, or if its list is stored as another user's.
+
+        Nothing but its messages tells whose a list is, if no state of its own keeps the user.
+        """
+        if thread.user_id is None:
+            if self.pool.settings.get("scope") == "user":
+                raise RunError('scope="user" recalls from all sessions of a user: name the user_id in each run')
+            return
+        if not thread.checkpointed or thread.session_id is None or self._lists.newest(thread, listed) is not None:
+            return
+        ids, store = [message.id for message in listed.talk if message.id is not None], self.pool.store
+        own = store.session(thread.user_id, thread.session_id)
+        if len(ids) < 2 or (own is not None and store.get(own, ids[:1])):  # a new thread, or their own
+            return
+        for other in store.sessions():
+            named = other.session_id == thread.session_id and other.user_id is not None
+            if named and (store.get(other.key, ids) or store.are_forgotten(other.key, ids)):
+                check_owner(thread, other.user_id)
 
     def _give_back(self, thread: Thread, run: RunMemory) -> None:
         if thread.session_id is None:

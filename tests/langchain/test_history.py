@@ -634,8 +634,9 @@ def test_the_factory_is_bounded_and_keeps_what_is_stored(tmp_path: Path) -> None
             assert [message.content for message in memory.messages()] == ["i am 2"]
     with pytest.raises(ValueError, match="max_tokens=0"):
         session_factory(max_tokens=0)
-    with pytest.raises(ValueError, match="size=-1"):
-        session_factory(size=-1)
+    for size in (-1, 0):
+        with pytest.raises(ValueError, match=f"size={size}"):
+            session_factory(size=size)
 
 
 def test_it_reads_what_others_wrote() -> None:

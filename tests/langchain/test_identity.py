@@ -320,7 +320,7 @@ class TestNestedGraphs:
         """Also while others work on the same list, as workers do that are sent with all that was said."""
         pool = SessionPool(token_counter=Words(), ranking="lexical", max_tokens=4096, reserve_tokens=0)
         middleware, found = memory(pool, recall_tool=search == "own tool"), []
-        retriever = HistoryRetriever(store=pool, session_key="thread_id", user_key="user_id", k=20)
+        retriever = HistoryRetriever(store=pool, session_key="thread_id", k=20)
 
         @tool
         def look_back(query: str) -> str:
@@ -517,3 +517,35 @@ def test_an_empty_user_id_is_an_error_not_nobody(use: Callable[[InfiniteMemoryMi
 def test_a_wrong_argument_is_refused_where_it_is_given() -> None:
     with pytest.raises(ValueError, match=r"removed='leave-out': choose one of None, 'keep', 'leave_out'"):
         InfiniteMemoryMiddleware(removed="leave-out")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("use", "name"),
+    [
+        (lambda middleware: ask(agent(Model(), middleware), "hello", ""), "thread_id"),
+        (lambda middleware: ask(agent(Model(), middleware), "hello", session_id=""), "session_id"),
+        (lambda middleware: middleware.forget(thread_id=""), "thread_id"),
+    ],
+)
+def test_an_empty_name_of_a_conversation_is_an_error(use: Callable[[Any], Any], name: str) -> None:
+    with (
+        closing(memory()) as middleware,
+        pytest.raises(ValueError, match=f"{name}='': pass the id of the conversation"),
+    ):
+        use(middleware)
+
+
+@pytest.mark.parametrize(
+    ("make", "advice"),
+    [
+        (lambda: memory(user_id="ann"), "name them in each run: .*'configurable': .'user_id'"),
+        (lambda: infinite_memory_node(session_id="t", user_id="ann"), "name them in each run"),
+        (lambda: infinite_memory_node(recall_tool=True), r"recall_tool\(store\) makes one"),
+        (lambda: memory(recall_tool="yes"), "recall_tool='yes'"),
+        (lambda: memory(system="be brief"), r"create_agent\(system_prompt="),
+        (lambda: memory(SessionPool(system="be brief")), r"create_agent\(system_prompt="),
+    ],
+)
+def test_an_argument_of_something_else_says_what_to_do(make: Callable[[], Any], advice: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=advice):
+        make()

@@ -190,7 +190,7 @@ def check_prompts(runs: Sequence[Run], seen: Sequence[Seen], *, scope: str, whol
 
 def check_searches(pool: SessionPool, runs: Sequence[Run], seen: Sequence[Seen], scope: str) -> None:
     """Raise unless searches find what the thread has said, and nothing else."""
-    retriever = HistoryRetriever(store=pool, session_key="thread_id", user_key="user_id", k=10 * TURNS * THREADS)
+    retriever = HistoryRetriever(store=pool, session_key="thread_id", k=10 * TURNS * THREADS)
     for run in runs:
         names: Any = {"configurable": {"thread_id": f"{run.user}-{run.thread}", "user_id": run.user}}
         found = markers(AIMessage(document.page_content) for document in retriever.invoke("the note of today", names))

@@ -1,5 +1,6 @@
 """The agent middleware: it changes what the model is shown, and nothing else."""
 
+import asyncio
 import logging
 import subprocess
 import sys
@@ -371,11 +372,15 @@ class TestSeveralUsers:
         agent(Model(), middleware).invoke({"messages": [HumanMessage("hello")]}, config(who=7))
         assert [one.session_id for one in middleware.pool.store.sessions("7")] == ["t"]
 
-    def test_a_run_without_a_user(self, caplog: pytest.LogCaptureFixture) -> None:
+    @pytest.mark.parametrize("on_error", ["window", "raise"])
+    def test_a_run_without_a_user(self, on_error: Any, caplog: pytest.LogCaptureFixture) -> None:
         caplog.set_level(logging.WARNING)
         model = Model()
-        one = agent(model, memory(scope="user"))
-        assert ask(one, "hello")[-1].text == "fine: hello"
-        assert "user_id" in caplog.text
-        with pytest.raises(ValueError, match="user_id"):
-            ask(agent(Model(), memory(scope="user", on_error="raise")), "hello")
+        one = agent(model, memory(scope="user", on_error=on_error), checkpointer=InMemorySaver())
+        assert ask(one, "hello", user_id="ann")[-1].text == "fine: hello"
+        for thread in ("t", "other"):
+            with pytest.raises(ValueError, match=r'scope="user".*name the user_id in each run'):
+                ask(one, "hello", thread)
+        with pytest.raises(ValueError, match=r'scope="user".*name the user_id in each run'):
+            asyncio.run(one.ainvoke({"messages": [HumanMessage("hello")]}, config("other")))
+        assert (len(model.sent), caplog.records) == (1, [])

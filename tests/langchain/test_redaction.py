@@ -168,7 +168,7 @@ class Thread:
         self.agent = agent(self.model, self.ledger, *self.stack, tools=[look_up], checkpointer=saver)
         self.other = agent(self.witness, ours, tools=[])
         self.tool = recall_tool(store=ours.pool, top_k=50)
-        keys: Any = {"session_key": "thread_id", "user_key": "user_id", "k": 100}
+        keys: Any = {"session_key": "thread_id", "k": 100}
         self.retrievers = [HistoryRetriever(store=ours.pool, role=role, **keys) for role in (None, "tool")]
         self.state: list[BaseMessage] = []
 

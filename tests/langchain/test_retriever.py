@@ -90,6 +90,9 @@ def test_sessions_come_from_arguments_or_the_config(pool: SessionPool) -> None:
         retriever.invoke("tower")
     whose: Any = {"configurable": {"session_id": "1", "user": "ann"}}
     assert [document.id for document in HistoryRetriever(pool, user_key="user").invoke("tower", whose)] == ["s1", "s2"]
+    whose = {"configurable": {"session_id": "1", "user_id": "ann"}}
+    assert [document.id for document in retriever.invoke("tower", whose)] == ["s1", "s2"]
+    assert [document.id for document in HistoryRetriever(pool, user_key=None).invoke("tower", whose)] == ["a1", "q1"]
     assert [document.id for document in HistoryRetriever(pool, session_id="1", user_id="ann").invoke("tower")] == [
         "s1",
         "s2",

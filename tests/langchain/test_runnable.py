@@ -438,7 +438,7 @@ def test_a_report_that_cannot_be_taken_is_logged(caplog: pytest.LogCaptureFixtur
 @pytest.mark.parametrize("way", WAYS)
 def test_a_report_names_its_run(way: str) -> None:
     tracer, runs = Tracer(), list[RunIds]()
-    chain = with_infinite_memory(Chain(), user_key="user_id", on_report=lambda report, run: runs.append(run))
+    chain = with_infinite_memory(Chain(), on_report=lambda report, run: runs.append(run))
     names = {"session_id": "1", "user_id": "ann", "thread_id": "monday"}
     asyncio.run(ask(chain, "how?", way, {"configurable": names, "callbacks": [tracer]}))
     [run], [root] = runs, tracer.roots
@@ -461,14 +461,19 @@ def test_the_store_has_one_name() -> None:
 
 def test_sessions_come_from_the_config(tmp_path: Path) -> None:
     path = tmp_path / "chat.db"
-    with closing(with_infinite_memory(Chain(), store=path, user_key="user_id")) as chain:
+    with closing(with_infinite_memory(Chain(), store=path)) as chain:
         for session, user in (("1", "ann"), ("2", "ann"), ("1", "bob")):
             chain.invoke(f"{user} in {session}", {"configurable": {"session_id": session, "user_id": user}})
-        for missing in ({}, {"session_id": "1"}, {"user_id": "ann"}):
-            with pytest.raises(ValueError, match=r"config names no '(session|user)_id'"):
+        for missing in ({}, {"user_id": "ann"}):
+            with pytest.raises(ValueError, match="config names no 'session_id'"):
                 chain.invoke("x", {"configurable": missing})
         assert [spec.id for spec in chain.config_specs] == ["session_id", "user_id"]
         assert chain.history("1", "bob").messages == exchange("bob in 1")
+        with pytest.raises(ValueError, match="user_id='': pass the id of the user"):
+            chain.invoke("x", {"configurable": {"session_id": "1", "user_id": ""}})
+        chain.invoke("nobody in 2", {"configurable": {"session_id": "2"}})
+        assert chain.history("2").messages == exchange("nobody in 2")
+        assert chain.history("2", "ann").messages == exchange("ann in 2")
     with closing(with_infinite_memory(Chain(), store=path, session_key="thread")) as chain:
         bound = chain.with_config(configurable={"thread": "1"})
         assert bound.invoke("hello") == "re: hello"

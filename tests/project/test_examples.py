@@ -116,14 +116,15 @@ def test_every_example_is_run_and_listed() -> None:
 class Client:
     """One request to a server, taken chunk by chunk; `stays` for so many."""
 
-    def __init__(self, session: str, text: str, *, stays: int | None = None) -> None:
+    def __init__(self, user: str, text: str, *, stays: int | None = None) -> None:
         self.chunks: list[str] = []
         self._stays = stays
         self._body = json.dumps({"text": text}).encode()
         self._scope = {
             "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "POST", "scheme": "http",
-            "path": f"/chat/{session}", "raw_path": f"/chat/{session}".encode(), "query_string": b"", "root_path": "",
-            "headers": [(b"content-type", b"application/json")], "client": ("127.0.0.1", 1), "server": ("server", 80),
+            "path": "/chat/main", "raw_path": b"/chat/main", "query_string": b"", "root_path": "",
+            "headers": [(b"content-type", b"application/json"), (b"user", user.encode())],
+            "client": ("127.0.0.1", 1), "server": ("server", 80),
         }  # fmt: skip
         self._gone = asyncio.Event()
 
@@ -160,7 +161,7 @@ def test_the_server_streams_and_keeps_what_was_sent_to_somebody_who_left(tmp_pat
     stayed = asyncio.run(talk())
     answer = "Noted. I was shown 1 message."
     assert stayed.chunks == re.findall(r"\S+\s*", answer)
-    kept = [InfiniteChatMessageHistory(name, store=path).messages for name in ("ann", "ben")]
+    kept = [InfiniteChatMessageHistory("main", user_id=name, store=path).messages for name in ("ann", "ben")]
     assert [message.text for message in kept[0]] == ["Hello.", answer]
     assert kept[1][1].text == "Noted. I was "
     assert kept[1][1].additional_kwargs == {"incomplete": "stopped"}
@@ -243,7 +244,7 @@ def test_the_notebook_runs_without_a_network(tmp_path: Path) -> None:
 
 PAGE = [
     "You said: My locker code is 4471.\n",
-    "Noted. I was shown 1 message.\n",
+    "- user: My locker code is 4471.\n- assistant: Noted. I was shown 1 message.\n",
     "You said: My locker code is 4471.\nMy locker code is 4471.\n",
     "I was sent: 'Refunds take five working days.\\n\\nHow long is it?'\nI was sent: 'Thank you.'\nHow long is it?\n",
     "7 of 120 messages are sent\n",

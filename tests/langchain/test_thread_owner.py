@@ -1,0 +1,166 @@
+"""A checkpointer's thread belongs to the user who began it: a run of another one stores and sends nothing."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
+
+from langchain_infinite_memory import infinite_memory_node
+from shared_core.pool import SessionPool
+from tests.langchain.agents import Model, Words, agent, config, memory, reply, sqlite_saver
+
+SECRET = "my locker code is 4471"
+REFUSED = "the state of this thread belongs to another user; make thread ids unique over all users"
+
+
+class State(MessagesState):
+    llm_input_messages: list[Any]
+
+
+def with_middleware(pool: SessionPool, model: Model, saver: Any) -> Any:
+    return agent(model, memory(pool), checkpointer=saver)
+
+
+def with_agent_as_node(pool: SessionPool, model: Model, saver: Any) -> Any:
+    """A graph that keeps the messages; its agent's own state begins anew with each run."""
+    builder = StateGraph(MessagesState)
+    builder.add_node("agent", agent(model, memory(pool)))
+    builder.add_edge(START, "agent")
+    return builder.compile(checkpointer=saver)
+
+
+def with_node(pool: SessionPool, model: Model, saver: Any) -> Any:
+    node: Any = infinite_memory_node(pool)
+    builder = StateGraph(State)
+    builder.add_node("remember", node)
+    builder.add_node("answer", lambda state: {"messages": [model.invoke(state["llm_input_messages"])]})
+    builder.add_edge(START, "remember")
+    builder.add_edge("remember", "answer")
+    return builder.compile(checkpointer=saver)
+
+
+Build = Callable[[SessionPool, Model, Any], Any]
+
+WAYS = pytest.mark.parametrize("build", [with_middleware, with_node, with_agent_as_node])
+
+
+def open_pool(path: Path) -> SessionPool:
+    limits: Any = {"max_tokens": 500, "reserve_tokens": 0}
+    return SessionPool(path, token_counter=Words(), ranking="lexical", on_overflow="raise", **limits)
+
+
+@contextmanager
+def opened(build: Build, folder: Path, saver: Any, model: Model) -> Iterator[Any]:
+    """What a process has: a pool and, unless one is given, a saver of its own, on the same files."""
+    with open_pool(folder / "chat.db") as pool:
+        if saver is not None:
+            yield build(pool, model, saver)
+            return
+        with sqlite_saver(folder / "threads.db") as own:
+            yield build(pool, model, own)
+
+
+def run(one: Any, text: str, **names: Any) -> str:
+    return str(one.invoke({"messages": [HumanMessage(text)]}, config("tuesday", **names))["messages"][-1].text)
+
+
+def texts_of(folder: Path, user: str) -> list[str]:
+    """What is stored of a user, in all sessions."""
+    with open_pool(folder / "chat.db") as pool:
+        found = []
+        for info in pool.sessions(user):
+            with pool.use(info.session_id, user) as one:
+                found += [message.content for message in one.messages()]
+        return found
+
+
+@WAYS
+@pytest.mark.parametrize("lasting", [False, True], ids=["in memory", "sqlite"])
+def test_another_user_is_refused_and_the_same_one_goes_on(build: Build, lasting: bool, tmp_path: Path) -> None:
+    saver, model = None if lasting else InMemorySaver(), Model()
+    with opened(build, tmp_path, saver, model) as one:
+        assert run(one, SECRET, user_id="dora") == f"fine: {SECRET}"
+    stored, sent = texts_of(tmp_path, "dora"), len(model.sent)
+    for _ in range(2):  # what the refused run left in the state changes nothing
+        with opened(build, tmp_path, saver, model) as one, pytest.raises(ValueError, match=REFUSED) as raised:
+            run(one, "what is my locker code?", user_id="emil")
+        assert "dora" not in str(raised.value)
+    assert (len(model.sent), texts_of(tmp_path, "emil"), texts_of(tmp_path, "dora")) == (sent, [], stored)
+    with opened(build, tmp_path, saver, model) as one:
+        assert run(one, "what is my locker code?", user_id="dora") == "4471"
+
+
+@WAYS
+def test_the_other_face_refuses_too(build: Build, tmp_path: Path) -> None:
+    saver, model = InMemorySaver(), Model()
+    with opened(build, tmp_path, saver, model) as one:
+        run(one, SECRET, user_id="dora")
+        with pytest.raises(ValueError, match=REFUSED):
+            asyncio.run(one.ainvoke({"messages": [HumanMessage("and mine?")]}, config("tuesday", user_id="emil")))
+    assert (len(model.sent), texts_of(tmp_path, "emil")) == (1, [])
+
+
+@WAYS
+def test_what_a_user_had_erased_is_not_given_to_another(build: Build, tmp_path: Path) -> None:
+    saver, model = InMemorySaver(), Model()
+    with opened(build, tmp_path, saver, model) as one:
+        run(one, SECRET, user_id="dora")
+    with open_pool(tmp_path / "chat.db") as pool, pool.use("any", "dora") as dora:
+        dora.forget(user=True)
+    with opened(build, tmp_path, saver, model) as one, pytest.raises(ValueError, match=REFUSED):
+        run(one, "what is my locker code?", user_id="emil")
+    assert (len(model.sent), texts_of(tmp_path, "emil"), texts_of(tmp_path, "dora")) == (1, [], [])
+
+
+@WAYS
+def test_without_a_saver_and_after_a_deletion_a_name_is_free(build: Build, tmp_path: Path) -> None:
+    with open_pool(tmp_path / "chat.db") as pool:
+        saver, model = InMemorySaver(), Model()
+        kept, fresh = build(pool, model, saver), build(pool, model, None)
+        for user in ("dora", "emil"):
+            assert run(fresh, f"hello from {user}", user_id=user) == f"fine: hello from {user}"
+        run(kept, SECRET, user_id="dora")
+        saver.delete_thread("tuesday")
+        assert run(kept, "what is my locker code?", user_id="emil") == "I do not know"
+        assert run(kept, "and now?", user_id="emil") == "fine: and now?"
+
+
+def test_a_run_of_nobody_leaves_the_thread_to_its_user(tmp_path: Path) -> None:
+    saver, model = InMemorySaver(), Model()
+    with opened(with_middleware, tmp_path, saver, model) as one:
+        assert run(one, "hello") == "fine: hello"
+        assert run(one, SECRET, user_id="dora") == f"fine: {SECRET}"
+        assert run(one, "hello again") == "fine: hello again"
+        with pytest.raises(ValueError, match=REFUSED):
+            run(one, "what is my locker code?", user_id="emil")
+
+
+def test_a_state_without_messages_and_a_broken_store_keep_the_owner() -> None:
+    model, middleware = Model(), memory()
+    one = agent(model, middleware, checkpointer=InMemorySaver())
+    run(one, SECRET, user_id="dora")
+    state = one.get_state(config("tuesday")).values["messages"]
+    one.update_state(config("tuesday"), {"messages": [RemoveMessage(str(message.id)) for message in state]})
+    middleware.close()
+    with pytest.raises(ValueError, match=REFUSED):
+        run(one, "and mine?", user_id="emil")
+    assert len(model.sent) == 1
+
+
+def test_a_list_that_a_caller_brings_to_a_thread_of_their_own_is_theirs() -> None:
+    history = [
+        HumanMessage("my code is 1", id="1"),
+        AIMessage("fine", id="2"),
+        HumanMessage("what is my code?", id="3"),
+    ]
+    with closing(memory()) as middleware:
+        one = agent(Model(reply=reply), middleware, checkpointer=InMemorySaver())
+        for user in ("dora", "emil"):
+            names = config(f"{user}:tuesday", user_id=user)
+            assert one.invoke({"messages": history}, names)["messages"][-1].text == "1"
