@@ -446,7 +446,8 @@ def test_vectors_made_elsewhere_are_taken_without_time_to_embed(store: CountingS
 def reads(count: int, **settings: Any) -> list[tuple[Counter[str], Counter[str]]]:
     """Rows read and calls made by a question to a new object, and by the next one, after `count` unrelated messages."""
     with closing(CountingStore(":memory:")) as store:
-        settings = {"embedder": HashingEmbedder(floor=0.9), "recall": "thorough"} | SMALL | settings
+        given: dict[str, Any] = {"embedder": HashingEmbedder(floor=0.9), "recall": "thorough"}
+        settings = given | SMALL | settings
         memory = InfiniteMemory(store, **settings)
         memory.add([Message.user(f"the lighthouse of the harbour, part {n}", id=f"h{n}") for n in range(4)])
         memory.add(history(count))
