@@ -435,11 +435,11 @@ class Searcher:
 
 
 def _unrelated(scopes: Sequence[Scope]) -> tuple[float, float] | None:
-    """Return `VectorIndex.unrelated` of the longest scope."""
+    """Return `VectorIndex.unrelated` of what may be found in the longest scope; other messages may have no vectors."""
     longest = max((scope for scope in scopes if scope.vectors), key=lambda scope: scope.line.upto, default=None)
     if longest is None or longest.vectors is None:
         return None
-    return longest.vectors.vectors.unrelated(longest.line.rows[: longest.line.upto])
+    return longest.vectors.vectors.unrelated(np.flatnonzero(longest.findable()).astype(np.int32))
 
 
 def _was_damaged(scopes: Sequence[Scope]) -> bool:
