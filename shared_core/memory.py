@@ -421,7 +421,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
 
     def search(
         self, query: str, top_k: int = 10, *, since: date | str | None = None, until: date | str | None = None,
-        role: Role | Sequence[Role] | None = None, scope: RecallScope | None = None,
+        role: Role | Sequence[Role] | None = None, scope: RecallScope | None = None, in_conversation: bool = False,
     ) -> list[ScoredMessage]:  # fmt: skip
         """Return the messages of this branch that match a query, best first, without those that match too little.
 
@@ -437,12 +437,17 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
                 messages are found only if you name their role.
             scope: what is searched, instead of the constructor's `scope`: `"session"` is this branch alone, `"user"`
                 also the main branches of the other sessions that `sessions` lists.
+            in_conversation: whether the query is understood as the next message of the conversation, as `context` does:
+                "and how much was it?" looks for what the newest messages are about.
         """
-        return drive(self.search_steps(query, top_k, since=since, until=until, role=role, scope=scope))
+        steps = self.search_steps(
+            query, top_k, since=since, until=until, role=role, scope=scope, in_conversation=in_conversation
+        )
+        return drive(steps)
 
     def search_steps(
         self, query: str, top_k: int, *, since: date | str | None, until: date | str | None,
-        role: Role | Sequence[Role] | None, scope: RecallScope | None = None,
+        role: Role | Sequence[Role] | None, scope: RecallScope | None = None, in_conversation: bool = False,
     ) -> SearchSteps:  # fmt: skip
         """Return the steps of `search`; see `context_steps`."""
         text_value("query", query)
@@ -455,6 +460,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
             until=float("inf") if until is None else moment("until", until, end=True).timestamp(),
             roles=roles,
             scope=scope,
+            in_conversation=in_conversation,
         )
         return self._prompts.search_steps(query, top_k, wanted)
 
