@@ -21,7 +21,7 @@ MOST_TERMS = 4
 """Terms that are borrowed at most. Of more, an older message about the topic holds too small a share."""
 
 FEW = 2
-"""A question with a pronoun and more informative terms of its own borrows nothing; one without a pronoun, half of it."""
+"""A question with a pronoun and more informative terms than this borrows nothing; one without may have half as many."""
 
 _SENTENCE = re.compile(r"[^.!?\n\u3002\uff01\uff1f]+[.!?\n\u3002\uff01\uff1f]?")
 _WORD = re.compile(r"\w")
