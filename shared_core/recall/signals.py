@@ -65,8 +65,8 @@ NDCG@10; 1.2 more in 1,000 with MiniLM. Nothing beyond .3 changes elsewhere.
 OPENS_BOOST = 3.0
 """Added to the message that opens a sitting if the question goes on with the conversation.
 
-Such messages say what a sitting is about. Measured on RealMem (`recall="thorough"`) together with `SINCE_BOOST` and
-`SITTING_SHARE`: 25 to 42 % of the evidence in 1,000 tokens, 55 to 70 in 4,000.
+Such messages say what a sitting is about. Measured on RealMem (`recall="thorough"`) with a `SINCE_BOOST` of
+-0.6 and `SITTING_SHARE`: 25 to 42 % of the evidence in 1,000 tokens, 55 to 70 in 4,000.
 """
 
 SINCE_BOOST = -0.5

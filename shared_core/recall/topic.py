@@ -45,7 +45,7 @@ def tells(text: str) -> bool:
 
     Fewer than three words, such as "locker code", say nothing.
 
-    Of the questions of LoCoMo and BEAM, which are asked from outside the conversation, .4 and 6 % do; of those of
+    Of the questions of LoCoMo and BEAM, which are asked from outside the conversation, .1 and 6 % do; of those of
     RealMem, which people ask as they go on with their plans, 99 %.
     """
     sentences = [sentence.strip() for sentence in _SENTENCE.findall(text) if _WORD.search(sentence)]
