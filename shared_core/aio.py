@@ -128,11 +128,13 @@ class AsyncInfiniteMemory:
     async def search(
         self, query: str, top_k: int = 10, *, since: date | str | None = None, until: date | str | None = None,
         role: Role | Sequence[Role] | None = None, scope: RecallScope | None = None, repeats: int | None = None,
+        in_conversation: bool = False,
     ) -> list[ScoredMessage]:  # fmt: skip
         """Return the messages that match best; see `InfiniteMemory.search`."""
         steps = self._memory.search_steps(
-            query, top_k, since=since, until=until, role=role, scope=scope, repeats=repeats
-        )
+            query, top_k, since=since, until=until, role=role, scope=scope, repeats=repeats,
+            in_conversation=in_conversation,
+        )  # fmt: skip
         return await adrive(steps)
 
     async def index(self, progress: Progress | None = None) -> None:

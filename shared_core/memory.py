@@ -423,6 +423,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
     def search(
         self, query: str, top_k: int = 10, *, since: date | str | None = None, until: date | str | None = None,
         role: Role | Sequence[Role] | None = None, scope: RecallScope | None = None, repeats: int | None = None,
+        in_conversation: bool = False,
     ) -> list[ScoredMessage]:  # fmt: skip
         """Return the messages of this branch that match a query, best first, without those that match too little.
 
@@ -439,13 +440,19 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
             scope: what is searched, instead of the constructor's `scope`: `"session"` is this branch alone, `"user"`
                 also the main branches of the other sessions that `sessions` lists.
             repeats: how many messages that say the same may be found, the newest first. None: all.
+            in_conversation: whether the query is understood as the next message of the conversation, as `context` does:
+                "and how much was it?" looks for what the newest messages are about.
         """
-        steps = self.search_steps(query, top_k, since=since, until=until, role=role, scope=scope, repeats=repeats)
+        steps = self.search_steps(
+            query, top_k, since=since, until=until, role=role, scope=scope, repeats=repeats,
+            in_conversation=in_conversation,
+        )  # fmt: skip
         return drive(steps)
 
     def search_steps(
         self, query: str, top_k: int, *, since: date | str | None, until: date | str | None,
         role: Role | Sequence[Role] | None, scope: RecallScope | None = None, repeats: int | None = None,
+        in_conversation: bool = False,
     ) -> SearchSteps:  # fmt: skip
         """Return the steps of `search`; see `context_steps`."""
         text_value("query", query)
@@ -461,6 +468,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
             roles=roles,
             scope=scope,
             repeats=repeats,
+            in_conversation=in_conversation,
         )
         return self._prompts.search_steps(query, top_k, wanted)
 

@@ -155,7 +155,10 @@ class PromptBuilder:
                 with self._lock:
                     self.searcher.sessions.check()
             elif room:
-                wanted = Filter(plan.path, plan.before, _turns_in_prompt(plan.base, plan.asked), repeats=REPEATS)
+                wanted = Filter(
+                    plan.path, plan.before, _turns_in_prompt(plan.base, plan.asked), repeats=REPEATS,
+                    in_conversation=True,
+                )  # fmt: skip
                 found = yield from self.searcher.find(question, plan.state, wanted, room)
                 with self._lock:
                     if self.live.sync().epoch != plan.state.epoch:

@@ -366,7 +366,10 @@ class LexicalIndex:
         self._lengths.extend(lengths)
         self._fades.extend(_fades(self.lengths[start:]))
 
-    def score(self, query: Iterable[str], line: LinePrefix, total: int | None = None) -> LexicalScores:
+    def score(
+        self, query: Iterable[str], line: LinePrefix, total: int | None = None, *,
+        borrowed: Mapping[str, float] | None = None,
+    ) -> LexicalScores:  # fmt: skip
         """Return context-weighted BM25 along a line.
 
         A message's term frequency is its own over its length norm, plus the shares in `NEIGHBOURS` of those around it
@@ -377,18 +380,20 @@ class LexicalIndex:
             query: terms; repeated ones count once.
             line: the messages to score.
             total: the number of terms in all of them; None to count them.
+            borrowed: further terms, and how much each counts against one of the query. Those of the query count as 1.
         """
         if total is None:
             total = int(self.lengths[line.rows[: line.upto]].sum())
         mean = max(total / line.upto, 1.0) if line.upto else 1.0
-        found = [self._on_line(term, line, mean) for term in sorted(set(query))]
+        weights = {**(borrowed or {}), **dict.fromkeys(query, 1.0)}
+        found = [self._on_line(term, line, mean) for term in sorted(weights)]
         sizes = [len(indices) for indices, _ in found]
         hits = _Hits(
             np.concatenate([np.empty(0, np.int64), *(indices for indices, _ in found)]),
             np.concatenate([np.empty(0, np.float32), *(weights for _, weights in found)]),
             np.repeat(np.arange(len(found)), sizes),
         )
-        idf = [idf_of(size, line.upto) for size in sizes]
+        idf = [weights[term] * idf_of(size, line.upto) for term, size in zip(sorted(weights), sizes, strict=True)]
         return LexicalScores(hits, idf, line, self._fades.values)
 
     def occurs(self, term: str, line: LinePrefix) -> bool:

@@ -144,9 +144,14 @@ class VectorIndex(ABC):
         if len(known) < LEAST_SAMPLE:
             return None
         sample = known[np.unique(np.linspace(0, len(known) - 1, SAMPLE).astype(np.int64))]
-        vectors = self._vectors(self._first.values[sample].astype(np.int64))
+        vectors = self.first(sample)
         cosines = (vectors @ vectors.T)[np.triu_indices(len(sample), 1)]
         return float(cosines.mean()), float(cosines.std())
+
+    def first(self, rows: Ints) -> Vectors:
+        """Return the first vector of each row that has one, in the order of the rows, shape (n, dimension)."""
+        known = rows[self.has(int(rows.max(initial=-1)) + 1)[rows]]
+        return self._vectors(self._first.values[known].astype(np.int64))
 
     @abstractmethod
     def _keep(self, vectors: Half) -> None:

@@ -1,7 +1,7 @@
 """Parse a question into its terms and the participants and dates it names; pure."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache, lru_cache
@@ -94,7 +94,9 @@ class Query:
         asks_back: whether it asks what the assistant said.
         proper: the terms of its capitalised words, such as names.
         about_talk: whether it speaks about the conversation itself, as "what did we discuss" does.
-        informative: how many of its terms are neither small talk nor about the talk.
+        informative: how many of its terms are neither small talk nor about the talk; with those borrowed.
+        goes_on: whether it goes on with the conversation, telling something besides asking.
+        borrowed: terms of the newest messages that a question joins which points back to them, with weights below 1.
     """
 
     text: str
@@ -106,6 +108,13 @@ class Query:
     proper: frozenset[str] = frozenset()
     about_talk: bool = False
     informative: int = 0
+    goes_on: bool = False
+    borrowed: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The terms that are looked for, with those borrowed."""
+        return (*self.terms, *(term for term, _ in self.borrowed))
 
     def date_matches(self, times: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
         """Return how well each time (seconds since 1970, UTC) matches the dates asked for, 0 to 1."""
@@ -143,6 +152,11 @@ def parse_query(text: str, names: Sequence[str]) -> Query:
         text, tuple(asked), dense_text, tuple(dict.fromkeys(found)), _dates(text), bool(_ASKS_BACK.search(text)),
         proper, not _about_talk().isdisjoint(said), len(set(asked) - _small_talk()),
     )  # fmt: skip
+
+
+def informative_terms(found: Iterable[str]) -> set[str]:
+    """Return the terms that are neither small talk nor about the talk."""
+    return set(found) - _about_talk() - _small_talk()
 
 
 @cache

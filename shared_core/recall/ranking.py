@@ -136,6 +136,12 @@ points more of the evidence in 4,000 tokens than one floor of .25 (LoCoMo).
 PRESENT = 1 / 3
 """The weight of `Signals.present` against `min_lexical`. BM25 alone would keep long messages below it."""
 
+SITTING_SHARE = 0.5
+"""How far a message that opens a sitting rises to the best one found in it, if the question goes on with the talk.
+
+Measured on RealMem: 2 points more of the evidence in 1,000 and 4,000 tokens. 0.9 brings no more.
+"""
+
 LEAST_DEVIATION = 1e-4
 """Scores that differ by less are equal except for rounding."""
 
@@ -274,6 +280,8 @@ def rank(
     usual_near = usual_dense + found.around[among]
     alone = _fused_scores(found, found.dense, weight, usual_words, usual_dense)
     score = _fused_scores(found, found.dense + found.around, weight, usual_words, usual_near)
+    if query.goes_on:
+        alone, score = alone + spoken_for(searches, found, alone), score + spoken_for(searches, found, score)
     lift, others, by = lift_neighbours(searches, found, score, weak, threshold=lift_threshold(score[among]), most=pool)
     # Neighbours change nothing, so the first order stands and need not be merged.
     if not lift.any() and np.array_equal(score, alone):
@@ -295,6 +303,18 @@ def _fused_scores(signals: Signals, dense: Floats, weight: float, usual_words: F
     z is the standard score over the usual values: those of the union of the `POOL` best of both lists.
     """
     return signals.boosted(_z(signals.lexical, usual_words) + weight * _z(dense, usual_dense))
+
+
+def spoken_for(searches: Sequence[ScopeSearch], found: Signals, score: Floats) -> Floats:
+    """Return what messages that open a sitting gain from the best message found in it, given the scores."""
+    alone, gain = score - found.resumed, np.zeros_like(score)
+    for search in searches:
+        own = np.flatnonzero(found.scopes == search.number)
+        sittings = search.scope.line.sittings[found.indices[own]]
+        best = np.full(int(sittings.max(initial=-1)) + 1, -np.inf, dtype=np.float32)
+        np.maximum.at(best, sittings, alone[own])
+        gain[own] = SITTING_SHARE * found.opens[own] * (best[sittings] - alone[own])
+    return gain
 
 
 def _z(values: Floats, usual: Floats) -> Floats:

@@ -80,6 +80,34 @@ class Scope:
         newest = [np.flatnonzero(values == values.max())[-1] for values in scores]
         return np.array([indices[best] for indices, best in zip(turns, newest, strict=True)], dtype=np.int64)
 
+    def opens(self, indices: Indices) -> Mask:
+        """Return which units hold the message with which the user opened a sitting."""
+        first = self._firsts(indices)
+        begins = first == indices if self.unit == "message" else self._turns(first) == self._turns(indices)
+        opens: Mask = begins & (self.session_index.column("roles")[self.line.rows[first]] == ROLES.index("user"))
+        return opens
+
+    def openings(self, indices: Indices, newest: int) -> Indices:
+        """Return the units that open the sittings of some messages, or one of the newest sittings, in any order."""
+        upto = self.line.upto
+        last = int(self.line.sittings[upto - 1]) if upto else -1
+        numbers = np.arange(max(0, last - newest + 1), last + 1, dtype=np.int64)
+        first = np.searchsorted(self.line.sittings[:upto], np.append(self.line.sittings[indices], numbers))
+        return self.units(first[self.eligible[first] & self.opens(first)])
+
+    def _firsts(self, indices: Indices) -> Indices:
+        """Return the index of the first message in each message's sitting."""
+        sittings = self.line.sittings[: self.line.upto]
+        return np.searchsorted(sittings, sittings[indices]).astype(np.int64)
+
+    def newest(self, count: int) -> Indices:
+        """Return the indices of the newest messages of the user and the assistant, oldest first."""
+        upto, look = self.line.upto, 4 * count  # results of tools may be between them
+        indices = np.arange(max(0, upto - look), upto)
+        rows = self.line.rows[indices]
+        spoken = np.isin(self.session_index.column("roles")[rows], [ROLES.index("user"), ROLES.index("assistant")])
+        return indices[spoken & (self.session_index.column("speaks")[rows] > 0)][-count:]
+
     def mentions(self, term: str) -> bool:
         """Return whether a message before the question contains a term."""
         return self.session_index.lexical.occurs(term, self.line)
@@ -114,6 +142,7 @@ class Filter:
         roles: only messages of these; None for all that take part in the conversation, tools as in `recall_tools`.
         repeats: how many messages that say the same are considered, newest first; None for no limit.
         scope: what is searched: this session, or the user's other sessions, too; None: what the memory's rules say.
+        in_conversation: whether the question is understood as the next message of the conversation.
     """
 
     path: Path | None = None
@@ -124,6 +153,7 @@ class Filter:
     roles: tuple[Role, ...] | None = None
     repeats: int | None = None
     scope: RecallScope | None = None
+    in_conversation: bool = False
 
 
 def eligible_mask(session_index: SessionIndex, line: LinePrefix, wanted: Filter, tools: RecallTools) -> Mask:

@@ -33,8 +33,9 @@ from shared_core.recall.query import Query, parse_query
 from shared_core.recall.ranking import MIN_LEXICAL, OPENING_LEXICAL, POOL, RELAXED, Opening, RankedResults, rank
 from shared_core.recall.scope import Filter, RecallScope, RecallTools, RecallUnit, Scope, eligible_mask, speakers
 from shared_core.recall.signals import Ranking
-from shared_core.recall.worth import BARS, Recall, Verdict, chance_of_answer, verdict
-from shared_core.records import SessionState
+from shared_core.recall.topic import NEWEST_MESSAGES, in_conversation, points_back, share, towards
+from shared_core.recall.worth import ASKED, BARS, GOES_ON, Recall, Verdict, chance_of_answer, verdict
+from shared_core.records import Record, SessionState
 from shared_core.session import LiveSession
 
 
@@ -215,6 +216,8 @@ DAMAGED = "the stored index was damaged and has been rebuilt"
 
 Indices = npt.NDArray[np.int64]
 
+_NOTHING: Indices = np.empty(0, dtype=np.int64)
+
 
 @dataclass(frozen=True)
 class Found:
@@ -358,6 +361,10 @@ class Searcher:
             dense = self.sessions.embedder_choice_or_words(wanted.scope)
             scopes = self.scopes(state, wanted, dense)
             query = parse_query(text, speakers(scopes))
+            newest = self._newest(scopes, query) if wanted.in_conversation else _NOTHING
+            own = query
+            if wanted.in_conversation:
+                query = in_conversation(query, [record.message.content for record in self._said(scopes, newest)])
         notes = self._notes(dense, scopes)
         # Without the fingerprint it is unknown which vectors are the embedder's own, so all messages count as pending.
         pending, vector = sum(int(scope.findable().sum()) for scope in scopes) if dense.failed else 0, None
@@ -374,10 +381,26 @@ class Searcher:
                 notes.append(f"recall by words alone: {error}")
                 self._warn(notes[-1])
         with self._lock:
+            if vector is not None and len(newest) and scopes[0].vectors is not None:
+                vectors = scopes[0].vectors.vectors.first(scopes[0].line.rows[newest])
+                vector = towards(vector, vectors, share(own))
             ranked = self._rank(query, scopes, vector, dense, room)
             worth = self._verdict(query, scopes, ranked, dense, searched_by_meaning=vector is not None)
         name = dense.key if dense.embedder is not None and vector is not None else None
-        return Found(scopes, ranked, pending, tuple(notes), name, query.terms, worth)
+        return Found(scopes, ranked, pending, tuple(notes), name, query.words, worth)
+
+    def _newest(self, scopes: Sequence[Scope], query: Query) -> Indices:
+        """Return the newest messages of this session if a question points back to them, by index, oldest first."""
+        here = bool(scopes) and scopes[0].session_index.session == self.live.key
+        return scopes[0].newest(NEWEST_MESSAGES) if here and points_back(query) else _NOTHING
+
+    def _said(self, scopes: Sequence[Scope], indices: Indices) -> list[Record]:
+        """Return the records of some messages of this session, oldest first, without those forgotten since."""
+        if not len(indices):
+            return []
+        positions = scopes[0].session_index.positions(scopes[0].line.rows[indices])
+        records = {record.position: record for record in self.live.records(scopes[0].session_index.session, positions)}
+        return [records[position] for position in positions if position in records]
 
     def _notes(self, dense: EmbedderChoice, scopes: Sequence[Scope]) -> list[str]:
         """Return notes on what is known to fail before the search."""
@@ -431,7 +454,7 @@ class Searcher:
             unrelated = dense.embedder.fingerprint.unrelated or _unrelated(scopes)
         stranger = any(not any(scope.mentions(term) for scope in scopes) for term in query.proper)
         chance = chance_of_answer(query, ranked.present, ranked.dense, unrelated=unrelated, stranger=stranger)
-        return verdict(bars, chance, ranked.scores)
+        return verdict(bars, chance, ranked.scores, GOES_ON if query.goes_on else ASKED)
 
 
 def _unrelated(scopes: Sequence[Scope]) -> tuple[float, float] | None:
