@@ -22,11 +22,15 @@ Leaving them out gains 1 to 2 points of evidence and NDCG@10 on BEAM and 1.5 of 
 """
 
 _SMALL_TALK = """
-afternoon ahead alright amazing awesome bit bye cheers cool cute day done evening exactly excellent fantastic fine glad
-go gonna good goodbye goodness gosh great ha haha hear hehe hello help hey hi hmm interesting joke later lol lots love
-lovely luck maybe mind morning much never nice night nope oh okay omg perfect pretty quite really right see sorry sound
-super sure sweet talk thing think today tomorrow tonight true understand understood wait welcome well wonderful wow
-yeah yep yup
+afternoon agree ahead alright amazing anyway apologies appreciate awesome bad best bit brilliant busy bye care cheers
+clear congrats congratulations cool correct course curious cute day deal dear delighted done enjoy enough evening
+exactly excellent fair fantastic fine fun funny glad go gonna good goodbye goodness gosh great guess guys ha haha happy
+hear hehe hello help hey hi hmm hope hopefully indeed interesting joke keep kidding kind later legend little lol lots
+love lovely luck made make makes maybe meant mind moment morning much never nevermind nice night nope noted oh okay omg
+perfect please pleasure possibly pretty probably quite ready really rest right safe see seem seems sense silly soon
+sorry sound start started stay still stop super suppose sure surprise sweet talk thing think tired today tomorrow
+tonight totally true try ugh understand understood wait weekend welcome well whatever wish wonderful wondering worries
+worry wow wrong yeah yep yup
 """
 """Words that people fill a talk with. A question of nothing else asks for nothing that was said."""
 

@@ -96,7 +96,8 @@ def share(query: Query) -> float:
 def in_conversation(query: Query, newest: Sequence[str]) -> Query:
     """Return a question as it is meant after the newest messages, which are given oldest first."""
     borrowed = borrowed_terms(newest, query) if newest else ()
-    return replace(query, goes_on=tells(query.text), borrowed=borrowed, informative=query.informative + len(borrowed))
+    tells_news = query.informative > FEW and tells(query.text)  # "that makes sense, thanks a lot" tells nothing new
+    return replace(query, goes_on=tells_news, borrowed=borrowed, informative=query.informative + len(borrowed))
 
 
 def towards(question: Vectors, newest: Vectors, share: float) -> Vectors:
