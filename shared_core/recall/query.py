@@ -32,7 +32,10 @@ sorry sound start started stay still stop super suppose sure surprise sweet talk
 tonight totally true try ugh understand understood wait weekend welcome well whatever wish wonderful wondering worries
 worry wow wrong yeah yep yup
 """
-"""Words that people fill a talk with. A question of nothing else asks for nothing that was said."""
+"""Words that people fill a talk with. A text of nothing else asks for nothing, unless it matches `_ASKS_OF_US`."""
+
+_ASKS_OF_US = re.compile(r"\b(?:i|my|mine|we|our|ours)\b[^.!]*\?", re.IGNORECASE)
+"""Matches questions about those who talk: "Where did we stay at the weekend?" asks for what was said."""
 
 EARLIEST, LATEST = (moment.replace(microsecond=0, tzinfo=UTC).timestamp() for moment in (datetime.min, datetime.max))
 """The first and last second that `datetime` can represent, in seconds since 1970."""
@@ -98,7 +101,8 @@ class Query:
         asks_back: whether it asks what the assistant said.
         proper: the terms of its capitalised words, such as names.
         about_talk: whether it speaks about the conversation itself, as "what did we discuss" does.
-        informative: how many of its terms are neither small talk nor about the talk; with those borrowed.
+        informative: how many of its terms are neither small talk nor about the talk, or all terms of a question about
+            those who talk; with those borrowed.
         goes_on: whether it goes on with the conversation, telling something besides asking.
         borrowed: terms of the newest messages that a question joins which points back to them, with weights below 1.
     """
@@ -152,9 +156,10 @@ def parse_query(text: str, names: Sequence[str]) -> Query:
     said = terms(text)
     asked = sorted(said.keys() - _about_talk()) or sorted(said)
     proper = frozenset(terms(" ".join(_PROPER.findall(text)))) & said.keys()
+    informative = set(asked) if _ASKS_OF_US.search(text) else set(asked) - _small_talk()
     return Query(
         text, tuple(asked), dense_text, tuple(dict.fromkeys(found)), _dates(text), bool(_ASKS_BACK.search(text)),
-        proper, not _about_talk().isdisjoint(said), len(set(asked) - _small_talk()),
+        proper, not _about_talk().isdisjoint(said), len(informative),
     )  # fmt: skip
 
 

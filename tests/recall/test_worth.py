@@ -29,6 +29,12 @@ def test_small_talk_asks_for_nothing(text: str) -> None:
     assert chance(text, holds=1.0, cosine=0.9) == 0.0
 
 
+@pytest.mark.parametrize("text", ["Where did we stay at the weekend?", "Did I tell you a joke?", "When do we start?"])
+def test_small_words_in_a_question_about_those_who_talk_ask_for_what_was_said(text: str) -> None:
+    assert chance(text, holds=1.0) > BARS["balanced"].open  # type: ignore[union-attr]
+    assert chance(text, holds=1.0, cosine=0.6) > BARS["balanced"].open  # type: ignore[union-attr]
+
+
 @pytest.mark.parametrize(("cosine", "least"), [(None, 0.5), (0.3, 0.5)])
 def test_one_message_that_holds_all_words_is_enough(cosine: float | None, least: float) -> None:
     assert chance("the lighthouse?", holds=1.0, cosine=cosine) > BARS["balanced"].open  # type: ignore[union-attr]
