@@ -24,7 +24,7 @@ SPARE = 16
 
 
 SAMPLE = 128
-"""Rows whose cosines tell how close unrelated messages are: 8,128 pairs, in a tenth of a millisecond."""
+"""Rows whose cosines tell how close unrelated messages are: 8,128 pairs, however long the history is."""
 
 LEAST_SAMPLE = 16
 """Fewer rows tell too little."""
