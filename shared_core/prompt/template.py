@@ -96,7 +96,7 @@ def defused(text: str, header: str, footer: str) -> str:
 def _fence(header: str, footer: str) -> re.Pattern[str] | None:
     """Return a pattern for the beginnings of the wording's own tags, in any case and spacing."""
     names = sorted(set(_TAG.findall(header + footer)))
-    return re.compile(rf"<(?=\s*/?\s*(?:{'|'.join(names)})\b)", re.IGNORECASE) if names else None
+    return re.compile(rf"<(?=\s*+/?\s*+(?:{'|'.join(names)})\b)", re.IGNORECASE) if names else None
 
 
 def _undated(message: Message) -> str:
