@@ -128,13 +128,13 @@ class RecallEstimate:
     overhead: int
 
     def lines(self, entries: Sequence[Entry]) -> int:
-        """Return the tokens of the lines of some messages."""
+        """Return the tokens of the lines of some messages: at least 0, whatever the counter returns."""
         line, joined = self._line
         messages = [entry.message for entry in entries]
         fewer = sum(
             (message.name is not None) + (joined and not message.content[-1:].isalnum()) for message in messages
         )
-        return sum(entry.tokens for entry in entries) + (line - self.overhead) * len(messages) - fewer
+        return max(0, sum(entry.tokens for entry in entries) + (line - self.overhead) * len(messages) - fewer)
 
     @cached_property
     def _line(self) -> tuple[int, bool]:
