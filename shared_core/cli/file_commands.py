@@ -12,8 +12,9 @@ from typing import Annotated, Any
 import typer
 
 from shared_core.cli.options import CommonOptions, EmbedderName, MaxTokens, ReserveTokens, with_options
-from shared_core.cli.printing import count, import_summary, printable, progress, say, session_line, write_json
+from shared_core.cli.printing import count, import_summary, progress, say, session_line, write_json
 from shared_core.memory import InfiniteMemory
+from shared_core.prompt.terminal import printable
 from shared_core.redact import Redact, drop_grounding, drop_tool_results, replace_names
 from shared_core.sharing.files import SUFFIXES, FileFormat, SeveralSessionsError, export_sessions, import_sessions
 from shared_core.sharing.format import is_ours
