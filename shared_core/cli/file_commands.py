@@ -148,9 +148,9 @@ def back_up(
     options: CommonOptions,
     file: Annotated[str, typer.Argument(metavar="FILE", help="The file to write, which must not exist.")],
 ) -> None:
-    """Copy the whole store, all sessions of all users, while others use it.
+    """Copy the whole store while others use it.
 
-    The copy opens like the original. cp makes no such copy: what was said last may still be in the file beside the
+    The copy holds all sessions of all users, and opens like the original. cp makes no such copy: what was said last may still be in the file beside the
     store that ends in -wal.
     """
     options.require_store()
