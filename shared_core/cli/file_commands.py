@@ -150,8 +150,8 @@ def back_up(
 ) -> None:
     """Copy the whole store while others use it.
 
-    The copy holds all sessions of all users, and opens like the original. cp makes no such copy: what was said last may still be in the file beside the
-    store that ends in -wal.
+    The copy holds all sessions of all users, and opens like the original. cp makes no such copy: what was said last
+    may still be in the file beside the store that ends in -wal.
     """
     options.require_store()
     with closing(open_store(options.store)) as store, progress("copying") as advance:

@@ -19,6 +19,12 @@ class BrokenZone(tzinfo):
     def utcoffset(self, moment: datetime | None) -> timedelta:
         raise RuntimeError("no such zone")
 
+    def dst(self, moment: datetime | None) -> timedelta | None:
+        return None
+
+    def tzname(self, moment: datetime | None) -> str | None:
+        return None
+
 
 @pytest.mark.parametrize("moment", [TOO_EARLY, TOO_LATE])
 @pytest.mark.parametrize(
