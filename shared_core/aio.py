@@ -291,6 +291,10 @@ class AsyncInfiniteMemory:
             self._memory.export, path, format=format, branch=branch, vectors=vectors, redact=redact, progress=progress
         )
 
+    async def backup(self, path: str | os.PathLike[str], *, progress: Progress | None = None) -> None:
+        """Write a copy of the whole store to a new file; see `InfiniteMemory.backup`. It runs in a thread."""
+        await asyncio.to_thread(self._memory.backup, path, progress=progress)
+
     async def import_file(
         self, path: str | os.PathLike[str], *, session: str | None = None, format: str | None = None,
         progress: Progress | None = None,

@@ -2,17 +2,17 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from datetime import datetime
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from shared_core.base import TokenCounter
 from shared_core.errors import DuplicateError, StaleHeadError, UnknownReferenceError
-from shared_core.messages import Message, in_utc
+from shared_core.messages import Message
 from shared_core.paths import Head, Path, Span, read, resolve, unused_branch_name
 from shared_core.recognition import says_the_same
 from shared_core.records import Appended, Change, Draft, Expect, Position, Record
 from shared_core.session import LiveSession
+from shared_core.stamps import Stamps
 from shared_core.system_prompt import is_prompt, kept_of, said_together
 from shared_core.tokens import body_tokens
 from shared_core.turns import Entry
@@ -40,21 +40,17 @@ class Writer:
     Args:
         live: the session, and what is checked out.
         counter: counts the tokens of stored messages. The counts of a counter without a name are not stored.
-        clock: returns the time for messages that have none.
-        new_id: returns the id for messages that have none.
+        stamps: the ids and times of messages that have none.
 
     Attributes:
         open_turn: the turn that this object opened last. The next reply joins it, even if other objects opened turns
             on the branch since.
     """
 
-    def __init__(
-        self, live: LiveSession, counter: TokenCounter, *, clock: Callable[[], datetime], new_id: Callable[[], str]
-    ) -> None:
+    def __init__(self, live: LiveSession, counter: TokenCounter, stamps: Stamps) -> None:
         self.live = live
         self.counter = counter
-        self.clock = clock
-        self.new_id = new_id
+        self.stamps = stamps
         self.open_turn: str | None = None
 
     def add(
@@ -76,13 +72,19 @@ class Writer:
             raise UnknownReferenceError(f"there is no turn {turn!r} on this branch; nothing is stored yet")
         known = self._known_prompt(messages)
         new = said_together(
-            [self.completed(message) for index, message in enumerate(messages) if index not in known],
+            [self.stamps.completed(message) for index, message in enumerate(messages) if index not in known],
             next((entry.message.turn_id for entry in known.values()), prompt_id),
         )
         drafts = [self.draft(message, copied.get(message.id or "")) for message in new]
-        records: Sequence[Record] = ()
-        if drafts:
-            records = self.write(drafts, turn=turn).records if turn is not None else self._append_to_open_turn(drafts)
+        own = {message.id for message in messages}
+        try:
+            records = self._append(drafts, turn) if drafts else ()
+        except DuplicateError as error:
+            if error.id is None or error.id in own:
+                raise
+            raise DuplicateError(
+                f"new_id returned {error.id!r}, which is taken; it must return another id each time", id=error.id
+            ) from error
         for record in records:
             if record.message.role == "user":
                 self.open_turn = record.message.turn_id
@@ -104,7 +106,10 @@ class Writer:
         kept = kept_of([entry.message for entry in prompt], [messages[index] for index in wanted])
         return dict(zip(wanted, prompt[:kept], strict=False))
 
-    def _append_to_open_turn(self, drafts: Sequence[Draft]) -> Sequence[Record]:
+    def _append(self, drafts: Sequence[Draft], turn: str | None) -> Sequence[Record]:
+        """Store drafts in a turn; None: the one that this object opened last."""
+        if turn is not None:
+            return self.write(drafts, turn=turn).records
         try:
             return self.write(drafts, turn=self.open_turn).records
         except UnknownReferenceError:
@@ -113,23 +118,9 @@ class Writer:
             self.open_turn = None  # nothing of the turn is left on this branch
             return self.write(drafts).records
 
-    def completed(self, message: Message) -> Message:
-        """Return a message with an id and a time."""
-        changes: dict[str, Any] = {}
-        if message.id is None:
-            changes["id"] = made = self.new_id()
-            if not isinstance(made, str) or not made:
-                raise ValueError(f"new_id returned {made!r}; it must return a text that is not empty")
-        if message.created_at is None:
-            now = self.clock()
-            if not isinstance(now, datetime):
-                raise ValueError(f"clock returned {now!r}; it must return a datetime")
-            changes["created_at"] = in_utc(now)
-        return message.replace(**changes) if changes else message
-
     def draft(self, message: Message, source: Record | None = None) -> Draft:
         """Return a message with an id, a time and a token count; `source`: what it is a copy of."""
-        complete = self.completed(message)
+        complete = self.stamps.completed(message)
         picked_from = None if source is None else source.message.id
         if source is not None and says_the_same(source.message, complete):
             return Draft(complete, source.counter, source.tokens, picked_from)

@@ -55,7 +55,15 @@ class MessageTooLargeError(BudgetError):
 
 
 class DuplicateError(InfiniteMemoryError, ValueError):
-    """An id is already stored with other content, or a branch name is taken."""
+    """An id is already stored with other content, or a branch name is taken.
+
+    Attributes:
+        id: the id of the message, if it is about one.
+    """
+
+    def __init__(self, message: str, *, id: str | None = None) -> None:
+        super().__init__(message)
+        self.id = id
 
 
 class UnknownReferenceError(InfiniteMemoryError, LookupError):

@@ -15,6 +15,8 @@ EXPECTED = {
     "string_unicode": "expected a text without lone surrogates",
     "tuple_type": "expected a list",
     "greater_than_equal": "expected a whole number of at least {ge}",
+    "less_than_equal": "expected a whole number of at most {le}",
+    "value_error": "{error}",
     "literal_error": "choose one of {expected}",
     "model_type": "expected a {class_name}",
     "bool_": "expected True or False",

@@ -55,7 +55,7 @@ def follow(
         The whole history, and how many messages were given to the store.
     """
     checkout.live.sync()
-    followed = Follower(checkout.live, checkout.writer.new_id).follow(messages, after, removed, since)
+    followed = Follower(checkout.live, checkout.writer.stamps.id).follow(messages, after, removed, since)
     if followed.at is not None:
         checkout.stand_at(followed.at)
         checkout.writer.open_turn = followed.turn

@@ -50,6 +50,7 @@ from shared_core.recall.worth import Recall
 from shared_core.records import SessionInfo, Summary
 from shared_core.session import LiveSession, Sizer
 from shared_core.sharing.files import FileVerbs
+from shared_core.stamps import Stamps
 from shared_core.store import ALL, Store
 from shared_core.stores import open_store
 from shared_core.strippers import Stripper, strip, stripper_list
@@ -196,10 +197,11 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         # The store is opened last, so that an invalid argument neither creates a file nor leaves one open.
         self._owns_store = not isinstance(store, Store)
         opened = open_store(store, durability=durability)
+        stamps = Stamps(clock, new_id)
         live = LiveSession(opened, user_id, session_id, Sizer(framer.counter, framer.overhead))
         self._store, self._lock = opened, lock
-        self._checkout = Checkout(live, Writer(live, framer.counter, clock=clock, new_id=new_id), lock)
-        rolling = RollingSummary(live, assembler, self._summing, lock, clock=clock)
+        self._checkout = Checkout(live, Writer(live, framer.counter, stamps), lock)
+        rolling = RollingSummary(live, assembler, self._summing, lock, clock=stamps.time)
         self._prompts = PromptBuilder(live, assembler, Searcher(live, lock, rules), rolling, lock)
         self._unsaved = 0
         self._closed = False

@@ -34,9 +34,25 @@ BLANK_LINE = "\n\n"
 
 
 def in_utc(moment: datetime) -> datetime:
-    """Return `moment`, taken as UTC if it has no zone, as a message's time is."""
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    """Return `moment`, taken as UTC if it has no zone, as a message's time is.
 
+    Raises:
+        ValueError: in UTC it is outside the years 1 to 9999, or its time zone fails.
+    """
+    if moment.tzinfo is None:
+        return moment.replace(tzinfo=UTC)
+    if moment.tzinfo is not UTC:
+        try:
+            moment.astimezone(UTC)
+        except OverflowError:
+            raise ValueError(f"{moment.isoformat()} is outside the years 1 to 9999 in UTC; give another time") from None
+        except Exception as error:  # a time zone is the caller's code
+            raise ValueError(f"the time zone {moment.tzinfo!r} fails with {type(error).__name__}: {error}") from error
+    return moment
+
+
+MOST_TOKENS = 2**31 - 1
+"""The largest size of one message or text, in tokens. The sum of a whole history then fits in 64 bits."""
 
 SET_APART = "(Left out for length: {count} parts.)"
 """The note of grounding that stood in the message itself; it marks such grounding in stored messages."""
@@ -245,7 +261,7 @@ class Message(_Value):
     tool_call_id: str | None = None
     grounding: Grounding | None = None
     pinned: bool = False
-    media_tokens: Annotated[int, Field(ge=0)] = 0
+    media_tokens: Annotated[int, Field(ge=0, le=MOST_TOKENS)] = 0
     payload: Payload | None = None
 
     @field_validator("role", mode="before")

@@ -1,9 +1,11 @@
 """The interface of every store: sessions, their trees of messages, and what is derived from them."""
 
+import os
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 
+from shared_core.errors import StoreError
 from shared_core.records import (
     MAIN,
     ROOT,
@@ -308,6 +310,14 @@ class Store(ABC):
         It happens when the block ends, or not at all if an exception leaves the block. Other writers wait, and so do
         readers that share this object. A method that raises in the block has done nothing, and the block may go on.
         """
+
+    def backup(self, path: str | os.PathLike[str], progress: Callable[[int, int], None] | None = None) -> None:
+        """Write a copy of the whole store, as it is at this moment, to a new file.
+
+        Raises:
+            StoreError: the file exists or cannot be written; or, by default, the store has no files to copy.
+        """
+        raise StoreError(f"a {type(self).__name__} makes no backups; use those of its database, or export()")
 
     @abstractmethod
     def close(self) -> None:

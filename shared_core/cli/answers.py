@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 from shared_core.cli.lines import Lines
 from shared_core.cli.options import CommonOptions
-from shared_core.cli.printing import count, moment, one_line, printable
+from shared_core.cli.printing import count, moment
 from shared_core.memory import InfiniteMemory
+from shared_core.prompt.terminal import on_one_line, printable, printable_name
 from shared_core.tree.copies import CherryPickResult, Stash
 from shared_core.tree.merge import MergeResult
 
@@ -18,7 +19,7 @@ def branch_lines(memory: InfiniteMemory, lines: Lines) -> Iterator[str]:
     width = max(map(len, names), default=0)
     for name in names:
         mark = "*" if name == memory.branch else " "
-        yield lines.message(memory.newest_at(name), f"{mark} {one_line(name):<{width}}  ")
+        yield lines.message(memory.newest_at(name), f"{mark} {printable_name(name):<{width}}  ")
 
 
 def tag_lines(memory: InfiniteMemory, lines: Lines) -> Iterator[str]:
@@ -26,13 +27,13 @@ def tag_lines(memory: InfiniteMemory, lines: Lines) -> Iterator[str]:
     names = [tag.name for tag in memory.tags()]
     width = max(map(len, names), default=0)
     for name in names:
-        yield lines.message(memory.newest_at(name), f"{one_line(name):<{width}}  ")
+        yield lines.message(memory.newest_at(name), f"{printable_name(name):<{width}}  ")
 
 
 def stash_line(stash: Stash) -> str:
     """Return number, time (UTC), branch, size and note of a stash."""
-    fields = [str(stash.number), moment(stash.at), one_line(stash.branch), count(len(stash.ids)), one_line(stash.note)]
-    return "  ".join(fields).rstrip()
+    told = [printable_name(stash.branch), count(len(stash.ids)), on_one_line(stash.note)]
+    return "  ".join([str(stash.number), moment(stash.at), *told]).rstrip()
 
 
 def copied(result: CherryPickResult) -> str:

@@ -10,8 +10,9 @@ from shared_core.cli.completion import branch_names, revisions
 from shared_core.cli.lines import Full, Lines
 from shared_core.cli.models import merge_summarizer
 from shared_core.cli.options import BranchOptions, CommonOptions, with_options
-from shared_core.cli.printing import count, moment, one_line, printable
+from shared_core.cli.printing import count, moment
 from shared_core.memory import InfiniteMemory
+from shared_core.prompt.terminal import on_one_line, printable, printable_name
 from shared_core.records import Branch
 from shared_core.tree.merge import How
 
@@ -170,7 +171,7 @@ def reflog(
         moves = memory.reflog(branch)
     lines = Lines.of(full)
     texts = (
-        f"{moment(move.at)}  {one_line(move.reference)}  {one_line(move.why)}: "
+        f"{moment(move.at)}  {printable_name(move.reference)}  {on_one_line(move.why)}: "
         f"{lines.id(move.before) or '-'} -> {lines.id(move.after) or '-'}"
         for move in moves
     )

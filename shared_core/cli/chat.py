@@ -13,11 +13,12 @@ from shared_core.cli.error_words import in_words
 from shared_core.cli.lines import Lines, whole_ids
 from shared_core.cli.models import ECHO, ChatModel, ModelName, chat_model, merge_summarizer
 from shared_core.cli.options import BranchName, MaxTokens, ReserveTokens, SessionOptions, with_options
-from shared_core.cli.printing import count, one_line, printable, say, show_report
+from shared_core.cli.printing import count, say, show_report
 from shared_core.errors import InfiniteMemoryError
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
 from shared_core.prompt.context import ContextReport
+from shared_core.prompt.terminal import printable, printable_name
 from shared_core.tree.merge import How
 
 SHOWN = 20
@@ -100,7 +101,7 @@ class ChatLoop:
         terminal = sys.stdin.isatty()
         while True:
             if terminal:
-                typer.echo(f"{one_line(self._memory.branch or 'detached')}> ", nl=False, err=True)
+                typer.echo(f"{printable_name(self._memory.branch or 'detached')}> ", nl=False, err=True)
             try:
                 return sys.stdin.readline() or None
             except KeyboardInterrupt:
@@ -233,7 +234,7 @@ def _limit(words: Sequence[str]) -> int:
 
 def _print(lines: Iterator[str] | Sequence[str]) -> None:
     for line in lines:
-        typer.echo(line)
+        typer.echo(printable(line))
 
 
 def _note(text: str) -> None:

@@ -1,9 +1,10 @@
-"""The commands that read or write a file: import, export and view."""
+"""The commands that read or write a file: import, export, backup and view."""
 
 import os
 import time
 import webbrowser
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -12,13 +13,15 @@ from typing import Annotated, Any
 import typer
 
 from shared_core.cli.options import CommonOptions, EmbedderName, MaxTokens, ReserveTokens, with_options
-from shared_core.cli.printing import count, import_summary, printable, progress, say, session_line, write_json
+from shared_core.cli.printing import count, import_summary, progress, say, session_line, write_json
 from shared_core.memory import InfiniteMemory
+from shared_core.prompt.terminal import printable
 from shared_core.redact import Redact, drop_grounding, drop_tool_results, replace_names
 from shared_core.sharing.files import SUFFIXES, FileFormat, SeveralSessionsError, export_sessions, import_sessions
 from shared_core.sharing.format import is_ours
 from shared_core.sharing.importer import ImportResult
 from shared_core.sharing.readers import FORMATS
+from shared_core.stores import open_store
 from shared_core.view import gather, write_page
 from shared_core.view.page_data import QUESTIONS
 
@@ -137,6 +140,24 @@ def _answer_session(
     data = {"file": file, "store": options.store, **_index(options, result, embedder)}
     data["seconds"] = round(time.monotonic() - started, 3)
     options.answer(data, [import_summary(data)])
+
+
+@file_commands.command("backup")
+@with_options
+def back_up(
+    options: CommonOptions,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="The file to write, which must not exist.")],
+) -> None:
+    """Copy the whole store while others use it.
+
+    The copy holds all sessions of all users, and opens like the original. cp makes no such copy: what was said last
+    may still be in the file beside the store that ends in -wal.
+    """
+    options.require_store()
+    with closing(open_store(options.store)) as store, progress("copying") as advance:
+        store.backup(file, progress=advance)
+    data = {"file": file, "store": options.store, "bytes": os.path.getsize(file)}
+    options.answer(data, [f"{options.store} -> {file}: {data['bytes']:,} bytes"])
 
 
 @file_commands.command("export")

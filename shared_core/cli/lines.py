@@ -8,10 +8,11 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from shared_core.cli.printing import message_line, one_line, short_id
+from shared_core.cli.printing import message_line, short_id
 from shared_core.errors import AmbiguousReferenceError, UnknownReferenceError
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
+from shared_core.prompt.terminal import printable_name
 from shared_core.tree.log import LogEntry, draw
 
 Full = Annotated[bool, typer.Option("--full", help="Print whole lines and IDs on a terminal, too; pipes get them.")]
@@ -49,7 +50,7 @@ class Lines:
 
     def id(self, id_: str | None) -> str:
         """Return an ID, or on a terminal the beginning of a random one; empty for None."""
-        shown = one_line(id_ or "")
+        shown = printable_name(id_ or "")
         return shown if self.width is None else short_id(shown)
 
     def message(self, message: Message | None, before: str = "") -> str:
@@ -65,7 +66,7 @@ class Lines:
                 yield self.cut(drawing)
                 continue
             names = [*entry.branches, *(f"tag {tag}" for tag in entry.tags)]
-            before = f"{drawing} ({one_line(', '.join(names))}) " if names else f"{drawing} "
+            before = f"{drawing} ({printable_name(', '.join(names))}) " if names else f"{drawing} "
             yield self.message(entry.message, before) if entry.message else self.cut(f"{before}merge")
 
 

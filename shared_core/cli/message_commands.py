@@ -32,6 +32,7 @@ from shared_core.cli.printing import (
 )
 from shared_core.cli.session_commands import forget_sessions, search_sessions
 from shared_core.messages import Message, Role
+from shared_core.prompt.terminal import printable
 
 GRAPH_LIMIT = 200
 """How many of the newest messages `log --graph` draws without `--limit`."""
@@ -230,7 +231,7 @@ def forget(
 
 def _confirm(question: str) -> None:
     """Ask whether to forget, and end the command unless the answer is yes."""
-    typer.echo(f"{question} [y/N] ", nl=False, err=True)  # stdout is for the answer alone
+    typer.echo(f"{printable(question)} [y/N] ", nl=False, err=True)  # stdout is for the answer alone
     try:
         answer = sys.stdin.readline()
     except KeyboardInterrupt:

@@ -16,6 +16,7 @@ from shared_core.cli.printing import SHORT_ID, say, short_id, write_json
 from shared_core.errors import StoreError, UnknownReferenceError
 from shared_core.formats.fields import role_named
 from shared_core.memory import InfiniteMemory
+from shared_core.prompt.terminal import printable
 from shared_core.records import MAIN, Change, Drop, Put
 from shared_core.stores import open_store, store_exists
 from shared_core.tokens import TokenFallbackWarning
@@ -188,7 +189,7 @@ class CommonOptions(SessionOptions):
             write_json(data)
             return
         for line in lines:
-            typer.echo(line)
+            typer.echo(printable(line))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,9 +15,7 @@ from rich.text import Text
 
 from shared_core.messages import Message, Role
 from shared_core.prompt.context import ContextReport
-
-CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-"""Characters that a terminal would obey instead of showing."""
+from shared_core.prompt.terminal import on_one_line, printable, printable_name
 
 RANDOM_ID = re.compile(r"[0-9a-f]{32}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 """A random ID, whose beginning is enough to name the message or the session with."""
@@ -84,7 +82,7 @@ def show_prompt(messages: Iterable[Message], found: Sequence[str] = ()) -> None:
     """Print messages, each in a box if stdout is a terminal. There, the texts that were found are marked."""
     console = Console(highlight=False, markup=False)
     for message in messages:
-        title = message.role if message.name is None else f"{message.role} ({printable(message.name)})"
+        title = message.role if message.name is None else f"{message.role} ({printable_name(message.name)})"
         if console.is_terminal:
             text, style = Text(message_text(message)), COLOURS[message.role]
             text.highlight_words([printable(said) for said in found if said], FOUND_STYLE)
@@ -96,11 +94,6 @@ def show_prompt(messages: Iterable[Message], found: Sequence[str] = ()) -> None:
 # Text
 
 
-def printable(text: str) -> str:
-    """Return the text with control characters escaped, except tabs and line feeds."""
-    return CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text.replace("\r\n", "\n"))
-
-
 def count(number: int, noun: str = "message") -> str:
     """Return a number of messages, or of something else, in words."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
@@ -110,11 +103,6 @@ def message_text(message: Message) -> str:
     """Return the text of a message and the tools it calls."""
     calls = [f"calls {call.name}({call.arguments})" for call in message.tool_calls]
     return printable("\n".join([*([message.content] if message.content else []), *calls]))
-
-
-def one_line(text: str) -> str:
-    """Return a text that is safe for a terminal, without line breaks."""
-    return " ".join(printable(text).split())
 
 
 def moment(when: datetime) -> str:
@@ -130,15 +118,16 @@ def short_id(id_: str) -> str:
 def message_line(message: Message, *, short: bool = False) -> str:
     """Return time (UTC), role, ID and text of a message on one line; `short`: only the beginning of a random ID."""
     when = moment(message.created_at) if message.created_at else ""
-    id_ = one_line(message.id or "")
-    return f"{when:<16}  {message.role:<9}  {short_id(id_) if short else id_}  {one_line(message_text(message))}"
+    id_ = printable_name(message.id or "")
+    return f"{when:<16}  {message.role:<9}  {short_id(id_) if short else id_}  {on_one_line(message_text(message))}"
 
 
 def table(data: Mapping[str, Any]) -> str:
     """Return names and values, one pair per line."""
     width = max(map(len, data), default=0)
     rows = ((name, ", ".join(value) if isinstance(value, list) else value) for name, value in data.items())
-    return "\n".join(f"{name:<{width}}  {'-' if value in (None, '') else value}" for name, value in rows)
+    shown = ((name, "-" if value in (None, "") else on_one_line(str(value))) for name, value in rows)
+    return "\n".join(f"{name:<{width}}  {value}" for name, value in shown)
 
 
 def import_summary(data: Mapping[str, Any]) -> str:

@@ -10,7 +10,8 @@ import typer
 
 from shared_core.cli.lines import Full, Lines
 from shared_core.cli.options import CommonOptions, with_options
-from shared_core.cli.printing import PREVIEW_LIMIT, count, message_record, moment, one_line, printable, say
+from shared_core.cli.printing import PREVIEW_LIMIT, count, message_record, moment, say
+from shared_core.prompt.terminal import printable, printable_name
 from shared_core.records import MAIN, SessionInfo
 from shared_core.stores import open_store
 
@@ -119,7 +120,7 @@ def _table(found: Sequence[SessionInfo], lines: Lines, *, all_users: bool = Fals
     """Yield a line for each session, under a head; on a terminal, none is wider than the terminal."""
     if not found:
         return
-    users = ["USER", *(one_line(info.user_id or "-") for info in found)]
+    users = ["USER", *(printable_name(info.user_id or "-") for info in found)]
     names = ["SESSION", *(lines.id(info.session_id) for info in found)]
     first = [(user, name) if all_users else (name,) for user, name in zip(users, names, strict=True)]
     rest = ["MESSAGES  BRANCHES  FIRST       LAST              TITLE", *map(_numbers, found)]

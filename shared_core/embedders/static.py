@@ -50,8 +50,9 @@ class StaticEmbedder(Embedder):
             for first in range(0, len(texts), 256):
                 batch = [encodable(text) for text in texts[first : first + 256]]
                 for row, tokens in enumerate(_encoded(model.tokenizer, batch), first):
-                    for block in range(0, len(tokens.ids), 4096):  # a megabyte of text has a million tokens
-                        sums[row] += model.embedding[tokens.ids[block : block + 4096]].sum(axis=0)
+                    ids = tokens.ids  # every access makes the whole list anew
+                    for block in range(0, len(ids), 4096):  # a megabyte of text has a million tokens
+                        sums[row] += model.embedding[ids[block : block + 4096]].sum(axis=0)
         return checked(sums, len(texts), STATIC)
 
 

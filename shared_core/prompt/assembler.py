@@ -307,7 +307,7 @@ class Assembler:
             if chosen.tokens <= room:
                 return chosen
             # Assume that the next estimate is off by the same factor.
-            limit = min(limit, about) * room // chosen.tokens
+            limit = min(min(limit, about) * room // chosen.tokens, limit - 1)
 
     def _outside(self, candidates: Sequence[Candidate], window: Window) -> list[Candidate]:
         """Return the candidates, marking exactly those that are in this window, and not those in an earlier one."""

@@ -4,16 +4,16 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import groupby
 from typing import Literal
 
 from shared_core.base import TokenCounter
 from shared_core.messages import BLANK_LINE, Message
+from shared_core.prompt.fence import defused, folded, speaker
 from shared_core.turns import Entry
 
 _FIELDS = re.compile(r"(\{(?:speaker|text|time)\})")
-_TAG = re.compile(r"</?\s*([A-Za-z][\w-]*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,8 @@ class RecallTemplate:
             fence.
         day: a line before the messages of each day, in which `{date}` is the ISO date; empty for no such line.
         item: a message, in which `{speaker}`, `{text}` and `{time}` (HH:MM) are filled in.
+        continuation: what replaces a line break inside a message. By default the lines after the first are indented, so
+            that no message can look like several; a line feed keeps them as they are.
         separator: the text between lines.
         turn_separator: the text between messages of one turn; None for `separator`.
         order: `"time"`, oldest first, or `"score"`, best last, next to the question. The default header says "oldest
@@ -41,6 +43,7 @@ class RecallTemplate:
     footer: str = "</earlier_messages>"
     day: str = "{date}"
     item: str = "- {speaker}: {text}"
+    continuation: str = "\n  "
     separator: str = "\n"
     turn_separator: str | None = None
     order: Literal["time", "score"] = "time"
@@ -72,31 +75,16 @@ class RecallTemplate:
         """Return the value of a part of `item` if it is a field, else the part itself."""
         match part:
             case "{speaker}":
-                return self._defused(" ".join((message.name or message.role).split()))
+                return self._defused(speaker(message))
             case "{text}":
-                return self._defused(message.content)
+                return folded(self._defused(message.content), self.continuation)
             case "{time}":
                 return message.created_at.strftime("%H:%M") if message.created_at else ""
             case _:
                 return part
 
     def _defused(self, text: str) -> str:
-        return defused(text, self.header, self.footer)
-
-
-def defused(text: str, header: str, footer: str) -> str:
-    """Return a text with the tags of the wording around it escaped."""
-    if "<" not in text:
-        return text
-    fence = _fence(header, footer)
-    return fence.sub("&lt;", text) if fence is not None else text
-
-
-@lru_cache(maxsize=16)
-def _fence(header: str, footer: str) -> re.Pattern[str] | None:
-    """Return a pattern for the beginnings of the wording's own tags, in any case and spacing."""
-    names = sorted(set(_TAG.findall(header + footer)))
-    return re.compile(rf"<(?=\s*/?\s*(?:{'|'.join(names)})\b)", re.IGNORECASE) if names else None
+        return defused(text, f"{self.header} {self.footer}")
 
 
 def _undated(message: Message) -> str:
@@ -128,13 +116,13 @@ class RecallEstimate:
     overhead: int
 
     def lines(self, entries: Sequence[Entry]) -> int:
-        """Return the tokens of the lines of some messages."""
+        """Return the tokens of the lines of some messages: at least 0, whatever the counter returns."""
         line, joined = self._line
         messages = [entry.message for entry in entries]
         fewer = sum(
             (message.name is not None) + (joined and not message.content[-1:].isalnum()) for message in messages
         )
-        return sum(entry.tokens for entry in entries) + (line - self.overhead) * len(messages) - fewer
+        return max(0, sum(entry.tokens for entry in entries) + (line - self.overhead) * len(messages) - fewer)
 
     @cached_property
     def _line(self) -> tuple[int, bool]:

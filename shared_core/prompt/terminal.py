@@ -18,6 +18,9 @@ STYLES: Mapping[str, str] = MappingProxyType({
 })  # fmt: skip
 """The parameters of the terminal's escape sequence for each style."""
 
+_OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Control characters, those that turn the direction of writing, line separators, and halves of surrogate pairs."""
+
 ELLIPSIS = "…"
 EMOJI_VARIANT = "\ufe0f"
 WORD = re.compile(r"\w{4,}")
@@ -27,10 +30,24 @@ LEAD = 3
 """Words shown before the first word that was looked for: they say what the sentence is about."""
 
 
+def printable(text: str) -> str:
+    """Return a text that is safe for a terminal: what it would obey instead of showing is escaped.
+
+    Tabs and line feeds stay as they are.
+    """
+    if text.isprintable():
+        return text
+    return _OBEYED.sub(lambda found: found[0].encode("unicode_escape").decode(), text.replace("\r\n", "\n"))
+
+
 def on_one_line(text: str) -> str:
-    """Return the text on one line, without control characters."""
-    line = " ".join(text.split())
-    return line if line.isprintable() else "".join(char if char.isprintable() else " " for char in line)
+    """Return a text that is safe for a terminal, on one line."""
+    return " ".join(printable(text).split())
+
+
+def printable_name(text: str) -> str:
+    """Return an id or a name, safe for a terminal, in which line feeds and tabs are escaped, too."""
+    return printable(text).replace("\n", r"\n").replace("\t", r"\t")
 
 
 def columns(text: str) -> int:

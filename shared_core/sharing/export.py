@@ -5,7 +5,9 @@ import hashlib
 import io
 import os
 import pathlib
+import re
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -26,6 +28,11 @@ from shared_core.stores.sqlite.connection import is_database
 
 Progress = Callable[[int, int], None]
 """Called with how many messages are done and how many there are."""
+
+LEFTOVER_SECONDS = 86_400
+"""A file that another writer left unfinished is removed after a day."""
+
+_LEFTOVER = re.compile(r"\..{1,50}\.[a-z0-9_]{8}\.part")
 
 PAGE = 500
 """Messages read at a time."""
@@ -123,6 +130,7 @@ def atomically(path: str | os.PathLike[str], *, keep_mode: bool = True) -> Itera
         raise StoreError(f"{os.fspath(path)!r} is a folder; give the path of a file in it")
     if is_database(target):
         raise StoreError(f"{os.fspath(path)!r} is a database, which this would replace; choose another name")
+    _remove_leftovers(target.parent)
     try:
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:50]}.", suffix=".part")
     except (OSError, ValueError) as error:
@@ -143,6 +151,16 @@ def atomically(path: str | os.PathLike[str], *, keep_mode: bool = True) -> Itera
         with suppress(FileNotFoundError):
             os.unlink(name)
         raise
+
+
+def _remove_leftovers(folder: pathlib.Path) -> None:
+    """Remove what writers that were killed left in a folder long ago."""
+    with suppress(OSError):
+        for path in folder.glob(".*.part"):
+            if _LEFTOVER.fullmatch(path.name):
+                with suppress(OSError):
+                    if time.time() - path.stat().st_mtime > LEFTOVER_SECONDS:
+                        path.unlink()
 
 
 def write_sessions(

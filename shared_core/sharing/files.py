@@ -100,6 +100,22 @@ class FileVerbs:
         document = openai_list if chosen == "openai" else partial(markdown, live.session_id)
         return _write_document(path, messages, document)
 
+    def backup(self, path: str | os.PathLike[str], *, progress: Progress | None = None) -> None:
+        """Write a copy of the whole store to a new file: all sessions of all users, as they are at this moment.
+
+        Others may read and write meanwhile. The file appears complete or not at all, and opens like the original.
+        Copying a database file with other programs loses what is still in the file that ends in `-wal`.
+
+        Args:
+            path: the file, which must not exist.
+            progress: called with how many pages are done and how many there are.
+
+        Raises:
+            StoreError: the file exists already or cannot be written, or the store makes no backups.
+        """
+        file_path("path", path)
+        self._checkout.store.backup(path, progress)
+
     def _branch_path(self, branch: str | None) -> BranchPath:
         """Return the path of a branch; None: of what is checked out."""
         live = self._checkout.live

@@ -334,7 +334,7 @@ def _checked_ids(drafts: Sequence[Draft]) -> list[str]:
         if id_ is None or draft.message.created_at is None:
             raise ValueError(f"a draft needs id and created_at; {draft.message.role} message {id_!r} lacks one")
         if id_ in ids:
-            raise DuplicateError(f"message {id_!r} is given twice in one call; give each message its own id")
+            raise DuplicateError(f"message {id_!r} is given twice in one call; give each message its own id", id=id_)
         ids[id_] = None
     return list(ids)
 
@@ -344,7 +344,7 @@ def _known(rows: Rows, session: int, drafts: Sequence[Draft], ids: Sequence[str]
     known = {str(record.message.id): record for record in rows.get(session, ids)}
     for id_, draft in zip(ids, drafts, strict=True) if known else ():
         if id_ in known and _content(known[id_].message) != _content(draft.message):
-            raise DuplicateError(f"message {id_!r} is already stored with other content; give it a new id")
+            raise DuplicateError(f"message {id_!r} is already stored with other content; give it a new id", id=id_)
     return known
 
 

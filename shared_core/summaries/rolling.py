@@ -9,7 +9,6 @@ from functools import lru_cache
 from itertools import islice
 
 from shared_core.errors import StoreError
-from shared_core.messages import in_utc
 from shared_core.paths import Path, Span, beginning
 from shared_core.prompt.assembler import Assembler
 from shared_core.prompt.frame import Frame, FramedSummary, with_summary
@@ -329,7 +328,7 @@ class RollingSummary:
         straight = beginning(self.live.path_to(upto), upto) == beginning(prompt.path, upto)
         return Summary(
             text, upto, upto if straight else prompt.path.head, batch.inputs[-1].message.id or "",
-            len(batch.inputs) + (batch.previous.messages if batch.previous is not None else 0), in_utc(self._clock()),
+            len(batch.inputs) + (batch.previous.messages if batch.previous is not None else 0), self._clock(),
             counter.name, counter(text) if counter.name is not None else None,
         )  # fmt: skip
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from shared_core.base import TokenCounter
 from shared_core.messages import Message, ToolCall
-from shared_core.prompt.template import defused
+from shared_core.prompt.fence import defused
 
 SUMMARY_PROMPT = (
     "You keep the summary of a long conversation up to date. Take the summary so far and what was said since, and "
@@ -51,7 +51,7 @@ class SummaryTemplate:
         """Return the block for a summary; empty for an empty summary."""
         if not text:
             return ""
-        return "\n".join(filter(None, (self.header, defused(text, self.header, self.footer), self.footer)))
+        return "\n".join(filter(None, (self.header, defused(text, f"{self.header} {self.footer}"), self.footer)))
 
 
 # The messages given to a summarizer

@@ -2,10 +2,11 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from numbers import Integral
 from typing import Any
 
 from shared_core.base import TokenCounter
-from shared_core.messages import Message
+from shared_core.messages import MOST_TOKENS, Message
 from shared_core.tokens.conservative import ConservativeCounter
 from shared_core.tokens.tiktoken import TiktokenCounter, TokenFallbackWarning
 
@@ -37,7 +38,7 @@ class CharacterCounter:
 
 
 class CallableCounter:
-    """Counts with any function.
+    """Counts with the caller's function, and checks what it returns.
 
     Args:
         function: takes a text and returns its number of tokens.
@@ -49,18 +50,21 @@ class CallableCounter:
         self.name = name
 
     def __call__(self, text: str, /) -> int:
-        """Return what the function returns; `ValueError` if that is not a count."""
+        """Return what the function returns, as an int; `ValueError` if that is not a count."""
         count = self._function(text)
-        if not isinstance(count, int) or isinstance(count, bool) or count < 0:
-            who = self.name or getattr(self._function, "__qualname__", None) or type(self._function).__name__
-            raise ValueError(f"token counter {who!r} returned {count!r}; it must return a non-negative int")
-        return count
+        if type(count) is int and 0 <= count <= MOST_TOKENS:
+            return count
+        if isinstance(count, Integral) and not isinstance(count, bool) and 0 <= count <= MOST_TOKENS:
+            return int(count)  # such as numpy's
+        who = self.name or getattr(self._function, "__qualname__", None) or type(self._function).__name__
+        raise ValueError(f"token counter {who!r} returned {count!r}; it must return a non-negative int below 2**31")
 
 
 def as_counter(value: TokenCounter | Callable[[str], int] | str | None) -> TokenCounter:
     """Return the token counter that `value` means.
 
-    A `TokenCounter` is returned as it is, and any other callable is wrapped in a counter without a name. A str is
+    A counter of this package is returned as it is. Any other `TokenCounter` or callable is wrapped, and what it returns
+    is checked; only a `TokenCounter` has a name. A str is
     `"characters/4"`, `"conservative"`, the name of a tiktoken encoding or model, or the `name` of such a counter. None
     is tiktoken's `o200k_base`. Anything else is a `TypeError`.
     """
@@ -74,7 +78,12 @@ def as_counter(value: TokenCounter | Callable[[str], int] | str | None) -> Token
         return TiktokenCounter()
     if isinstance(value, str):
         return TiktokenCounter(value)
-    return value if isinstance(value, TokenCounter) else CallableCounter(value)
+    if isinstance(value, TiktokenCounter | ConservativeCounter | CharacterCounter | CallableCounter):
+        return value
+    name = value.name if isinstance(value, TokenCounter) else None
+    if name is not None and not isinstance(name, str):
+        raise TypeError(f"token_counter={value!r}: its name is {name!r}; expected a text, or None for none")
+    return CallableCounter(value, name)
 
 
 def message_tokens(message: Message, counter: TokenCounter, overhead: int) -> int:

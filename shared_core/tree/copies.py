@@ -191,7 +191,7 @@ class _Copier:
         return list(chain(homeless, *blocks.values())), tuple(halves)
 
     def _draft_of(self, record: Record) -> Draft:
-        copy = record.message.replace(id=self._checkout.writer.new_id(), turn_id=None)
+        copy = record.message.replace(id=self._checkout.writer.stamps.id(), turn_id=None)
         return Draft(copy, record.counter, record.tokens, picked_from=record.message.id)
 
     def _opener(self, whole_turn: Iterable[Record], turn_id: str) -> Record | None:

@@ -47,10 +47,10 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 def test_the_conversations_of_nobody_or_of_a_user_are_listed(call: Call) -> None:
     assert call("sessions") == (
         0,
-        "SESSION                MESSAGES  BRANCHES  FIRST       LAST              TITLE\n"
-        "trip to \\x1b[31mPorto         2         1  2024-05-02  2024-05-02 12:00  Book three nights in Porto, near "
+        "SESSION                 MESSAGES  BRANCHES  FIRST       LAST              TITLE\n"
+        "trip\\nto \\x1b[31mPorto         2         1  2024-05-02  2024-05-02 12:00  Book three nights in Porto, near "
         "the river, on a quiet street, with breakfast.\n"
-        "default                       2         1  2024-05-01  2024-05-01 12:00  My locker code is 4471.\n",
+        "default                        2         1  2024-05-01  2024-05-01 12:00  My locker code is 4471.\n",
         "",
     )
     assert call("sessions", "--user", "ann")[1].splitlines()[1:] == [

@@ -16,6 +16,7 @@ FLOORS = [
     "field_errors",
     "formats",
     "messages",
+    "stamps",
     "strippers",
     "reprs",
     "records",

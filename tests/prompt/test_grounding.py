@@ -156,7 +156,7 @@ def said(text: str, hours: float = 0, **fields: object) -> Message:
 
 
 class TestTemplate:
-    plain = RecallTemplate(header="H", footer="F", day="[{date}]", item="{time} {speaker}: {text}")
+    plain = RecallTemplate(header="H", footer="F", day="[{date}]", item="{time} {speaker}: {text}", continuation="\n")
 
     def test_nothing_recalled_is_no_text(self) -> None:
         assert RecallTemplate().render([]) == ""
@@ -213,7 +213,7 @@ class TestTemplate:
     def test_every_text_is_there_once_in_the_order_given(self, talk: list[tuple[str, int]]) -> None:
         messages = [said(f"<{number}>{text}", hours) for number, (text, hours) in enumerate(talk)]
         written = self.plain.render(messages)
-        offsets = [written.index(message.content) for message in messages]
+        offsets = [written.index("\n".join(f"{message.content}|".splitlines())[:-1]) for message in messages]
         assert all(earlier < later for earlier, later in pairwise(offsets))
         assert sum(written.count(f"<{number}>") for number in range(len(talk))) == len(talk)
 

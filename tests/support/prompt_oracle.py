@@ -188,6 +188,7 @@ def fenced(template: RecallTemplate, recalled: Messages, told: Told, *, by_turn:
         for tag in ("old", "earlier_messages"):
             if f"{tag}>" in template.header + template.footer:
                 text = text.replace(f"</{tag}>", f"&lt;/{tag}>")
+        text = "\n  ".join(f"{text}|".splitlines())[:-1]
         lines.append(f"- {message.name or message.role}: {text}")
         day = date
     return "\n".join([*lines, template.footer])

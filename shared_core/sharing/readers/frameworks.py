@@ -74,6 +74,7 @@ def llama_index_entry(message: Any) -> dict[str, Any]:
     if not isinstance(more, dict) or not isinstance(blocks, list | None):
         raise LineError(f"{short(message)} is not a LlamaIndex message")
     calls = [_llama_index_call(block) for block in blocks or () if _kind(block) == "tool_call"]
+    older = more.get("tool_calls") or []
     role, name = message.get("role"), more.get("name")
     answers = more.get("tool_call_id")
     return {
@@ -82,7 +83,7 @@ def llama_index_entry(message: Any) -> dict[str, Any]:
         if blocks is None
         else [_part(block) for block in blocks if _is_content(block)],
         "name": name if isinstance(name, str) and name else None,
-        "tool_calls": calls or [_openai_call(call) for call in more.get("tool_calls") or ()],
+        "tool_calls": calls or ([_openai_call(call) for call in older] if isinstance(older, list) else older),
         "tool_call_id": answers or (f"function:{name}" if role in ("tool", "function") else None),
         "additional_kwargs": {key: value for key, value in more.items() if key not in _LLAMA_INDEX_READ} or None,
     }

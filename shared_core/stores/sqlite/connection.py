@@ -226,6 +226,7 @@ class Database:
         self._synchronous = synchronous
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
+        self._file: tuple[int, int] | None = None
         self._pid = os.getpid()
         self._closed = False
         self._joined = False
@@ -269,6 +270,7 @@ class Database:
         try:
             with savepoint(connection) if self._joined else transaction(connection, write=True):
                 yield connection
+                self._refuse_replaced()
         except BaseException as error:
             self.release(error)
             raise
@@ -286,6 +288,7 @@ class Database:
                 self._joined = True
                 try:
                     yield
+                    self._refuse_replaced()
                 finally:
                     self._joined = False
 
@@ -303,6 +306,25 @@ class Database:
         if busy:
             return f"{self._label} is being read or written by another connection; call scrub() again when it is done"
         return None
+
+    @contextmanager
+    def reader(self) -> Iterator[sqlite3.Connection]:
+        """Enter a block with a connection of its own that reads the file; in memory, there is only the one.
+
+        While the block runs, other threads can use the database, unless it is in memory.
+        """
+        if self._memory:
+            connection = self.acquire()
+            try:
+                yield connection
+            finally:
+                self.release(None)
+            return
+        with self._lock, self._errors():
+            self._ready()
+            connection = _connect(self._path, "mode=ro")
+        with closing(connection):
+            yield connection
 
     def size(self) -> int:
         """Return the bytes that the database takes, its write-ahead log included."""
@@ -360,6 +382,18 @@ class Database:
         """Whether the connection was made before this process was forked off, as only one in memory can be."""
         return self._memory and self._pid != os.getpid()
 
+    def _refuse_replaced(self) -> None:
+        """Raise StoreError if the file at the path is not the one that is open, as nobody would find what is written.
+
+        It is called before a transaction is committed, which is then undone.
+        """
+        if self._memory or self._file == _identity(self._path):
+            return
+        raise StoreError(
+            f"{self._label} was moved, deleted or replaced while it was open, so nothing was written: "
+            "put the file back, or open the memory again"
+        )
+
     def _make_file(self) -> None:
         """Create the file, readable by its owner only; SQLite would follow the umask."""
         try:
@@ -378,6 +412,7 @@ class Database:
         connection = sqlite3.connect(
             address, uri=not self._memory, isolation_level=None, check_same_thread=False, timeout=_BUSY_SECONDS
         )
+        self._file = _identity(self._path)
         try:
             connection.execute("PRAGMA foreign_keys = ON")
             connection.execute("PRAGMA secure_delete = ON")
@@ -390,6 +425,15 @@ class Database:
             connection.close()
             raise
         return connection
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Return what tells one file from another at the same path; None if there is none."""
+    try:
+        found = path.stat()
+    except (OSError, ValueError):
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _claim(connection: sqlite3.Connection, label: str) -> None:

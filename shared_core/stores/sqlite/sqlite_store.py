@@ -1,5 +1,6 @@
 """The default store: one SQLite file, or a database in memory."""
 
+import os
 from collections.abc import Collection
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -10,6 +11,7 @@ from shared_core.arguments import one_of
 from shared_core.records import SessionInfo, Stretch
 from shared_core.store import ALL
 from shared_core.stores.rows import Rows
+from shared_core.stores.sqlite.backup import Progress, back_up
 from shared_core.stores.sqlite.connection import Database
 from shared_core.stores.sqlite.derived_rows import DerivedRows
 from shared_core.stores.sqlite.message_rows import MessageRows
@@ -88,6 +90,11 @@ class SQLiteStore(TreeStore):
     def scrub(self) -> str | None:
         """See `Store`."""
         return self._db.checkpoint()
+
+    def backup(self, path: str | os.PathLike[str], progress: Progress | None = None) -> None:
+        """See `Store`."""
+        with self._db.reader() as connection:
+            back_up(connection, path, progress)
 
     def close(self) -> None:
         """See `Store`."""

@@ -1,0 +1,1 @@
+"""Hostile and odd input: nothing blocks, nothing forges, nothing crashes."""
