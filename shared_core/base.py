@@ -1,4 +1,4 @@
-"""The small interfaces that you can implement: TokenCounter, Summarizer and Embedder. `store` has the large one."""
+"""The small interfaces that you can implement. `store` has the large one."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -12,7 +12,8 @@ import numpy.typing as npt
 from shared_core.messages import Message
 
 __all__ = [
-    "AsyncSummarizer", "Embedder", "Fingerprint", "Summarizer", "SummarizerModel", "TokenCounter", "Vectors",
+    "AsyncReranker", "AsyncSummarizer", "Embedder", "Fingerprint", "Reranker", "RerankerModel", "Summarizer",
+    "SummarizerModel", "TokenCounter", "Vectors",
 ]  # fmt: skip
 
 Vectors = npt.NDArray[np.float32]
@@ -53,6 +54,28 @@ class SummarizerModel(ABC):
     async def summarize(self, previous_summary: str | None, messages: Sequence[Message], /) -> str:
         """Sum up without blocking the event loop. By default, this runs in a thread."""
         return await asyncio.to_thread(self, previous_summary, messages)
+
+
+Reranker = Callable[[str, Sequence[str]], Sequence[float]]
+"""Returns how well each of some texts answers a question: one number per text, in their order, higher is better.
+
+Numbers are compared within one call only. Minus infinity puts a text last; NaN and infinity are errors.
+"""
+
+AsyncReranker = Callable[[str, Sequence[str]], Awaitable[Sequence[float]]]
+"""A `Reranker` as a coroutine function."""
+
+
+class RerankerModel(ABC):
+    """A reranker that calls a model, and can be awaited without blocking the event loop."""
+
+    @abstractmethod
+    def __call__(self, query: str, texts: Sequence[str], /) -> Sequence[float]:
+        """Return a score for each text; see `Reranker`."""
+
+    async def rerank(self, query: str, texts: Sequence[str], /) -> Sequence[float]:
+        """Return the scores without blocking the event loop. By default, this runs in a thread."""
+        return await asyncio.to_thread(self, query, texts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ FLOORS = [
     "followed_history",
     "tokens",
     "embedders",
+    "rerankers",
     "paths",
     "message_sequence",
     "stores",
