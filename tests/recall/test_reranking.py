@@ -38,10 +38,14 @@ def memory(reranker: Any = None, **settings: Any) -> InfiniteMemory:
     return opened
 
 
+def rising(count: int) -> list[float]:
+    return [float(rank) for rank in range(count)]
+
+
 class Scripted:
     """A reranker that returns what a function of the number of texts returns, and notes what it was given."""
 
-    def __init__(self, scores: Callable[[int], Any] = lambda count: [float(rank) for rank in range(count)]) -> None:
+    def __init__(self, scores: Callable[[int], Any] = rising) -> None:
         self.scores = scores
         self.calls: list[tuple[str, list[str]]] = []
 
@@ -260,7 +264,7 @@ def test_a_failure_is_a_note_and_changes_nothing_else(name: str, caplog: pytest.
 
 
 def test_what_is_forgotten_while_it_works_is_not_recalled() -> None:
-    gone = ids(plain()[0][:1])
+    gone = [plain()[0][0].message.id or ""]
     opened = memory()
     reranker = Scripted()
 
@@ -371,7 +375,7 @@ def test_the_exit_of_the_process_waits_for_a_call_in_the_background() -> None:
 
 async def reversing(query: str, texts: Sequence[str]) -> list[float]:
     await asyncio.sleep(0)
-    return [float(rank) for rank in range(len(texts))]
+    return rising(len(texts))
 
 
 class Model(RerankerModel):
@@ -383,7 +387,7 @@ class Model(RerankerModel):
     @override
     def __call__(self, query: str, texts: Sequence[str], /) -> list[float]:
         self.used.append("sync")
-        return [float(rank) for rank in range(len(texts))]
+        return rising(len(texts))
 
     @override
     async def rerank(self, query: str, texts: Sequence[str], /) -> list[float]:
@@ -394,7 +398,7 @@ class Model(RerankerModel):
 class Threaded(RerankerModel):
     @override
     def __call__(self, query: str, texts: Sequence[str], /) -> list[float]:
-        return [float(rank) for rank in range(len(texts))]
+        return rising(len(texts))
 
 
 @pytest.mark.parametrize("reranker", [reversing, Scripted(), Model(), Threaded()], ids=lambda one: type(one).__name__)
