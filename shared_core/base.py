@@ -4,7 +4,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from shared_core.messages import Message
 
 __all__ = [
-    "AsyncReranker", "AsyncSummarizer", "Embedder", "Fingerprint", "Reranker", "RerankerModel", "Summarizer",
+    "AsyncReranker", "AsyncSummarizer", "Embedder", "Fingerprint", "Reranker", "RerankerModel", "Scores", "Summarizer",
     "SummarizerModel", "TokenCounter", "Vectors",
 ]  # fmt: skip
 
@@ -56,13 +56,15 @@ class SummarizerModel(ABC):
         return await asyncio.to_thread(self, previous_summary, messages)
 
 
-Reranker = Callable[[str, Sequence[str]], Sequence[float]]
+Scores = Sequence[float] | npt.NDArray[Any]
+
+Reranker = Callable[[str, list[str]], Scores]
 """Returns how well each of some texts answers a question: one number per text, in their order, higher is better.
 
 Numbers are compared within one call only. Minus infinity puts a text last; NaN and infinity are errors.
 """
 
-AsyncReranker = Callable[[str, Sequence[str]], Awaitable[Sequence[float]]]
+AsyncReranker = Callable[[str, list[str]], Awaitable[Scores]]
 """A `Reranker` as a coroutine function."""
 
 
@@ -70,10 +72,10 @@ class RerankerModel(ABC):
     """A reranker that calls a model, and can be awaited without blocking the event loop."""
 
     @abstractmethod
-    def __call__(self, query: str, texts: Sequence[str], /) -> Sequence[float]:
+    def __call__(self, query: str, texts: Sequence[str], /) -> Scores:
         """Return a score for each text; see `Reranker`."""
 
-    async def rerank(self, query: str, texts: Sequence[str], /) -> Sequence[float]:
+    async def rerank(self, query: str, texts: Sequence[str], /) -> Scores:
         """Return the scores without blocking the event loop. By default, this runs in a thread."""
         return await asyncio.to_thread(self, query, texts)
 

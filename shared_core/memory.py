@@ -435,7 +435,8 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
     ) -> list[ScoredMessage]:  # fmt: skip
         """Return the messages of this branch that match a query, best first, without those that match too little.
 
-        Messages are also found by the words of their grounding, such as documents pasted around a question.
+        Messages are also found by the words of their grounding, such as documents pasted around a question. The
+        reranker, if there is one, orders the best 30.
 
         Args:
             query: the text to search for.

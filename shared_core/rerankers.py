@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from typing_extensions import override
 
-from shared_core.base import RerankerModel
+from shared_core.base import RerankerModel, Scores
 from shared_core.embedders.checks import encodable, require
 from shared_core.embedders.hub import missing
 from shared_core.embedders.sentence_transformers import OneAtATime, cross_encoder
@@ -16,7 +16,7 @@ from shared_core.field_errors import shown
 
 __all__ = ["AnyReranker", "CrossEncoderReranker", "as_reranker"]
 
-AnyReranker = Callable[[str, Sequence[str]], Sequence[float] | Awaitable[Sequence[float]]]
+AnyReranker = Callable[[str, list[str]], Scores | Awaitable[Scores]]
 """A `Reranker`, an `AsyncReranker` or a `RerankerModel`."""
 
 CHOICES = (

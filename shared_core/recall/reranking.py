@@ -149,8 +149,8 @@ class RerankRequest:
             return self._too_late()
         try:
             scores = np.asarray(reply, dtype=np.float64)
-        except (TypeError, ValueError):
-            scores = np.empty(())
+        except Exception as error:  # as above: what the reply does to become numbers is its own
+            return RerankFailure(f"the reranker returned {type(reply).__name__}, not a list of numbers: {error}")
         if scores.ndim == 0:
             return RerankFailure(f"the reranker returned {type(reply).__name__}, not a list of numbers")
         if scores.shape != (len(self.texts),):
@@ -273,9 +273,12 @@ def passages(live: LiveSession, rules: RecallRules, found: Found, best: Sequence
     """
     units = [(one, _members(found, one)) for one in best]
     records = _records(live, found, units)
-    return ["\n".join(_lines(live, rules, found, one, [records[one.scope, index] for index in indices
-                                                       if (one.scope, index) in records]))
-            for one, indices in units]  # fmt: skip
+    texts = []
+    for one, indices in units:
+        there = [records[one.scope, index] for index in indices if (one.scope, index) in records]
+        shown = [record for record in there if len(indices) == 1 or _is_shown(record.message, rules)]
+        texts.append("\n".join(_line(live, rules, found.words, record, grounded=one.grounding) for record in shown))
+    return texts
 
 
 def _members(found: Found, one: Ranked) -> list[int]:
@@ -289,22 +292,23 @@ def _records(
     records: dict[tuple[int, int], Record] = {}
     for number, scope in enumerate(found.scopes):
         wanted = sorted({index for one, indices in units if one.scope == number for index in indices})
-        positions = scope.session_index.positions(scope.line.rows[wanted]) if wanted else []
-        at = dict(zip(positions, wanted, strict=True))
-        for record in live.records(scope.session_index.session, positions) if wanted else ():
-            records[number, at[record.position]] = record
+        if wanted:
+            positions = scope.session_index.positions(scope.line.rows[wanted])
+            at = dict(zip(positions, wanted, strict=True))
+            found_there = live.records(scope.session_index.session, positions)
+            records |= {(number, at[record.position]): record for record in found_there}
     return records
 
 
-def _lines(live: LiveSession, rules: RecallRules, found: Found, one: Ranked, records: Sequence[Record]) -> list[str]:
-    shown = [r for r in records if len(records) == 1 or r.message.role != "tool" or rules.recall_tools == "all"]
-    return [_line(live, rules, found, record, grounded=one.grounding) for record in shown]
+def _is_shown(message: Message, rules: RecallRules) -> bool:
+    """Return whether recall shows a message of a turn."""
+    return bool(message.content.strip()) and (message.role != "tool" or rules.recall_tools == "all")
 
 
-def _line(live: LiveSession, rules: RecallRules, found: Found, record: Record, *, grounded: bool) -> str:
-    message: Message = record.message.grounded if grounded else record.message
+def _line(live: LiveSession, rules: RecallRules, words: Sequence[str], record: Record, *, grounded: bool) -> str:
+    message = record.message.grounded if grounded else record.message
     text, size, counter = message.content, rules.excerpt_tokens, live.sizer.counter
     if size is not None:
         tokens = counter(text) if grounded else live.sizer.tokens(record) - message.media_tokens
-        text = excerpt(text, found.words, size, counter, tokens) or text
-    return f"{message.name or message.role}: {text}"
+        text = excerpt(text, words, size, counter, tokens) or text
+    return f"{' '.join((message.name or message.role).split())}: {text}"

@@ -234,6 +234,13 @@ def failing(count: int) -> Any:
     raise ValueError("no credit")
 
 
+class Attached:
+    """As a tensor that still belongs to a training, it becomes no array."""
+
+    def __array__(self, *given: Any, **named: Any) -> Any:
+        raise RuntimeError("call detach() first")
+
+
 FAILURES: dict[str, tuple[Callable[[int], Any], str]] = {
     "raises": (failing, "the reranker raised ValueError: no credit"),
     "too few": (lambda count: [1.0], "the reranker returned 1 scores for 30 texts"),
@@ -241,7 +248,14 @@ FAILURES: dict[str, tuple[Callable[[int], Any], str]] = {
     "nan": (lambda count: [float("nan")] * count, "the reranker returned NaN or infinity as a score"),
     "infinity": (lambda count: [float("inf")] * count, "the reranker returned NaN or infinity as a score"),
     "nothing": (lambda count: None, "the reranker returned NoneType, not a list of numbers"),
-    "texts": (lambda count: ["good"] * count, "the reranker returned list, not a list of numbers"),
+    "texts": (
+        lambda count: ["good"] * count,
+        "the reranker returned list, not a list of numbers: could not convert string to float: 'good'",
+    ),
+    "tensor": (
+        lambda count: Attached(),
+        "the reranker returned Attached, not a list of numbers: call detach() first",
+    ),
     "pairs": (lambda count: [[0.1, 0.9]] * count, "the reranker returned an array of the shape (30, 2) for 30 texts"),
 }
 
