@@ -3,10 +3,12 @@
 import asyncio
 from collections.abc import Sequence
 from typing import Any
+from uuid import UUID
 
 import pytest
-from langchain_core.callbacks import Callbacks
+from langchain_core.callbacks import BaseCallbackHandler, BaseCallbackManager, Callbacks
 from langchain_core.documents import BaseDocumentCompressor, Document
+from langchain_core.runnables import RunnableLambda
 from typing_extensions import override
 
 from langchain_infinite_memory import HistoryRetriever, as_reranker
@@ -57,6 +59,31 @@ class Awaited(Newest):
     ) -> list[Document]:
         await asyncio.sleep(0)
         return super().compress_documents(documents, query, callbacks)
+
+
+class Traced(Newest):
+    """Notes to which run its own runs would belong."""
+
+    parents: list[Any] = []  # noqa: RUF012
+
+    @override
+    def compress_documents(
+        self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
+    ) -> list[Document]:
+        assert isinstance(callbacks, BaseCallbackManager)
+        self.parents.append(callbacks.parent_run_id)
+        return super().compress_documents(documents, query, callbacks)
+
+
+class Runs(BaseCallbackHandler):
+    """Notes the runs of chains."""
+
+    def __init__(self) -> None:
+        self.ids: list[UUID] = []
+
+    @override
+    def on_chain_start(self, *given: Any, run_id: UUID, **named: Any) -> None:
+        self.ids.append(run_id)
 
 
 def row(text: str) -> int:
@@ -124,6 +151,21 @@ def test_asynchronous_code_awaits_it() -> None:
         return [hit.message.id for hit in await one.search(QUESTION, 30)]
 
     assert asyncio.run(search()) == [id_ for id_, _ in by_row()]
+
+
+def test_what_it_runs_belongs_to_the_run_that_recalls() -> None:
+    compressor, runs = Traced(), Runs()
+    with InfiniteMemory(reranker=as_reranker(compressor), **SETTINGS) as one:
+        one.add(SAID)
+
+        async def asearch(query: str) -> Any:
+            return await AsyncInfiniteMemory(one).search(query)
+
+        chain = RunnableLambda(one.search, asearch)
+        chain.invoke(QUESTION, {"callbacks": [runs]})
+        asyncio.run(chain.ainvoke(QUESTION, {"callbacks": [runs]}))
+    assert compressor.parents == runs.ids
+    assert len(set(runs.ids)) == 2
 
 
 def test_agents_and_retrievers_pass_it_on() -> None:
