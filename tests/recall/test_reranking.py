@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typing_extensions import override
 
-from shared_core import AsyncInfiniteMemory, InfiniteMemory, Message, RerankerModel, ScoredMessage
+from shared_core import AsyncInfiniteMemory, InfiniteMemory, Message, RerankerModel, ScoredMessage, SQLiteStore
 from shared_core.prompt.context import Context, ReportLine
 from shared_core.recall.reranking import RERANKED
 from shared_core.results import Kind, Reason
@@ -129,6 +129,22 @@ def test_a_message_found_by_its_grounding_is_seen_with_it() -> None:
     opened.add(Message.user("Is that right?", grounding="The porcupine sleeps in locker number 3.", id="grounded"))
     assert opened.search("porcupine locker number 3", 1)[0].message.id
     assert any(text.startswith("user: ") and "porcupine sleeps" in text for text in reranker.calls[0][1])
+
+
+def test_the_sessions_of_a_user_are_ordered_together() -> None:
+    reranker, store = Scripted(), SQLiteStore(":memory:")
+    for session in ("work", "home"):
+        with InfiniteMemory(store, session_id=session, user_id="ann", ranking="lexical") as opened:
+            opened.add([Message.user(f"Key {number} hangs {session}.") for number in range(5)])
+    with InfiniteMemory(store, session_id="new", user_id="ann", scope="user", ranking="lexical") as opened:
+        without = opened.search("where does key 3 hang?")
+    with InfiniteMemory(
+        store, session_id="new", user_id="ann", scope="user", ranking="lexical", reranker=reranker
+    ) as opened:
+        found = opened.search("where does key 3 hang?")
+    assert ids(found) == ids(without)[::-1]
+    assert {hit.session_id for hit in found} == {"work", "home"}
+    assert reranker.calls[0][1] == [f"user: {hit.message.content}" for hit in without]
 
 
 def test_a_search_returns_the_best_of_the_new_order_with_the_scores_of_their_ranks() -> None:
