@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import compress
 from shutil import get_terminal_size
 from typing import Any, NamedTuple
 
@@ -352,8 +353,9 @@ class ContextReport:
         )
 
     def _html_table(self) -> str:
-        head = "".join(f"<th>{cell}</th>" for cell in (*COLUMNS, "why", "text"))
-        rows = [(*_cells(line), line.why, line.preview) for line in self.lines]
+        kept = [name != "reranked" or self.reranked for name in COLUMNS]
+        head = "".join(f"<th>{cell}</th>" for cell in (*compress(COLUMNS, kept), "why", "text"))
+        rows = [(*compress(_cells(line), kept), line.why, line.preview) for line in self.lines]
         body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
