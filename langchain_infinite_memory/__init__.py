@@ -35,7 +35,7 @@ _MODULES = {
     "repair": ["repair_messages"],
     "runnable": ["InfiniteMemoryRunnable", "MemoryFailedWarning", "with_infinite_memory"],
     "search": ["HistoryRetriever", "recall_tool"],
-    "settings": ["as_summarizer"],
+    "settings": ["as_reranker", "as_summarizer"],
     "testing": ["EchoChatModel"],
     "token_counters": ["as_token_counter"],
 }

@@ -69,8 +69,8 @@ class InfiniteChatMessageHistory(BaseChatMessageHistory):
         store: a path, a `Store`, a `SessionPool`, or the `InfiniteMemory` of this session, whose branch is then used;
             otherwise the branch is `main`. None: in memory, lost with this object.
         window: whether `messages` is what fits, to be sent before a new question.
-        settings: the other arguments of `InfiniteMemory`, and `embeddings`, `token_counter` and `summarizer` in
-            LangChain's words; only for a store.
+        settings: the other arguments of `InfiniteMemory`, and `embeddings`, `token_counter`, `summarizer` and
+            `reranker` in LangChain's words; only for a store.
 
     Raises:
         TypeError: an argument is unknown, or `store` has settings of its own.

@@ -117,8 +117,9 @@ class InfiniteMemoryMiddleware(Middleware):
         on_report: called with the report on each prompt, and with the ids of its run: `session_id`, `user_id`,
             `thread_id` and `run_id`.
         name: the middleware's name, for an agent with two of them.
-        settings: the other arguments of `InfiniteMemory`, and `embeddings`, `token_counter` and `summarizer` in
-            LangChain's words; not for a `SessionPool`, which has its own. `system` is the agent's own `system_prompt`.
+        settings: the other arguments of `InfiniteMemory`, and `embeddings`, `token_counter`, `summarizer` and
+            `reranker` in LangChain's words; not for a `SessionPool`, which has its own. `system` is the agent's own
+            `system_prompt`.
 
     Raises:
         TypeError, ValueError: an argument is unknown or out of range.

@@ -52,8 +52,8 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
         on_error: what to do when the store cannot be read or written: `"window"` goes on with the input alone and gives
             a `MemoryFailedWarning`; `"raise"` raises. Wrong arguments always raise.
         on_report: called with the report on each prompt, and the `RunIds` of the run. What it raises is logged.
-        settings: the other arguments of `InfiniteMemory`, and `embeddings`, `token_counter` and `summarizer` in
-            LangChain's words; only for a store.
+        settings: the other arguments of `InfiniteMemory`, and `embeddings`, `token_counter`, `summarizer` and
+            `reranker` in LangChain's words; only for a store.
 
     Raises:
         TypeError, ValueError: an argument is unknown or out of range.

@@ -31,7 +31,7 @@ _MODULES = {
     "instrumentation": ["MemoryDegradedEvent", "MemoryGetEvent", "MemoryPutEvent"],
     "messages": ["UnstorableWarning", "from_message", "to_message"],
     "serialization": ["RestoreWarning"],
-    "settings": ["as_summarizer"],
+    "settings": ["as_reranker", "as_summarizer"],
     "strippers": ["DEFAULT_STRIPPERS", "Stripper", "set_apart"],
     "testing": ["EchoLLM"],
 }

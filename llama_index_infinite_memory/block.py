@@ -15,7 +15,7 @@ from pydantic import Field, PrivateAttr
 
 from llama_index_infinite_memory.embeddings import as_embedder
 from llama_index_infinite_memory.messages import from_message
-from llama_index_infinite_memory.settings import EmbedModel
+from llama_index_infinite_memory.settings import EmbedModel, as_reranker
 from llama_index_infinite_memory.strippers import DEFAULT_STRIPPERS
 from shared_core.aio import AsyncInfiniteMemory
 from shared_core.memory import InfiniteMemory
@@ -67,7 +67,7 @@ class InfiniteMemoryBlock(BaseMemoryBlock[str]):
         strippers: set apart text that only served one turn; None: `DEFAULT_STRIPPERS`.
         tokenizer_fn: counts tokens; None: LlamaIndex's own.
         template: the wording around recalled messages.
-        settings: other arguments of `InfiniteMemory`; only for a store.
+        settings: other arguments of `InfiniteMemory`; only for a store. `reranker` may be a node postprocessor.
 
     Raises:
         TypeError: an argument is unknown, or `store` has settings of its own; or a `summarizer` is given, which a block
@@ -99,6 +99,8 @@ class InfiniteMemoryBlock(BaseMemoryBlock[str]):
         self._template = template
         if settings.get("summarizer") is not None:
             raise TypeError("summarizer: a block recalls and does not summarize; InfiniteChatMemoryBuffer does both")
+        if settings.get("reranker") is not None:
+            settings["reranker"] = as_reranker(settings["reranker"])
         embedder = as_embedder(embed_model)
         if not isinstance(store, SessionPool):
             self._pool = SessionPool(store, embedder=embedder, **settings)

@@ -151,9 +151,10 @@ class InfiniteChatMemoryBuffer(BaseMemory):
                 `Settings.embed_model` is never used. None: static word vectors, which come with this package.
             strippers: set apart text that only served one turn; None: `DEFAULT_STRIPPERS`.
             kwargs: fields of a subclass, and other arguments of `InfiniteMemory`, such as `top_k`, `min_score` or
-                `keep_grounding`. `summarizer` may be an `LLM`. `on_overflow` is `"keep"` by default: a question that
-                does not fit is sent all the same. `image_token_size_estimate`, `audio_...`, `video_...` and
-                `document_token_size_estimate` are what media cost, as for LlamaIndex's `Memory`.
+                `keep_grounding`. `summarizer` may be an `LLM`, and `reranker` a node postprocessor. `on_overflow` is
+                `"keep"` by default: a question that does not fit is sent all the same. `image_token_size_estimate`,
+                `audio_...`, `video_...` and `document_token_size_estimate` are what media cost, as for LlamaIndex's
+                `Memory`.
 
         Raises:
             ValueError: an argument is unknown or out of range.

@@ -1,6 +1,6 @@
-"""Arguments of `InfiniteMemory` in LlamaIndex's words: its tokenizer, embeddings and models."""
+"""Arguments of `InfiniteMemory` in LlamaIndex's words: its tokenizer, embeddings, models and postprocessors."""
 
-from collections.abc import Callable, Iterable, Mapping, Sized
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, TypeVar, overload
@@ -8,6 +8,8 @@ from typing import Any, TypeVar, overload
 import tiktoken
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.base.llms.base import BaseLLM
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
+from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index.core.utils import get_tokenizer
 
 from llama_index_infinite_memory import strippers as known_strippers
@@ -16,16 +18,19 @@ from llama_index_infinite_memory.embeddings import as_embedder
 from llama_index_infinite_memory.strippers import Stripper
 from shared_core.arguments import suggestion, whole_number
 from shared_core.base import Embedder, SummarizerModel
-from shared_core.interop.adapters import ModelSummarizer, memory_arguments
+from shared_core.interop.adapters import Kept, ModelSummarizer, OrderReranker, memory_arguments
 from shared_core.pool import SessionPool
+from shared_core.rerankers import AnyReranker
+from shared_core.rerankers import as_reranker as as_own_reranker
 from shared_core.summaries.requests import AnySummarizer
 from shared_core.summaries.wording import SUMMARY_PROMPT
 
-__all__ = ["as_summarizer"]
+__all__ = ["as_reranker", "as_summarizer"]
 
 Tokenizer = Callable[[str], Sized]
 EmbedModel = Embedder | BaseEmbedding | Callable[[list[str]], Any] | str | None
 SummarizerLike = BaseLLM | AnySummarizer
+RerankerLike = BaseNodePostprocessor | AnyReranker | str
 Given = TypeVar("Given", bound=AnySummarizer)
 
 _FIXED = {
@@ -148,6 +153,8 @@ class Settings:
         given = {n: v for n, v in self.others.items() if n != "durability" and n not in MEDIA_ARGUMENTS.values()}
         if given.get("summarizer") is not None:
             given["summarizer"] = as_summarizer(given["summarizer"])
+        if given.get("reranker") is not None:
+            given["reranker"] = as_reranker(given["reranker"])
         return {
             "placement": "messages",
             "on_overflow": "keep",
@@ -238,3 +245,41 @@ def _model_summarizer(llm: BaseLLM, prompt: str) -> SummarizerModel:
         return (await llm.acomplete(text)).text
 
     return ModelSummarizer(lambda text: llm.complete(text).text, acomplete, prompt)
+
+
+# Reranking
+
+
+def as_reranker(reranker: RerankerLike) -> AnyReranker:
+    """Return a reranker for `InfiniteMemory(reranker=...)`.
+
+    Args:
+        reranker: a node postprocessor, such as a cross-encoder or the client of a service; or what the engine accepts:
+            a function of a question and texts that returns a score for each text, or the name of a cross-encoder. What
+            a postprocessor drops goes to the end, and a text that it changes is recalled as it was. The scores of its
+            nodes are those in the report.
+
+    Raises:
+        TypeError: it is none of these.
+        ValueError: the name is empty.
+    """
+    if not isinstance(reranker, BaseNodePostprocessor):
+        return as_own_reranker(reranker)
+
+    def order(query: str, texts: Sequence[str]) -> Kept:
+        return _kept(reranker.postprocess_nodes(_nodes(texts), query_str=query))
+
+    async def aorder(query: str, texts: Sequence[str]) -> Kept:
+        return _kept(await reranker.apostprocess_nodes(_nodes(texts), query_str=query))
+
+    return OrderReranker(order, aorder)
+
+
+def _nodes(texts: Sequence[str]) -> list[NodeWithScore]:
+    return [NodeWithScore(node=TextNode(id_=str(index), text=text)) for index, text in enumerate(texts)]
+
+
+def _kept(nodes: Sequence[NodeWithScore]) -> Kept:
+    if any(not one.node_id.isdecimal() for one in nodes):
+        raise TypeError("the postprocessor returned nodes that it was not given")
+    return [(int(one.node_id), one.score) for one in nodes]

@@ -3,6 +3,8 @@
 from .aio import AsyncInfiniteMemory as AsyncInfiniteMemory
 from .base import Embedder as Embedder
 from .base import Fingerprint as Fingerprint
+from .base import Reranker as Reranker
+from .base import RerankerModel as RerankerModel
 from .base import Summarizer as Summarizer
 from .base import SummarizerModel as SummarizerModel
 from .base import TokenCounter as TokenCounter

@@ -231,6 +231,7 @@ OTHER_NAMES = {
     "session_id": ("session", "thread_id", "conversation_id", "chat_id"),
     "user_id": ("user", "owner"),
     "summarizer": ("llm",),
+    "reranker": ("rerank_model", "rerank", "compressor", "base_compressor", "node_postprocessors", "cross_encoder"),
     "system": ("system_prompt", "system_message", "instructions"),
 }
 """Names of arguments, with those that other libraries give to the same thing, best first."""

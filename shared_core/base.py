@@ -1,10 +1,10 @@
-"""The small interfaces that you can implement: TokenCounter, Summarizer and Embedder. `store` has the large one."""
+"""The small interfaces that you can implement. `store` has the large one."""
 
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +12,8 @@ import numpy.typing as npt
 from shared_core.messages import Message
 
 __all__ = [
-    "AsyncSummarizer", "Embedder", "Fingerprint", "Summarizer", "SummarizerModel", "TokenCounter", "Vectors",
+    "AsyncReranker", "AsyncSummarizer", "Embedder", "Fingerprint", "Reranker", "RerankerModel", "Scores", "Summarizer",
+    "SummarizerModel", "TokenCounter", "Vectors",
 ]  # fmt: skip
 
 Vectors = npt.NDArray[np.float32]
@@ -53,6 +54,30 @@ class SummarizerModel(ABC):
     async def summarize(self, previous_summary: str | None, messages: Sequence[Message], /) -> str:
         """Sum up without blocking the event loop. By default, this runs in a thread."""
         return await asyncio.to_thread(self, previous_summary, messages)
+
+
+Scores = Sequence[float] | npt.NDArray[Any]
+
+Reranker = Callable[[str, list[str]], Scores]
+"""Returns how well each of some texts answers a question: one number per text, in their order, higher is better.
+
+Numbers are compared within one call only. Minus infinity puts a text last; NaN and infinity are errors.
+"""
+
+AsyncReranker = Callable[[str, list[str]], Awaitable[Scores]]
+"""A `Reranker` as a coroutine function."""
+
+
+class RerankerModel(ABC):
+    """A reranker that calls a model, and can be awaited without blocking the event loop."""
+
+    @abstractmethod
+    def __call__(self, query: str, texts: Sequence[str], /) -> Scores:
+        """Return a score for each text; see `Reranker`."""
+
+    async def rerank(self, query: str, texts: Sequence[str], /) -> Scores:
+        """Return the scores without blocking the event loop. By default, this runs in a thread."""
+        return await asyncio.to_thread(self, query, texts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ InfiniteMemoryError
 ├── StaleHeadError (RuntimeError)         another writer moved the branch in the meantime
 ├── EmbedderError (RuntimeError)          an embedder failed or returned unusable vectors
 │   └── EmbedderMismatchError             another embedder made the stored vectors
+├── RerankerError (RuntimeError)          a reranker's model cannot be loaded, or has another purpose
 ├── StoreError (RuntimeError)             the store cannot be read or written
 ├── InputFileError (ValueError)           a file to import is invalid
 └── MissingExtraError (ImportError)       an optional dependency is not installed
@@ -26,6 +27,7 @@ __all__ = [
     "InputFileError",
     "MessageTooLargeError",
     "MissingExtraError",
+    "RerankerError",
     "StaleHeadError",
     "StoreError",
     "UnknownReferenceError",
@@ -92,6 +94,10 @@ class EmbedderError(InfiniteMemoryError, RuntimeError):
 
 class EmbedderMismatchError(EmbedderError):
     """Another embedder than the one given made the session's vectors."""
+
+
+class RerankerError(InfiniteMemoryError, RuntimeError):
+    """A cross-encoder cannot be loaded, or returns no scores. Recall goes on without it, and the report says so."""
 
 
 class StoreError(InfiniteMemoryError, RuntimeError):

@@ -6,7 +6,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Generator
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
@@ -26,7 +26,23 @@ def in_time(function: Callable[[], Result], seconds: float, name: str) -> Result
         TimeoutError: it takes longer. It goes on in the background.
         BaseException: whatever the function raises.
     """
+    return _started(function, name).result(seconds)
+
+
+def in_background(function: Callable[[], Result], name: str) -> "Future[Result]":
+    """Call a function in a thread of this name, and return its result to come.
+
+    At exit, the process waits for it for `EXIT_SECONDS`, because it may be inside a native library.
+    """
+    future = _started(function, name)
+    _calls[future] = os.getpid()
+    _hook_exit()
+    return future
+
+
+def _started(function: Callable[[], Result], name: str) -> "Future[Result]":
     future: Future[Result] = Future()
+    future.set_running_or_notify_cancel()  # a call that has begun cannot be cancelled
 
     def run() -> None:
         try:
@@ -35,7 +51,7 @@ def in_time(function: Callable[[], Result], seconds: float, name: str) -> Result
             future.set_exception(error)
 
     threading.Thread(target=run, name=name, daemon=True).start()
-    return future.result(seconds)
+    return future
 
 
 def fork_safe_lock() -> AbstractContextManager[object]:
@@ -86,7 +102,11 @@ Work = Generator[None, None, None]
 """Does a short part of the work between two `yield`s, and holds no reference to the index at a `yield`."""
 
 _running: "weakref.WeakSet[Background]" = weakref.WeakSet()
+_calls: "weakref.WeakKeyDictionary[Future[Any], int]" = weakref.WeakKeyDictionary()
 _exit_hooked = False
+
+EXIT_SECONDS = 10.0
+"""How long the exit of the process waits for calls in the background; one may wait for a network for ever."""
 
 
 class Background:
@@ -130,6 +150,8 @@ class Background:
 def _hook_exit() -> None:
     global _exit_hooked
     if not _exit_hooked:
+        # What comes last is called first: a library that a thread still imports may not end before the thread does.
+        weakref.finalize(_running, int).detach()
         # A thread that is inside a native library when the interpreter shuts down would crash the process.
         atexit.register(_stop_all)
     _exit_hooked = True
@@ -138,3 +160,4 @@ def _hook_exit() -> None:
 def _stop_all() -> None:
     for one in list(_running):
         one.stop()
+    wait([call for call, pid in list(_calls.items()) if pid == os.getpid()], EXIT_SECONDS)  # a fork copies no threads

@@ -48,6 +48,7 @@ from shared_core.recall.search import RecallRules, Searcher
 from shared_core.recall.signals import Ranking
 from shared_core.recall.worth import Recall
 from shared_core.records import SessionInfo, Summary
+from shared_core.rerankers import AnyReranker, as_reranker
 from shared_core.session import LiveSession, Sizer
 from shared_core.sharing.files import FileVerbs
 from shared_core.stamps import Stamps
@@ -138,6 +139,11 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         summary_template: the wording around the summary. None: the default `SummaryTemplate`.
         embed_budget_ms: how many milliseconds one question may spend on embedding messages that have no vector yet. The
             others are found by their words until `index` or a later question embeds them.
+        reranker: orders the best 30 results of a search, before what is worth its tokens is recalled: a function, sync
+            or async, of the question and texts that returns a score for each text; a `RerankerModel`; or the folder or
+            hub name of a sentence-transformers cross-encoder. If it fails or takes too long, the order stays as it is,
+            and the report says why. None: no reranker.
+        rerank_budget_ms: how many milliseconds one question waits for the reranker.
         strippers: set apart text that only serves one turn when a message is stored, such as documents pasted around a
             question: `shared_core.strippers` has `PASTED_CONTEXT` and `TOOL_RESULTS`. The current turn is sent with it,
             older ones without. What is set apart is not recalled, but `search` finds it.
@@ -166,7 +172,8 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         grounding_overflow: GroundingOverflow = "trim", on_overflow: OnOverflow = "raise", fill: Fill = "stop",
         summarizer: AnySummarizer | None = None, summary_tokens: int = 500, summarizer_tokens: int = 4000,
         summary_placement: SummaryPlacement = "system", summary_template: SummaryTemplate | None = None,
-        embed_budget_ms: float = 200, strippers: Iterable[Stripper] = (),
+        embed_budget_ms: float = 200, reranker: AnyReranker | str | None = None, rerank_budget_ms: float = 1_000,
+        strippers: Iterable[Stripper] = (),
         durability: Literal["full", "process"] = "full", clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
     ) -> None:  # fmt: skip
@@ -189,6 +196,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
             embedder=None if embedder is None else as_embedder(embedder), ranking=ranking, recall_unit=recall_unit,
             embed_text=embed_text, min_score=min_score, min_lexical=min_lexical, excerpt_tokens=excerpt_tokens,
             recall_tools=recall_tools, scope=scope, embed_budget_ms=embed_budget_ms, recall=recall,
+            reranker=None if reranker is None else as_reranker(reranker), rerank_budget_ms=rerank_budget_ms,
         )  # fmt: skip
         self._summing = SummaryRules(
             summarizer, summary_tokens, summarizer_tokens, summary_placement, summary_template or SummaryTemplate()
@@ -429,7 +437,8 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
     ) -> list[ScoredMessage]:  # fmt: skip
         """Return the messages of this branch that match a query, best first, without those that match too little.
 
-        Messages are also found by the words of their grounding, such as documents pasted around a question.
+        Messages are also found by the words of their grounding, such as documents pasted around a question. The
+        reranker, if there is one, orders the best 30.
 
         Args:
             query: the text to search for.

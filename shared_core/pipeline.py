@@ -20,7 +20,8 @@ from shared_core.prompt.window import SKIP_LIMIT, Candidate, Window
 from shared_core.recall.candidates import read_candidates, read_hits
 from shared_core.recall.embedding import EmbedderChoice, EmbedReply, EmbedRequest
 from shared_core.recall.grounding_hits import grounding_hits, with_grounding_hits
-from shared_core.recall.ranking import ScoredMessage
+from shared_core.recall.ranking import Ranked, ScoredMessage
+from shared_core.recall.reranking import RERANKED, Reranking, RerankReply, RerankRequest
 from shared_core.recall.scope import Filter
 from shared_core.recall.search import POOL_TOKENS, Found, Searcher
 from shared_core.records import Position, SessionState, Summary
@@ -45,8 +46,8 @@ READ_AHEAD = 1.125
 
 Result = TypeVar("Result")
 Progress = Callable[[int, int], None]
-Request: TypeAlias = EmbedRequest | SummaryRequest
-Reply: TypeAlias = EmbedReply | SummaryReply
+Request: TypeAlias = EmbedRequest | RerankRequest | SummaryRequest
+Reply: TypeAlias = EmbedReply | RerankReply | SummaryReply
 Steps: TypeAlias = Generator[Request, Reply, Result]
 AskSteps = Steps[Context]
 IndexSteps = Steps[None]
@@ -133,6 +134,7 @@ class PromptBuilder:
         self.assembler = assembler
         self.searcher = searcher
         self.rolling = rolling
+        self.reranking = Reranking(live, searcher.rules, lock)
         self._lock = lock
 
     # Prompts
@@ -160,6 +162,7 @@ class PromptBuilder:
                     in_conversation=True,
                 )  # fmt: skip
                 found = yield from self.searcher.find(question, plan.state, wanted, room)
+                found = yield from self.reranking.found_steps(question, found)
                 with self._lock:
                     if self.live.sync().epoch != plan.state.epoch:
                         continue  # messages were forgotten in the meantime: the plan may contain them
@@ -280,9 +283,14 @@ class PromptBuilder:
             with self._lock:
                 state = self.live.sync()
             found = yield from self.searcher.find(query, state, wanted, room=POOL_TOKENS * top_k)
-            best = found.ranked.at(np.flatnonzero(~found.ranked.weak)[:top_k])
             with self._lock:
-                best = with_grounding_hits(best, grounding_hits(found.words, found.scopes))[:top_k]
+                best = _best_hits(found, top_k)
+            if self.reranking.used and top_k:
+                with self._lock:
+                    hits = _best_hits(found, max(top_k, RERANKED))
+                ordered = yield from self.reranking.hits_steps(query, found, hits)
+                best = best if ordered is None else ordered[:top_k]
+            with self._lock:
                 if self.live.sync().epoch == state.epoch:  # otherwise, messages were forgotten in the meantime
                     return read_hits(self.live, found, best)
 
@@ -349,6 +357,12 @@ class PromptBuilder:
                 index.save_snapshot()
             if vectors is not None and vectors.snapshot_due(least):
                 vectors.save_snapshot()
+
+
+def _best_hits(found: Found, most: int) -> list[Ranked]:
+    """Return the best results that match enough, with those found by their grounding among them, at most `most`."""
+    best = found.ranked.at(np.flatnonzero(~found.ranked.weak)[:most])
+    return with_grounding_hits(best, grounding_hits(found.words, found.scopes))[:most]
 
 
 def _turns_in_prompt(window: Window, frame: Frame) -> tuple[str, ...]:

@@ -517,6 +517,8 @@ DEFAULTS: dict[str, Any] = {
     "summary_placement": "system",
     "summary_template": None,
     "embed_budget_ms": 200,
+    "reranker": None,
+    "rerank_budget_ms": 1000,
     "durability": "full",
 }
 
@@ -550,6 +552,8 @@ OUT_OF_RANGE: list[tuple[str, Any]] = [
     ("summarizer_tokens", 999),
     ("summary_placement", "footer"),
     ("embed_budget_ms", -1),
+    ("reranker", " "),
+    ("rerank_budget_ms", -1),
     ("durability", "none"),
 ]
 
@@ -595,7 +599,7 @@ def test_arguments_that_make_no_sense(tmp_path: Path) -> None:
 def test_the_edges_of_the_ranges() -> None:
     InfiniteMemory(
         max_tokens=1, reserve_tokens=0, message_overhead=0, window_slack=1, top_k=0, min_score=-1, min_lexical=0,
-        keep_grounding=0, embed_budget_ms=float("inf"), recall_tokens=1.0,
+        keep_grounding=0, embed_budget_ms=float("inf"), recall_tokens=1.0, rerank_budget_ms=0,
     ).close()  # fmt: skip
 
 

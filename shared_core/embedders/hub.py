@@ -58,9 +58,14 @@ def confirm(model: str, revision: str | None = None) -> None:
     Raises:
         EmbedderError: it is nowhere, or the hub does not answer within `SECONDS`.
     """
-    reason = _missing_from_folder(Path(model)) if os.path.isdir(model) else _missing_from_hub(model, revision)
+    reason = missing(model, revision)
     if reason is not None:
         raise EmbedderError(unknown(model, reason))
+
+
+def missing(model: str, revision: str | None = None) -> str | None:
+    """Return why a model cannot be loaded; None if it can. The arguments are those of `confirm`."""
+    return _missing_from_folder(Path(model)) if os.path.isdir(model) else _missing_from_hub(model, revision)
 
 
 def download(name: str, file: str) -> Path:

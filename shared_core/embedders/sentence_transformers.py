@@ -4,7 +4,7 @@ import copy
 import math
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property, partial
@@ -60,8 +60,7 @@ class SentenceTransformerEmbedder(Embedder):
         self._device = device
         self._batch_size = batch_size
         self._scale: dict[str, Any] = {"floor": floor, "threshold": threshold, "weight": weight}
-        self._lock = threading.Lock()
-        self._pid = os.getpid()
+        self._turn = OneAtATime()
 
     @cached_property
     def fingerprint(self) -> Fingerprint:
@@ -98,12 +97,7 @@ class SentenceTransformerEmbedder(Embedder):
 
     @contextmanager
     def _ready(self) -> Iterator[None]:
-        if self._pid != os.getpid():
-            import torch
-
-            torch.set_num_threads(1)  # a fork does not copy its thread pool, so waiting for it would never end
-            self._lock, self._pid = threading.Lock(), os.getpid()
-        with self._lock, failures(self._given):
+        with self._turn.taken(), failures(self._given):
             yield
 
     @cached_property
@@ -121,15 +115,9 @@ class SentenceTransformerEmbedder(Embedder):
         from sentence_transformers import SentenceTransformer
 
         load = partial(SentenceTransformer, self._source[1], revision=self._revision, device=self._device)
-        with _no_progress_bars():
-            if os.path.isdir(self._source[1]):
-                return load(local_files_only=True)
-            # What is in the cache needs no hub, whose client would wait for it, file by file.
+        if not os.path.isdir(self._source[1]):
             confirm(self._given, self._revision)
-            try:
-                return load(local_files_only=True)
-            except (OSError, ValueError):  # a part of it is not in the cache
-                return load()
+        return _loaded(load, self._source[1])
 
     @cached_property
     def _reading(self) -> tuple[Any, int]:
@@ -142,6 +130,49 @@ class SentenceTransformerEmbedder(Embedder):
         tokenizer.no_padding()
         prompts = [tokenizer.encode(prompt, add_special_tokens=False) for prompt in self._model.prompts.values()]
         return tokenizer, limit - tokenizer.num_special_tokens_to_add(False) - max(map(len, prompts), default=0)
+
+
+def cross_encoder(model: str, revision: str | None, device: str | None) -> Any:
+    """Return a cross-encoder of the library, from a folder, the cache or the hub.
+
+    Args:
+        model: a folder or a name on the hub.
+        revision: the revision on the hub; None: the newest.
+        device: the device on which torch computes; None: torch chooses.
+    """
+    from sentence_transformers import CrossEncoder
+
+    return _loaded(partial(CrossEncoder, model, revision=revision, device=device), model)
+
+
+def _loaded(load: Callable[..., Any], source: str) -> Any:
+    with _no_progress_bars():
+        # What is in the cache needs no hub, whose client would wait for it, file by file.
+        try:
+            return load(local_files_only=True)
+        except (OSError, ValueError):  # a part of it is not in the cache
+            if os.path.isdir(source):
+                raise
+            return load()
+
+
+class OneAtATime:
+    """Lets one thread compute at a time. After a fork, torch computes on one thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pid = os.getpid()
+
+    @contextmanager
+    def taken(self) -> Iterator[None]:
+        """Wait until no other thread computes, and compute."""
+        if self._pid != os.getpid():
+            import torch
+
+            torch.set_num_threads(1)  # a fork does not copy its thread pool, so waiting for it would never end
+            self._lock, self._pid = threading.Lock(), os.getpid()
+        with self._lock:
+            yield
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import compress
 from shutil import get_terminal_size
 from typing import Any, NamedTuple
 
@@ -44,10 +45,10 @@ Scores are standard scores: that of an average candidate is 0.
 NARROWEST = 20
 """Columns of the narrowest terminal that a report is drawn for."""
 
-COLUMNS: tuple[str, ...] = ("", "role", "tokens", "left", "score", "words", "cosine", "reason")
+COLUMNS: tuple[str, ...] = ("", "role", "tokens", "left", "score", "words", "cosine", "reranked", "reason")
 """The headers of the report's table, before the text."""
 
-DISPENSABLE = ("cosine", "words", "left", "score", "tokens", "role")
+DISPENSABLE = ("reranked", "cosine", "words", "left", "score", "tokens", "role")
 """Columns that a narrow terminal does without, the first one first."""
 
 TEXT_WIDTH = 24
@@ -78,6 +79,7 @@ class ReportLine(NamedTuple):
         lexical: the share of the question's informative words that it matches, about 0 to 1.
         dense: the cosine of its best piece with the question.
         at: when it was said; None if that is not known.
+        reranked: the reranker's score; None if it gave none. `score` is then that of the rank it was given.
     """
 
     id: str | None
@@ -92,6 +94,7 @@ class ReportLine(NamedTuple):
     lexical: float | None = None
     dense: float | None = None
     at: datetime | None = None
+    reranked: float | None = None
 
     @property
     def why(self) -> str:
@@ -153,6 +156,11 @@ class ContextReport:
         return sum(self.totals.values())
 
     @property
+    def reranked(self) -> bool:
+        """Whether a reranker ordered the best of what was found."""
+        return any(line.reranked is not None for line in self.lines)
+
+    @property
     def over_budget(self) -> bool:
         """Whether the prompt exceeds the budget, which only `on_overflow="keep"` allows."""
         return self.total_tokens > self.budget
@@ -169,6 +177,7 @@ class ContextReport:
             "degraded": list(self.degraded),
             "embedder": self.embedder,
             "stopped": self.stopped,
+            "reranked": self.reranked,
             "lines": [line.to_dict() for line in self.lines],
         }
 
@@ -265,7 +274,8 @@ class ContextReport:
             yield from self._why_nothing(width)
             return
         yield []
-        yield [("Recalled, best first; > marks the best matches:", "bold")]
+        order = "in the reranker's order" if self.reranked else "best first"
+        yield [(f"Recalled, {order}; > marks the best matches:", "bold")]
         questions = [line.text[:LONGEST] for line in self.lines if line.reason is Reason.QUESTION]
         words = words_of(" ".join(questions))
         roles = max(len(line.role or "") for line in best)
@@ -299,7 +309,9 @@ class ContextReport:
         rows = [_cells(line) for line in self.lines]
         columns = zip(COLUMNS, *rows, strict=True)
         widths = {name: max(map(len, column)) for name, column in zip(COLUMNS, columns, strict=True)}
-        for name in DISPENSABLE:
+        if not self.reranked:
+            del widths["reranked"]
+        for name in [name for name in DISPENSABLE if name in widths]:
             if sum(widths.values()) + 2 * len(widths) + TEXT_WIDTH <= width:
                 break
             del widths[name]
@@ -341,8 +353,9 @@ class ContextReport:
         )
 
     def _html_table(self) -> str:
-        head = "".join(f"<th>{cell}</th>" for cell in (*COLUMNS, "why", "text"))
-        rows = [(*_cells(line), line.why, line.preview) for line in self.lines]
+        kept = [name != "reranked" or self.reranked for name in COLUMNS]
+        head = "".join(f"<th>{cell}</th>" for cell in (*compress(COLUMNS, kept), "why", "text"))
+        rows = [(*compress(_cells(line), kept), line.why, line.preview) for line in self.lines]
         body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
@@ -366,7 +379,8 @@ def _beside(head: str, line: ReportLine, words: frozenset[str], width: int, *, f
 
 
 def _cells(line: ReportLine) -> tuple[str, ...]:
-    numbers = ["" if value is None else f"{value:.2f}" for value in (line.score, line.lexical, line.dense)]
+    scores = (line.score, line.lexical, line.dense, line.reranked)
+    numbers = ["" if value is None else f"{value:.2f}" for value in scores]
     mark = "+" if line.included else "-"
     return mark, line.role or "", f"{line.tokens:,}", f"{line.left:,}", *numbers, line.reason.value
 

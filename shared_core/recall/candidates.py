@@ -180,7 +180,9 @@ def read_hits(live: LiveSession, found: Found, best: Sequence[Ranked]) -> list[S
             sides = (ranked.lexical > 0, ranked.dense is not None)
             source: Source = "both" if all(sides) else "lexical" if sides[0] else "dense"
             source = "grounding" if ranked.grounding else source
-            hit = ScoredMessage(message, ranked.score, source, ranked.lexical, ranked.dense, names[session])
+            hit = ScoredMessage(
+                message, ranked.score, source, ranked.lexical, ranked.dense, names[session], ranked.reranked
+            )
             hits.append(hit)
     return hits
 
@@ -306,8 +308,9 @@ class _Reader:
             elif self.whole_turns and kept[0].message.role != "user":
                 reason = reason or Reason.NO_QUESTION
         return Candidate(
-            tuple(map(self._as_recalled, kept or entries)), ranked.score, ranked.lexical, ranked.dense, reason, match
-        )
+            tuple(map(self._as_recalled, kept or entries)), ranked.score, ranked.lexical, ranked.dense, reason, match,
+            reranked=ranked.reranked,
+        )  # fmt: skip
 
     def _as_recalled(self, entry: Entry) -> Entry:
         """Return an entry without grounding, and without the media that would be sent with whole messages."""

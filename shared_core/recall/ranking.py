@@ -1,6 +1,8 @@
 """Rank messages by how well they answer a question, by words, meaning and neighbours together."""
 
+import math
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, overload
 
@@ -162,6 +164,7 @@ class ScoredMessage:
         lexical: the share of the question's informative words it matches, about 0 to 1.
         dense: the cosine with the question, None without a vector.
         session_id: the session that holds it.
+        reranked: the reranker's score; None if it gave none. `score` is then that of the rank it was given.
     """
 
     message: Message
@@ -170,6 +173,7 @@ class ScoredMessage:
     lexical: float
     dense: float | None
     session_id: str
+    reranked: float | None = None
 
     def __repr__(self) -> str:
         return short_repr(self)
@@ -180,7 +184,7 @@ class Ranked(NamedTuple):
 
     It is `weak` if it matches too little to be recalled, and `own` if its own words or meaning match: others are found
     through their neighbours. For a turn, the index is that of the message whose words match best. `grounding` says
-    whether only the words of its grounding match.
+    whether only the words of its grounding match. `reranked` is the reranker's score, if it gave one.
     """
 
     scope: int
@@ -191,6 +195,7 @@ class Ranked(NamedTuple):
     weak: bool
     own: bool = True
     grounding: bool = False
+    reranked: float | None = None
 
 
 class RankedResults(Sequence[Ranked]):
@@ -214,6 +219,7 @@ class RankedResults(Sequence[Ranked]):
         self.present = signals.present[order]
         self.dense = signals.dense[order]
         self._own = own[order]
+        self._reranked: dict[int, float] = {}
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -231,10 +237,33 @@ class RankedResults(Sequence[Ranked]):
         """Return the results at some ranks, counted from 0."""
         every = (self.scopes, self.indices, self.scores, self.lexical, self.dense, self.weak, self._own)
         columns = (column[which].tolist() for column in every)
-        return [
+        found = [
             Ranked(scope, line_index, score, lexical, None if dense != dense else dense, weak, own)
             for scope, line_index, score, lexical, dense, weak, own in zip(*columns, strict=True)
         ]
+        if not self._reranked:
+            return found
+        scores = map(self._reranked.get, which.tolist())
+        return [one._replace(reranked=score) for one, score in zip(found, scores, strict=True)]
+
+    def reordered(self, which: Indices, order: Indices, reranked: Sequence[float]) -> "RankedResults":
+        """Return the results, those at some ranks in another order. Each rank keeps its score.
+
+        Args:
+            which: the ranks, none of a weak result.
+            order: the result that comes to each of them, as an index of `which`.
+            reranked: the reranker's score of the result at each of `which`; minus infinity: none.
+        """
+        after = copy(self)
+        for name in ("scopes", "indices", "lexical", "present", "dense", "_own"):
+            column = getattr(self, name).copy()
+            column[which] = column[which[order]]
+            setattr(after, name, column)
+        scores = (reranked[index] for index in order.tolist())
+        after._reranked = {
+            rank: score for rank, score in zip(which.tolist(), scores, strict=True) if math.isfinite(score)
+        }
+        return after
 
 
 class Opening(NamedTuple):

@@ -100,6 +100,10 @@ class Scope:
         sittings = self.line.sittings[: self.line.upto]
         return np.searchsorted(sittings, sittings[indices]).astype(np.int64)
 
+    def members(self, index: int) -> list[int]:
+        """Return the indices of the messages of a unit, given one of them."""
+        return [index] if self.unit == "message" else self._members(int(self._turns(np.array([index]))[0]))
+
     def newest(self, count: int) -> Indices:
         """Return the indices of the newest messages of the user and the assistant, oldest first."""
         upto, look = self.line.upto, 4 * count  # results of tools may be between them

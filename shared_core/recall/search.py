@@ -36,6 +36,7 @@ from shared_core.recall.signals import Ranking
 from shared_core.recall.topic import NEWEST_MESSAGES, in_conversation, points_back, share, towards
 from shared_core.recall.worth import ASKED, BARS, GOES_ON, Recall, Verdict, chance_of_answer, verdict
 from shared_core.records import Record, SessionState
+from shared_core.rerankers import AnyReranker
 from shared_core.session import LiveSession
 
 
@@ -58,6 +59,8 @@ class RecallRules:
     scope: RecallScope = "session"
     embed_budget_ms: float = 200
     recall: Recall = "balanced"
+    reranker: AnyReranker | None = None
+    rerank_budget_ms: float = 1_000
 
     def __post_init__(self) -> None:
         one_of("recall", self.recall, get_args(Recall))
@@ -68,6 +71,7 @@ class RecallRules:
         if self.embed_text is not None:
             name_of(self.embed_text)
         in_range("embed_budget_ms", self.embed_budget_ms, 0, float("inf"))
+        in_range("rerank_budget_ms", self.rerank_budget_ms, 0, float("inf"))
         if self.min_score is not None:
             in_range("min_score", self.min_score, -1, 1)
         if self.min_lexical is not None:

@@ -25,6 +25,7 @@ EXPECTED = {
         "garden 2 When do I prune the roses?\nholiday 2 Where to in June?\n['When do I prune the roses?',",
         "4471",
         "From the handbook:\n\nRefunds take five working days.",
+        "1.0 The hotel in Porto takes €90 a night.\n0.0 The hotel in Porto ",
         "'Noted.', 'What is my locker code?'",
         "['Hello!']\n",
         "['user', 'assistant', 'tool']\n",

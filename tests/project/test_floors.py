@@ -30,6 +30,7 @@ FLOORS = [
     "followed_history",
     "tokens",
     "embedders",
+    "rerankers",
     "paths",
     "message_sequence",
     "stores",
