@@ -53,6 +53,7 @@ FLOORS = [
     "pool",
     "aio",
     "testing",
+    "evaluation",
     "view",
     "cli",
     "__main__",
