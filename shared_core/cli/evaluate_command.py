@@ -1,5 +1,6 @@
 """The command that measures recall with questions of one's own: evaluate."""
 
+import sys
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -21,7 +22,10 @@ def evaluate_store(
         str | None, typer.Argument(metavar="STORE", help="The path or URL of the database; the same as --store.")
     ] = None,
     questions: Annotated[
-        str, typer.Option("--questions", metavar="FILE", help="The questions, one JSON object on each line.")
+        str,
+        typer.Option(
+            "--questions", metavar="FILE", help="The questions, a JSON object on each line; - reads them from stdin."
+        ),
     ] = "",
     tries: Annotated[
         list[str] | None,
@@ -43,9 +47,10 @@ def evaluate_store(
 ) -> None:
     """Measure recall with your own questions.
 
-    Settings can be compared, too. Each line of the file has a question and what must be in the prompt for it, the IDs of messages or a text:
+    Each line of the file has a question and what must be in the prompt for it, the IDs of messages or a text:
     {"question": "...", "ids": ["..."]} or {"question": "...", "text": "..."}. The tables say how much of that is in the
-    prompt, what the prompt costs, and what is recalled for small talk. The store is only read: all happens on a copy.
+    prompt, what the prompt costs, and what is recalled for small talk, with other settings beside the present one. The
+    store is only read: all happens on a copy.
     """
     if not questions:
         raise typer.BadParameter("say what to ask: --questions FILE")
@@ -56,9 +61,10 @@ def evaluate_store(
         arguments[name] = values[0]
     options = replace(options, store=database or options.store)
     options.require_store()
+    source = sys.stdin if questions == "-" else questions
     with stages() as advance:
         found = evaluate(
-            options.store, questions, tries=parsed(tries or [], "--try"), session_id=options.session,
+            options.store, source, tries=parsed(tries or [], "--try"), session_id=options.session,
             user_id=options.user, branch=options.branch, progress=advance, **arguments,
         )  # fmt: skip
     if options.as_json:

@@ -96,7 +96,7 @@ def judged(evidence: Lead, recalled: Lead, tokens: Lead, changed: int, questions
         changed: the number of questions whose evidence is another share.
         questions: of all.
     """
-    spent = f"{_spent(recalled)} recalled, {_spent(tokens)} in the prompt"
+    spent = f"{_spent(recalled)} tokens recalled, {_spent(tokens)} in the prompt"
     if not changed and not any((*recalled, *tokens)):
         return "not worth it", "it changes nothing for these questions"
     if changed >= LEAST_CHANGED and (evidence.low > 0 or evidence.high < 0):
@@ -131,5 +131,5 @@ def _points(lead: Lead) -> str:
 
 def _spent(lead: Lead) -> str:
     if lead.low <= 0 <= lead.high:
-        return "about as many tokens"
+        return "about as many"
     return f"{abs(lead.mean):,.0f} {'more' if lead.mean > 0 else 'fewer'}"

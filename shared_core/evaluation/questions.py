@@ -82,7 +82,7 @@ class Problems:
 
 
 def read_questions(
-    source: str | os.PathLike[str] | Iterable[Question | Mapping[str, Any]], *,
+    source: str | os.PathLike[str] | Iterable[Question | Mapping[str, Any] | str], *,
     session_id: str = "default", user_id: str | None = None,
 ) -> list[Question]:  # fmt: skip
     """Return the questions of a file, or of a list.
@@ -93,7 +93,7 @@ def read_questions(
     objects will do, too.
 
     Args:
-        source: a file, or questions as objects of Python.
+        source: a file, or the questions themselves: as objects of Python, or as lines of JSON.
         session_id: the conversation of the questions that name none.
         user_id: the user of the questions that name none.
 
@@ -101,7 +101,7 @@ def read_questions(
         InputFileError: there is no such file, or some lines are invalid. The error names each of them.
     """
     if isinstance(source, Iterable) and not isinstance(source, str | os.PathLike):
-        name, given = "questions", [(f"question {number}", one) for number, one in enumerate(source, start=1)]
+        name, given = "questions", list(_numbered(source))
     else:
         name, given = _read(file_path("questions", source))
     problems, found = Problems(name), []
@@ -126,14 +126,21 @@ def _read(path: str | os.PathLike[str]) -> tuple[str, list[tuple[str, Any]]]:
         raise InputFileError(f"{name} is not UTF-8: save it as UTF-8, a question on each line, {FORM}") from error
     except OSError as error:
         raise InputFileError(f"{name} cannot be read: {error.strerror or error}") from error
-    if text.lstrip().startswith("["):
-        try:
-            listed = json.loads(text)
-        except ValueError as error:
-            raise InputFileError(f"{name} is not valid JSON: {error}; write a question on each line, {FORM}") from error
-        return name, [(f"question {number}", one) for number, one in enumerate(listed, start=1)]
-    lines = enumerate(text.split("\n"), start=1)
-    return name, [(f"line {number}", _parsed(line)) for number, line in lines if line.strip()]
+    if not text.lstrip().startswith("["):
+        return name, list(_numbered(text.split("\n")))
+    try:
+        return name, list(_numbered(json.loads(text)))
+    except ValueError as error:
+        raise InputFileError(f"{name} is not valid JSON: {error}; write a question on each line, {FORM}") from error
+
+
+def _numbered(given: Iterable[Any]) -> Iterator[tuple[str, Any]]:
+    """Yield each object with where it stands. A text is a line of JSON, and stays a text if it is none."""
+    for number, one in enumerate(given, start=1):
+        if not isinstance(one, str):
+            yield f"question {number}", one
+        elif one.strip():
+            yield f"line {number}", _parsed(one)
 
 
 def _parsed(line: str) -> Any:

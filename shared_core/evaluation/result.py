@@ -16,8 +16,8 @@ __all__ = ["Evaluation", "Outcome", "Silence", "Sums"]
 MISSED_SHOWN = 10
 """Questions whose evidence is missing that the text names."""
 
-FEW_SESSIONS = 8
-"""Below this, an interval that is drawn by sessions is rough."""
+FEW = 10
+"""An interval that is drawn from fewer sessions, or questions, is rough."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +81,11 @@ class Outcome:
     def embedder(self) -> str | None:
         """The key of the embedder whose vectors were used; None: none, only words."""
         return next((one.embedder for one in self.answers if one.embedder is not None), None)
+
+    @property
+    def notes(self) -> list[str]:
+        """What could not be done, such as searching with an embedder that is not installed."""
+        return list(dict.fromkeys(note for one in self.answers for note in one.notes))
 
     @property
     def own(self) -> list[Answer]:
@@ -187,9 +192,9 @@ class Evaluation:
         questions = sum(len(place.questions) for place in self.places)
         messages = sum(place.messages for place in self.places)
         sessions = f"{len(self.places):,} session{'' if len(self.places) == 1 else 's'}"
-        embedder = self.present.embedder or "none, words alone"
+        embedder = f"; embedder {self.present.embedder}" if self.present.embedder else ""
         asked = f"{questions:,} question{'' if questions == 1 else 's'} to {sessions} of {messages:,} messages"
-        return f"{asked}; prompts of at most {self.budget:,} tokens; embedder {embedder}"
+        return f"{asked}; prompts of at most {self.budget:,} tokens{embedder}"
 
     def _kinds(self) -> Iterator[str]:
         kinds = [one.kinds() for one in self.outcomes]
@@ -220,10 +225,15 @@ class Evaluation:
             yield f"... and {len(missed) - MISSED_SHOWN:,} more"
 
     def _caveats(self) -> Iterator[str]:
-        clusters = len(set(_clusters(self.present.own)))
-        drawn = "sessions" if len(self.places) > 1 else "questions"
-        rough = f"; with {clusters} of them, take them as rough" if clusters < FEW_SESSIONS else ""
-        yield f"\nIntervals are 95 %, of resampled {drawn}{rough}. An excerpt counts as its message."
+        yield ""
+        for outcome in self.outcomes:
+            yield from (f"! {outcome.setting.name}: {note}" for note in outcome.notes)
+        if own := self.present.own:
+            sessions = {(one.line.question.user, one.line.question.session) for one in own}
+            number = len(sessions) if len(sessions) > 1 else len(own)
+            drawn = "sessions" if len(sessions) > 1 else "questions"
+            rough = ", so few that they are rough" if number < FEW else ""
+            yield f"Intervals are 95 %, of {number:,} resampled {drawn}{rough}. An excerpt counts as its message."
 
 
 def _clusters(answers: Sequence[Answer]) -> list[str]:
@@ -255,6 +265,7 @@ def _setting(outcome: Outcome) -> dict[str, Any]:
     return {
         "name": outcome.setting.name,
         "embedder": outcome.embedder,
+        "notes": outcome.notes,
         "all": outcome.overall().to_dict(),
         "kinds": {name: sums.to_dict() for name, sums in outcome.kinds().items()},
         "silence": {name: silence.to_dict() for name, silence in outcome.silence().items()},

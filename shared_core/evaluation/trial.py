@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from shared_core.errors import BudgetError
 from shared_core.evaluation.figures import facts, mentioned
 from shared_core.evaluation.moments import Place
 from shared_core.evaluation.prompts import Gain, Prompt, foreign_questions, prompt_of, small_talk
@@ -54,6 +55,7 @@ class Answer:
         milliseconds: the time of one processor that the prompt took.
         missing: the ids and texts that are not in the prompt, each with the reason.
         embedder: the key of the embedder whose vectors were used; None: none.
+        notes: what could not be done, as the report says.
     """
 
     line: Line
@@ -61,6 +63,7 @@ class Answer:
     milliseconds: float
     missing: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     embedder: str | None = None
+    notes: tuple[str, ...] = ()
 
 
 def lines_for(places: Sequence[Place], *, by_user: bool) -> list[list[Line]]:
@@ -119,7 +122,11 @@ def trial(
                 if line.reference != reference:
                     memory.checkout(line.reference)
                     reference = line.reference
-                yield _answer(memory, line)
+                try:
+                    yield _answer(memory, line)
+                except BudgetError as error:
+                    where = f"{setting.name}, {line.question.where or line.purpose}"
+                    raise ValueError(f"{where}: {error}") from error
                 asked()
 
 
@@ -148,12 +155,12 @@ def _answer(memory: InfiniteMemory, line: Line) -> Answer:
     milliseconds = 1_000 * (time.process_time() - started)
     prompt, question = prompt_of(report), line.question
     missing = _missing(question, prompt, report)
-    evidence = len(question.ids) + len(question.texts)
-    said = mentioned(facts(question.answer, question.question), [*prompt.texts.values(), prompt.summary])
-    gain = Gain(
-        prompt.recalled, prompt.tokens, 1 - len(missing) / evidence if evidence else None, said if evidence else None
-    )
-    return Answer(line, gain, milliseconds, missing, report.embedder)
+    wanted = len(question.ids) + len(question.texts)
+    evidence = (wanted - len(missing)) / wanted if wanted else None
+    words = facts(question.answer, question.question) if wanted else frozenset()
+    said = mentioned(words, [*prompt.texts.values(), prompt.summary])
+    gain = Gain(prompt.recalled, prompt.tokens, evidence, said)
+    return Answer(line, gain, milliseconds, missing, report.embedder, report.degraded)
 
 
 def _missing(question: Question, prompt: Prompt, report: ContextReport) -> dict[str, str]:
