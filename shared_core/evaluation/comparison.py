@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from shared_core.evaluation.figures import Lead, bootstrap
+from shared_core.evaluation.figures import Lead, interval
 
 __all__ = ["Comparison", "Verdict", "compared"]
 
@@ -78,7 +78,7 @@ def compared(name: str, ours: Figures, theirs: Figures) -> Comparison:
         theirs: what the present setting brings for the same questions, at least one.
     """
     evidence, recalled, tokens, milliseconds = (
-        bootstrap(getattr(ours, figure), getattr(theirs, figure), theirs.clusters)
+        interval(getattr(ours, figure), getattr(theirs, figure), theirs.clusters)
         for figure in ("evidence", "recalled", "tokens", "milliseconds")
     )
     changed = sum(one != other for one, other in zip(ours.evidence, theirs.evidence, strict=True))

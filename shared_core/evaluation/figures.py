@@ -9,9 +9,12 @@ import numpy.typing as npt
 
 from shared_core.index.text import terms
 
-__all__ = ["Lead", "bootstrap", "facts", "mentioned", "percent", "points", "share"]
+__all__ = ["FEW", "Lead", "bootstrap", "facts", "interval", "mentioned", "percent", "points", "share"]
 
 RESAMPLES = 10_000
+
+FEW = 10
+"""An interval that is drawn from fewer clusters is rough."""
 
 MOST_DRAWN = 20_000_000
 """Counts that are drawn at most: of more than 2,000 clusters there are fewer resamples."""
@@ -64,6 +67,15 @@ def bootstrap(ours: Sequence[float], theirs: Sequence[float], clusters: Sequence
     drawn = _drawn(len(names), seed)
     low, high = np.percentile(drawn @ sums / (drawn @ sizes), [2.5, 97.5]).tolist()
     return Lead(float(difference.mean()), low, high)
+
+
+def interval(ours: Sequence[float], theirs: Sequence[float], clusters: Sequence[str]) -> Lead:
+    """Return the same as `bootstrap`, but, as fewer than ten clusters say little, no narrower than by question."""
+    lead = bootstrap(ours, theirs, clusters)
+    if len(set(clusters)) >= FEW:
+        return lead
+    single = bootstrap(ours, theirs, [str(number) for number in range(len(ours))])
+    return Lead(lead.mean, min(lead.low, single.low), max(lead.high, single.high))
 
 
 @lru_cache(maxsize=2)

@@ -6,7 +6,7 @@ from statistics import fmean, median
 from typing import Any
 
 from shared_core.evaluation.comparison import Comparison, Figures, compared
-from shared_core.evaluation.figures import Lead, bootstrap, percent
+from shared_core.evaluation.figures import FEW, Lead, interval, percent
 from shared_core.evaluation.moments import Place
 from shared_core.evaluation.settings import Setting
 from shared_core.evaluation.trial import OWN, Answer
@@ -15,9 +15,6 @@ __all__ = ["Evaluation", "Outcome", "Silence", "Sums"]
 
 MISSED_SHOWN = 10
 """Questions whose evidence is missing that the text names."""
-
-FEW = 10
-"""An interval that is drawn from fewer sessions, or questions, is rough."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +73,9 @@ class Outcome:
 
     setting: Setting
     answers: tuple[Answer, ...]
+
+    def __repr__(self) -> str:
+        return f"<Outcome: {self.setting.name}, {len(self.answers):,} answers>"
 
     @property
     def embedder(self) -> str | None:
@@ -173,6 +173,9 @@ class Evaluation:
         found = {one.setting.name: _answer(one.answers[at]) for one in self.outcomes}
         return where | {"purpose": line.purpose, "kind": asked.kind, "settings": found}
 
+    def __repr__(self) -> str:
+        return f"<Evaluation: {self._head()}; {', '.join(one.setting.name for one in self.outcomes)}>"
+
     def __str__(self) -> str:
         return "\n".join(self._lines())
 
@@ -229,11 +232,18 @@ class Evaluation:
         for outcome in self.outcomes:
             yield from (f"! {outcome.setting.name}: {note}" for note in outcome.notes)
         if own := self.present.own:
-            sessions = {(one.line.question.user, one.line.question.session) for one in own}
-            number = len(sessions) if len(sessions) > 1 else len(own)
-            drawn = "sessions" if len(sessions) > 1 else "questions"
-            rough = ", so few that they are rough" if number < FEW else ""
-            yield f"Intervals are 95 %, of {number:,} resampled {drawn}{rough}. An excerpt counts as its message."
+            yield f"Intervals are 95 %, of {_drawn_from(own)}. An excerpt counts as its message."
+
+
+def _drawn_from(own: Sequence[Answer]) -> str:
+    """Return what intervals are drawn from, and whether that is little."""
+    sessions, questions = len({(one.line.question.user, one.line.question.session) for one in own}), len(own)
+    if sessions >= FEW:
+        return f"{sessions:,} resampled sessions"
+    rough = ", so few that they are rough" if questions < FEW else ""
+    if sessions == 1:
+        return f"{questions:,} resampled questions{rough}"
+    return f"{sessions:,} resampled sessions or {questions:,} questions, whichever is wider{rough}"
 
 
 def _clusters(answers: Sequence[Answer]) -> list[str]:
@@ -243,7 +253,7 @@ def _clusters(answers: Sequence[Answer]) -> list[str]:
 
 
 def _mean(values: Sequence[float], clusters: Sequence[str]) -> Lead:
-    return bootstrap(values, [0.0] * len(values), clusters)
+    return interval(values, [0.0] * len(values), clusters)
 
 
 def _sums(answers: Sequence[Answer]) -> Sums:

@@ -131,7 +131,7 @@ def test_with_several_sessions_the_questions_of_the_next_one_are_asked_too(tmp_p
     ]
     assert foreign == [(None, "one", "My second?"), (None, "two", "My third?"), ("u", "one", "My first?")]
     assert found.present.overall().questions == 3
-    assert "Intervals are 95 %, of 3 resampled sessions, so few that they are rough." in str(found)
+    assert "of 3 resampled sessions or 3 questions, whichever is wider, so few that they are rough." in str(found)
     # Where all sessions of a user are searched, only another user's questions are foreign.
     mine = [one | {"user": "u"} for one in asked[:1]] + [{**asked[0], "user": "v"}]
     with InfiniteMemory(path, session_id="one", user_id="v", **WORDS) as memory:
@@ -157,6 +157,9 @@ def test_settings_are_compared_with_the_present_one(store: Path) -> None:
     assert found.outcomes[2].embedder == embedder.fingerprint.key != found.present.embedder
     assert [one.name for one in found.comparisons()] == names[1:]
     none, _, same = found.comparisons()
+    assert repr(found.outcomes[1]) == "<Outcome: top_k=0, 42 answers>"
+    head = "2 questions to 1 session of 40 messages; prompts of at most 600 tokens"
+    assert repr(found).startswith(f"<Evaluation: {head}; embedder ")
     assert none.evidence == (-1, -1, -1)
     assert none.recalled.mean == -found.present.overall().recalled
     assert none.verdict == "not enough questions to tell"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from shared_core.evaluation.figures import Lead, bootstrap, facts, mentioned, percent, points, share
+from shared_core.evaluation.figures import Lead, bootstrap, facts, interval, mentioned, percent, points, share
 from shared_core.evaluation.prompts import foreign_questions, small_talk
 
 
@@ -20,6 +20,17 @@ def test_bootstrap_draws_whole_conversations() -> None:
     # Drawn are twice the first (a lead of 1), each once (2/3), or twice the second (0).
     assert bootstrap([1, 1, 1], [0, 0, 1], ["x", "x", "y"]) == pytest.approx((2 / 3, 0, 1))
     assert bootstrap([1, 0], [0, 0], ["x", "x"]) == (0.5, 0.5, 0.5)
+
+
+def test_few_conversations_are_no_surer_than_their_questions() -> None:
+    ours, none = [1.0, 0.0] * 20, [0.0] * 40
+    single = bootstrap(ours, none, [str(number) for number in range(40)])
+    assert bootstrap(ours, none, ["x", "y"] * 20) == (0.5, 0, 1) == interval(ours, none, ["x", "y"] * 20)
+    assert bootstrap(ours, none, ["x"] * 20 + ["y"] * 20) == (0.5, 0.5, 0.5)
+    assert interval(ours, none, ["x"] * 20 + ["y"] * 20) == single
+    assert 0.3 < single.low < 0.5 < single.high < 0.7
+    ten = [str(number // 4) for number in range(40)]
+    assert interval(ours, none, ten) == bootstrap(ours, none, ten) == (0.5, 0.5, 0.5)
 
 
 def test_bootstrap_of_very_many_questions_draws_fewer_samples() -> None:
