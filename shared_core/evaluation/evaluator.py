@@ -62,9 +62,9 @@ def evaluate(
     settings = settings_of(arguments, tries, user_id=None if nobody else given[0].user)
     with scratch(store) as copy:
         problems = Problems(name)
-        places = placed(copy, given, branch, problems)
-        problems.raise_any()
         by_user = any(setting.arguments.get("scope") == "user" for setting in settings)
+        places = placed(copy, given, branch, problems, by_user=by_user)
+        problems.raise_any()
         lines = lines_for(places, by_user=by_user)
         outcomes = _outcomes(copy, settings, places, lines, progress)
     return Evaluation(tuple(places), outcomes, budget_of(settings[0]))

@@ -58,7 +58,9 @@ def checked_out(store: Store, user_id: str | None, session_id: str) -> str:
     return next((branch.name for branch in store.branches(session) if [branch.name] == heads), MAIN)
 
 
-def placed(store: Store, questions: Sequence[Question], branch: str | None, problems: Problems) -> list[Place]:
+def placed(
+    store: Store, questions: Sequence[Question], branch: str | None, problems: Problems, *, by_user: bool = False
+) -> list[Place]:
     """Return the conversations of some questions, and note every one that cannot be asked, and all unknown ids.
 
     Args:
@@ -66,6 +68,7 @@ def placed(store: Store, questions: Sequence[Question], branch: str | None, prob
         questions: about any of them.
         branch: the branch that is asked; None: the one that the command has checked out.
         problems: notes them.
+        by_user: whether evidence may be in any session of the user.
     """
     found = []
     for (user, session), asked in by_session(questions):
@@ -75,7 +78,8 @@ def placed(store: Store, questions: Sequence[Question], branch: str | None, prob
         if key is None or ends.get(name) is None or not store.stats(key)["messages"]:
             _note_missing(store, asked, branch if ends else None, problems)
             continue
-        line = _Line(store, key, name)
+        others = [one.key for one in store.sessions(user) if one.key != key] if by_user else []
+        line = _Line(store, key, name, others)
         located = [one for question in asked if (one := line.place(question, problems)) is not None]
         located.sort(key=lambda one: (one.index, one.reference))
         found.append(Place(user, session, name, line.count(), tuple(located)))
@@ -96,10 +100,10 @@ def _note_missing(store: Store, asked: Sequence[Question], branch: str | None, p
 
 
 class _Line:
-    """One session, and the branch of it that is asked."""
+    """One session, the branch of it that is asked, and other sessions that may have the evidence."""
 
-    def __init__(self, store: Store, key: int, branch: str) -> None:
-        self._store, self._key, self._branch = store, key, branch
+    def __init__(self, store: Store, key: int, branch: str, others: Sequence[int]) -> None:
+        self._store, self._key, self._branch, self._others = store, key, branch, others
         self._segment = lru_cache(maxsize=None)(lambda number: store.segment(key, number))
         self._times: list[tuple[datetime | None, str]] | None = None
 
@@ -111,7 +115,9 @@ class _Line:
             problems.add(question.where, str(error))
             return None
         records = {record.message.id: record.position for record in self._store.get(self._key, list(question.ids))}
-        if unknown := [id_ for id_ in question.ids if id_ not in records]:
+        missing = [id_ for id_ in question.ids if id_ not in records]
+        elsewhere = {one.message.id for key in self._others for one in self._store.get(key, missing)}
+        if unknown := [id_ for id_ in missing if id_ not in elsewhere]:
             problems.add(question.where, f"session {question.session!r} has no message {_listed(unknown)}")
         if later := [id_ for id_, position in records.items() if id_ and not path.covers(position)]:
             end = f"branch {reference!r}" if reference == self._branch else f"message {reference!r}, where it is asked"

@@ -197,6 +197,39 @@ def test_progress_says_what_is_done_and_how_much_there_is(store: Path) -> None:
     assert (f"embedding for embedder={HashingEmbedder().fingerprint.key}", 40, 40) in seen
 
 
+def test_evidence_may_be_in_another_session_of_the_user_if_that_is_searched(tmp_path: Path) -> None:
+    path = tmp_path / "chat.db"
+    for session in ("old", "new"):
+        with InfiniteMemory(path, session_id=session, user_id="u", **WORDS) as memory:
+            memory.add(
+                [one.replace(id=f"{session}-{one.id}") for one in messages(f"My {session} locker code is 4093.")]
+            )
+    asked = {"question": "What is my old locker code?", "ids": ["old-m3"], "session": "new", "user": "u"}
+    found = ask(path, asked, tries={"scope": ["user"]}, embedder=HashingEmbedder(), ranking="hybrid")
+    assert [one.own[0].gain.evidence for one in found.outcomes] == [0, 1]
+    assert found.present.own[0].missing == {"old-m3": "was not found by the search"}
+    with pytest.raises(InputFileError, match="question 1: session 'new' has no message 'old-m3'"):
+        ask(path, asked)
+
+
+def test_the_text_names_what_is_missing_and_what_could_not_be_done(store: Path) -> None:
+    class Broken(HashingEmbedder):
+        def embed_query(self, text: str) -> Any:
+            raise RuntimeError("out of order")
+
+    found = ask(store, *[LOCKER | {"text": f"never said {number}"} for number in range(12)], top_k=0)
+    lines = str(found).splitlines()
+    assert "Not all of the evidence is in the prompt of 12:" in lines
+    assert "question 10: What is the code of my locker?" in lines
+    assert "  'm3' beyond top_k better matches; 'never said 9' is in no part of the prompt" in lines
+    assert "... and 2 more" in lines
+    with pytest.warns(RuntimeWarning, match="out of order"):
+        broken = ask(store, LOCKER, tries={"embedder": [Broken()]}, ranking="hybrid")
+    assert len(broken.outcomes[1].notes) == 1
+    assert f"! embedder={Broken().fingerprint.key}: {broken.outcomes[1].notes[0]}" in str(broken).splitlines()
+    assert "RuntimeError: out of order" in str(broken)
+
+
 # What is wrong with questions
 
 
