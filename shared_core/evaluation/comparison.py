@@ -1,5 +1,6 @@
 """Whether another setting is worth it: better evidence, or as much for fewer tokens; pure."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -115,13 +116,11 @@ def judged(evidence: Lead, recalled: Lead, tokens: Lead, changed: int, questions
 def _needed(evidence: Lead, changed: int, questions: int) -> int:
     """Return about how many questions would tell: intervals shrink with the square root of their number."""
     width, mean = (evidence.high - evidence.low) / 2, abs(evidence.mean)
-    enough = questions * (width / max(mean, SAME - mean)) ** 2
-    enough = max(
-        enough,
-        UNSEEN / SAME,
-        questions * LEAST_CHANGED / changed if changed and not evidence.low <= 0 <= evidence.high else 0,
-    )
-    return max(questions + 1, round(enough, -1 if enough < 1_000 else -2).__ceil__())
+    for_width = questions * (width / max(mean, SAME - mean)) ** 2
+    for_changes = questions * LEAST_CHANGED / changed if changed and not evidence.low <= 0 <= evidence.high else 0
+    enough = max(for_width, for_changes, UNSEEN / SAME, questions + 1)
+    step = 10 if enough < 1_000 else 100
+    return step * math.ceil(enough / step)
 
 
 def _points(lead: Lead) -> str:

@@ -25,8 +25,8 @@ def _silent(what: str, done: int, total: int) -> None:
 
 
 def evaluate(
-    store: str | Path | Store, questions: str | os.PathLike[str] | Iterable[Question | Mapping[str, Any] | str],
-    *,
+    store: str | Path | Store,
+    questions: str | os.PathLike[str] | Iterable[Question | Mapping[str, Any] | str], *,
     tries: Mapping[str, Sequence[Any]] = NOTHING, session_id: str = "default", user_id: str | None = None,
     branch: str | None = None, progress: Progress = _silent, **arguments: Any,
 ) -> Evaluation:  # fmt: skip

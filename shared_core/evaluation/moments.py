@@ -1,15 +1,15 @@
 """When a question is asked: what has been said by then, and whether its evidence is among it."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
 
 from shared_core.arguments import moment
 from shared_core.errors import UnknownReferenceError
 from shared_core.evaluation.questions import Problems, Question, by_session
-from shared_core.paths import Path, read, resolve, walk
-from shared_core.records import MAIN, Position
+from shared_core.paths import SHORTEST_PREFIX, Path, read, resolve, walk
+from shared_core.records import MAIN, IdPrefix, Record
 from shared_core.store import Store
 
 __all__ = ["Place", "Placed", "checked_out", "placed"]
@@ -105,6 +105,7 @@ class _Line:
     def __init__(self, store: Store, key: int, branch: str, others: Sequence[int]) -> None:
         self._store, self._key, self._branch, self._others = store, key, branch, others
         self._segment = lru_cache(maxsize=None)(lambda number: store.segment(key, number))
+        self._paths: dict[str, Path] = {}
         self._times: list[tuple[datetime | None, str]] | None = None
 
     def place(self, question: Question, problems: Problems) -> Placed | None:
@@ -114,27 +115,34 @@ class _Line:
         except (ValueError, UnknownReferenceError) as error:
             problems.add(question.where, str(error))
             return None
-        records = {record.message.id: record.position for record in self._store.get(self._key, list(question.ids))}
-        missing = [id_ for id_ in question.ids if id_ not in records]
+        found = {id_: self._record(id_) for id_ in question.ids}
+        missing = [id_ for id_, record in found.items() if record is None]
         elsewhere = {one.message.id for key in self._others for one in self._store.get(key, missing)}
         if unknown := [id_ for id_ in missing if id_ not in elsewhere]:
             problems.add(question.where, f"session {question.session!r} has no message {_listed(unknown)}")
-        if later := [id_ for id_, position in records.items() if id_ and not path.covers(position)]:
+        if later := [id_ for id_, record in found.items() if record is not None and not path.covers(record.position)]:
             end = f"branch {reference!r}" if reference == self._branch else f"message {reference!r}, where it is asked"
             problems.add(question.where, f"{_listed(later)} is not on the way to {end}")
-        return Placed(question, reference, path.index_of(path.head))
+        ids = tuple(record.message.id or id_ if record is not None else id_ for id_, record in found.items())
+        return Placed(replace(question, ids=ids), reference, path.index_of(path.head))
+
+    def _record(self, id_: str) -> Record | None:
+        """Return the message with this id, or the only one whose id begins so, as lists on a terminal show ids."""
+        if found := self._store.get(self._key, [id_]):
+            return found[0]
+        alike = self._store.find(self._key, IdPrefix(id_, 2)) if len(id_) >= SHORTEST_PREFIX else []
+        return alike[0] if len(alike) == 1 else None
 
     def count(self) -> int:
         """Return how many messages the branch has."""
         return self._store.count(self._key, [span.stretch for span in self._path(self._branch).spans])
 
     def _path(self, reference: str) -> Path:
-        head = resolve(self._store, self._key, reference)
-        ends = {branch.name: branch.head for branch in self._store.branches(self._key)}
-        return self._walk(head.at if head.at is not None else ends[head.branch or ""])
-
-    def _walk(self, head: Position) -> Path:
-        return walk(head, self._segment)
+        if reference not in self._paths:
+            head = resolve(self._store, self._key, reference)
+            ends = {branch.name: branch.head for branch in self._store.branches(self._key)}
+            self._paths[reference] = walk(head.at if head.at is not None else ends[head.branch or ""], self._segment)
+        return self._paths[reference]
 
     def _moment(self, question: Question) -> tuple[Path, str]:
         """Return the path that ends where a question is asked, and what names its end."""

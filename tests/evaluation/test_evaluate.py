@@ -262,6 +262,16 @@ def test_everything_that_is_not_there_is_named(store: Path) -> None:
     ]
 
 
+def test_the_beginning_of_an_id_is_enough_if_no_other_begins_so(tmp_path: Path) -> None:
+    with InfiniteMemory(tmp_path / "chat.db", **WORDS) as memory:
+        memory.add([Message.user("One.", id="aaaa1111"), Message.user("Two.", id="aaaa2222")])
+    found = ask(tmp_path / "chat.db", {"question": "What?", "ids": ["aaaa1"]})
+    assert found.present.own[0].line.question.ids == ("aaaa1111",)
+    assert own(found)[0].evidence == 1
+    with pytest.raises(InputFileError, match=r"session 'default' has no message 'aaa', 'aaaa'$"):
+        ask(tmp_path / "chat.db", {"question": "What?", "ids": ["aaa", "aaaa"]})
+
+
 def test_the_branch_that_is_asked(store: Path) -> None:
     with InfiniteMemory(store, **WORDS) as memory:
         memory.fork("side", at="m1")
