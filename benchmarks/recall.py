@@ -19,7 +19,7 @@ Prompts: what a user gets from `context`, asked when the file says so, also with
 "Evidence" is the share of the labelled messages that are in the prompt. "Facts" is the share of the answer's
 informative words that the question does not hold and that occur in the messages and excerpts of the prompt, apart from
 the names and dates that it adds. "Recalled" and "prompt" are tokens. What is recalled for questions about the next
-conversation of the file, or for small talk and general knowledge (`small_talk.json`), is waste.
+conversation of the file, or for small talk and general knowledge (`shared_core/evaluation/small_talk.json`), is waste.
 
 Prints Markdown tables. Intervals are 95 %, of 10,000 resamples of whole conversations. `--json FILE` writes a row for
 each question, `--plot FILE` draws the evidence over the tokens spent, `--ablate` switches off our ingredients one by
@@ -38,13 +38,14 @@ from pathlib import Path
 from recall_ablations import ABLATIONS, Ablation
 from recall_measures import BUDGETS, Piece, Score, filled, score
 from recall_prompt_tables import gain_lead_table, gain_table, kind_table, silence_table
-from recall_prompts import FOREIGN, OWN, Asked, foreign_questions, measure_prompts, small_talk
+from recall_prompts import FOREIGN, OWN, Asked, measure_prompts
 from recall_rankers import Ours, Ranker, Remembering, peers
 from recall_tables import Row, ablation_table, as_json, category_table, lead_table, method_table
 from recall_talks import Question, Talk, read_talks
 
 from shared_core.base import TokenCounter
 from shared_core.embedders import as_embedder
+from shared_core.evaluation.prompts import foreign_questions, small_talk
 from shared_core.tokens import as_counter
 
 EMBEDDERS = {"static": "static", "minilm": "all-MiniLM-L6-v2", "int8": "all-MiniLM-L6-v2-int8"}
@@ -150,11 +151,12 @@ def measure_file(
     count = as_counter("o200k_base")
     ablations = [one for one in ABLATIONS if embedder or one.weight is None] if arguments.ablate else []
     talks, rows, asked = read_talks(path, count, arguments.first), list[Row](), list[Asked]()
+    questions = [[question.text for question in talk.questions] for talk in talks]
     for at, talk in enumerate(talks):
         if arguments.only != "prompts" and all(question.at is None for question in talk.questions):
             rows += measure(talk, embedder, count, ablations)
         if arguments.only != "rankings":
-            asked += measure_prompts(talk, {FOREIGN: foreign_questions(talks, at)} | small_talk(), embedder)
+            asked += measure_prompts(talk, {FOREIGN: foreign_questions(questions, at)} | small_talk(), embedder)
         seconds = f"{time.process_time():.0f} s of processor time"
         print(f"{path.name}: {at + 1} of {len(talks)}, {seconds}", file=sys.stderr)
     if rows:

@@ -3,9 +3,12 @@
 from collections.abc import Callable, Iterator, Sequence
 from statistics import fmean
 
-from recall_measures import SHOWN_BUDGETS, bootstrap
-from recall_prompts import FOREIGN, OWN, WAYS, Asked, Gain
+from recall_measures import SHOWN_BUDGETS
+from recall_prompts import FOREIGN, OWN, WAYS, Asked
 from recall_tables import head, line
+
+from shared_core.evaluation.figures import bootstrap, percent, points
+from shared_core.evaluation.prompts import Gain
 
 __all__ = ["gain_lead_table", "gain_table", "kind_table", "silence_table"]
 
@@ -84,10 +87,7 @@ def _values(rows: Sequence[Asked], way: str, budget: int, figure: Figure) -> tup
 
 def _percent(rows: Sequence[Asked], way: str, budget: int, figure: Figure) -> str:
     values, talks = _values(rows, way, budget, figure)
-    if not values:
-        return ""
-    mean, low, high = bootstrap(values, [0.0] * len(values), talks)
-    return f"{100 * mean:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
+    return percent(bootstrap(values, [0.0] * len(values), talks)) if values else ""
 
 
 def _tokens(rows: Sequence[Asked], way: str, budget: int, figure: Figure) -> str:
@@ -96,10 +96,7 @@ def _tokens(rows: Sequence[Asked], way: str, budget: int, figure: Figure) -> str
 
 def _lead(rows: Sequence[Asked], ours: str, theirs: str, budget: int, figure: Figure) -> str:
     values, talks = _values(rows, ours, budget, figure)
-    if not values:
-        return ""
-    lead = bootstrap(values, _values(rows, theirs, budget, figure)[0], talks)
-    return f"{100 * lead.mean:+.1f} [{100 * lead.low:+.1f}, {100 * lead.high:+.1f}]"
+    return points(bootstrap(values, _values(rows, theirs, budget, figure)[0], talks)) if values else ""
 
 
 def _three(rows: Sequence[Asked], way: str, budget: int) -> str:

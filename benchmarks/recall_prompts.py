@@ -4,22 +4,22 @@
 same budgets. Questions about another conversation and small talk show whether recall can be silent.
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
-from pathlib import Path
-from random import Random
 from types import MappingProxyType
 from typing import Any
 
-from recall_measures import BUDGETS, SHOWN_BUDGETS, Piece, facts, filled, mentioned, share
+from recall_measures import BUDGETS, SHOWN_BUDGETS, Piece, filled
 from recall_rankers import Ours, Prompt, Remembering, plain_peers
 from recall_talks import Question, Talk
 
-__all__ = ["FOREIGN", "OWN", "WAYS", "Asked", "Gain", "foreign_questions", "measure_prompts", "small_talk"]
+from shared_core.evaluation.figures import facts, mentioned, share
+from shared_core.evaluation.prompts import Gain
+
+__all__ = ["FOREIGN", "OWN", "WAYS", "Asked", "measure_prompts"]
 
 WAYS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {"context": {}, "context, thorough": {"recall": "thorough"}, "context, precise": {"recall": "precise"}}
@@ -28,27 +28,6 @@ WAYS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 
 OWN, FOREIGN = "its own questions", "another conversation's"
 """Kinds of lines; small talk has others."""
-
-MOST_FOREIGN = 80
-"""Questions of another conversation that are asked at most."""
-
-
-@dataclass(frozen=True, slots=True)
-class Gain:
-    """What one prompt brings, and what it costs.
-
-    Attributes:
-        recalled: tokens of what was recalled.
-        tokens: those of the whole prompt.
-        evidence: the share of the evidence that is in it; None if there is none.
-        facts: the share of the answer's informative words that are in it, of those that the question does not hold;
-            None if there are none.
-    """
-
-    recalled: int
-    tokens: int
-    evidence: float | None = None
-    facts: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,23 +47,6 @@ class Asked:
     kind: str
     category: str
     gains: Mapping[str, Mapping[int, Gain]] = field(default_factory=dict)
-
-
-def small_talk() -> dict[str, list[str]]:
-    """Return lines that no conversation has an answer to, by kind."""
-    kinds: dict[str, list[str]] = json.loads(Path(__file__).with_name("small_talk.json").read_text(encoding="utf-8"))
-    return kinds
-
-
-def foreign_questions(talks: Sequence[Talk], at: int) -> list[str]:
-    """Return questions about the conversation after the one `at`, the same ones every time; none if there is no other.
-
-    After the last one comes the first.
-    """
-    if len(talks) == 1:
-        return []
-    questions = [question.text for question in talks[(at + 1) % len(talks)].questions]
-    return questions if len(questions) <= MOST_FOREIGN else Random(at).sample(questions, MOST_FOREIGN)
 
 
 def measure_prompts(talk: Talk, others: Mapping[str, Sequence[str]], embedder: Remembering | None) -> Iterator[Asked]:

@@ -18,8 +18,7 @@ from recall_talks import Talk
 
 from shared_core import InfiniteMemory
 from shared_core.base import Embedder, Fingerprint, TokenCounter, Vectors
-from shared_core.prompt.reasons import Kind
-from shared_core.recall.candidates import EXCERPT_MARK
+from shared_core.evaluation.prompts import prompt_of
 
 __all__ = [
     "BM25", "Dense", "Fused", "Ours", "Prompt", "Ranker", "Remembering", "Window", "exchanges", "peers", "plain_peers",
@@ -150,12 +149,12 @@ class Ours:
         """Return what is in the prompt for a question, the whole of which takes at most `budget`."""
         self._memory.max_tokens = budget
         report = self._memory.context(question).report
-        lines = [line for line in report.included if line.id and line.kind in (Kind.WINDOW, Kind.RECALLED)]
+        found = prompt_of(report)
         return Prompt(
-            places=frozenset(self._places[line.id] for line in lines),
-            texts=tuple(line.text.removesuffix(EXCERPT_MARK.format(text="", id=line.id)) for line in lines),
-            recalled=report.totals[Kind.RECALLED],
-            tokens=report.total_tokens,
+            frozenset(map(self._places.__getitem__, found.texts)),
+            tuple(found.texts.values()),
+            found.recalled,
+            found.tokens,
         )
 
 

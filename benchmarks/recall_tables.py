@@ -5,7 +5,9 @@ from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any
 
-from recall_measures import ASSISTANT_BUDGET, BUDGETS, SHOWN_BUDGETS, Score, bootstrap
+from recall_measures import ASSISTANT_BUDGET, BUDGETS, SHOWN_BUDGETS, Score
+
+from shared_core.evaluation.figures import bootstrap, points
 
 __all__ = ["Row", "ablation_table", "as_json", "category_table", "head", "lead_table", "line", "method_table"]
 
@@ -103,7 +105,7 @@ def _lead(rows: Sequence[Row], ours: str, theirs: str, figure: Callable[[Score],
         [figure(row.scores[theirs]) for row in rows],
         [row.conversation for row in rows],
     )
-    return f"{100 * lead.mean:+.1f} [{100 * lead.low:+.1f}, {100 * lead.high:+.1f}]"
+    return points(lead)
 
 
 def _mean(values: Iterable[float | None]) -> str:

@@ -22,6 +22,7 @@ try:
     from shared_core.cli.branch_commands import branch_commands
     from shared_core.cli.chat import chat_commands
     from shared_core.cli.error_words import in_words
+    from shared_core.cli.evaluate_command import evaluate_commands
     from shared_core.cli.examples import epilog
     from shared_core.cli.file_commands import file_commands
     from shared_core.cli.message_commands import message_commands
@@ -108,7 +109,7 @@ def completion(
 for commands in (message_commands, chat_commands, session_commands, branch_commands):
     app.add_typer(commands)
 app.add_typer(stash_commands, name="stash")
-for commands in (file_commands, own_commands):
+for commands in (file_commands, evaluate_commands, own_commands):
     app.add_typer(commands)
 
 

@@ -26,6 +26,7 @@ PHRASES = {
     r"\bpass (?=[a-z_]+=)": "use ",
     r"\bpass your\b": "give your",
     r"(model), or a CallableEmbedder$": r"\1",
+    r'scope="user": pass the user_id whose .*': "scope=user searches all sessions of a user: say whose, with --user",
     r"None means that there is none": "leave it out if there is none",
     r"^(?:name|path|number)=": "",
     r"\[Errno \d+\] ": "",
@@ -36,7 +37,8 @@ PHRASES = {
 }
 """What is said in other words, and how: patterns and what they become."""
 
-NAMED = re.compile(rf"\b({'|'.join(OPTIONS)})=(?:True\b)?|\b([a-z]+_(?:id|k|tokens))\b")
+# What is quoted, such as 'top_k=9', was written so by the user.
+NAMED = re.compile(rf"(?<!')\b(?:({'|'.join(OPTIONS)})=(?:True\b)?|([a-z]+_(?:id|k|tokens))\b)")
 
 
 def in_words(text: str) -> str:

@@ -9,6 +9,10 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     "backup": ["backup copy.db"],
     "export": ["export chat.jsonl", "export debug.md --branch debug"],
     "view": ["view --out page.html", "view chat.db --out page.html --open"],
+    "evaluate": [
+        "evaluate --questions mine.jsonl",
+        "evaluate chat.db --questions mine.jsonl --try recall=precise,thorough --try embedder=all-MiniLM-L6-v2",
+    ],
     "add": ['add "We loved the Casa Azul by the river."', "git log -1 | infinite-memory add -"],
     "chat": ["chat", 'chat --model openai:gpt-4o-mini --system "You plan journeys."'],
     "ask": ['ask "Which hotel did we like?"', 'ask "Which hotel did we like?" --max-tokens 2000'],

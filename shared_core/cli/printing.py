@@ -10,7 +10,7 @@ from typing import Any
 import typer
 from rich.console import Console
 from rich.panel import Panel
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
 from shared_core.messages import Message, Role
@@ -70,6 +70,31 @@ def progress(title: str, total: int = 0) -> Iterator[Callable[[int, int], None]]
         yield advance
     finally:
         if bar.live.is_started:  # a bar that was never shown would end with an empty line
+            bar.stop()
+
+
+@contextmanager
+def stages() -> Iterator[Callable[[str, int, int], None]]:
+    """Provide a callable(what, done, total) that draws a bar for each thing that is done, with the time that is left.
+
+    The bars are drawn as those of `progress` are.
+    """
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    bar = Progress(*columns, console=console, transient=console.is_terminal)
+    tasks: dict[str, TaskID] = {}
+
+    def advance(what: str, done: int, of: int) -> None:
+        if what not in tasks:
+            tasks[what] = bar.add_task(what, total=of)
+        if console.is_terminal or of > PROGRESS_FROM:
+            bar.start()
+        bar.update(tasks[what], completed=done, total=of)
+
+    try:
+        yield advance
+    finally:
+        if bar.live.is_started:
             bar.stop()
 
 

@@ -7,7 +7,7 @@ from shared_core.field_errors import shown
 from shared_core.store import Store
 from shared_core.stores.sqlite import SQLiteStore
 
-__all__ = ["SQLiteStore", "open_store", "store_exists"]
+__all__ = ["SQLiteStore", "database_path", "open_store", "store_exists"]
 
 
 def open_store(store: str | Path | Store | None = None, *, durability: str = "full") -> Store:
@@ -27,6 +27,15 @@ def open_store(store: str | Path | Store | None = None, *, durability: str = "fu
         return store
     if store is not None and not isinstance(store, str | os.PathLike):
         raise TypeError(f"{shown('store', store)}: expected the path of a database file, a Store, or None")
+    return SQLiteStore(":memory:" if store is None else database_path(store), durability=durability)
+
+
+def database_path(store: str | Path) -> Path:
+    """Return the file at an address that `open_store` takes.
+
+    Raises:
+        ValueError: the address is empty, or of a kind that this version does not know.
+    """
     if isinstance(store, str):
         if not store:
             raise ValueError("store='': expected the path of a database file; None keeps everything in memory")
@@ -37,7 +46,7 @@ def open_store(store: str | Path | Store | None = None, *, durability: str = "fu
                 f"store='{scheme}://…': this version keeps conversations in SQLite only; give a path, sqlite:///path, "
                 "or a Store"
             )
-    return SQLiteStore(":memory:" if store is None else Path(store).expanduser(), durability=durability)
+    return Path(store).expanduser()
 
 
 def store_exists(store: str | Path) -> bool:

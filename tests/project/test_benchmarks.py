@@ -179,14 +179,6 @@ def test_budget_skips_what_does_not_fit() -> None:
 
 
 @pytest.mark.usefixtures("scripts")
-def test_bootstrap_draws_whole_conversations() -> None:
-    bootstrap = import_module("recall_measures").bootstrap
-    # Drawn are twice the first (a lead of 1), each once (2/3), or twice the second (0).
-    assert bootstrap([1, 1, 1], [0, 0, 1], ["x", "x", "y"]) == pytest.approx((2 / 3, 0, 1))
-    assert bootstrap([1, 0], [0, 0], ["x", "x"]) == (0.5, 0.5, 0.5)
-
-
-@pytest.mark.usefixtures("scripts")
 def test_every_verb_on_branches_is_timed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

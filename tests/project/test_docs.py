@@ -31,6 +31,7 @@ EXPECTED = {
         "['user', 'assistant', 'tool']\n",
         "['My locker code is 4471.'",
     ],
+    "evaluate.md": ["\n1.0\nrecall=precise not worth it it changes nothing for these questions\n"],
     "explain.md": ["['My locker code is 4471."],
     "branches.md": [
         "The tokenizer never gets past a tab.",

@@ -55,6 +55,7 @@ FLOORS = [
     "pool",
     "aio",
     "testing",
+    "evaluation",
     "view",
     "cli",
     "__main__",

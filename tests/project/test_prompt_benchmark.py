@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from shared_core.evaluation.prompts import Gain
 from shared_core.tokens import as_counter
 from tests.support.documents import ROOT
 
@@ -66,9 +67,9 @@ def rows() -> list[Any]:
 
     def gains(way: str, own: bool) -> dict[int, Any]:
         if not own:
-            return {budget: prompts.Gain(30 * (way != "context"), 90) for budget in budgets}
+            return {budget: Gain(30 * (way != "context"), 90) for budget in budgets}
         ours = way != "BM25"
-        gain = prompts.Gain(10 if ours else 100, 100, 1 if ours else 0.5, 0.75 if ours else 0.25)
+        gain = Gain(10 if ours else 100, 100, 1 if ours else 0.5, 0.75 if ours else 0.25)
         return dict.fromkeys(budgets, gain)
 
     ways = [*prompts.WAYS, "BM25"]
@@ -79,17 +80,6 @@ def rows() -> list[Any]:
     kinds = (prompts.FOREIGN, "greetings", "sums")
     other = {way: gains(way, False) for way in prompts.WAYS}
     return found + [prompts.Asked("set", "x", kind, "", other) for kind in kinds]
-
-
-def test_facts_are_the_words_of_the_answer_that_the_question_does_not_hold() -> None:
-    measures = import_module("recall_measures")
-    facts = measures.facts("She moved to the mountains of Nepal.", "Where did she move to?")
-    assert facts == {"mountain", "nepal"}
-    assert measures.mentioned(facts, ["A mountain.", "Two mountains!"]) == 0.5
-    assert measures.mentioned(facts, ["Nepal has", "mountains"]) == 1
-    assert measures.mentioned(facts, []) == 0
-    assert measures.facts(None, "Where?") == measures.facts("There.", "Where?") == frozenset()
-    assert measures.mentioned(frozenset(), ["Nepal"]) is None
 
 
 def test_questions_are_asked_when_so_much_was_said(tmp_path: Path) -> None:
@@ -103,14 +93,12 @@ def test_questions_are_asked_when_so_much_was_said(tmp_path: Path) -> None:
     for way in ("context", "context, thorough", "sliding window"):
         assert early.gains[way][4_000].evidence == 0.5
         assert early.gains[way][4_000].facts == pytest.approx(2 / 3)
-    assert early.gains["BM25"][4_000] == prompts.Gain(0, 0, 0, 0)
+    assert early.gains["BM25"][4_000] == Gain(0, 0, 0, 0)
     # "Vienna", not "city". What is filled in newest first leaves out only the long message.
     assert late.gains["context"][4_000].facts == 0.5
     short = sum(talk.tokens[place] for place in (0, 2, 3))
-    assert late.gains["sliding window"][500] == prompts.Gain(short, short, 1, 0.5)
-    assert late.gains["BM25"][500] == prompts.Gain(
-        talk.tokens[3] + talk.tokens[0], talk.tokens[3] + talk.tokens[0], 1, 0.5
-    )
+    assert late.gains["sliding window"][500] == Gain(short, short, 1, 0.5)
+    assert late.gains["BM25"][500] == Gain(talk.tokens[3] + talk.tokens[0], talk.tokens[3] + talk.tokens[0], 1, 0.5)
     assert (other.kind, other.category, list(other.gains)) == ("greetings", "", list(prompts.WAYS))
     assert other.gains["context"][1_000].recalled == 0
     assert all(0 < gain.tokens <= budget for row in (early, late) for budget, gain in row.gains["context"].items())
@@ -131,24 +119,6 @@ def test_recalled_is_what_the_window_has_no_room_for(tmp_path: Path) -> None:
         memory.hold(4)
         assert memory.prompt("Where is the grand piano?", 4_000).places == {0, 1, 2, 3}
         assert memory.prompt("Where is the grand piano?", 4_000).recalled == 0
-
-
-def test_foreign_questions_are_those_of_the_next_conversation(tmp_path: Path) -> None:
-    prompts = import_module("recall_prompts")
-    asked = [{"text": f"Question {number}?", "evidence": ["e"], "category": "many"} for number in range(100)]
-    talks = read(tmp_path / "talks.gz", ZEBRA, PIANO, ZEBRA | {"questions": asked})
-    assert prompts.foreign_questions(talks, 0) == [question.text for question in talks[1].questions]
-    assert prompts.foreign_questions(talks, 2) == ["Who lives here?"]
-    drawn = prompts.foreign_questions(talks, 1)
-    assert drawn == prompts.foreign_questions(talks, 1)
-    assert len(set(drawn)) == 80
-    assert set(drawn) <= {one["text"] for one in asked}
-    assert prompts.foreign_questions(talks[:1], 0) == []
-
-
-def test_small_talk_is_half_chat_and_half_knowledge() -> None:
-    kinds = import_module("recall_prompts").small_talk()
-    assert [len(set(lines)) for lines in kinds.values()] == [20, 20]
 
 
 def test_tables(rows: list[Any]) -> None:
@@ -177,7 +147,7 @@ def test_tables(rows: list[Any]) -> None:
 
 def test_facts_are_left_empty_where_no_question_has_any(rows: list[Any]) -> None:
     tables, prompts = import_module("recall_prompt_tables"), import_module("recall_prompts")
-    gain = prompts.Gain(0, 10, 1, None)
+    gain = Gain(0, 10, 1, None)
     bare = [prompts.Asked("set", "x", prompts.OWN, "names", {way: {1_000: gain, 4_000: gain} for way in rows[0].gains})]
     assert "| context | 100.0 [100.0, 100.0] |  | 0 | 10 |" in list(tables.gain_table(bare))[2]
     assert list(tables.kind_table(bare))[2].startswith("| names | 1 | 100.0 / - / 0 |")

@@ -1,0 +1,145 @@
+"""`infinite-memory evaluate`: its tables and JSON, its mistakes in one line, and its page in the documentation."""
+
+import io
+import json
+import re
+import shlex
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from shared_core import InfiniteMemory, Message
+from shared_core.cli import printing
+from shared_core.cli.app import run
+from tests.support.documents import ROOT
+
+Call = Callable[..., tuple[int, str, str]]
+
+MASKED = re.compile(r"\d[\d,.]*")
+
+
+@pytest.fixture
+def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
+    """Run a command in a folder where chat.db holds two branches, and mine.jsonl a question about each."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("INFINITE_MEMORY_STORE", raising=False)
+    with InfiniteMemory("chat.db") as memory:
+        memory.add([Message.user("My locker code is 4093.", id="m1"), Message.assistant("Noted.", id="m2")])
+        memory.fork("side")
+        memory.add(Message.user("We moved to Porto.", id="s1"))
+    asked = [
+        {"question": "What is my locker code?", "ids": ["m1"]},
+        {"question": "Where did we move?", "text": "Porto", "at": "side"},
+    ]
+    Path("mine.jsonl").write_text("".join(json.dumps(one) + "\n" for one in asked))
+
+    def call(*args: str) -> tuple[int, str, str]:
+        code = run(["evaluate", *args])
+        return code, *capsys.readouterr()
+
+    return call
+
+
+def test_tables_for_people(call: Call) -> None:
+    before = Path("chat.db").read_bytes()
+    code, out, err = call("--questions", "mine.jsonl", "--try", "recall=precise", "--embedder", "static")
+    assert (code, err) == (0, "")
+    first, *lines = out.splitlines()
+    assert first == "2 questions to 1 session of 2 messages; prompts of at most 3,596 tokens"
+    # The window holds the whole conversation: nothing is recalled, and the prompt is the same in both settings.
+    evidence = "| 100.0 [100.0, 100.0] |        0 |"
+    assert [line.partition(" |")[2][: len(evidence) - 1] for line in lines[3:5]] == [evidence[1:]] * 2
+    assert "| chit-chat         |    20 |  0.0, 0 |         0.0, 0 |" in lines
+    assert "recall=precise: not worth it\n  it changes nothing for these questions\n" in out
+    few = "Intervals are 95 %, of 2 resampled questions, so few that they are rough."
+    assert out.endswith(f"\n{few} An excerpt counts as its message.\n")
+    assert Path("chat.db").read_bytes() == before
+
+
+def test_json_for_programs(call: Call) -> None:
+    code, out, err = call("chat.db", "--questions", "mine.jsonl", "--json", "--with", "ranking=lexical")
+    assert (code, err) == (0, "")
+    found = json.loads(out)
+    assert found["settings"][0]["all"]["evidence"]["mean"] == 1
+    assert found["settings"][0]["embedder"] is None
+    assert [row["where"] for row in found["rows"][:2]] == ["line 1", "line 2"]
+
+
+def test_questions_from_stdin_about_the_branch_that_is_checked_out(
+    call: Call, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    question = json.dumps({"question": "Where did we move?", "ids": ["s1"]})
+    monkeypatch.setattr("sys.stdin", io.StringIO(question))
+    assert call("--questions", "-") == (
+        2, "", "infinite-memory: questions: line 1: 's1' is not on the way to branch 'main'\n",
+    )  # fmt: skip
+    run(["checkout", "side"])
+    capsys.readouterr()
+    monkeypatch.setattr("sys.stdin", io.StringIO(question))
+    assert call("--questions", "-")[0] == 0
+    monkeypatch.setattr("sys.stdin", io.StringIO(question))
+    assert call("--questions", "-", "--branch", "main")[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("", "say what to ask: --questions FILE (see --help)"),
+        ("--questions none.jsonl", "'none.jsonl' cannot be read: No such file or directory"),
+        ("none.db --questions mine.jsonl", "no store at 'none.db': create one with infinite-memory chat, add or"),
+        ("--questions mine.jsonl --session other", "line 1 and 1 more: no session 'other' with messages: name another"),
+        (
+            "--questions mine.jsonl --try recal=precise",
+            "--try 'recal=precise': there is no such argument; did you mean",
+        ),
+        ("--questions mine.jsonl --try clock=1", "no such argument; these can be tried: 'system', 'scope', 'max_tok"),
+        ("--questions mine.jsonl --try top_k=many", "--try 'top_k=many': expected a number or none"),
+        ("--questions mine.jsonl --try recall=x", "'recall=x': expected 'balanced' or 'thorough' or 'precise'"),
+        ("--questions mine.jsonl --try precise", "--try 'precise': expected NAME=VALUE; these can be tried: 'system'"),
+        ("--questions mine.jsonl --try recall_tokens=2.5", "recall_tokens=2.5: expected a number from 0 to 1"),
+        ("--questions mine.jsonl --with recall=precise,thorough", "--with recall takes one value; compare several"),
+        ("--questions mine.jsonl --try scope=user", "scope=user searches all sessions of a user: say whose, with --us"),
+        ("--questions mine.jsonl --try embedder=no/such", "--embedder 'no/such': not on this machine"),
+        ("--questions mine.jsonl --max-tokens 100", "--max-tokens 100 is not larger than --reserve-tokens 500"),
+    ],
+)
+def test_a_mistake_is_one_line(call: Call, line: str, expected: str) -> None:
+    before = {path: path.read_bytes() for path in Path().iterdir()}
+    code, out, err = call(*line.split())
+    assert (code, out) == (2, "")
+    assert expected in err
+    assert (err.startswith("infinite-memory: "), err.count("\n")) == (True, 1)
+    assert {path: path.read_bytes() for path in Path().iterdir()} == before
+
+
+def test_on_a_terminal_bars_show_the_time_that_is_left(
+    call: Call, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(printing, "PROGRESS_FROM", 10)
+    code, _, err = call("--questions", "mine.jsonl")
+    assert code == 0
+    assert re.search(r"asking .*42/42 0:00:00", err)
+
+
+def test_the_page_works_as_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its commands succeed, and print the lines that it shows, apart from the numbers."""
+    page = (ROOT / "docs" / "evaluate.md").read_text(encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("INFINITE_MEMORY_STORE", raising=False)
+    shutil.copytree(ROOT / "examples" / "data", "examples/data")
+    (file,) = re.findall(r"```json\n(.*?)```", page, flags=re.DOTALL)
+    Path("mine.jsonl").write_text(file, encoding="utf-8")
+    for block in re.findall(r"```console\n(.*?)```", page, flags=re.DOTALL):
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            line, *answer = part.splitlines()
+            assert run(shlex.split(line, comments=True)[1:]) == 0, line
+            printed = [_masked(said) for said in capsys.readouterr().out.splitlines()]
+            assert [said for said in map(_masked, answer) if said not in (*printed, "...")] == []
+
+
+def _masked(line: str) -> str:
+    return re.sub(r"[ -]+", " ", MASKED.sub("N", line))
