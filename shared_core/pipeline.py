@@ -282,7 +282,7 @@ class PromptBuilder:
             found = yield from self.searcher.find(query, state, wanted, room=POOL_TOKENS * top_k)
             best = found.ranked.at(np.flatnonzero(~found.ranked.weak)[:top_k])
             with self._lock:
-                best = with_grounding_hits(best, grounding_hits(found.words, found.scopes))[:top_k]
+                best = with_grounding_hits(best, grounding_hits(found.words, found.scopes, found.forms))[:top_k]
                 if self.live.sync().epoch == state.epoch:  # otherwise, messages were forgotten in the meantime
                     return read_hits(self.live, found, best)
 

@@ -35,6 +35,7 @@ FLOORS = [
     "prompt",
     "session",
     "checkout",
+    "languages",
     "index",
     "recall",
     "summaries",
