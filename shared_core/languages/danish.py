@@ -11,7 +11,7 @@ DANISH = Language(
     hun hvad hvem hver hvilke hvilken hvilket hvis hvor hvorfor hvornar hvordan hvorhen i igen ikke ind ingen intet ja
     jeg jer jeres jo kan kom kun kunne lidt man mange med meget mellem men mere mig min mine mit mod ma matte nar ned nej
     noget nogen nogle nok nu ny og ogsa om op os over pa sa samme selv sig sin sine sit skal skulle som sad tak thi til
-    ud uden under var vare vaere været vi vil ville vor vores være
+    ud uden under var vare vaere været vi vil ville vor vores være ok
     """,
     signs="""
     af altid anden andre bare blev bliver dem deres det dette dig dine disse efter eller før fra ham havde hej hele hende
@@ -48,4 +48,5 @@ DANISH = Language(
     day=r"\.?",
     near="i siden til fra sidste slutningen_af begyndelsen_af midten_af",
     numeric=r"\b(?P<day>\d{1,2})\.\s?(?P<month>\d{1,2})\.(?:\s?(?P<year>\d{4})\b)?",
+    compounds=True,
 )

@@ -7,7 +7,7 @@ from functools import cache
 
 from shared_core.languages.danish import DANISH
 from shared_core.languages.dutch import DUTCH
-from shared_core.languages.english import ALSO_ENGLISH, ENGLISH
+from shared_core.languages.english import ALSO_ENGLISH, ENGLISH, IN_ENGLISH
 from shared_core.languages.finnish import FINNISH
 from shared_core.languages.french import FRENCH
 from shared_core.languages.german import GERMAN
@@ -26,6 +26,9 @@ LANGUAGES = (
 
 SIGN = 2
 """What a sign counts against 1 for another function word."""
+
+BORROWED = 0.5
+"""What a word counts as a word that English does not have if English borrows it."""
 
 ENOUGH = 2
 """What the words that English does not have must count together, or a text is English."""
@@ -48,7 +51,7 @@ def _weights() -> dict[str, tuple[tuple[Language, int], ...]]:
     found: dict[str, list[tuple[Language, int]]] = {}
     for language in LANGUAGES:
         for word in language.stops | language.sure:
-            sure = word in language.sure and word in own_words()
+            sure = word in language.sure and word in own_words() - IN_ENGLISH
             found.setdefault(word, []).append((language, SIGN if sure else 1))
     return {word: tuple(counts) for word, counts in found.items()}
 
@@ -77,7 +80,8 @@ def detect(words: Collection[str], expected: Iterable[Language] = (ENGLISH,)) ->
     for word in dict.fromkeys(words):
         for language, weight in _weights().get(word, ()):
             scores[language] += weight
-            own[language] += weight if word in own_words() else 0
+            if word in own_words():
+                own[language] += BORROWED if word in IN_ENGLISH else weight
     for language, letters in _written_in():
         written = sum(letters.search(word) is not None for word in words)
         if written * 2 > len(words):
@@ -98,4 +102,4 @@ def digest() -> str:
         )
         for language in LANGUAGES
     ]  # fmt: skip
-    return hashlib.blake2b(repr((rules, sorted(ALSO_ENGLISH))).encode(), digest_size=8).hexdigest()
+    return hashlib.blake2b(repr((rules, sorted(ALSO_ENGLISH), sorted(IN_ENGLISH))).encode(), digest_size=8).hexdigest()

@@ -12,7 +12,7 @@ DUTCH = Language(
     maar me meer men met mij mijn moest moet moeten na naar nee niet niets nog nooit nu of om omdat onder ons onze ook op
     over pas s te tegen ten terwijl toch toen tot tussen u uit uw van vanaf veel vanwege voor waar waarom wanneer waren
     was wat we weer weinig wel welk welke werd werden wie wij wil willen wordt worden zal ze zei zelf zich zij zijn zo
-    zonder zou zouden zullen
+    zonder zou zouden zullen ok
     """,
     signs="""
     aan alleen allemaal altijd andere bedankt bij daar dat deze doen een geen gisteren geweest haar hadden heb hebben
@@ -52,4 +52,5 @@ DUTCH = Language(
     day="(?:e|ste|de)?",
     near="in sinds tot vanaf afgelopen vorige begin half eind",
     numeric=r"\b(?P<day>\d{1,2})-(?P<month>\d{1,2})(?:-(?P<year>\d{4}))?\b",
+    compounds=True,
 )

@@ -67,16 +67,23 @@ ENGLISH = Language(
 
 ALSO_ENGLISH = frozenset(
     """
-    c ciao com em hola hon ja l non sem tack till tak wo wel ya yo nei
-    a al also am amen an and art as at ate bad be best bin but can come comment con da dan das de del dem den der des di
-    die do door dos dos du e each el en encore era es est et even ex fin fine for from gift had hair hat have he hen her
-    here hers his ho hut i il in is it kind la las last le les lo los ma man mark me men mere met mi mid mine mode more
-    no nu o of on once ones or over pa pan par pas pat per plus pour pro quid rat rest rot sa sage sale se si sin so son
-    star still sur tag tan tante tend than the then til to toe ton tot tu two un under undo use van vet via vi vis von
-    voor wan want war was we well were when while who will y you
+    a also am amen an and art as at ate bad be best bin but can ciao com come comment dan den die do door dot e each eh em
+    encore er era es even ex fin fine for from gift had hair hat have he hen her here hers his hola hon how hut i il in is
+    it ja kind last man mark me men mere met mi mid mine mode more nei no non o of ok on once ones or over pan pas pat per
+    plus pour pro quid rat rest rot sage sale se sem si sin so sole son star still sur tack tak tan tend than the then
+    till to toe ton tot two under undo use van vast vet via vis voor want war was we wel well were when while who will wo
+    wont y ya yo you
     """.split()
 )
-"""Function words of other languages that are also English words, or parts of names and borrowed phrases.
+"""Function words of other languages that are also English words, or are often written in English.
 
-They count for the other language, but it takes a further word to tell a text in it from an English one.
+They count for the other language, but it takes further words to tell a text in it from an English one.
 """
+
+IN_ENGLISH = frozenset(
+    """
+    al au aux c con d da das de del dem der des di dos du el en est et l la las le les lo los ma mas mes non nu
+    pa par que sa san sans sera sol tu um un una une vi von y
+    """.split()
+)
+"""Function words of other languages in names and phrases that English borrows, such as "el" and "de la": several tell."""

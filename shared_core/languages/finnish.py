@@ -13,7 +13,7 @@ FINNISH = Language(
     mitka moi muu muut mukaan mutta myos ne niiden niin niita noin nuo nyt ole olemme olen olet olette oli olimme olin
     olisi olit olivat olla on ovat paljon pian pitaa saa saada se sekä seka sen siella siihen siina siita sille silloin
     sina sinne sinua sinulla sinulle sinun sinut sitten tai takia tama taman tassa tasta te teidan teille tuo tuossa taalla
-    tahan vaan vai vaikka vain vasta viela voi voin voit voisi voisitko vuoksi yli
+    tahan vaan vai vaikka vain vasta viela voi voin voit voisi voisitko vuoksi yli ok
     """,
     signs="""
     aina ehka eika eivat emme enaa enemman etta han hanen heidan ilman itse jo joka jonka jos jossa jota jotka kaikki
@@ -56,4 +56,5 @@ FINNISH = Language(
     day=r"\.?",
     near="viime ensi tana",
     numeric=r"\b(?P<day>\d{1,2})\.\s?(?P<month>\d{1,2})\.(?:\s?(?P<year>\d{4})\b)?",
+    compounds=True,
 )

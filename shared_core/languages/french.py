@@ -8,19 +8,19 @@ FRENCH = Language(
     stop_words="""
     a afin ai aie ainsi alors apres as au aucun aucune aupres aussi autre autres aux avaient avais avait avant avec avez
     avoir avons ayant beaucoup bien c car ce ceci cela celle celles celui ces cet cette ceux chaque chez combien comme
-    comment d dans de deja depuis des dois doit donc dont du elle elles en encore entre es est et etaient etais etait
+    comment d dans de deja depuis des dois doit donc dont du elle elles en encore entre es est et ca etaient etais etait
     etant ete etes etre eu eux fait fais faire faut font fut il ils j je jusqu jusque l la le les leur leurs lorsque lui
     m ma mais me meme memes merci mes moi moins mon n ne ni non nos notre nous on ont ou oui par parce pas pendant peu
     peut peux plus pour pourquoi pouvez puis puisque qu quand que quel quelle quelles quels quelqu quelque quelques qui
     quoi s sa sans sauf se sera serait ses si soi soit sommes son sont sous suis sur ta tandis te tels tes toi ton tous
-    tout toute toutes tres trop tu un une va vais vas vers voici voila vont vos votre vous y
+    tout toute toutes tres trop tu un une va vais vas vers voici voila vont vos votre vous y ok
     """,
     signs="""
     alors aujourd aussi aux avait avec avez avoir avons beaucoup bonjour bonsoir car cela celle celui ces cet cette chez
     combien comme dans deja depuis donc elle elles etaient etait etes etre faire faut hier ils jamais je jusqu leur leurs
     lui mais merci meme mes moi mon nos notre nous ont oui ou parce pendant peut peux pourquoi qu quand quel quelle
     quelles quels quelque qui quoi rien salut sans ses sont sommes suis toi toujours tous tout toute tres trop une vais
-    voici voila vos votre vous des est ete
+    voici voila vos votre vous demain accord soiree
     """,
     endings=(("ee$", "ée"), ("ees$", "ées")),
     small_talk="""
@@ -51,7 +51,7 @@ FRENCH = Language(
     joins="et",
     adds="et mais ou alors donc puis qu'en_est-il",
     points=(
-        "il elle ils elles lui leur leurs (?<!est-)ce c cet cette ces cela ca ceci celui celle ceux celles y alors son sa "
+        r"il elle ils elles lui leur leurs (?<!est-)ce c cet cette ces cela ca(?!\s+va) ceci celui celle ceux celles y alors son sa "
         "ses"
     ),
     requests=r"""

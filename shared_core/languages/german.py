@@ -18,7 +18,7 @@ GERMAN = Language(
     selbst sich sie sind so solche solchem solchen soll sollen sollte sondern sonst uber um und uns unser unsere unserem
     unseren unserer unseres unter viel vom von vor wahrend wann war waren warst warum was weder weg weil weiter welche
     welchem welchen welcher welches wem wen wenig wenn wer werde werden wessen wie wieder wieso wieviel will wir wird
-    wirst wo wobei woher wohin womit woran worden woruber wovon wozu wurde wurden wurdest zu zum zur zwar zwischen
+    wirst wo wobei woher wohin womit woran worden woruber wovon wozu wurde wurden wurdest n ne s zu zum zur zwar zwischen ok
     """,
     signs="""
     aber auch auf bitte danke dann dass dein deine dich diese dieser dieses dir doch dort durch eine einem einen einer
@@ -57,7 +57,7 @@ GERMAN = Language(
     joins="und",
     adds="und aber oder also dann was_ist_mit wie_ist_es_mit wie_steht_es_mit wie_war_es_mit",
     points=(
-        r"es dies diese[mnrs]? jene[mnrs]? sie ihn ihm ihr ihre[mnrs]? er sein seine[mnrs]? dort dann damals davon dafur "
+        r"(?<!geht\s)es dies diese[mnrs]? jene[mnrs]? sie ihn ihm ihr ihre[mnrs]? er sein seine[mnrs]? dort dann damals davon dafur "
         r"damit daran darauf dazu dabei darin deren dessen das(?=\s*[?.,!]|\s+(?:war|ist|hat|so|noch|nochmal|genau|gleich))"
     ),
     requests="""
@@ -82,5 +82,6 @@ GERMAN = Language(
     year=r"(?:,|\s+des\s+jahres)?\s+",
     near="im in seit bis letzten letztem vergangenen diesen diesem anfang mitte ende vor nach",
     numeric=r"\b(?P<day>\d{1,2})\.\s?(?P<month>\d{1,2})\.(?:\s?(?P<year>\d{4})\b)?",
+    compounds=True,
     nouns=True,
 )

@@ -14,7 +14,7 @@ ITALIAN = Language(
     prima proprio puo puoi qual quale quali qualche quando quanta quante quanti quanto quei quel quella quelle quelli
     quello questa queste questi questo qui se sei sempre senza si sia siamo siete solo sono sopra sotto sta stai stata
     state stati stato su sua sue sugli sui sul sulla sulle sullo suo suoi te ti tra troppo tu tua tue tuo tuoi tutta
-    tutte tutti tutto un una uno va vi voi vostra vostro
+    tutte tutti tutto un una uno va vi voi vostra vostro ok
     """,
     signs="""
     abbiamo adesso alcuni alla alle allora anche ancora aveva avevo che chi ciao cosa cosi dai dalla dalle degli dei

@@ -43,6 +43,7 @@ class Language:
         near: words that come before a month without a day.
         month_first: whether the day may follow the month, as in "May 7".
         numeric: a pattern for dates in numbers with the groups day, month and year.
+        compounds: whether words are joined without a space.
         nouns: whether all nouns begin with a capital, so that it does not mark a name.
     """
 
@@ -71,6 +72,7 @@ class Language:
     near: str = ""
     month_first: bool = False
     numeric: str = NEVER
+    compounds: bool = False
     nouns: bool = False
 
     @cached_property

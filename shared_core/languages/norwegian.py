@@ -11,7 +11,7 @@ NORWEGIAN = Language(
     hvem hver hvilke hvilken hvilket hvis hvor hvorfor hvordan i igjen ikke inn ingen ingenting ja jeg jo kan kom kun
     kunne litt man mange med meg meget mellom men mer mi min mine mitt mot mye ma matte nar ned nei noe noen nok na og
     ogsa om opp oss over pa sa samme selv seg si sin sine sitt skal skulle som takk til ut uten under var vart vil ville
-    vi være vært var vare vart
+    vi være vært var vare vart ok
     """,
     signs="""
     alltid andre av bare ble blir blitt deg dem deres det dette disse ditt eller etter fra hadde hei henne hennes hun hva
@@ -47,4 +47,5 @@ NORWEGIAN = Language(
     day=r"\.?",
     near="i siden til fra forrige slutten_av begynnelsen_av midten_av",
     numeric=r"\b(?P<day>\d{1,2})\.\s?(?P<month>\d{1,2})\.(?:\s?(?P<year>\d{4})\b)?",
+    compounds=True,
 )

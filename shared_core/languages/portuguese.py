@@ -14,7 +14,7 @@ PORTUGUESE = Language(
     nossas nosso nossos num numa nunca o obrigada obrigado onde os ou outra outras outro outros para pela pelas pelo pelos
     perto pode podem podes podia por porque porem pouco pra qual quais quando quanta quantas quanto quantos que quem se
     seja sem sempre sera seu seus si sido so sob sobre sou sua suas tal tambem tanto te tem temos tenho ter teu teus ti
-    tinha tinham toda todas todo todos tu tua tudo um uma umas uns vai vamos voce voces vos vou
+    tinha tinham toda todas todo todos tu tua tudo um uma umas uns vai vamos voce voces vos vou ok
     """,
     signs="""
     agora ainda algum alguma ao aos aqui assim ate cada com depois dela dele ela ele eles em entao essa esse esta estao

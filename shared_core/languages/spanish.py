@@ -16,7 +16,7 @@ SPANISH = Language(
     para pero poco por porque pues puede pueden puedes puedo que quien quienes se sea ser sera si sido siempre sin sino
     sobre sois solo somos son soy su sus suya suyas suyo suyos tal tambien tampoco tan tanto te tener tengo ti tiene
     tienen tienes todavia todo todos toda todas tras tu tus tuya tuyo tuvo un una unas uno unos usted ustedes va vamos
-    vosotros voy vuestra vuestro y ya yo
+    vosotros voy vuestra vuestro y ya yo ok
     """,
     signs="""
     ahora al algo alli aqui asi ayer bueno buenos buenas cada cuales cuando cuanta cuantas cuanto cuantos desde despues
@@ -24,7 +24,7 @@ SPANISH = Language(
     fui fuimos gracias habia hablamos han hasta hay hemos hola hoy jamas luego mas mejor mis mucho muchas muy nada
     nosotros nuestra nuestras nuestro nuestros nunca para pero porque pues puede puedes puedo que quien quienes siempre
     sobre solo somos soy su sus tal tambien tengo tiene tienes tienen todo todos una unas uno unos usted vamos vosotros
-    voy ya yo tenemos tenia cual
+    voy yo tenemos tenia cual manana dijo fuera entonces
     """,
     endings=(("i(a|as|an|amos)$", r"í\1"),),
     small_talk="""
@@ -55,7 +55,7 @@ SPANISH = Language(
         "con_que a_quien de_quien con_quien para_que desde_cuando hasta_cuando"
     ),
     joins="y",
-    adds="y pero o entonces pues que_hay_de que_pasa_con que_tal",
+    adds=r"y pero o entonces pues que_hay_de que_pasa_con que_tal(?=\s+\w)",
     points=(
         r"ella ello ellos ellas lo(?!\s+que) le les eso esto esa ese esos esas este estos estas aquello aquel aquella "
         r"alli ahi entonces su sus"

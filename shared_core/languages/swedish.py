@@ -11,7 +11,7 @@ SWEDISH = Language(
     henne hon honom hur har i icke igen in ingen inget inom inte ja jag ju kan kanske kom kunde man med mellan men mer
     mig min mina mitt mot mycket maste na nagon nagot nagra naa nar nej ni nu och ocksa om oss over pa redan samma sedan
     sig sin sina sitt ska skall skulle som sa tack till under upp ut utan vad val var vara varfor varit varje vars vart
-    vem vet vi vid vilka vilken vilket vill var vara ar
+    vem vet vi vid vilka vilken vilket vill var vara ar ok
     """,
     signs="""
     alla alltid andra att bara blev blir dem denna dessa det detta dig dina ditt efter eller ett fran genom gora hade
@@ -49,4 +49,5 @@ SWEDISH = Language(
     "oktober okt, november nov, december dec",
     day="(?::e|:a|e|a)?",
     near="i sedan till fran forra slutet_av borjan_av mitten_av",
+    compounds=True,
 )

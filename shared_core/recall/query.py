@@ -1,8 +1,8 @@
 """Parse a question into its terms and the participants and dates it names; pure."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache, lru_cache
 
@@ -17,6 +17,9 @@ from shared_core.languages.letters import unaccented
 EARLIEST, LATEST = (moment.replace(microsecond=0, tzinfo=UTC).timestamp() for moment in (datetime.min, datetime.max))
 """The first and last second that `datetime` can represent, in seconds since 1970."""
 
+
+SHORTEST_PARTS = 4, 3
+"""Letters of the first and the last part of a compound at least, as stems."""
 
 _PROPER = re.compile(r"(?<=[\w,;:]\s)[^\W\d_a-z]\w+")
 """Matches capitalised words within a sentence, which are names of people, places and things in most languages."""
@@ -124,6 +127,30 @@ def parse_query(text: str, names: Sequence[str], languages: Sequence[Language] =
         not _about_talk(language).isdisjoint(said), len(informative), language=language,
         forms={term: forms for term, forms in said.items() if forms},
     )  # fmt: skip
+
+
+def with_parts(query: Query, occurs: Callable[[str], bool]) -> Query:
+    """Return a question whose compounds that never occur are found by the parts that do: "Rahmennummer" by "Nummer".
+
+    Args:
+        query: the question.
+        occurs: whether a message holds a term.
+    """
+    if not query.language.compounds:
+        return query
+    found = dict(query.forms)
+    for term in query.terms:
+        if len(term) >= sum(SHORTEST_PARTS) and not any(map(occurs, query.forms_of(term))):
+            parts = _parts(term, query.language) - set(query.terms) - _small_talk(query.language)
+            found[term] = (*query.forms.get(term, ()), *sorted(part for part in parts if occurs(part)))
+    return replace(query, forms=found)
+
+
+def _parts(term: str, language: Language) -> set[str]:
+    """Return the terms at the beginnings and ends of a term, where it may be joined."""
+    first, last = SHORTEST_PARTS
+    splits = range(first, len(term) - last + 1)
+    return {part for at in splits for half in (term[:at], term[at:]) for part in terms(half, language)}
 
 
 def informative_terms(found: Iterable[str], language: Language = ENGLISH) -> set[str]:

@@ -16,6 +16,7 @@ from shared_core.base import Embedder, Fingerprint, Vectors
 from shared_core.errors import EmbedderError, EmbedderMismatchError, StoreError
 from shared_core.index.session_index import SessionIndex
 from shared_core.index.session_vectors import SessionVectors
+from shared_core.languages.english import ENGLISH
 from shared_core.paths import Path, walk
 from shared_core.recall.embedding import (
     EmbedderChoice,
@@ -29,7 +30,7 @@ from shared_core.recall.embedding import (
     turn_text,
     uses_other_embedder,
 )
-from shared_core.recall.query import Query, parse_query
+from shared_core.recall.query import Query, parse_query, with_parts
 from shared_core.recall.ranking import MIN_LEXICAL, OPENING_LEXICAL, POOL, RELAXED, Opening, RankedResults, rank
 from shared_core.recall.scope import Filter, RecallScope, RecallTools, RecallUnit, Scope, eligible_mask, languages, speakers
 from shared_core.recall.signals import Ranking
@@ -363,6 +364,7 @@ class Searcher:
             dense = self.sessions.embedder_choice_or_words(wanted.scope)
             scopes = self.scopes(state, wanted, dense)
             query = parse_query(text, speakers(scopes), languages(scopes))
+            query = with_parts(query, lambda term: any(scope.mentions((term,)) for scope in scopes))
             newest = self._newest(scopes, query) if wanted.in_conversation else _NOTHING
             own = query
             if wanted.in_conversation:
@@ -453,7 +455,8 @@ class Searcher:
             return None
         unrelated = None
         if searched_by_meaning and dense.embedder is not None:
-            unrelated = dense.embedder.fingerprint.unrelated or _unrelated(scopes)
+            known = dense.embedder.fingerprint.unrelated if query.language is ENGLISH else None
+            unrelated = known or _unrelated(scopes)  # an English embedder sees all texts of another language as alike
         stranger = any(not any(scope.mentions(query.forms_of(term)) for scope in scopes) for term in query.proper)
         chance = chance_of_answer(query, ranked.present, ranked.dense, unrelated=unrelated, stranger=stranger)
         return verdict(bars, chance, ranked.scores, GOES_ON if query.goes_on else ASKED)
