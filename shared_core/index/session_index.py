@@ -268,7 +268,7 @@ class SessionIndex:
         self._needs_rewrite = found.damaged
         self.damaged |= found.damaged
         about, arrays = found.about, found.arrays
-        if about is None or about["epoch"] != self.epoch or about["languages"] != digest():
+        if about is None or about["epoch"] != self.epoch or about.get("languages") != digest():
             return
         self.names = about["names"]
         self._columns = {name: GrowingArray.of(arrays[name]) for name in COLUMNS}

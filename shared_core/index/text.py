@@ -116,7 +116,7 @@ FIRST_WORDS = 150
 
 
 def _is_english(folded: str, words: Sequence[str]) -> bool:
-    """Return whether no word and no letter speaks for another language; what `detect` says then, in a tenth the time."""
+    """Return whether no word and no letter speaks for another language: far faster than `detect` for most texts."""
     if not own_words().isdisjoint(words[:FIRST_WORDS]):
         return False
     return folded.isascii() or not script().search(folded, 0, LOOKED_AT)

@@ -75,7 +75,7 @@ def detect(words: Collection[str], expected: Iterable[Language] = (ENGLISH,)) ->
         expected: the languages it may well be in, the likeliest first. A text of few words is in one of them.
     """
     expected = tuple(expected)
-    scores: dict[Language, float] = {language: 0 for language in LANGUAGES}
+    scores: dict[Language, float] = dict.fromkeys(LANGUAGES, 0)
     own = dict(scores)
     for word in dict.fromkeys(words):
         for language, weight in _weights().get(word, ()):

@@ -57,33 +57,30 @@ ENGLISH = Language(
         r"\b(?:always|never|from now on|whenever|every time|each time)\b.{0,80}\b(?:when|if|whenever|i ask|me)\b"
         r"|\b(?:when(?:ever)? i (?:ask|say|mention|request)|if i (?:ask|say))\b"
     ),
-    months="january jan, february feb, march mar, april apr, may, june jun, july jul, august aug, september sept sep, "
-    "october oct, november nov, december dec",
+    months="""
+    january jan, february feb, march mar, april apr, may, june jun, july jul, august aug, september sept sep, october
+    oct, november nov, december dec
+    """,
     day="(?:st|nd|rd|th)?",
     of=r"(?:of\s+)?",
     near="in on since until of last during before after early late mid",
     month_first=True,
 )
 
-ALSO_ENGLISH = frozenset(
-    """
-    a also am amen an and art as at ate bad be best bin but can ciao com come comment dan den die do door dot e each eh em
-    encore er era es even ex fin fine for from gift had hair hat have he hen her here hers his hola hon how hut i il in is
-    it ja kind last man mark me men mere met mi mid mine mode more nei no non o of ok on once ones or over pan pas pat per
-    plus pour pro quid rat rest rot sage sale se sem si sin so sole son star still sur tack tak tan tend than the then
-    till to toe ton tot two under undo use van vast vet via vis voor want war was we wel well were when while who will wo
-    wont y ya yo you
-    """.split()
-)
+_ALSO_ENGLISH = """
+a also am an as at ate bin ciao com come comment dan den die do door e em encore er era es even for ha had hat have he
+hen her hola hon i il in is ja man me men mere met mi mine nei no non o of ok on over pas per plus pour se sem si sin so
+son sur tack tak tan till ton tot under van vet voor war was we wel will wo y ya yo
+"""
+ALSO_ENGLISH = frozenset(_ALSO_ENGLISH.split())
 """Function words of other languages that are also English words, or are often written in English.
 
 They count for the other language, but it takes further words to tell a text in it from an English one.
 """
 
-IN_ENGLISH = frozenset(
-    """
-    al au aux c con d da das de del dem der des di dos du el en est et l la las le les lo los ma mas mes non nu
-    pa par que sa san sans sera sol tu um un una une vi von y
-    """.split()
-)
-"""Function words of other languages in names and phrases that English borrows, such as "el" and "de la": several tell."""
+_IN_ENGLISH = """
+al au aux c con da das de del dem der des di dos du el en est et l la las le les lo los ma mas mes nu pa par que sa sans
+sera tu um un una une vi von
+"""
+IN_ENGLISH = frozenset(_IN_ENGLISH.split())
+"""Function words of other languages in names and phrases that English borrows, such as "de la": only several tell."""

@@ -10,12 +10,12 @@ NEVER = "(?!)"
 """A regular expression that matches nothing."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Language:
     """A language: lists of words, separated by spaces, and regular expressions.
 
-    Only the first four are needed. Texts are read without accents, and so are these lists. From `speaker` on, a word may
-    be a regular expression without spaces, in which `_` stands for a space.
+    Only the first four are needed. Texts are read without accents, and so are these lists. From `speaker` on, a word
+    may be a regular expression without spaces, in which `_` stands for a space.
 
     Attributes:
         code: its ISO 639-1 code.
@@ -74,6 +74,9 @@ class Language:
     numeric: str = NEVER
     compounds: bool = False
     nouns: bool = False
+
+    def __repr__(self) -> str:
+        return f"Language({self.code!r})"
 
     @cached_property
     def stops(self) -> frozenset[str]:
@@ -136,6 +139,7 @@ class Language:
         return matcher(rf"\W*{any_of(self.requests)}\b").match(unaccented(text)) is not None
 
 
+@cache
 def any_of(words: str) -> str:
     """Return a pattern for any of the words of a list."""
     return f"(?:{'|'.join(words.split()).replace('_', ' ')})" if words else NEVER

@@ -42,11 +42,13 @@ SWEDISH = Language(
     points="det den de dem detta denna dessa han hon honom henne hans hennes deras dess dar da sin sitt sina",
     requests="""
     kan skulle vill vad vem nar var vart hur vilken vilket vilka varfor har ar om i for pa lista ge beratta forklara
-    beskriv visa hjalp paminn skriv oversatt rakna jamfor definiera stava gor skapa foresla rekommendera hitta sok sortera
-    sammanfatta
+    beskriv visa hjalp paminn skriv oversatt rakna jamfor definiera stava gor skapa foresla rekommendera hitta sok
+    sortera sammanfatta
     """,
-    months="januari jan, februari feb, mars, april apr, maj, juni jun, juli jul, augusti aug, september sept sep, "
-    "oktober okt, november nov, december dec",
+    months="""
+    januari jan, februari feb, mars, april apr, maj, juni jun, juli jul, augusti aug, september sept sep, oktober okt,
+    november nov, december dec
+    """,
     day="(?::e|:a|e|a)?",
     near="i sedan till fran forra slutet_av borjan_av mitten_av",
     compounds=True,

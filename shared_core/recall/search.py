@@ -32,7 +32,16 @@ from shared_core.recall.embedding import (
 )
 from shared_core.recall.query import Query, parse_query, with_parts
 from shared_core.recall.ranking import MIN_LEXICAL, OPENING_LEXICAL, POOL, RELAXED, Opening, RankedResults, rank
-from shared_core.recall.scope import Filter, RecallScope, RecallTools, RecallUnit, Scope, eligible_mask, languages, speakers
+from shared_core.recall.scope import (
+    Filter,
+    RecallScope,
+    RecallTools,
+    RecallUnit,
+    Scope,
+    eligible_mask,
+    languages,
+    speakers,
+)
 from shared_core.recall.signals import Ranking
 from shared_core.recall.topic import NEWEST_MESSAGES, in_conversation, points_back, share, towards
 from shared_core.recall.worth import ASKED, BARS, GOES_ON, Recall, Verdict, chance_of_answer, verdict
@@ -456,7 +465,8 @@ class Searcher:
         unrelated = None
         if searched_by_meaning and dense.embedder is not None:
             known = dense.embedder.fingerprint.unrelated if query.language is ENGLISH else None
-            unrelated = known or _unrelated(scopes)  # an English embedder sees all texts of another language as alike
+            # To an English embedder, all texts in another language are alike, so their own cosines are the measure.
+            unrelated = known or _unrelated(scopes)
         stranger = any(not any(scope.mentions(query.forms_of(term)) for scope in scopes) for term in query.proper)
         chance = chance_of_answer(query, ranked.present, ranked.dense, unrelated=unrelated, stranger=stranger)
         return verdict(bars, chance, ranked.scores, GOES_ON if query.goes_on else ASKED)

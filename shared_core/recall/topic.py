@@ -85,7 +85,8 @@ def share(query: Query) -> float:
 def in_conversation(query: Query, newest: Sequence[str]) -> Query:
     """Return a question as it is meant after the newest messages, which are given oldest first."""
     borrowed = borrowed_terms(newest, query) if newest else ()
-    tells_news = query.informative > FEW and tells(query.text, query.language)  # "that makes sense, thanks a lot" tells nothing new
+    # "that makes sense, thanks a lot" tells nothing new
+    tells_news = query.informative > FEW and tells(query.text, query.language)
     return replace(query, goes_on=tells_news, borrowed=borrowed, informative=query.informative + len(borrowed))
 
 
