@@ -103,22 +103,23 @@ def parse_query(text: str, names: Sequence[str], languages: Sequence[Language] =
         languages: the languages of the conversation, first the one that the question is in if it does not show it.
     """
     language = language_of(text, languages)
-    called, folded = _called(tuple(names)), text.casefold()
+    called, folded = _called(tuple(names), language), text.casefold()
     found: list[str] = []
     stripped = text
     # Longer names first, so that removing a part does not leave the rest of a name behind. Only names that occur are
     # compiled: in a talk of hundreds of people, a question names few.
-    for name in sorted((name for name in called if name.casefold() in folded), key=len, reverse=True):
+    for name in sorted((name for name in called if _may_name(name, folded)), key=len, reverse=True):
         # A name that is also a stop word, such as Will, counts only in its exact spelling.
         flags = 0 if name.lower() in language.stops | ENGLISH.stops else re.IGNORECASE
-        pattern = re.compile(rf"(?<!\w){re.escape(name)}(?:['\u2019]s?)?(?!\w)", flags)
+        spellings = "|".join(map(re.escape, dict.fromkeys((name, unaccented(name)))))
+        pattern = re.compile(rf"(?<!\w)(?:{spellings})(?:['\u2019]s?)?(?!\w)", flags)
         stripped, count = pattern.subn(" ", stripped)
         found += called[name] if count else ()
     dense_text = " ".join(stripped.split()) if re.search(r"\w", stripped) else text
     said = question_terms(text, language, languages)
     asked = sorted(said.keys() - _about_talk(language)) or sorted(said)
-    names_it = "" if language.nouns else " ".join(_PROPER.findall(text))
-    proper = frozenset(terms(names_it, language)) & said.keys()
+    capitals = "" if language.nouns else " ".join(_PROPER.findall(text))
+    proper = frozenset(terms(capitals, language)) & said.keys()
     informative = set(asked) if language.asks_of_us(text) else set(asked) - _small_talk(language)
     dates = _dates(text, dict.fromkeys((language, *languages)))
     return Query(
@@ -168,14 +169,23 @@ def _small_talk(language: Language) -> frozenset[str]:
     return frozenset(terms(language.small_talk, language))
 
 
+def _may_name(name: str, folded: str) -> bool:
+    """Return whether a name occurs in a text without capitals, with or without its accents."""
+    return name.casefold() in folded or (not name.isascii() and unaccented(name).casefold() in folded)
+
+
 @lru_cache(maxsize=64)
-def _called(names: tuple[str, ...]) -> dict[str, list[str]]:
+def _called(names: tuple[str, ...], language: Language) -> dict[str, list[str]]:
     """Return the names participants may be called by, whole or in part, each with the participants it may mean."""
     called = {name: [name] for name in names if name.strip()}
     known = set(names)
     for name in names:
         for part in name.split():
-            if part not in known and part.lower() not in ENGLISH.stops and re.search(r"[^\W\d_]{2}", part):
+            if (
+                part not in known
+                and part.lower() not in ENGLISH.stops | language.stops
+                and re.search(r"[^\W\d_]{2}", part)
+            ):
                 called.setdefault(part, []).append(name)
     return called
 

@@ -227,3 +227,10 @@ def test_the_languages_of_a_talk_are_those_of_its_branch() -> None:
         memory.checkout("main")
         assert memory.search("Haus?") == []
         assert [hit.message.id for hit in memory.search("boat?")] == ["en"]
+
+
+def test_names_may_lack_their_accents_and_hold_function_words() -> None:
+    names = ["Maëlle", "Carlos de la Cruz"]
+    assert parse_query("¿Qué dijo Maelle de la casa?", names, (SPANISH,)).speakers == ("Maëlle",)
+    assert parse_query("¿Qué dijo Cruz?", names, (SPANISH,)).speakers == ("Carlos de la Cruz",)
+    assert parse_query("What did MAËLLE say?", names).speakers == ("Maëlle",)
