@@ -80,7 +80,7 @@ class Ours:
         start = len(self._index)
         self._index.add(terms(text) for text, _ in said)
         rows = np.arange(start, len(self._index), dtype=np.int32)
-        self._line.note(np.full(len(rows), -1, dtype=np.int32), self._index.lengths[rows])
+        self._line.note(np.full(len(rows), -1, dtype=np.int32), self._index.lengths[rows], np.zeros(len(rows), np.int8))
         times = np.array([moment for _, moment in said])
         self._line.extend(rows, times, rows.astype(np.int64), len(self._index))
 

@@ -1,6 +1,5 @@
 """Our ranking with one ingredient switched off."""
 
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -51,7 +50,7 @@ SIGNALS, QUERY = "shared_core.recall.signals", "shared_core.recall.query"
 
 ABLATIONS = (
     Ablation("speaker boost", {(SIGNALS, "SPEAKER_BOOST"): 0.0}),
-    Ablation("what the assistant said", {(QUERY, "_ASKS_BACK"): re.compile("(?!)")}),
+    Ablation("what the assistant said", {(SIGNALS, "ASKED_BACK"): 0.0}),
     Ablation("date boost", {(SIGNALS, "DATE_BOOST"): 0.0}),
     Ablation("standing instructions", {(SIGNALS, "INSTRUCTION_BOOST"): 0.0}),
     Ablation("beginnings", {(SIGNALS, "BEGINNING_BOOST"): 0.0}),
@@ -60,7 +59,7 @@ ABLATIONS = (
     Ablation("neighbours' meaning", {(SIGNALS, "AROUND"): {}}),
     Ablation("neighbours' words", {("shared_core.index.lexical", "NEIGHBOURS"): {1: 0.0}}),
     # The words are parsed once; who asks for them gets none.
-    Ablation("words about the talk", {(QUERY, "_about_talk"): frozenset}),
+    Ablation("words about the talk", {(QUERY, "_about_talk"): lambda language: frozenset()}),
     Ablation("excerpts", arguments={"excerpt_tokens": None}),
     Ablation("relaxed floor", {("shared_core.recall.search", "RELAXED"): 1.0}),
     Ablation("meaning", weight=0.0),

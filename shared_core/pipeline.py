@@ -362,7 +362,7 @@ class PromptBuilder:
 def _best_hits(found: Found, most: int) -> list[Ranked]:
     """Return the best results that match enough, with those found by their grounding among them, at most `most`."""
     best = found.ranked.at(np.flatnonzero(~found.ranked.weak)[:most])
-    return with_grounding_hits(best, grounding_hits(found.words, found.scopes))[:most]
+    return with_grounding_hits(best, grounding_hits(found.words, found.scopes, found.forms))[:most]
 
 
 def _turns_in_prompt(window: Window, frame: Frame) -> tuple[str, ...]:

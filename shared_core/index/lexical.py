@@ -5,6 +5,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import log1p
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -88,6 +89,15 @@ class Postings:
             raise OverflowError(f"a session holds at most {MAX_ROWS:,} messages")
         for term, frequency in document.items():
             self._new.setdefault(term, array("I")).append(row << 8 | min(frequency, MAX_FREQUENCY))
+
+    def of_any(self, terms: Sequence[str]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.integer[Any]]]:
+        """Return the rows that hold any of some terms in ascending order, and how often each holds them."""
+        if len(terms) == 1:
+            return self.of(terms[0])
+        parts = [self.of(term) for term in terms]
+        rows, which = np.unique(np.concatenate([rows for rows, _ in parts]), return_inverse=True)
+        frequencies = np.concatenate([frequency for _, frequency in parts])
+        return rows, np.bincount(which, frequencies, len(rows)).astype(np.int64)
 
     def of(self, term: str) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
         """Return the rows of a term in ascending order, and its frequency in each."""
@@ -368,7 +378,7 @@ class LexicalIndex:
 
     def score(
         self, query: Iterable[str], line: LinePrefix, total: int | None = None, *,
-        borrowed: Mapping[str, float] | None = None,
+        borrowed: Mapping[str, float] | None = None, forms: Mapping[str, Sequence[str]] | None = None,
     ) -> LexicalScores:  # fmt: skip
         """Return context-weighted BM25 along a line.
 
@@ -381,12 +391,14 @@ class LexicalIndex:
             line: the messages to score.
             total: the number of terms in all of them; None to count them.
             borrowed: further terms, and how much each counts against one of the query. Those of the query count as 1.
+            forms: other terms that count as the same as one of the query, as a word has in other languages.
         """
         if total is None:
             total = int(self.lengths[line.rows[: line.upto]].sum())
         mean = max(total / line.upto, 1.0) if line.upto else 1.0
         weights = {**(borrowed or {}), **dict.fromkeys(query, 1.0)}
-        found = [self._on_line(term, line, mean) for term in sorted(weights)]
+        forms = forms or {}
+        found = [self._on_line((term, *forms.get(term, ())), line, mean) for term in sorted(weights)]
         sizes = [len(indices) for indices, _ in found]
         hits = _Hits(
             np.concatenate([np.empty(0, np.int64), *(indices for indices, _ in found)]),
@@ -402,9 +414,9 @@ class LexicalIndex:
         indices = line.indices(rows)
         return bool(np.any((indices >= 0) & (indices < line.upto)))
 
-    def _on_line(self, term: str, line: LinePrefix, mean: float) -> tuple[Indices, Floats]:
-        """Return the indices at which a term occurs on a line, and its frequency over the length norm."""
-        rows, frequency = self._postings.of(term)
+    def _on_line(self, terms: Sequence[str], line: LinePrefix, mean: float) -> tuple[Indices, Floats]:
+        """Return the indices at which any of some terms occurs on a line, and their frequency over the length norm."""
+        rows, frequency = self._postings.of_any(terms)
         if line.line.plain:
             indices = rows = rows[: rows.searchsorted(np.int32(line.upto))]
             frequency = frequency[: len(rows)]

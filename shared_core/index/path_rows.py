@@ -35,6 +35,7 @@ class PathLine:
         self._before_in_turn: GrowingArray[np.int32] = GrowingArray(np.int32)  # by index, -1: it begins its turn
         self._last_of_turn: GrowingArray[np.int32] = GrowingArray(np.int32)  # by turn, -1: it is not on the line
         self._first_said: dict[int, int] = {}
+        self._first_in: dict[int, int] = {}
         self._last_time = -np.inf
         self._sitting_ended = False
 
@@ -82,6 +83,7 @@ class PathLine:
         line._indices = GrowingArray(np.int32, self._indices.values)
         line._indices.values[self.rows[count:]] = -1
         line._first_said = {speaker: index for speaker, index in self._first_said.items() if index < count}
+        line._first_in = {language: index for language, index in self._first_in.items() if index < count}
         line._last_time = float(times[self.rows[count - 1]]) if count else -np.inf
         line._before_in_turn = GrowingArray.of(self._before_in_turn.values[:count])
         line._last_of_turn = GrowingArray(np.int32, self._last_of_turn.values)
@@ -98,15 +100,17 @@ class PathLine:
         """Return whether a speaker, given by code, speaks before an index."""
         return self._first_said.get(speaker, upto) < upto
 
-    def note(self, speakers: Ints, lengths: Ints) -> None:
-        """Note the speakers and the lengths in terms of the next rows. Call this before `extend`."""
+    def languages(self, upto: int) -> list[int]:
+        """Return the numbers of the languages in which something is said before an index, in order of their first."""
+        return [language for language, index in self._first_in.items() if index < upto]
+
+    def note(self, speakers: Ints, lengths: Ints, languages: npt.NDArray[np.int8]) -> None:
+        """Note the speakers, the lengths in terms and the languages of the next rows. Call this before `extend`."""
         if not len(speakers):
             return
         start = len(self._rows)
-        first = np.empty(int(speakers.max(initial=-1)) + 2, dtype=np.int64)
-        first[speakers[::-1]] = np.arange(start, start + len(speakers))[::-1]  # the first is written last
-        for speaker in np.flatnonzero(np.bincount(speakers + 1)).tolist():
-            self._first_said.setdefault(speaker - 1, int(first[speaker - 1]))
+        _note_first(self._first_said, speakers, start)
+        _note_first(self._first_in, languages, start)
         self._terms.extend(self.terms(start) + np.cumsum(lengths, dtype=np.int64))
 
     def end_sitting(self) -> None:
@@ -144,6 +148,15 @@ class PathLine:
         last[met] = indices[np.append(begins[1:], len(indices)) - 1]
 
 
+def _note_first(found: dict[int, int], numbers: npt.NDArray[np.integer[Any]], start: int) -> None:
+    """Note for each number, at least -1, the index at which it first occurs; the indices begin at `start`."""
+    first = np.empty(int(numbers.max()) + 2, dtype=np.int64)
+    first[numbers[::-1]] = np.arange(start, start + len(numbers))[::-1]  # the first is written last
+    new = [number - 1 for number in np.flatnonzero(np.bincount(numbers + 1)).tolist()]
+    for number in sorted(new, key=lambda number: int(first[number])):
+        found.setdefault(number, int(first[number]))
+
+
 @dataclass(frozen=True, slots=True)
 class LinePrefix:
     """The first `upto` messages of a line.
@@ -176,6 +189,10 @@ class LinePrefix:
     def has_said(self, speaker: int) -> bool:
         """Return whether a speaker, given by code, speaks in the prefix."""
         return self.line.has_said(speaker, self.upto)
+
+    def languages(self) -> list[int]:
+        """Return the numbers of the languages in which something is said in the prefix, in order of their first."""
+        return self.line.languages(self.upto)
 
     def along(self, column: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
         """Return the values of a column over rows, by index in the prefix; without copying if the line is plain."""

@@ -10,7 +10,8 @@ import numpy.typing as npt
 from shared_core.index.arrays import GrowingArray, TurnNumbers, distinct, pack, read_snapshot
 from shared_core.index.lexical import LexicalIndex, Postings
 from shared_core.index.path_rows import LinePrefix, PathLine
-from shared_core.index.text import is_standing_instruction, speaker_focus, statement_code, terms
+from shared_core.index.text import is_standing_instruction, read_terms, speaker_focus, statement_code, terms
+from shared_core.languages.detection import LANGUAGES, digest
 from shared_core.paths import Path, Span
 from shared_core.records import After, Position, Record, SessionState, Snapshot
 from shared_core.store import Store
@@ -39,6 +40,7 @@ COLUMNS = {
     "characters": np.int32,
     "statements": np.int64,
     "speakers": np.int32,
+    "languages": np.int8,
     "times": np.float64,
     "turns": np.int32,
     "apart": np.int32,
@@ -102,20 +104,29 @@ class SessionIndex:
     def _add(self, records: Sequence[Record]) -> None:
         start = len(self)
         messages = [record.message for record in records]
-        documents = [
-            terms(f"{message.name}: {message.content}" if message.name else message.content) for message in messages
-        ]
-        apart = [terms(message.grounding.text) if message.grounding else {} for message in messages]
+        documents, languages = [], []
+        for message in messages:
+            document, language = read_terms(message.content)
+            document.update(terms(message.name or "", language))
+            documents.append(document)
+            languages.append(language)
+        both = list(zip(messages, languages, strict=True))
+        grounding = [message.grounding.text if message.grounding else "" for message in messages]
+        apart = [terms(text, language) for text, language in zip(grounding, languages, strict=True)]
         values: dict[str, list[Any]] = {
             "segments": [record.position.segment for record in records],
             "depths": [record.position.depth for record in records],
             "roles": [ROLES.index(message.role) for message in messages],
             "speaks": [bool(message.content.strip()) and message.role != "system" for message in messages],
-            "instructs": [message.role == "user" and is_standing_instruction(message.content) for message in messages],
-            "persons": [speaker_focus(message.content) for message in messages],
+            "instructs": [
+                message.role == "user" and is_standing_instruction(message.content, language)
+                for message, language in both
+            ],
+            "persons": [speaker_focus(message.content, language) for message, language in both],
             "characters": [len(message.content.strip()) for message in messages],
             "statements": [statement_code(message.content) for message in messages],
             "speakers": [self._speaker(message.name) for message in messages],
+            "languages": [LANGUAGES.index(language) for language in languages],
             "times": [message.created_at.timestamp() if message.created_at else 0.0 for message in messages],
             "turns": [self.turns.number(message.turn_id or "") for message in messages],
             "apart": [sum(document.values()) for document in apart],
@@ -236,7 +247,7 @@ class SessionIndex:
         return (found.beginning(best[0], self.column("times"), self.column("turns")) if best[0] else found), *best[1:]
 
     def _extend(self, line: PathLine, rows: Ints) -> None:
-        line.note(self.column("speakers")[rows], self.lexical.lengths[rows])
+        line.note(self.column("speakers")[rows], self.lexical.lengths[rows], self.column("languages")[rows])
         line.extend(rows, self.column("times")[rows], self.column("turns")[rows], len(self))
 
     def snapshot_due(self, least: int) -> bool:
@@ -245,7 +256,7 @@ class SessionIndex:
 
     def save_snapshot(self) -> None:
         """Store a snapshot, so that the next process reads it instead of all messages."""
-        about = {"names": self.names, "last_seq": self.last_seq, "epoch": self.epoch}
+        about = {"names": self.names, "last_seq": self.last_seq, "epoch": self.epoch, "languages": digest()}
         arrays = {name: self.column(name) for name in COLUMNS} | self.turns.arrays() | self.lexical.arrays()
         arrays |= {f"{GROUNDING}{name}": values for name, values in self.grounding.arrays().items()}
         # The store refuses it if something was forgotten meanwhile, which the snapshot would still hold.
@@ -257,7 +268,7 @@ class SessionIndex:
         self._needs_rewrite = found.damaged
         self.damaged |= found.damaged
         about, arrays = found.about, found.arrays
-        if about is None or about["epoch"] != self.epoch:
+        if about is None or about["epoch"] != self.epoch or about.get("languages") != digest():
             return
         self.names = about["names"]
         self._columns = {name: GrowingArray.of(arrays[name]) for name in COLUMNS}

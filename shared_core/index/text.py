@@ -5,34 +5,22 @@ import re
 import threading
 import unicodedata
 from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache, lru_cache
+
+from shared_core.languages.detection import detect, own_words, script
+from shared_core.languages.english import ENGLISH
+from shared_core.languages.language import Language, matcher
+from shared_core.languages.letters import fold, unaccented
 
 UNSPACED = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 """Thai, Lao, Burmese, Khmer, Japanese and Chinese, for the brackets of a regular expression."""
 
 
-# Function words and question words: they do not tell what a text is about.
-_STOP_WORDS = """
-a about above after again against all also am an and any are aren as at be because been before being below between
-both but by can cannot could couldn did didn do does doesn doing don down during each else ever few for from further
-get got had hadn has hasn have haven having he her here hers herself him himself his how i if in into is isn it its
-itself just know let ll me more most mustn my myself no nor not of off ok okay on once only or other our ours
-ourselves out over own please re same shall shan she should shouldn so some such tell than thank thanks that the their
-theirs them themselves then there these they this those through to too under until up us ve very was wasn we were
-weren what when where which while who whom whose why will with won would wouldn yes you your yours yourself yourselves
-s t d m
-"""
-STOP_WORDS = frozenset(_STOP_WORDS.split())
-
 _WORD = re.compile(r"[^\W_]+")
 # Scripts without spaces are indexed by pairs of characters, as in Lucene's CJK analyser.
 _IS_UNSPACED = re.compile(f"[{UNSPACED}]")
 _RUN = re.compile(rf"[{UNSPACED}]+|[^{UNSPACED}]+")
-# Accents over Latin, Greek and Cyrillic letters, and the optional vowel signs of Hebrew and Arabic. Other combining
-# marks carry meaning, as in Thai and Hindi.
-_ACCENTS = re.compile(
-    r"(?<=[a-z\u03b1-\u03c9\u0430-\u044f])[\u0300-\u036f]+|[\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0640\u064b-\u0652\u0670]"
-)
 _BETWEEN_WORDS = re.compile(r"[^\w\s]|_")
 
 KNOWN_CHARACTERS = 4_096
@@ -40,12 +28,18 @@ KNOWN_CHARACTERS = 4_096
 
 
 class _PerThread(threading.local):
-    """Holds a Snowball stemmer per thread, because stemmers are not thread-safe."""
+    """Holds the Snowball stemmers of a thread, because stemmers are not thread-safe."""
 
     def __init__(self) -> None:
-        import Stemmer
+        self.by_name: dict[str, Callable[[str], str]] = {}
 
-        self.english = Stemmer.Stemmer("english")
+    def stem(self, name: str, word: str) -> str:
+        """Return the stem of a word."""
+        if name not in self.by_name:
+            import Stemmer
+
+            self.by_name[name] = Stemmer.Stemmer(name).stemWord
+        return self.by_name[name](word)
 
 
 @cache
@@ -53,9 +47,19 @@ def _stemmers() -> _PerThread:
     return _PerThread()
 
 
-@lru_cache(maxsize=65_536)
-def _stem(word: str) -> str:
-    return str(_stemmers().english.stemWord(word))
+@cache
+def _stemming(language: Language) -> Callable[[str], str]:
+    """Return the function that stems a folded word of a language."""
+    endings = [(re.compile(pattern), replacement) for pattern, replacement in language.endings]
+
+    @lru_cache(maxsize=65_536)
+    def stem(word: str) -> str:
+        for pattern, replacement in endings:
+            word = pattern.sub(replacement, word)
+        stemmed = _stemmers().stem(language.stemmer, word)
+        return fold(stemmed) if endings else stemmed
+
+    return stem
 
 
 @cache
@@ -72,26 +76,89 @@ def _words(folded: str) -> list[str]:
     return (_WORD if marks.isdisjoint(folded) else word).findall(folded)
 
 
-def terms(text: str) -> Counter[str]:
+def word_spans(text: str) -> list[tuple[int, str]]:
+    """Return the words of a text as they are written, each with its offset."""
+    word = _WORD if text.isascii() else _marks()[1]
+    return [(match.start(), match.group()) for match in word.finditer(text)]
+
+
+def terms(text: str, language: Language = ENGLISH) -> Counter[str]:
     """Return the terms of a text with their frequencies.
 
-    Words are folded to lower case without accents, stop words are left out, and English words are reduced to their
-    stems (Snowball). Runs of scripts without spaces are split into pairs of adjacent characters.
+    Words are folded to lower case without accents, stop words are left out, and words are reduced to their stems
+    (Snowball), in English only those of plain letters. Runs of scripts without spaces are split into pairs of adjacent
+    characters.
     """
+    return _count(_words(fold(text)), language)
+
+
+def read_terms(text: str) -> tuple[Counter[str], Language]:
+    """Return the terms of a text in the language it is in, and that language; English if it cannot be told."""
+    words = _words(folded := fold(text))
+    language = ENGLISH if _is_english(folded, words) else detect(_small_words(text))
+    return _count(words, language), language
+
+
+def language_of(text: str, expected: Sequence[Language] = (ENGLISH,)) -> Language:
+    """Return the language of a text.
+
+    Args:
+        text: the text.
+        expected: the languages it may well be in, the likeliest first: which a text in none of them is taken for.
+    """
+    if all(language is ENGLISH for language in expected) and _is_english(folded := fold(text), _words(folded)):
+        return ENGLISH
+    return detect(_small_words(text), expected)
+
+
+FIRST_WORDS = 150
+"""Words that tell whether a text may be in another language than English, about as many as `LOOKED_AT` characters."""
+
+
+def _is_english(folded: str, words: Sequence[str]) -> bool:
+    """Return whether no word and no letter speaks for another language: far faster than `detect` for most texts."""
+    if not own_words().isdisjoint(words[:FIRST_WORDS]):
+        return False
+    return folded.isascii() or not script().search(folded, 0, LOOKED_AT)
+
+
+def _small_words(text: str) -> list[str]:
+    """Return the first words of a text, folded, without those that begin with a capital, which may be names."""
+    begins = text[:LOOKED_AT]
+    words = _words(unicodedata.normalize("NFC", begins.lower() if begins.isupper() else begins))
+    return [fold(word) for number, word in enumerate(words) if not number or not word[0].isupper()]
+
+
+def question_terms(text: str, language: Language, others: Iterable[Language]) -> dict[str, tuple[str, ...]]:
+    """Return the terms of a question, each with the forms under which messages in other languages hold its word.
+
+    Args:
+        text: the question.
+        language: its language, which says what its stop words are.
+        others: the languages of the messages.
+    """
+    forms: dict[str, dict[str, None]] = {}
+    others = [other for other in others if other is not language]
+    for word in _words(fold(text)):
+        own = _count([word], language)
+        for term in own:
+            same = forms.setdefault(term, {})
+            if len(own) == 1:
+                same.update(dict.fromkeys(form for other in others for form in _count([word], other)))
+    taken = set(forms)
+    return {term: tuple(form for form in same if form not in taken) for term, same in forms.items()}
+
+
+def _count(words: Iterable[str], language: Language) -> Counter[str]:
     counts: Counter[str] = Counter()
-    for word in _words(_fold(text)):
+    stops, stem, english = language.stops, _stemming(language), language is ENGLISH
+    for word in words:
         for run in (word,) if word.isascii() else _RUN.findall(word):
-            if not run.isascii():
+            if not run.isascii() and (english or _IS_UNSPACED.match(run)):
                 counts.update(_pairs(run) if _IS_UNSPACED.match(run) else (run,))
-            elif run not in STOP_WORDS:
-                counts[_stem(run)] += 1
+            elif run not in stops:
+                counts[stem(run)] += 1
     return counts
-
-
-def _fold(text: str) -> str:
-    if text.isascii():
-        return text.lower()
-    return unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFKD", text).casefold()))
 
 
 def _pairs(run: str) -> list[str]:
@@ -100,7 +167,7 @@ def _pairs(run: str) -> list[str]:
 
 def near_duplicate_key(text: str) -> str:
     """Return a key that is equal for texts that differ only in case, accents, punctuation and white space."""
-    return " ".join(_fold(text).translate(_BETWEEN).split()) or text.strip()
+    return " ".join(fold(text).translate(_BETWEEN).split()) or text.strip()
 
 
 class _Between(dict[int, int | str]):
@@ -147,31 +214,22 @@ def is_statement(code: int) -> bool:
 LONGEST_INSTRUCTION = 600
 """Characters of a standing instruction at most: longer texts use such words in passing."""
 
-_STANDING = re.compile(
-    r"\b(?:always|never|from now on|whenever|every time|each time)\b.{0,80}\b(?:when|if|whenever|i ask|me)\b"
-    r"|\b(?:when(?:ever)? i (?:ask|say|mention|request)|if i (?:ask|say))\b",
-    re.IGNORECASE,
-)
 
-
-def is_standing_instruction(text: str) -> bool:
+def is_standing_instruction(text: str, language: Language = ENGLISH) -> bool:
     """Return whether a text sounds like "always show the units when I ask for a measure"."""
-    return len(text) < LONGEST_INSTRUCTION and _STANDING.search(text) is not None
+    return len(text) < LONGEST_INSTRUCTION and matcher(language.standing).search(unaccented(text)) is not None
 
 
 LOOKED_AT = 600
-"""Characters that `speaker_focus` reads. A longer text is about more than one thing."""
-
-_SELF = re.compile(r"\b(?:i|me|my|mine|myself|we|us|our|ours|ourselves)\b", re.IGNORECASE)
-_HEARER = re.compile(r"\b(?:you|your|yours|yourself|yourselves)\b", re.IGNORECASE)
+"""Characters that `speaker_focus` and `language_of` read. A longer text is about more than one thing."""
 
 
-def speaker_focus(text: str) -> int:
+def speaker_focus(text: str, language: Language = ENGLISH) -> int:
     """Return whom a text is about: 1 the speaker ("I went there"), -1 the listener ("Did you like it?"), 0 neither.
 
     A text about both is about the speaker.
     """
     begins = text[:LOOKED_AT]
-    if _SELF.search(begins):
+    if language.speaks_of_speaker(begins):
         return 1
-    return -1 if _HEARER.search(begins) else 0
+    return -1 if language.speaks_to_hearer(begins) else 0

@@ -9,7 +9,9 @@ from math import inf
 import numpy as np
 
 from shared_core.index.arrays import distinct
-from shared_core.index.text import is_statement, statement_code
+from shared_core.index.text import is_statement, language_of, statement_code, terms, word_spans
+from shared_core.languages.english import ENGLISH
+from shared_core.languages.language import Language
 from shared_core.messages import Message
 from shared_core.paths import Path
 from shared_core.prompt.abridged import lighter
@@ -67,6 +69,20 @@ def excerpt(text: str, words: Sequence[str], size: int, counter: Callable[[str],
 
 def _hits(text: str, words: Sequence[str]) -> list[tuple[int, str]]:
     """Return the offsets in a text at which words begin, each with its word, in order."""
+    language = language_of(text)
+    return _stemmed_hits(text, words, language) if language is not ENGLISH else _plain_hits(text, words)
+
+
+def _stemmed_hits(text: str, words: Sequence[str], language: Language) -> list[tuple[int, str]]:
+    """Return the hits in a text whose words differ from their stems by more than an ending, as most languages' do."""
+    wanted, found = frozenset(words), list[tuple[int, str]]()
+    for start, said in word_spans(text):
+        hit = next((term for term in terms(said, language) if term in wanted), None)
+        found += [(start, hit)] if hit else []
+    return found[:MOST_HITS]
+
+
+def _plain_hits(text: str, words: Sequence[str]) -> list[tuple[int, str]]:
     folded = text.casefold()
     if len(folded) != len(text):
         # Folding may lengthen a character. Such characters stay as they are, so that offsets are those of the text.
@@ -332,7 +348,7 @@ class _Reader:
     def _cut(self, entry: Entry) -> Entry:
         message, sizer, size = entry.message, self.live.sizer, self.rules.excerpt_tokens
         assert size is not None
-        passage = excerpt(message.content, self.found.words, size, sizer.counter, entry.tokens - message.media_tokens)
+        passage = excerpt(message.content, self.found.stems, size, sizer.counter, entry.tokens - message.media_tokens)
         if passage is None:
             return entry
         marked = EXCERPT_MARK.replace("{id}", message.id or "").replace("{text}", passage)

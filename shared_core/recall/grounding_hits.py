@@ -3,7 +3,7 @@
 Only `search` looks there. Recall does not: a question would be found by every word of the documents pasted around it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -15,26 +15,32 @@ from shared_core.recall.scope import Scope
 Floats = npt.NDArray[np.float32]
 
 
-def grounding_hits(words: Sequence[str], scopes: Sequence[Scope]) -> list[Ranked]:
-    """Return the messages whose grounding matches enough of the words (BM25), best first; of equals, the newest."""
+def grounding_hits(
+    words: Sequence[str], scopes: Sequence[Scope], forms: Mapping[str, Sequence[str]] | None = None
+) -> list[Ranked]:
+    """Return the messages whose grounding matches enough of the words (BM25), best first; of equals, the newest.
+
+    `forms` are other terms that count as the same as a word.
+    """
+    groups = [(word, *(forms or {}).get(word, ())) for word in words]
     hits: list[Ranked] = []
     for number, scope in enumerate(scopes):
         lengths = scope.line.along(scope.session_index.column("apart"))
         if not lengths.any():
             continue
-        share = _shares(words, scope, lengths)
+        share = _shares(groups, scope, lengths)
         found = np.flatnonzero((share >= MIN_LEXICAL) & scope.eligible)
         for index, value in zip(found.tolist(), share[found].tolist(), strict=True):
             hits.append(Ranked(number, index, value, value, None, weak=False, grounding=True))
     return sorted(hits, key=lambda hit: (-hit.score, hit.scope, -hit.line_index))
 
 
-def _shares(words: Sequence[str], scope: Scope, lengths: npt.NDArray[np.int32]) -> Floats:
+def _shares(groups: Sequence[Sequence[str]], scope: Scope, lengths: npt.NDArray[np.int32]) -> Floats:
     """Return the share of the words' weight that each message of a line matches, about 0 to 1."""
     mean, ceiling = float(lengths[lengths > 0].mean()), 0.0
     shares = np.zeros(len(lengths), dtype=np.float32)
-    for word in words:
-        indices, frequency = _on_line(scope.session_index.grounding, word, scope)
+    for group in groups:
+        indices, frequency = _on_line(scope.session_index.grounding, group, scope)
         idf = idf_of(len(indices), len(lengths))
         weights = frequency / (1 - B + B / mean * lengths[indices])
         shares[indices] += (idf * (K1 + 1) * weights / (weights + K1)).astype(np.float32)
@@ -42,8 +48,8 @@ def _shares(words: Sequence[str], scope: Scope, lengths: npt.NDArray[np.int32]) 
     return shares / np.float32(max(ceiling, 1e-9))
 
 
-def _on_line(postings: Postings, word: str, scope: Scope) -> tuple[npt.NDArray[np.int32], Floats]:
-    rows, frequency = postings.of(word)
+def _on_line(postings: Postings, group: Sequence[str], scope: Scope) -> tuple[npt.NDArray[np.int32], Floats]:
+    rows, frequency = postings.of_any(group)
     indices = scope.line.indices(rows)
     inside = (indices >= 0) & (indices < scope.line.upto)
     return indices[inside], frequency[inside].astype(np.float32)

@@ -277,7 +277,7 @@ def passages(live: LiveSession, rules: RecallRules, found: Found, best: Sequence
     for one, indices in units:
         there = [records[one.scope, index] for index in indices if (one.scope, index) in records]
         shown = [record for record in there if len(indices) == 1 or _is_shown(record.message, rules)]
-        texts.append("\n".join(_line(live, rules, found.words, record, grounded=one.grounding) for record in shown))
+        texts.append("\n".join(_line(live, rules, found.stems, record, grounded=one.grounding) for record in shown))
     return texts
 
 

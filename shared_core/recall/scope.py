@@ -1,6 +1,6 @@
 """The scope of a search: a session's rows along a path, filtered by position, time, role and use of tools."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -11,6 +11,9 @@ import numpy.typing as npt
 from shared_core.index.path_rows import LinePrefix
 from shared_core.index.session_index import ROLES, SessionIndex
 from shared_core.index.session_vectors import SessionVectors
+from shared_core.languages.detection import LANGUAGES
+from shared_core.languages.english import ENGLISH
+from shared_core.languages.language import Language
 from shared_core.messages import Role
 from shared_core.paths import Path
 from shared_core.records import Position
@@ -112,9 +115,9 @@ class Scope:
         spoken = np.isin(self.session_index.column("roles")[rows], [ROLES.index("user"), ROLES.index("assistant")])
         return indices[spoken & (self.session_index.column("speaks")[rows] > 0)][-count:]
 
-    def mentions(self, term: str) -> bool:
-        """Return whether a message before the question contains a term."""
-        return self.session_index.lexical.occurs(term, self.line)
+    def mentions(self, terms: Iterable[str]) -> bool:
+        """Return whether a message before the question contains one of some terms."""
+        return any(self.session_index.lexical.occurs(term, self.line) for term in terms)
 
     def statement_codes(self, indices: Indices) -> Indices:
         """Return the statement code of the message at each index."""
@@ -193,3 +196,26 @@ def speakers(scopes: Sequence[Scope]) -> list[str]:
     for scope in scopes:
         found |= dict.fromkeys(name for code, name in enumerate(scope.session_index.names) if scope.line.has_said(code))
     return list(found)
+
+
+NEWEST = 64
+"""Messages whose languages say in which one a question is that does not show it."""
+
+SPOKEN = 0.25
+"""The share of them that must be in another language than English: short ones often do not show theirs."""
+
+
+def languages(scopes: Sequence[Scope]) -> tuple[Language, ...]:
+    """Return the languages of some scopes, first the one that the newest messages of the first scope speak."""
+    found = {number: None for scope in scopes for number in scope.line.languages()}
+    first = [_spoken(scopes[0])] if scopes else []
+    return tuple(LANGUAGES[number] for number in dict.fromkeys([*first, *found])) or (ENGLISH,)
+
+
+def _spoken(scope: Scope) -> int:
+    rows = scope.line.rows[max(0, scope.line.upto - NEWEST) : scope.line.upto]
+    counts = np.bincount(scope.session_index.column("languages")[rows], minlength=len(LANGUAGES))
+    english = LANGUAGES.index(ENGLISH)
+    counts[english] = 0
+    most = int(counts.argmax())
+    return most if counts[most] > SPOKEN * len(rows) else english

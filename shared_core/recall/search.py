@@ -2,10 +2,11 @@
 
 import time
 import warnings
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from typing import get_args
 
 import numpy as np
@@ -16,6 +17,7 @@ from shared_core.base import Embedder, Fingerprint, Vectors
 from shared_core.errors import EmbedderError, EmbedderMismatchError, StoreError
 from shared_core.index.session_index import SessionIndex
 from shared_core.index.session_vectors import SessionVectors
+from shared_core.languages.english import ENGLISH
 from shared_core.paths import Path, walk
 from shared_core.recall.embedding import (
     EmbedderChoice,
@@ -29,9 +31,18 @@ from shared_core.recall.embedding import (
     turn_text,
     uses_other_embedder,
 )
-from shared_core.recall.query import Query, parse_query
+from shared_core.recall.query import Query, parse_query, with_parts
 from shared_core.recall.ranking import MIN_LEXICAL, OPENING_LEXICAL, POOL, RELAXED, Opening, RankedResults, rank
-from shared_core.recall.scope import Filter, RecallScope, RecallTools, RecallUnit, Scope, eligible_mask, speakers
+from shared_core.recall.scope import (
+    Filter,
+    RecallScope,
+    RecallTools,
+    RecallUnit,
+    Scope,
+    eligible_mask,
+    languages,
+    speakers,
+)
 from shared_core.recall.signals import Ranking
 from shared_core.recall.topic import NEWEST_MESSAGES, in_conversation, points_back, share, towards
 from shared_core.recall.worth import ASKED, BARS, GOES_ON, Recall, Verdict, chance_of_answer, verdict
@@ -234,6 +245,7 @@ class Found:
         notes: what could not be done.
         embedder: the key of the embedder whose vectors were used; None for words alone.
         words: the stems that were searched for.
+        forms: other stems that count as the same, as a word has in the other languages of the conversation.
         verdict: how many of the results are worth their tokens; None: as many as fit.
     """
 
@@ -244,6 +256,12 @@ class Found:
     embedder: str | None = None
     words: tuple[str, ...] = ()
     verdict: Verdict | None = None
+    forms: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def stems(self) -> tuple[str, ...]:
+        """The stems that were searched for, in all languages of the conversation."""
+        return (*self.words, *chain(*self.forms.values()))
 
     @property
     def unlikely(self) -> npt.NDArray[np.bool_]:
@@ -364,7 +382,8 @@ class Searcher:
         with self._lock:
             dense = self.sessions.embedder_choice_or_words(wanted.scope)
             scopes = self.scopes(state, wanted, dense)
-            query = parse_query(text, speakers(scopes))
+            query = parse_query(text, speakers(scopes), languages(scopes))
+            query = with_parts(query, lambda term: any(scope.mentions((term,)) for scope in scopes))
             newest = self._newest(scopes, query) if wanted.in_conversation else _NOTHING
             own = query
             if wanted.in_conversation:
@@ -391,7 +410,7 @@ class Searcher:
             ranked = self._rank(query, scopes, vector, dense, room)
             worth = self._verdict(query, scopes, ranked, dense, searched_by_meaning=vector is not None)
         name = dense.key if dense.embedder is not None and vector is not None else None
-        return Found(scopes, ranked, pending, tuple(notes), name, query.words, worth)
+        return Found(scopes, ranked, pending, tuple(notes), name, query.words, worth, query.forms)
 
     def _newest(self, scopes: Sequence[Scope], query: Query) -> Indices:
         """Return the newest messages of this session if a question points back to them, by index, oldest first."""
@@ -455,8 +474,10 @@ class Searcher:
             return None
         unrelated = None
         if searched_by_meaning and dense.embedder is not None:
-            unrelated = dense.embedder.fingerprint.unrelated or _unrelated(scopes)
-        stranger = any(not any(scope.mentions(term) for scope in scopes) for term in query.proper)
+            known = dense.embedder.fingerprint.unrelated if query.language is ENGLISH else None
+            # To an English embedder, all texts in another language are alike, so their own cosines are the measure.
+            unrelated = known or _unrelated(scopes)
+        stranger = any(not any(scope.mentions(query.forms_of(term)) for scope in scopes) for term in query.proper)
         chance = chance_of_answer(query, ranked.present, ranked.dense, unrelated=unrelated, stranger=stranger)
         return verdict(bars, chance, ranked.scores, GOES_ON if query.goes_on else ASKED)
 

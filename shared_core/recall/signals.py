@@ -165,7 +165,9 @@ class ScopeSearch:
     @cached_property
     def _words_found(self) -> LexicalScores:
         line = self.scope.line
-        return self.scope.session_index.lexical.score(self._words, line, line.terms, borrowed=self._borrowed)
+        return self.scope.session_index.lexical.score(
+            self._words, line, line.terms, borrowed=self._borrowed, forms=self.query.forms
+        )
 
     def _shares(self, indices: Indices) -> tuple[Floats, Floats]:
         """Return `Signals.lexical` and `Signals.present` at some indices."""

@@ -8,7 +8,9 @@ from math import sqrt
 import numpy as np
 
 from shared_core.base import Vectors
-from shared_core.index.text import is_statement, statement_code, terms
+from shared_core.index.text import is_statement, read_terms, statement_code
+from shared_core.languages.english import ENGLISH
+from shared_core.languages.language import Language
 from shared_core.recall.query import Query, informative_terms
 
 NEWEST_MESSAGES = 4
@@ -25,22 +27,9 @@ FEW = 2
 
 _SENTENCE = re.compile(r"[^.!?\n\u3002\uff01\uff1f]+[.!?\n\u3002\uff01\uff1f]?")
 _WORD = re.compile(r"\w")
-_REQUEST = re.compile(
-    r"\W*(?:please|can|could|would|will|should|shall|may|what|how|when|where|who|whom|whose|which|why|do|does|did|is|are"
-    r"|was|were|have|has|had|if|in|for|on|list|summari[sz]e|give|tell|explain|describe|provide|show|help|walk|remind"
-    r"|mention|write|translate|convert|compute|calculate|compare|define|name|spell|make|create|draft|suggest|recommend"
-    r"|find|search|sort|count)\b",
-    re.IGNORECASE,
-)
-_ASKS = re.compile(r"[?\uff1f]|^\W*(?:and\s+)?(?:what|how|when|where|who|whom|whose|which|why)\b", re.IGNORECASE)
-_ADDS = re.compile(r"^\W*(?:and|but|so|or|then|what about|how about)\b", re.IGNORECASE)
-_POINTS = re.compile(
-    r"\b(?:it|its|that|this|these|those|they|them|their|he|him|his|she|her|hers|ones?|there|then)\b",
-    re.IGNORECASE,
-)
 
 
-def tells(text: str) -> bool:
+def tells(text: str, language: Language = ENGLISH) -> bool:
     """Return whether a text says anything besides what it asks for: "The draft is done. What is next?" does.
 
     Fewer than three words, such as "locker code", say nothing.
@@ -52,7 +41,7 @@ def tells(text: str) -> bool:
     return any(
         is_statement(statement_code(sentence))
         and not sentence.endswith(("?", "\uff1f"))
-        and not _REQUEST.match(sentence)
+        and not language.requests_something(sentence)
         for sentence in sentences
     )
 
@@ -62,11 +51,11 @@ def points_back(query: Query) -> bool:
 
     A pronoun in a question that names somebody or something may stand for that: "When did Ann sell her boat?".
     """
-    if not _ASKS.search(query.text):
+    if not query.language.asks(query.text):
         return False
     names = bool(query.speakers or query.proper)
-    adds = query.informative <= FEW // 2 and bool(_ADDS.search(query.text))
-    return adds or (query.informative <= FEW and not names and bool(_POINTS.search(query.text)))
+    adds = query.informative <= FEW // 2 and query.language.adds_to_talk(query.text)
+    return adds or (query.informative <= FEW and not names and query.language.points_back(query.text))
 
 
 def borrowed_terms(newest: Sequence[str], query: Query) -> tuple[tuple[str, float], ...]:
@@ -81,7 +70,7 @@ def borrowed_terms(newest: Sequence[str], query: Query) -> tuple[tuple[str, floa
     """
     weights: dict[str, float] = {}
     for age, text in enumerate(reversed(newest)):
-        said = informative_terms(terms(text)) - set(query.terms)
+        said = informative_terms(*read_terms(text)) - set(query.terms)
         for term in said:
             weights[term] = weights.get(term, 0.0) + FADE**age / sqrt(len(said))
     best = sorted(weights, key=lambda term: (-weights[term], term))[:MOST_TERMS]
@@ -96,7 +85,8 @@ def share(query: Query) -> float:
 def in_conversation(query: Query, newest: Sequence[str]) -> Query:
     """Return a question as it is meant after the newest messages, which are given oldest first."""
     borrowed = borrowed_terms(newest, query) if newest else ()
-    tells_news = query.informative > FEW and tells(query.text)  # "that makes sense, thanks a lot" tells nothing new
+    # "that makes sense, thanks a lot" tells nothing new
+    tells_news = query.informative > FEW and tells(query.text, query.language)
     return replace(query, goes_on=tells_news, borrowed=borrowed, informative=query.informative + len(borrowed))
 
 

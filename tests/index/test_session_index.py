@@ -11,8 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shared_core.index import session_index
 from shared_core.index.path_rows import SITTING_GAP
 from shared_core.index.session_index import CACHED_LINES, PAGE, SNAPSHOT, SessionIndex
+from shared_core.index.text import language_of
+from shared_core.languages.detection import LANGUAGES
 from shared_core.records import MAIN, ROOT, Draft, Position, Snapshot
 from shared_core.stores import SQLiteStore
 from shared_core.testing.oracle import NOON, Session, draft, drafts
@@ -51,6 +54,8 @@ def check_line(index: SessionIndex, session: Session, head: Position) -> None:
     assert [line.has_said(code) for code in range(len(index.names))] == [
         name in {record.message.name for record in path} for name in index.names
     ]
+    spoken = dict.fromkeys(language_of(record.message.content) for record in path)
+    assert [LANGUAGES[number] for number in line.languages()] == list(spoken)
     turns = [record.message.turn_id for record in path]
     for turn in set(turns):
         members = [number for number, other in enumerate(turns) if other == turn]
@@ -260,6 +265,19 @@ class TestSnapshots:
         rebuilt = refreshed(session)
         assert (store.rows["after"], rebuilt.saved) == (4, 0)
         assert equal(rebuilt, index)
+
+    def test_one_by_other_rules_of_languages_is_made_again(
+        self, store: CountingStore, session: Session, index: SessionIndex, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with monkeypatch.context() as other:
+            other.setattr(session_index, "digest", lambda: "others")
+            index.save_snapshot()
+        store.reset()
+        rebuilt = refreshed(session)
+        assert (store.rows["after"], rebuilt.saved, rebuilt.damaged) == (4, 0, False)
+        assert equal(rebuilt, index)
+        rebuilt.save_snapshot()
+        assert refreshed(session).saved == 4
 
     def test_one_from_before_a_forgetting_is_not_trusted(
         self, store: CountingStore, session: Session, index: SessionIndex

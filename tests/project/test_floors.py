@@ -37,6 +37,7 @@ FLOORS = [
     "prompt",
     "session",
     "checkout",
+    "languages",
     "index",
     "recall",
     "summaries",

@@ -1,0 +1,86 @@
+"""English."""
+
+from shared_core.languages.language import Language
+
+ENGLISH = Language(
+    code="en",
+    stemmer="english",
+    # Function words and question words: they do not tell what a text is about.
+    stop_words="""
+    a about above after again against all also am an and any are aren as at be because been before being below between
+    both but by can cannot could couldn did didn do does doesn doing don down during each else ever few for from further
+    get got had hadn has hasn have haven having he her here hers herself him himself his how i if in into is isn it its
+    itself just know let ll me more most mustn my myself no nor not of off ok okay on once only or other our ours
+    ourselves out over own please re same shall shan she should shouldn so some such tell than thank thanks that the
+    their theirs them themselves then there these they this those through to too under until up us ve very was wasn we
+    were weren what when where which while who whom whose why will with won would wouldn yes you your yours yourself
+    yourselves s t d m
+    """,
+    signs="",
+    small_talk="""
+    afternoon agree ahead alright amazing anyway apologies appreciate awesome bad best bit brilliant busy bye care
+    cheers clear congrats congratulations cool correct course curious cute day deal dear delighted done enjoy enough
+    evening exactly excellent fair fantastic fine fun funny glad go gonna good goodbye goodness gosh great guess guys ha
+    haha happy hear hehe hello help hey hi hmm hope hopefully indeed interesting joke keep kidding kind later legend
+    little lol lots love lovely luck made make makes maybe meant mind moment morning much never nevermind nice night
+    nope noted oh okay omg perfect please pleasure possibly pretty probably quite ready really rest right safe see seem
+    seems sense silly soon sorry sound start started stay still stop super suppose sure surprise sweet talk thing think
+    tired today tomorrow tonight totally true try ugh understand understood wait weekend welcome well whatever wish
+    wonderful wondering worries worry wow wrong yeah yep yup
+    """,
+    # Leaving them out gains 1 to 2 points of evidence and NDCG@10 on BEAM and 1.5 of NDCG@10 on QMSum; chat loses none.
+    about_talk="""
+    answer answered ask asked aspect attitude bring brought chat conversation describe detail different discuss
+    discussion earlier explain information item list mention opinion order overview previously question reason recall
+    regarding related remember said say summarize summary talk think thought throughout various view walk
+    """,
+    speaker="i me my mine myself we us our ours ourselves",
+    hearer="you your yours yourself yourselves",
+    of_us="i my mine we our ours",
+    questions="what how when where who whom whose which why",
+    joins="and",
+    adds="and but so or then what_about how_about",
+    points="it its that this these those they them their he him his she her hers ones? there then",
+    requests=r"""
+    please can could would will should shall may what how when where who whom whose which why do does did is are was
+    were have has had if in for on list summari[sz]e give tell explain describe provide show help walk remind mention
+    write translate convert compute calculate compare define name spell make create draft suggest recommend find search
+    sort count
+    """,
+    # Measured on BEAM: 2 points more of the assistant's evidence in 1,000 tokens, .3 of all evidence.
+    asks_back=(
+        r"\bdid you\b"
+        r"|\byou (?:\w+ )?(?:recommended|suggested|advised|proposed|said|told|mentioned|explained|gave|wrote)\b"
+        r"|\byour (?:advice|recommendations?|suggestions?|answers?|explanations?|proposals?)\b"
+    ),
+    standing=(
+        r"\b(?:always|never|from now on|whenever|every time|each time)\b.{0,80}\b(?:when|if|whenever|i ask|me)\b"
+        r"|\b(?:when(?:ever)? i (?:ask|say|mention|request)|if i (?:ask|say))\b"
+    ),
+    months="""
+    january jan, february feb, march mar, april apr, may, june jun, july jul, august aug, september sept sep, october
+    oct, november nov, december dec
+    """,
+    day="(?:st|nd|rd|th)?",
+    of=r"(?:of\s+)?",
+    near="in on since until of last during before after early late mid",
+    month_first=True,
+)
+
+_ALSO_ENGLISH = """
+a also am an as at ate bin ciao com come comment dan den die do door e em encore er era es even for ha had hat have he
+hen her hola hon i il in is ja man me men mere met mi mine nei no non o of ok on over pas per plus pour se sem si sin so
+son sur tack tak tan till ton tot under van vet voor war was we wel will wo y ya yo
+"""
+ALSO_ENGLISH = frozenset(_ALSO_ENGLISH.split())
+"""Function words of other languages that are also English words, or are often written in English.
+
+They count for the other language, but it takes further words to tell a text in it from an English one.
+"""
+
+_IN_ENGLISH = """
+al au aux c con da das de del dem der des di dos du el en est et l la las le les lo los ma mas mes nu pa par que sa sans
+sera tu um un una une vi von
+"""
+IN_ENGLISH = frozenset(_IN_ENGLISH.split())
+"""Function words of other languages in names and phrases that English borrows, such as "de la": only several tell."""

@@ -1,0 +1,151 @@
+"""The words of one language that recall tells apart."""
+
+import re
+from dataclasses import dataclass
+from functools import cache, cached_property
+
+from shared_core.languages.letters import fold, unaccented
+
+NEVER = "(?!)"
+"""A regular expression that matches nothing."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Language:
+    """A language: lists of words, separated by spaces, and regular expressions.
+
+    Only the first four are needed. Texts are read without accents, and so are these lists. From `speaker` on, a word
+    may be a regular expression without spaces, in which `_` stands for a space.
+
+    Attributes:
+        code: its ISO 639-1 code.
+        stemmer: the name of its Snowball stemmer.
+        stop_words: function words, which are not indexed. They tell which language a text is in.
+        signs: further words that tell the language, and those stop words that no other language has: one is enough.
+        letters: a range for the brackets of a regular expression, if hardly any other language is written with them.
+        endings: patterns and their replacements, in order, which give words back the accents that the stemmer looks at.
+        small_talk: words that people fill a talk with. A text of nothing else asks for nothing.
+        about_talk: words that ask about the conversation itself. They are searched for if the question has no others.
+        speaker: words by which people speak of themselves.
+        hearer: words by which they speak to somebody.
+        of_us: words that make a question one about those who talk, whose small talk then counts.
+        questions: words that begin a question.
+        joins: the word for "and" that may come before them.
+        adds: words that go on with what was said before.
+        points: words that stand for what was named before.
+        requests: words that begin a request.
+        asks_back: a pattern for questions about what the assistant said.
+        standing: a pattern for instructions that hold from then on.
+        months: the names of the twelve months, separated by commas.
+        day: a pattern for what may follow the number of a day.
+        of: a pattern for what may come between day and month.
+        year: a pattern for what comes between month and year.
+        near: words that come before a month without a day.
+        month_first: whether the day may follow the month, as in "May 7".
+        numeric: a pattern for dates in numbers with the groups day, month and year.
+        compounds: whether words are joined without a space.
+        nouns: whether all nouns begin with a capital, so that it does not mark a name.
+    """
+
+    code: str
+    stemmer: str
+    stop_words: str
+    signs: str
+    letters: str = ""
+    endings: tuple[tuple[str, str], ...] = ()
+    small_talk: str = ""
+    about_talk: str = ""
+    speaker: str = ""
+    hearer: str = ""
+    of_us: str = ""
+    questions: str = ""
+    joins: str = ""
+    adds: str = ""
+    points: str = ""
+    requests: str = ""
+    asks_back: str = NEVER
+    standing: str = NEVER
+    months: str = ""
+    day: str = ""
+    of: str = ""
+    year: str = r",?\s+"
+    near: str = ""
+    month_first: bool = False
+    numeric: str = NEVER
+    compounds: bool = False
+    nouns: bool = False
+
+    def __repr__(self) -> str:
+        return f"Language({self.code!r})"
+
+    @cached_property
+    def stops(self) -> frozenset[str]:
+        """The stop words, folded."""
+        return frozenset(fold(self.stop_words).split())
+
+    @cached_property
+    def sure(self) -> frozenset[str]:
+        """The signs, folded."""
+        return frozenset(fold(self.signs).split())
+
+    @cached_property
+    def month_numbers(self) -> dict[str, int]:
+        """The number of each month by all its names."""
+        months = enumerate(fold(self.months).split(","), 1) if self.months else ()
+        return {name: number for number, names in months for name in names.split()}
+
+    @cached_property
+    def dates(self) -> tuple[re.Pattern[str], ...]:
+        """Patterns for dates with the groups day, month and year, strict ones first."""
+        iso = r"\b(?P<year>\d{4})-(?P<month>\d{2})(?:-(?P<day>\d{2}))?\b"
+        if not self.months:
+            return (matcher(iso),)
+        names = "|".join(sorted(self.month_numbers, key=len, reverse=True))
+        month, year = rf"(?P<month>{names})\b\.?", rf"(?:{self.year}(?P<year>\d{{4}})\b)"
+        day = rf"(?P<day>\d{{1,2}}){self.day}"
+        # Some months are also verbs, so a month counts only next to a day, a year or a preposition.
+        patterns = [iso, self.numeric, rf"\b{day}\s+{self.of}{month}{year}?"]
+        patterns += [rf"\b{month}\s+{day}\b(?!\d){year}?"] if self.month_first else []
+        patterns += [rf"\b{month}{year}", rf"\b{any_of(self.near)}[\s-]+{month}"]
+        return tuple(map(matcher, patterns))
+
+    def speaks_of_speaker(self, text: str) -> bool:
+        """Return whether somebody speaks of himself or herself."""
+        return matcher(rf"\b{any_of(self.speaker)}\b").search(unaccented(text)) is not None
+
+    def speaks_to_hearer(self, text: str) -> bool:
+        """Return whether somebody is spoken to."""
+        return matcher(rf"\b{any_of(self.hearer)}\b").search(unaccented(text)) is not None
+
+    def asks_of_us(self, text: str) -> bool:
+        """Return whether those who talk are asked about: "Where did we stay?" asks for what was said."""
+        return matcher(rf"\b{any_of(self.of_us)}\b[^.!]*\?").search(unaccented(text)) is not None
+
+    def asks(self, text: str) -> bool:
+        """Return whether something is asked."""
+        joins = rf"(?:{self.joins}\s+)?" if self.joins else ""
+        return matcher(rf"[?\uff1f]|^\W*{joins}{any_of(self.questions)}\b").search(unaccented(text)) is not None
+
+    def adds_to_talk(self, text: str) -> bool:
+        """Return whether a text begins as one that goes on with what was said: "And in May?"."""
+        return matcher(rf"^\W*{any_of(self.adds)}\b").search(unaccented(text)) is not None
+
+    def points_back(self, text: str) -> bool:
+        """Return whether a text has a word for what was named before."""
+        return matcher(rf"\b{any_of(self.points)}\b").search(unaccented(text)) is not None
+
+    def requests_something(self, text: str) -> bool:
+        """Return whether a text begins as a request."""
+        return matcher(rf"\W*{any_of(self.requests)}\b").match(unaccented(text)) is not None
+
+
+@cache
+def any_of(words: str) -> str:
+    """Return a pattern for any of the words of a list."""
+    return f"(?:{'|'.join(words.split()).replace('_', ' ')})" if words else NEVER
+
+
+@cache
+def matcher(pattern: str) -> re.Pattern[str]:
+    """Return a compiled pattern that ignores case; patterns are compiled when they are first needed."""
+    return re.compile(unaccented(pattern), re.IGNORECASE)
