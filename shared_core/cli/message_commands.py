@@ -142,6 +142,21 @@ def search(
 
 @message_commands.command()
 @with_options
+def standing(options: BranchOptions, full: Full = False) -> None:
+    """List what the user has stated that holds from then on, newest first.
+
+    These are wishes, diets, allergies, roles, constraints and instructions. Each line holds the time (UTC), the kind,
+    the ID of the message and what it says. To remove one, forget the message.
+    """
+    with options.open() as memory:
+        facts = memory.standing()
+    if not facts:
+        say("note: no standing facts are stated")
+    options.answer([fact.to_dict() for fact in facts], map(Lines.of(full).fact, facts))
+
+
+@message_commands.command()
+@with_options
 def log(
     options: BranchOptions,
     limit: Annotated[

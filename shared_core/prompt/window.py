@@ -113,6 +113,7 @@ class Candidate:
         reason: the decision on it; None if it may still be chosen.
         match: the id of the message that matches the question; None: all are neighbours of matches.
         cut: ids of the messages of which it holds an excerpt.
+        standing: whether it is recalled for a standing wish or fact.
     """
 
     entries: tuple[Entry, ...]
@@ -122,6 +123,7 @@ class Candidate:
     reason: Reason | None = None
     match: str | None = None
     cut: tuple[str | None, ...] = ()
+    standing: bool = False
 
     @property
     def tokens(self) -> int:
@@ -131,10 +133,14 @@ class Candidate:
     def because(self, reason: Reason) -> "Candidate":
         """Return the candidate with a decision."""
         # `replace` takes four times as long, and this is called a hundred times per prompt.
-        return Candidate(self.entries, self.score, self.lexical, self.dense, reason, self.match, self.cut)
+        return Candidate(
+            self.entries, self.score, self.lexical, self.dense, reason, self.match, self.cut, self.standing
+        )
 
     def why_recalled(self, entry: Entry) -> Reason:
         """Return why one of its messages is recalled."""
+        if self.standing and entry.message.id == self.match:
+            return Reason.STANDING
         matches, cut = entry.message.id == self.match, entry.message.id in self.cut
         if matches:
             return Reason.EXCERPT if cut else Reason.RECALLED

@@ -33,6 +33,7 @@ from shared_core.recall.query import Query, parse_query
 from shared_core.recall.ranking import MIN_LEXICAL, OPENING_LEXICAL, POOL, RELAXED, Opening, RankedResults, rank
 from shared_core.recall.scope import Filter, RecallScope, RecallTools, RecallUnit, Scope, eligible_mask, speakers
 from shared_core.recall.signals import Ranking
+from shared_core.recall.standing import Closeness, StandingHit, bearing
 from shared_core.recall.topic import NEWEST_MESSAGES, in_conversation, points_back, share, towards
 from shared_core.recall.worth import ASKED, BARS, GOES_ON, Recall, Verdict, chance_of_answer, verdict
 from shared_core.records import Record, SessionState
@@ -58,6 +59,7 @@ class RecallRules:
     scope: RecallScope = "session"
     embed_budget_ms: float = 200
     recall: Recall = "balanced"
+    standing_tokens: int = 200
 
     def __post_init__(self) -> None:
         one_of("recall", self.recall, get_args(Recall))
@@ -67,6 +69,7 @@ class RecallRules:
         one_of("scope", self.scope, get_args(RecallScope))
         if self.embed_text is not None:
             name_of(self.embed_text)
+        whole_number("standing_tokens", self.standing_tokens, least=0)
         in_range("embed_budget_ms", self.embed_budget_ms, 0, float("inf"))
         if self.min_score is not None:
             in_range("min_score", self.min_score, -1, 1)
@@ -231,6 +234,7 @@ class Found:
         embedder: the key of the embedder whose vectors were used; None for words alone.
         words: the stems that were searched for.
         verdict: how many of the results are worth their tokens; None: as many as fit.
+        standing: the standing facts that bear on the question, those to take first at the beginning.
     """
 
     scopes: Sequence[Scope]
@@ -240,6 +244,7 @@ class Found:
     embedder: str | None = None
     words: tuple[str, ...] = ()
     verdict: Verdict | None = None
+    standing: tuple[StandingHit, ...] = ()
 
     @property
     def unlikely(self) -> npt.NDArray[np.bool_]:
@@ -386,8 +391,9 @@ class Searcher:
                 vector = towards(vector, vectors, share(own))
             ranked = self._rank(query, scopes, vector, dense, room)
             worth = self._verdict(query, scopes, ranked, dense, searched_by_meaning=vector is not None)
+            standing = self._standing(query, scopes, vector, dense) if wanted.standing else ()
         name = dense.key if dense.embedder is not None and vector is not None else None
-        return Found(scopes, ranked, pending, tuple(notes), name, query.words, worth)
+        return Found(scopes, ranked, pending, tuple(notes), name, query.words, worth, standing)
 
     def _newest(self, scopes: Sequence[Scope], query: Query) -> Indices:
         """Return the newest messages of this session if a question points back to them, by index, oldest first."""
@@ -440,6 +446,19 @@ class Searcher:
             weight=fingerprint.weight if fingerprint else 0.0,
             pool=max(POOL, room // POOL_TOKENS), strict=self.rules.min_score is not None,
         )  # fmt: skip
+
+    def _standing(
+        self, query: Query, scopes: Sequence[Scope], vector: Vectors | None, dense: EmbedderChoice
+    ) -> tuple[StandingHit, ...]:
+        """Return the standing facts that bear on a question."""
+        if not self.rules.standing_tokens:
+            return ()
+        # What is usual in this session must not count: a fact must not get lost in messages that are all alike.
+        unrelated = dense.embedder.fingerprint.unrelated if dense.embedder is not None else None
+        closeness = None
+        if vector is not None and unrelated is not None:
+            closeness = Closeness(scopes, vector, *unrelated)
+        return tuple(bearing(query, scopes, closeness))
 
     def _verdict(
         self, query: Query, scopes: Sequence[Scope], ranked: RankedResults, dense: EmbedderChoice, *,
