@@ -143,10 +143,10 @@ def search(
 @message_commands.command()
 @with_options
 def standing(options: BranchOptions, full: Full = False) -> None:
-    """List what the user has stated that holds from then on, newest first.
+    """List the wishes and facts that the user has stated, newest first.
 
-    These are wishes, diets, allergies, roles, constraints and instructions. Each line holds the time (UTC), the kind,
-    the ID of the message and what it says. To remove one, forget the message.
+    They hold from then on: diets, allergies, roles, constraints and instructions. Each line holds the time (UTC), the
+    kind, the ID of the message and what it says. To remove one, forget the message.
     """
     with options.open() as memory:
         facts = memory.standing()

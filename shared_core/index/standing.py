@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
@@ -150,18 +150,18 @@ def statements(text: str) -> list[Statement]:
     said = text[:LOOKED_AT].replace("\u2019", "'")
     found: list[Statement] = []
     for rules in _compiled():
-        if _hinted(said, rules):
+        if hints := _hints(said, rules.hints):
             said = _NOT_SAID.sub(lambda match: re.sub(r"[^\n]", _BOX, match[0]), said)
-            found += _found(said, rules)
+            found += _found(said, rules, hints)
     return found[:MOST_STATEMENTS]
 
 
-def _found(said: str, rules: _Rules) -> Iterator[Statement]:
+def _found(said: str, rules: _Rules, hints: Sequence[str]) -> Iterator[Statement]:
     """Yield what the rules of one language find."""
     taken = 0
     for first, last in _sentences(said):
         sentence = said[first:last]
-        if not _hinted(sentence, rules) or rules.supposes.match(sentence):
+        if not _hints(sentence, hints) or rules.supposes.match(sentence):
             continue
         for start, joined in _beginnings(sentence, rules):
             if first + start < taken:
@@ -174,9 +174,10 @@ def _found(said: str, rules: _Rules) -> Iterator[Statement]:
                 taken = statement.end
 
 
-def _hinted(said: str, rules: _Rules) -> bool:
+def _hints(said: str, hints: Sequence[str]) -> list[str]:
+    """Return which hints a text holds."""
     folded = said.lower()
-    return any(hint in folded for hint in rules.hints)
+    return [hint for hint in hints if hint in folded]
 
 
 def _sentences(said: str) -> Iterator[tuple[int, int]]:

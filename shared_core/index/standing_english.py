@@ -218,8 +218,8 @@ ENGLISH = Language(
         ),
         Rule(
             "instruction",
-            r"(?:please )?(?:keep|make) (?:all |your |the |every )*(?P<what>(?:answers?|repl(?:y|ies)"
-            r"|responses?|explanations?|messages)\b.+)",
+            r"(?:please )?(?:keep|make) (?P<what>(?:(?:all |your |every )+(?:answer|reply|response|explanation)"
+            r"|(?:all |your |the )*(?:answers|replies|responses|explanations|messages))\b.+)",
             ("reply",),
             subject="phrase",
             lasting=False,
@@ -408,22 +408,16 @@ ENGLISH = Language(
         ),
     },
     hints=(
-        "allerg|intoleran|prefer|favour|favor|vegan|vegetarian|pescat|pescet|omnivore|flexitarian"
-        "|fruitarian|always|never"
-        "|from now on|going forward|in future|in the future|when i |whenever i |every time i "
-        "|each time i |time i |call me|my name|i go by|address me|i work|i can't"
-        "|i cannot|i don't|i do not|i won't|i hate|i dislike|i detest|i only|i usually|i exclusively"
-        "|i really|i absolutely|i just"
-        "|i personally|i still|i'm a|i am a|i'm the|i am the|i'm not|i am not|i'm on|i'm in a"
-        "|i'm pregnant|i am pregnant"
-        "|blind|i'm deaf|i am deaf|dyslexi|hard of hearing|left-handed|eating|i eat |i follow|i keep|i stick|i have"
-        "|answer in|answer me|answer brie|answer conc|reply in|reply brief|respond in|respond brief"
-        "|speak |talk to me in"
-        "|answers|answer short|response|replies|explanation|emoji|emoticon|markdown|jargon|headings"
-        "|disclaimers|use metric|use the metric|use imperial|use the imperial"
-        "|use celsius|use fahrenheit|use kilom|use miles|use british|use american|use uk|use us "
-        "|use 24|use 12|use formal"
-        "|use informal|use plain|use simple|halal|kosher|keto|gluten|dairy|lactose|paleo|diabet|coeliac|celiac"
+        "allerg|intoleran|prefer|favo|vegan|tarian|omnivore|always|never|from now on|going forward| future"
+        "|when i |ever i |time i |call me|address me|my name|i go by|i work|i can't|i cannot|no longer|i don't"
+        "|i do not|i won't|hate|dislike|detest|i only|i usually|i exclusively|i'm a|i am a|i'm the|i am the"
+        "|fan of|not into|really into|keen on|fond of|blind|deaf|dyslexi|wheelchair|pregnant|hard of hearing"
+        "|left-handed|eating |i eat |i follow|i keep|i stick|asthma|blood pressure|epilepsy|adhd|arthritis"
+        "|pacemaker|have ibs|crohn|have a bad |have a weak |answer|reply|replies|respond|response|speak "
+        "|talk to me|talk in|explanation|messages|emoji|emoticon|markdown|bullet|jargon|headings|disclaimers"
+        "|slang|em dash|exclamation|metric|imperial|use si |celsius|fahrenheit|kilom|use miles|use british"
+        "|use american|use uk|use us |use 24|use 12|formal|use plain|use simple|halal|kosher|keto|gluten|dairy"
+        "|lactose|paleo|teetotal|diabet|liac|low-|low carb|low sugar|low sodium|low fat"
     ),
     starts=(
         f"i i'm i've we we're my please always never from going in you make be remember just when"
