@@ -143,10 +143,10 @@ def search(
 @message_commands.command()
 @with_options
 def standing(options: BranchOptions, full: Full = False) -> None:
-    """List the wishes and facts that the user has stated, newest first.
+    """List the standing wishes and facts of the user.
 
-    They hold from then on: diets, allergies, roles, constraints and instructions. Each line holds the time (UTC), the
-    kind, the ID of the message and what it says. To remove one, forget the message.
+    These are preferences, diets, allergies, roles, constraints and instructions, the newest first. Each line holds the
+    time (UTC), the kind, the ID of the message and what it says. To remove one, forget the message.
     """
     with options.open() as memory:
         facts = memory.standing()

@@ -230,7 +230,7 @@ def _stated(said: str, start: int, last: int, rules: _Rules, *, orders: bool) ->
             continue
         if condition is None and rule.kind == "instruction" and not orders:
             continue
-        end = _end(match, condition, last, rules)
+        end = _end(rule.kind, match, condition, last, rules)
         asked = said[start:last].rstrip().endswith("?") and end >= last - 1
         if asked or _BOX in said[start : start + QUOTED]:
             continue
@@ -246,9 +246,13 @@ def _condition(match: re.Match[str], last: int, rules: _Rules) -> tuple[int, int
     return None if found is None else (found.start(), found.end(), last)
 
 
-def _end(match: re.Match[str], condition: tuple[int, int, int] | None, last: int, rules: _Rules) -> int:
+def _end(
+    kind: StandingKind, match: re.Match[str], condition: tuple[int, int, int] | None, last: int, rules: _Rules
+) -> int:
     """Return where a statement ends: at the next clause that goes on with something else."""
     start, said = match.start(), match.string
+    if kind == "name":
+        return match.end()
     least = match.start("what") + 1 if "what" in match.re.groupindex else match.end()
     if condition is not None:
         least = max(least, min(condition[1] + 1, last))

@@ -60,7 +60,7 @@ ENGLISH = Language(
         "languages": f"(?:{_LANGUAGES})",
         "occupations": f"(?:{_OCCUPATIONS})",
         "foods": f"(?:{_FOODS})",
-        "ask": r"(?:ask|asked|say|mention|request|want|need|talk|inquire|enquire|message|send|share|type|write)",
+        "ask": r"(?:ask|asked|say|mention|request|talk|inquire|enquire|message|send|share|type|write)",
         "lately": r"(?:(?:really|much|strongly|generally|usually|always|personally|also|still|now|definitely|actually"
         r"|typically|often|tend to|do|would always|no longer|don't|do not) )*",
     },
@@ -147,7 +147,8 @@ ENGLISH = Language(
         ),
         Rule(
             "constraint",
-            r"i (?:can't|cannot|don't|do not|never|won't) (?P<what>(?:fly|drive|swim|work|meet|smoke|travel"
+            r"i (?:can't|cannot|don't|do not|never|won't) (?P<what>(?:fly|drive|swim|meet|smoke|work (?:on"
+            r"|at|in|before|after|past|from|nights|weekends|more)|travel"
             r"|do (?:mornings|evenings|weekends|mondays|tuesdays|wednesdays|thursdays|fridays|saturdays"
             r"|sundays)|take (?:calls|meetings)|use a car|own a car|have a car)\b.*)",
             subject="phrase",
@@ -243,7 +244,8 @@ ENGLISH = Language(
         ),
         Rule(
             "preference",
-            r"(?:i|we) {lately}prefer(?:red)? (?!not to\b|to (?:go|be|do|have)\b|that\b|it\b|this\b|if\b"
+            r"(?:i|we) {lately}prefer(?:red)? (?!not to\b|to (?:go|be|do|have)\b|that\b|its?\b|this\b"
+            r"|these\b|those\b|if\b"
             r"|the (?:first|second|third|last|latter|former)\b)(?:to )?(?P<what>.+)",
         ),
         Rule(
@@ -262,7 +264,8 @@ ENGLISH = Language(
             "preference",
             r"i (?:(?:really|absolutely|just|personally|still) )*(?:hate|dislike|detest|can't stand"
             r"|cannot stand|don't like|do not like|am not a fan of|'m not a fan of) (?!to (?:see|say|ask|break"
-            r"|be)\b|when\b|that\b|it\b|this\b|how\b|him\b|her\b|them\b|you\b|what\b|the (?:idea|way|fact"
+            r"|be)\b|when\b|that\b|its?\b|this\b|these\b|those\b|how\b|him\b|her\b|them\b|you\b|what\b"
+            r"|the (?:idea|way|fact"
             r"|thought)\b)(?P<what>.+)",
         ),
         Rule(
@@ -279,15 +282,12 @@ ENGLISH = Language(
         ),
     ),
     lead_ins=(
-        "and but so also well hi hey hello oh okay ok yes yeah yep no nope please remember that note"
-        " fyi btw by the way"
-        " just as you know because since though although while actually personally generally usually"
-        " honestly for context"
-        " me myself however plus keep in mind reminder one more thing first second finally again then"
-        " anyway sorry thanks"
-        " thank right sure great cool now today lately recently nowadays these days especially"
-        " considering given quick"
-        " additionally furthermore moreover otherwise still i think i guess to be honest a heads up"
+        "and but so also well hi hey hello oh okay ok yes yeah yep no nope please remember that note fyi btw "
+        "by the way just as because since though although while actually personally generally usually "
+        "honestly for context me myself however plus keep in mind reminder one more thing first second "
+        "finally again then anyway sorry thanks thank right sure great cool now today lately recently "
+        "nowadays these days especially considering given quick additionally furthermore moreover otherwise "
+        "still to be honest a heads up"
     ),
     clause=(
         r"[.,;:!?\n()\u2014\u2013]+\s*|\s-\s|\b(?:and|but|so|because|since|as|although|though|while"
@@ -306,7 +306,7 @@ ENGLISH = Language(
     ),
     condition=(
         r"(?:,? (?:when(?:ever)?|if|every time|each time|any time|anytime) i (?:ask|asked|say|mention"
-        r"|request|want|need|talk|inquire|enquire|message|send|share|type|write)\b(?: (?:you|about|for|how"
+        r"|request|talk|inquire|enquire|message|send|share|type|write)\b(?: (?:you|about|for|how"
         r"|to|a question|questions|something|anything|on|regarding))*)"
     ),
     subjects={

@@ -32,7 +32,7 @@ EXPECTED = {
     ],
     "explain.md": [
         "['My locker code is 4471.",
-        "[\"I'm vegan.\"]\n[(\"I'm no longer vegan\", False), (\"I'm vegan\", True)]\n",
+        '["I\'m vegan."]\n[("I\'m no longer vegan", False), ("I\'m vegan", True)]\n',
     ],
     "branches.md": [
         "The tokenizer never gets past a tab.",
