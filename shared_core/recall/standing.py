@@ -15,10 +15,17 @@ from shared_core.recall.query import Query
 from shared_core.recall.scope import Scope
 
 CLOSE = 1.2
-"""A fact bears on a request if its message is nearer by so many standard deviations than unrelated messages are."""
+"""A fact bears on a request if its message is nearer by so many standard deviations than unrelated messages are.
+
+Measured on BEAM with static vectors and `FAR`: 53 to 70 % of the evidence for questions about preferences in 1,000
+tokens, 58 to 60 of all; questions of another conversation recall something in 53.5 instead of 52.7 % of the cases.
+"""
 
 FAR = 0.0
-"""A fact whose message is not even as near as that bears on a request only if it matters to every one of its kind."""
+"""A fact whose message is not even as near as that bears on a request only if it matters to every one of its kind.
+
+Without it, questions of another conversation recall something in 62 % of the cases (BEAM).
+"""
 
 FAR_SHORT = -1.5
 """`FAR` for a short message, whose vector tells little.

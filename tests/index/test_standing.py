@@ -56,7 +56,8 @@ NOT_STATED = [
     "I always wanted to go to Rome", "call me back tomorrow", "call me crazy", "I'm a big fan of trains",
     "I have never been to Rome", "They cheer us up and always make us smile.", "I ate a vegan cake", "You are vegan",
     "Suppose I'm vegan.", "lol", "", " ", "I always say, Chair, that it is late.", "You always break it down.",
-    "I prefer its simplicity", "Show me the tools when I need them.", "I prefer it", "Imagine I'm allergic to nuts and I'm vegan.",
+    "I prefer its simplicity", "Show me the tools when I need them.", "I prefer it",
+    "Imagine I'm allergic to nuts and I'm vegan.",
 ]  # fmt: skip
 
 

@@ -68,7 +68,7 @@ SILENT = ["lol", "ok", "thanks a lot!", "Who painted the Mona Lisa?", "What is 1
 @pytest.mark.parametrize("embedder", [None, "static"])
 @pytest.mark.parametrize(("fact", "question"), BEARS, ids=[fact for fact, _ in BEARS])
 def test_a_fact_that_bears_on_the_question_is_recalled(fact: str, question: str, embedder: str | None) -> None:
-    settings = {} if embedder is None else {"ranking": "hybrid", "embedder": embedder}
+    settings: dict[str, Any] = {} if embedder is None else {"ranking": "hybrid", "embedder": embedder}
     with memory_of(fact, **settings) as memory:
         report = memory.context(question).report
         included = [line.text for line in report.included if line.kind is Kind.RECALLED]
