@@ -46,6 +46,7 @@ from shared_core.recall.ranking import ScoredMessage
 from shared_core.recall.scope import Filter, RecallScope, RecallTools, RecallUnit
 from shared_core.recall.search import RecallRules, Searcher
 from shared_core.recall.signals import Ranking
+from shared_core.recall.standing_list import StandingFact
 from shared_core.recall.worth import Recall
 from shared_core.records import SessionInfo, Summary
 from shared_core.rerankers import AnyReranker, as_reranker
@@ -106,6 +107,9 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         recall: how likely a message must help to be recalled: `"balanced"` recalls what is worth its tokens, and
             nothing if the conversation hardly holds an answer; `"precise"` asks for more; `"thorough"` fills
             `recall_tokens` with all that matches. `min_score` and `min_lexical` replace the first two.
+        standing_tokens: the tokens that standing facts may take, as part of `recall_tokens`: wishes, diets, allergies,
+            roles and instructions that the user once stated ("I'm vegan", "always cite sources"). Those that bear on
+            the question's kind of task are recalled even if they share no word with it. 0 recalls none for that.
         top_k: the largest number of units that are recalled. None: as many as fit in `recall_tokens`.
         recall_tokens: the tokens that recalled messages may take: an int is a number of tokens, a float is a share of
             what system and pinned messages leave. With a share, the newest turn takes what it needs first, up to three
@@ -165,8 +169,9 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         reserve_tokens: int = 500, token_counter: TokenCounter | Callable[[str], int] | str | None = None,
         message_overhead: int = 4, window_slack: float = 0.25, embedder: Embedder | str | None = None,
         ranking: Ranking = "hybrid", recall_unit: RecallUnit = "message", embed_text: EmbedText | None = None,
-        recall: Recall = "balanced", top_k: int | None = None, recall_tokens: float | int = 0.8,
-        min_score: float | None = None, min_lexical: float | None = None, excerpt_tokens: int | None = 100,
+        recall: Recall = "balanced", standing_tokens: int = 200, top_k: int | None = None,
+        recall_tokens: float | int = 0.8, min_score: float | None = None, min_lexical: float | None = None,
+        excerpt_tokens: int | None = 100,
         recall_tools: RecallTools = "replies", placement: Placement = "grounding",
         recall_template: RecallTemplate | None = None, keep_grounding: KeepGrounding = "newest",
         grounding_overflow: GroundingOverflow = "trim", on_overflow: OnOverflow = "raise", fill: Fill = "stop",
@@ -197,6 +202,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
             embed_text=embed_text, min_score=min_score, min_lexical=min_lexical, excerpt_tokens=excerpt_tokens,
             recall_tools=recall_tools, scope=scope, embed_budget_ms=embed_budget_ms, recall=recall,
             reranker=None if reranker is None else as_reranker(reranker), rerank_budget_ms=rerank_budget_ms,
+            standing_tokens=standing_tokens,
         )  # fmt: skip
         self._summing = SummaryRules(
             summarizer, summary_tokens, summarizer_tokens, summary_placement, summary_template or SummaryTemplate()
@@ -482,6 +488,15 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
             in_conversation=in_conversation,
         )
         return self._prompts.search_steps(query, top_k, wanted)
+
+    def standing(self) -> list[StandingFact]:
+        """Return the standing facts that the user has stated on this branch, newest first, with those superseded.
+
+        They are wishes, diets, allergies, roles, constraints and instructions, such as "I'm vegan" or "always cite
+        sources". With `scope="user"`, those on the main branches of the user's other sessions are among them. To remove
+        one, `forget` its message: `memory.forget(ids=[fact.id])`.
+        """
+        return self._prompts.standing()
 
     def index(self, progress: Progress | None = None) -> None:
         """Embed all messages that have no vector yet, and save the index, so that the next question does not wait.

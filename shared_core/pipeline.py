@@ -16,7 +16,7 @@ from shared_core.prompt.abridged import tokens_without_media, with_results
 from shared_core.prompt.assembler import Assembler
 from shared_core.prompt.context import Context
 from shared_core.prompt.frame import Frame
-from shared_core.prompt.window import SKIP_LIMIT, Candidate, Window
+from shared_core.prompt.window import SKIP_LIMIT, Candidate, Selection, Window
 from shared_core.recall.candidates import read_candidates, read_hits
 from shared_core.recall.embedding import EmbedderChoice, EmbedReply, EmbedRequest
 from shared_core.recall.grounding_hits import grounding_hits, with_grounding_hits
@@ -24,6 +24,7 @@ from shared_core.recall.ranking import Ranked, ScoredMessage
 from shared_core.recall.reranking import RERANKED, Reranking, RerankReply, RerankRequest
 from shared_core.recall.scope import Filter
 from shared_core.recall.search import POOL_TOKENS, Found, Searcher
+from shared_core.recall.standing_list import StandingFact, read_facts
 from shared_core.records import Position, SessionState, Summary
 from shared_core.session import LiveSession
 from shared_core.summaries.requests import SummaryReply, SummaryRequest
@@ -159,7 +160,7 @@ class PromptBuilder:
             elif room:
                 wanted = Filter(
                     plan.path, plan.before, _turns_in_prompt(plan.base, plan.asked), repeats=REPEATS,
-                    in_conversation=True,
+                    in_conversation=True, standing=True,
                 )  # fmt: skip
                 found = yield from self.searcher.find(question, plan.state, wanted, room)
                 found = yield from self.reranking.found_steps(question, found)
@@ -182,7 +183,7 @@ class PromptBuilder:
         context = self.assembler.compose(
             frame, selection, reserve=ask.reserve, shown=ask.shown, orphans=plan.alone,
             notes=(*(found.notes if found else ()), *summed.notes, *dropped), pending=found.pending if found else 0,
-            embedder=found.embedder if found else None, stopped=found.verdict.why if found and found.verdict else "",
+            embedder=found.embedder if found else None, stopped=_why_stopped(found, selection),
         )  # fmt: skip
         logger.debug("%s", context.report)
         return context
@@ -294,6 +295,12 @@ class PromptBuilder:
                 if self.live.sync().epoch == state.epoch:  # otherwise, messages were forgotten in the meantime
                     return read_hits(self.live, found, best)
 
+    def standing(self) -> list[StandingFact]:
+        """Return the standing facts that the user has stated, newest first; see `InfiniteMemory.standing`."""
+        with self._lock:
+            state = self.live.sync()
+            return read_facts(self.live, self.searcher.scopes(state, Filter(), EmbedderChoice(None)))
+
     def index_steps(self, progress: Progress | None) -> IndexSteps:
         """Yield requests for vectors until every message has one, and save snapshots.
 
@@ -363,6 +370,13 @@ def _best_hits(found: Found, most: int) -> list[Ranked]:
     """Return the best results that match enough, with those found by their grounding among them, at most `most`."""
     best = found.ranked.at(np.flatnonzero(~found.ranked.weak)[:most])
     return with_grounding_hits(best, grounding_hits(found.words, found.scopes, found.forms))[:most]
+
+
+def _why_stopped(found: Found | None, selection: Selection) -> str:
+    """Return why recall stops where it does; standing facts are recalled without regard to that."""
+    if found is None or found.verdict is None:
+        return ""
+    return found.verdict.why_besides if any(one.standing for one in selection.recalled) else found.verdict.why
 
 
 def _turns_in_prompt(window: Window, frame: Frame) -> tuple[str, ...]:

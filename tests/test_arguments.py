@@ -92,6 +92,7 @@ CONSTRUCTOR: Wrong = {
     "InfiniteMemory(min_lexical='x')": (ValueError, "min_lexical='x': expected a number"),
     "InfiniteMemory(excerpt_tokens=0)": (ValueError, "excerpt_tokens=0: expected a whole number of at least 1"),
     "InfiniteMemory(recall_tools='x')": (ValueError, "choose one of 'replies'"),
+    "InfiniteMemory(standing_tokens=-1)": (ValueError, "standing_tokens=-1: expected a whole number of at least 0"),
     "InfiniteMemory(placement='x')": (ValueError, "choose one of 'grounding'"),
     "InfiniteMemory(recall_template='{text}')": (TypeError, "write recall_template=RecallTemplate(…)"),
     "InfiniteMemory(keep_grounding=-1)": (ValueError, "keep_grounding=-1: expected a whole number"),

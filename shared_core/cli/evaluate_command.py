@@ -7,9 +7,10 @@ from typing import Annotated, Any
 import typer
 
 from shared_core.cli.options import BranchOptions, EmbedderName, MaxTokens, ReserveTokens, with_options
-from shared_core.cli.printing import printable, stages, write_json
+from shared_core.cli.printing import stages, write_json
 from shared_core.evaluation import evaluate
 from shared_core.evaluation.settings import parsed
+from shared_core.prompt.terminal import printable
 
 evaluate_commands = typer.Typer()
 

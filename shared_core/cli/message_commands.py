@@ -143,6 +143,21 @@ def search(
 
 @message_commands.command()
 @with_options
+def standing(options: BranchOptions, full: Full = False) -> None:
+    """List the standing wishes and facts of the user.
+
+    These are preferences, diets, allergies, roles, constraints and instructions, the newest first. Each line holds the
+    time (UTC), the kind, the ID of the message and what it says. To remove one, forget the message.
+    """
+    with options.open() as memory:
+        facts = memory.standing()
+    if not facts:
+        say("note: no standing facts are stated")
+    options.answer([fact.to_dict() for fact in facts], map(Lines.of(full).fact, facts))
+
+
+@message_commands.command()
+@with_options
 def log(
     options: BranchOptions,
     limit: Annotated[

@@ -119,7 +119,7 @@ def _code(turn_id: str) -> int:
     return int.from_bytes(digest, "little", signed=True)
 
 
-MAGIC = b"IMSNAP07"
+MAGIC = b"IMSNAP08"
 """The version of snapshots. Increment it when the meaning of arrays or terms changes: older ones are then rebuilt."""
 
 HASHED = tuple(b"IMSNAP%02d" % number for number in range(1, 5))

@@ -1,7 +1,7 @@
 """The rows and words of one session in memory, derived from its store; they can be rebuilt at any time."""
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,8 @@ import numpy.typing as npt
 from shared_core.index.arrays import GrowingArray, TurnNumbers, distinct, pack, read_snapshot
 from shared_core.index.lexical import LexicalIndex, Postings
 from shared_core.index.path_rows import LinePrefix, PathLine
+from shared_core.index.standing import statements
+from shared_core.index.standing_facts import StandingFacts
 from shared_core.index.text import is_standing_instruction, read_terms, speaker_focus, statement_code, terms
 from shared_core.languages.detection import LANGUAGES, digest
 from shared_core.paths import Path, Span
@@ -29,6 +31,9 @@ SNAPSHOT = "rows"
 
 GROUNDING = "grounding "
 """Begins the names of a snapshot's arrays that hold the words of grounding."""
+
+STANDING = "standing "
+"""Begins the names of a snapshot's arrays that hold standing facts."""
 
 COLUMNS = {
     "segments": np.int32,
@@ -53,7 +58,7 @@ class SessionIndex:
     """The columns that recall needs, with a row for every message of a session in the order they were stored.
 
     `lexical` holds the words of the contents, `grounding` those of the text that is kept apart from them, which only
-    `search` looks at; the column "apart" has their number.
+    `search` looks at; the column "apart" has their number. `standing` holds the standing facts that users state.
 
     `damaged` is set if the snapshot could not be read and the index was made from the messages.
 
@@ -75,6 +80,7 @@ class SessionIndex:
         self.turns = TurnNumbers()
         self.lexical = LexicalIndex()
         self.grounding = Postings()
+        self.standing = StandingFacts()
         self._columns: dict[str, GrowingArray[Any]] = {name: GrowingArray(dtype) for name, dtype in COLUMNS.items()}
         self._rows_of: dict[int, GrowingArray[np.int32]] = {}
         self._depths_of: dict[int, GrowingArray[np.int32]] = {}
@@ -136,6 +142,9 @@ class SessionIndex:
         self.lexical.add(documents)
         for row, document in enumerate(apart, start):
             self.grounding.add(row, document)
+        for row, message in enumerate(messages, start):
+            if message.role == "user":
+                self.standing.add(row, message.name, statements(message.content))
         self._enter_segments(start)
         self.last_seq = records[-1].seq
 
@@ -259,6 +268,7 @@ class SessionIndex:
         about = {"names": self.names, "last_seq": self.last_seq, "epoch": self.epoch, "languages": digest()}
         arrays = {name: self.column(name) for name in COLUMNS} | self.turns.arrays() | self.lexical.arrays()
         arrays |= {f"{GROUNDING}{name}": values for name, values in self.grounding.arrays().items()}
+        arrays |= {f"{STANDING}{name}": values for name, values in self.standing.arrays().items()}
         # The store refuses it if something was forgotten meanwhile, which the snapshot would still hold.
         if self.store.keep(self.session, Snapshot(SNAPSHOT, pack(about, arrays)), self.epoch):
             self.saved, self._needs_rewrite = len(self), False
@@ -274,8 +284,13 @@ class SessionIndex:
         self._columns = {name: GrowingArray.of(arrays[name]) for name in COLUMNS}
         self.turns = TurnNumbers.from_arrays(arrays)
         self.lexical = LexicalIndex.from_arrays(arrays)
-        own = {name.removeprefix(GROUNDING): found for name, found in arrays.items() if name.startswith(GROUNDING)}
-        self.grounding = Postings.from_arrays(own)
+        self.grounding = Postings.from_arrays(_named(GROUNDING, arrays))
+        self.standing = StandingFacts.from_arrays(_named(STANDING, arrays))
         self._enter_segments(0)
         self.last_seq = about["last_seq"]
         self.saved = len(self)
+
+
+def _named(prefix: str, arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
+    """Return the arrays whose names begin with a prefix, under the names without it."""
+    return {name.removeprefix(prefix): values for name, values in arrays.items() if name.startswith(prefix)}

@@ -42,6 +42,9 @@ FOUND = 0.75
 Scores are standard scores: that of an average candidate is 0.
 """
 
+STANDING = "stands"
+"""Stands in place of the score of a standing fact in the short report."""
+
 NARROWEST = 20
 """Columns of the narrowest terminal that a report is drawn for."""
 
@@ -256,9 +259,9 @@ class ContextReport:
 
     @property
     def best(self) -> tuple[ReportLine, ...]:
-        """The lines of the recalled messages, best first."""
+        """The lines of the recalled messages, standing facts first, then best first."""
         recalled = [line for line in self.included if line.kind is Kind.RECALLED and line.score is not None]
-        return tuple(sorted(recalled, key=lambda line: -(line.score or 0.0)))
+        return tuple(sorted(recalled, key=lambda line: (line.reason is not Reason.STANDING, -(line.score or 0.0))))
 
     @property
     def found(self) -> tuple[ReportLine, ...]:
@@ -275,14 +278,16 @@ class ContextReport:
             return
         yield []
         order = "in the reranker's order" if self.reranked else "best first"
-        yield [(f"Recalled, {order}; > marks the best matches:", "bold")]
+        stands = f", {STANDING} what holds anyway" if best[0].reason is Reason.STANDING else ""
+        yield [(f"Recalled, {order}; > marks the best matches{stands}:", "bold")]
         questions = [line.text[:LONGEST] for line in self.lines if line.reason is Reason.QUESTION]
         words = words_of(" ".join(questions))
         roles = max(len(line.role or "") for line in best)
         days = 2 if any(line.at for line in best) else 0
         for line in best:
             day = f"{line.at:%Y-%m-%d}" if line.at else ""
-            head = f"{line.score:6.2f}{'':{days}}{day:<{days * 5}}  {line.role or '':<{roles}}  "
+            score = STANDING if line.reason is Reason.STANDING else f"{line.score:.2f}"
+            head = f"{score:>6}{'':{days}}{day:<{days * 5}}  {line.role or '':<{roles}}  "
             yield from _beside(head, line, words, width, found=line in found)
 
     def _why_nothing(self, width: int) -> Iterator[_Line]:

@@ -114,6 +114,7 @@ class Candidate:
         match: the id of the message that matches the question; None: all are neighbours of matches.
         cut: ids of the messages of which it holds an excerpt.
         reranked: the reranker's score; None if it gave none.
+        standing: whether it is recalled for a standing wish or fact.
     """
 
     entries: tuple[Entry, ...]
@@ -124,6 +125,7 @@ class Candidate:
     match: str | None = None
     cut: tuple[str | None, ...] = ()
     reranked: float | None = None
+    standing: bool = False
 
     @property
     def tokens(self) -> int:
@@ -134,11 +136,21 @@ class Candidate:
         """Return the candidate with a decision."""
         # `replace` takes four times as long, and this is called a hundred times per prompt.
         return Candidate(
-            self.entries, self.score, self.lexical, self.dense, reason, self.match, self.cut, self.reranked
+            self.entries,
+            self.score,
+            self.lexical,
+            self.dense,
+            reason,
+            self.match,
+            self.cut,
+            self.reranked,
+            self.standing,
         )
 
     def why_recalled(self, entry: Entry) -> Reason:
         """Return why one of its messages is recalled."""
+        if self.standing and entry.message.id == self.match:
+            return Reason.STANDING
         matches, cut = entry.message.id == self.match, entry.message.id in self.cut
         if matches:
             return Reason.EXCERPT if cut else Reason.RECALLED

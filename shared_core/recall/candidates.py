@@ -20,6 +20,16 @@ from shared_core.prompt.reasons import Reason
 from shared_core.prompt.window import ELSEWHERE, Candidate
 from shared_core.recall.ranking import Ranked, ScoredMessage, Source
 from shared_core.recall.search import Found, RecallRules
+from shared_core.recall.standing import StandingHit
+from shared_core.recall.standing_lane import (
+    ELLIPSIS,
+    EntryKey,
+    StandingCandidate,
+    around,
+    entry_key,
+    statement_entry,
+    with_standing,
+)
 from shared_core.records import Record
 from shared_core.session import LiveSession
 from shared_core.tokens import message_tokens
@@ -178,7 +188,11 @@ def read_candidates(
     most = rules.excerpt_tokens if placement != "messages" else None
     shortlist = _shortlist(found, room, inf if most is None else most)
     candidates = _without_repeats(list(reader.read(shortlist)), (statement_code(question),))
-    return candidates if placement == "messages" else [reader.cut(candidate) for candidate in candidates]
+    if placement != "messages":
+        candidates = [reader.cut(candidate) for candidate in candidates]
+    if not found.standing:
+        return candidates
+    return with_standing(reader.standing(), candidates, reader.codes, tokens=rules.standing_tokens, room=room)
 
 
 def read_hits(live: LiveSession, found: Found, best: Sequence[Ranked]) -> list[ScoredMessage]:
@@ -235,6 +249,10 @@ class _Reader:
         self.path = path
         self.own: dict[str | None, Entry] = {}
         self.said: dict[tuple[int, str | None], int] = {}
+        self.stated: dict[EntryKey, list[str]] = {}
+        self.codes: dict[EntryKey, int] = {}
+        self._read: dict[tuple[int, int], Record] = {}
+        self._ordered: dict[tuple[int, int], int] = {}
         self.whole_turns = whole_turns
         self.by_turn = whole_turns or rules.recall_unit == "turn"
 
@@ -242,10 +260,13 @@ class _Reader:
         """Yield a candidate for each result, with the statement codes of its messages."""
         shortlist = list(shortlist)
         indices = [(ranked, self._members(ranked)) for ranked, _ in shortlist]
-        records = self._records(indices)
-        orders = self._orders(indices, records)
+        lane = [(_as_ranked(hit), self._members_of_standing(hit)) for hit in self.found.standing]
+        records = self._records([*indices, *lane])
+        orders = self._orders([*indices, *lane], records)
+        self._read, self._ordered = records, orders
         own = [record for key, record in records.items() if key not in orders]
         self.own = {entry.message.id: entry for entry in self.live.entries(own, self.path)}
+        self._note_standing()
         turns: set[tuple[int, str]] = set()
         for (ranked, members), (_, reason) in zip(indices, shortlist, strict=True):
             keys = [(ranked.scope, index) for index in members if (ranked.scope, index) in records]
@@ -260,7 +281,44 @@ class _Reader:
                 candidate = candidate.because(Reason.SAME_TURN)
             if candidate.reason is None:
                 turns.add(key)
-            yield candidate, tuple(self.said[ranked.scope, entry.message.id] for entry in candidate.entries)
+            codes = tuple(self.said[ranked.scope, entry.message.id] for entry in candidate.entries)
+            self.codes |= zip(map(entry_key, candidate.entries), codes, strict=True)
+            yield candidate, codes
+
+    def _note_standing(self) -> None:
+        """Note what the messages state that bears on the question."""
+        for hit in self.found.standing:
+            key = hit.scope, hit.line_index
+            if key in self._read:
+                entry = self._entry(self._read[key], self._ordered.get(key))
+                stated = entry.message.content[hit.start : hit.end]
+                self.stated.setdefault(entry_key(entry), []).append(stated)
+
+    def _members_of_standing(self, hit: StandingHit) -> list[int]:
+        return self._members(_as_ranked(hit)) if self.whole_turns else [hit.line_index]
+
+    def standing(self) -> list[StandingCandidate]:
+        """Return a candidate for each message with standing facts that bear on the question, in their order."""
+        found: dict[EntryKey, StandingCandidate] = {}
+        for hit in self.found.standing:
+            keys = [(hit.scope, index) for index in self._members_of_standing(hit)]
+            entries = {key: self._entry(self._read[key], self._ordered.get(key)) for key in keys if key in self._read}
+            own = entries.get((hit.scope, hit.line_index))
+            if own is None or entry_key(own) in found:
+                continue
+            candidate: Candidate | None = Candidate((self._stated_in(own),), 0.0, match=own.message.id)
+            if self.whole_turns:
+                candidate = self._candidate(_as_ranked(hit), list(entries.values()), own.message.id, None)
+            if candidate is not None:
+                codes = tuple(self.said[hit.scope, entry.message.id] for entry in candidate.entries)
+                found[entry_key(own)] = StandingCandidate(candidate, entry_key(own), codes)
+        return list(found.values())
+
+    def _stated_in(self, entry: Entry) -> Entry:
+        """Return what is recalled of a message for what it states."""
+        said = f" {ELLIPSIS} ".join(self.stated.get(entry_key(entry), ()))
+        marked = EXCERPT_MARK.replace("{id}", entry.message.id or "").replace("{text}", said)
+        return statement_entry(self._as_recalled(entry), marked, self._size, cut=self.rules.excerpt_tokens is not None)
 
     def _members(self, ranked: Ranked) -> list[int]:
         """Return the indices that a result recalls: its own, or those of its turn up to the question."""
@@ -351,6 +409,8 @@ class _Reader:
         passage = excerpt(message.content, self.found.stems, size, sizer.counter, entry.tokens - message.media_tokens)
         if passage is None:
             return entry
+        for said in self.stated.get(entry_key(entry), ()):
+            passage = around(said, passage, message.content)
         marked = EXCERPT_MARK.replace("{id}", message.id or "").replace("{text}", passage)
         part = message.replace(content=marked)
         return replace(entry, message=part, tokens=message_tokens(part, sizer.counter, sizer.overhead))
@@ -360,6 +420,10 @@ class _Reader:
         if message.role == "tool" or (self.whole_turns and message.tool_calls):
             return self.rules.recall_tools == "all"
         return bool(message.content.strip()) or self.whole_turns
+
+
+def _as_ranked(hit: StandingHit) -> Ranked:
+    return Ranked(hit.scope, hit.line_index, 0.0, 0.0, None, weak=False)
 
 
 def _without_grounding(entry: Entry) -> Entry:

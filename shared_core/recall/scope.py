@@ -149,6 +149,7 @@ class Filter:
         roles: only messages of these; None for all that take part in the conversation, tools as in `recall_tools`.
         repeats: how many messages that say the same are considered, newest first; None for no limit.
         scope: what is searched: this session, or the user's other sessions, too; None: what the memory's rules say.
+        standing: whether standing facts that bear on the question are looked for.
         in_conversation: whether the question is understood as the next message of the conversation.
     """
 
@@ -161,6 +162,7 @@ class Filter:
     repeats: int | None = None
     scope: RecallScope | None = None
     in_conversation: bool = False
+    standing: bool = False
 
 
 def eligible_mask(session_index: SessionIndex, line: LinePrefix, wanted: Filter, tools: RecallTools) -> Mask:

@@ -44,6 +44,7 @@ from shared_core.recall.scope import (
     speakers,
 )
 from shared_core.recall.signals import Ranking
+from shared_core.recall.standing import Closeness, StandingHit, bearing
 from shared_core.recall.topic import NEWEST_MESSAGES, in_conversation, points_back, share, towards
 from shared_core.recall.worth import ASKED, BARS, GOES_ON, Recall, Verdict, chance_of_answer, verdict
 from shared_core.records import Record, SessionState
@@ -72,6 +73,7 @@ class RecallRules:
     recall: Recall = "balanced"
     reranker: AnyReranker | None = None
     rerank_budget_ms: float = 1_000
+    standing_tokens: int = 200
 
     def __post_init__(self) -> None:
         one_of("recall", self.recall, get_args(Recall))
@@ -81,6 +83,7 @@ class RecallRules:
         one_of("scope", self.scope, get_args(RecallScope))
         if self.embed_text is not None:
             name_of(self.embed_text)
+        whole_number("standing_tokens", self.standing_tokens, least=0)
         in_range("embed_budget_ms", self.embed_budget_ms, 0, float("inf"))
         in_range("rerank_budget_ms", self.rerank_budget_ms, 0, float("inf"))
         if self.min_score is not None:
@@ -247,6 +250,7 @@ class Found:
         words: the stems that were searched for.
         forms: other stems that count as the same, as a word has in the other languages of the conversation.
         verdict: how many of the results are worth their tokens; None: as many as fit.
+        standing: the standing facts that bear on the question, those to take first at the beginning.
     """
 
     scopes: Sequence[Scope]
@@ -257,6 +261,7 @@ class Found:
     words: tuple[str, ...] = ()
     verdict: Verdict | None = None
     forms: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    standing: tuple[StandingHit, ...] = ()
 
     @property
     def stems(self) -> tuple[str, ...]:
@@ -409,8 +414,9 @@ class Searcher:
                 vector = towards(vector, vectors, share(own))
             ranked = self._rank(query, scopes, vector, dense, room)
             worth = self._verdict(query, scopes, ranked, dense, searched_by_meaning=vector is not None)
+            standing = self._standing(query, scopes, vector, dense) if wanted.standing else ()
         name = dense.key if dense.embedder is not None and vector is not None else None
-        return Found(scopes, ranked, pending, tuple(notes), name, query.words, worth, query.forms)
+        return Found(scopes, ranked, pending, tuple(notes), name, query.words, worth, query.forms, standing)
 
     def _newest(self, scopes: Sequence[Scope], query: Query) -> Indices:
         """Return the newest messages of this session if a question points back to them, by index, oldest first."""
@@ -463,6 +469,19 @@ class Searcher:
             weight=fingerprint.weight if fingerprint else 0.0,
             pool=max(POOL, room // POOL_TOKENS), strict=self.rules.min_score is not None,
         )  # fmt: skip
+
+    def _standing(
+        self, query: Query, scopes: Sequence[Scope], vector: Vectors | None, dense: EmbedderChoice
+    ) -> tuple[StandingHit, ...]:
+        """Return the standing facts that bear on a question."""
+        if not self.rules.standing_tokens:
+            return ()
+        # What is usual in this session must not count: a fact must not get lost in messages that are all alike.
+        unrelated = dense.embedder.fingerprint.unrelated if dense.embedder is not None else None
+        closeness = None
+        if vector is not None and unrelated is not None:
+            closeness = Closeness(scopes, vector, *unrelated)
+        return tuple(bearing(query, scopes, closeness))
 
     def _verdict(
         self, query: Query, scopes: Sequence[Scope], ranked: RankedResults, dense: EmbedderChoice, *,

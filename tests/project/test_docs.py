@@ -32,7 +32,10 @@ EXPECTED = {
         "['My locker code is 4471.'",
     ],
     "evaluate.md": ["\n1.0\nrecall=precise not worth it it changes nothing for these questions\n"],
-    "explain.md": ["['My locker code is 4471."],
+    "explain.md": [
+        "['My locker code is 4471.",
+        '["I\'m vegan."]\n[("I\'m no longer vegan", False), ("I\'m vegan", True)]\n',
+    ],
     "branches.md": [
         "The tokenizer never gets past a tab.",
         "main ['To Porto or to Faro?', 'To Porto.']\nmain-2 main-3\n",
