@@ -18,11 +18,13 @@ from shared_core.prompt.context import Context
 from shared_core.prompt.frame import Frame
 from shared_core.prompt.window import SKIP_LIMIT, Candidate, Window
 from shared_core.recall.candidates import read_candidates, read_hits
+from shared_core.recall.changes import MOST_JUDGED
 from shared_core.recall.embedding import EmbedderChoice, EmbedReply, EmbedRequest
 from shared_core.recall.grounding_hits import grounding_hits, with_grounding_hits
 from shared_core.recall.ranking import ScoredMessage
 from shared_core.recall.scope import Filter
 from shared_core.recall.search import POOL_TOKENS, Found, Searcher
+from shared_core.recall.supersession import judged
 from shared_core.records import Position, SessionState, Summary
 from shared_core.session import LiveSession
 from shared_core.summaries.requests import SummaryReply, SummaryRequest
@@ -165,7 +167,7 @@ class PromptBuilder:
                         continue  # messages were forgotten in the meantime: the plan may contain them
                     candidates = read_candidates(
                         self.live, self.searcher.rules, found, path=plan.path, question=question, room=room,
-                        placement=self.assembler.placement,
+                        placement=self.assembler.placement, window=plan.base.kept,
                     )  # fmt: skip
             summed: SummarizedInputs | None = SummarizedInputs(plan.asked, candidates)
             if self.rolling.rules.summarizer is not None and not plan.fits:
@@ -280,11 +282,11 @@ class PromptBuilder:
             with self._lock:
                 state = self.live.sync()
             found = yield from self.searcher.find(query, state, wanted, room=POOL_TOKENS * top_k)
-            best = found.ranked.at(np.flatnonzero(~found.ranked.weak)[:top_k])
+            ranks = np.union1d(np.flatnonzero(~found.ranked.weak)[:top_k], judged(found.ranked))
             with self._lock:
-                best = with_grounding_hits(best, grounding_hits(found.words, found.scopes))[:top_k]
+                best = with_grounding_hits(found.ranked.at(ranks), grounding_hits(found.words, found.scopes))
                 if self.live.sync().epoch == state.epoch:  # otherwise, messages were forgotten in the meantime
-                    return read_hits(self.live, found, best)
+                    return read_hits(self.live, found, best[: max(top_k, MOST_JUDGED)], query)[:top_k]
 
     def index_steps(self, progress: Progress | None) -> IndexSteps:
         """Yield requests for vectors until every message has one, and save snapshots.

@@ -44,7 +44,8 @@ class _Ledger:
         id_, role, text = (message.id, message.role, message.content) if message else (None, None, "")
         score, lexical, dense = (scores.score, scores.lexical, scores.dense) if scores else (None, None, None)
         at = message.created_at if message else None
-        line = ReportLine(id_, role, kind, included, reason, tokens, self.left, text, score, lexical, dense, at)
+        newer = scores.superseded_by if scores and scores.stating.message.id == id_ else None
+        line = ReportLine(id_, role, kind, included, reason, tokens, self.left, text, score, lexical, dense, at, newer)
         self.lines.append(line)
 
     def put_all(self, entries: Iterable[Entry], kind: Kind, reason: Reason, *, included: bool = True) -> None:

@@ -78,6 +78,8 @@ class ReportLine(NamedTuple):
         lexical: the share of the question's informative words that it matches, about 0 to 1.
         dense: the cosine of its best piece with the question.
         at: when it was said; None if that is not known.
+        superseded_by: the id of the newest message in which the same speaker says otherwise, such as another date for
+            the same appointment; None: none was found. Both are dated in the prompt.
     """
 
     id: str | None
@@ -92,6 +94,7 @@ class ReportLine(NamedTuple):
     lexical: float | None = None
     dense: float | None = None
     at: datetime | None = None
+    superseded_by: str | None = None
 
     @property
     def why(self) -> str:

@@ -113,6 +113,8 @@ class Candidate:
         reason: the decision on it; None if it may still be chosen.
         match: the id of the message that matches the question; None: all are neighbours of matches.
         cut: ids of the messages of which it holds an excerpt.
+        superseded_by: the id of the newest message in which the speaker of the match, or of the first message, says
+            otherwise; None: there is none.
     """
 
     entries: tuple[Entry, ...]
@@ -122,6 +124,12 @@ class Candidate:
     reason: Reason | None = None
     match: str | None = None
     cut: tuple[str | None, ...] = ()
+    superseded_by: str | None = None
+
+    @property
+    def stating(self) -> Entry:
+        """Its match, or else its first message."""
+        return next((entry for entry in self.entries if entry.message.id == self.match), self.entries[0])
 
     @property
     def tokens(self) -> int:
@@ -131,7 +139,9 @@ class Candidate:
     def because(self, reason: Reason) -> "Candidate":
         """Return the candidate with a decision."""
         # `replace` takes four times as long, and this is called a hundred times per prompt.
-        return Candidate(self.entries, self.score, self.lexical, self.dense, reason, self.match, self.cut)
+        return Candidate(
+            self.entries, self.score, self.lexical, self.dense, reason, self.match, self.cut, self.superseded_by
+        )
 
     def why_recalled(self, entry: Entry) -> Reason:
         """Return why one of its messages is recalled."""

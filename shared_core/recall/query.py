@@ -69,6 +69,14 @@ Measured on BEAM: 2 points more of the assistant's evidence in 1,000 tokens, .3 
 """
 
 
+_OF_SELF = re.compile(r"\b(?:i|my|mine|me|we|our|ours)\b", re.IGNORECASE)
+"""Matches questions about those who ask."""
+
+_HISTORY = re.compile(
+    r"\b(?:used? to|originally|initially|formerly|at (?:the )?(?:first|start|beginning))\b", re.IGNORECASE
+)
+"""Matches what asks for the time before a change. Nobody says it in a message of that time."""
+
 _PROPER = re.compile(r"(?<=[\w,;:]\s)[^\W\d_a-z]\w+")
 """Matches capitalised words within a sentence, which are names of people, places and things in most languages."""
 
@@ -99,6 +107,7 @@ class Query:
         speakers: the participants it names.
         dates: the dates it names.
         asks_back: whether it asks what the assistant said.
+        of_self: whether it asks about those who ask, and names no participant.
         proper: the terms of its capitalised words, such as names.
         about_talk: whether it speaks about the conversation itself, as "what did we discuss" does.
         informative: how many of its terms are neither small talk nor about the talk, or all terms of a question about
@@ -118,6 +127,7 @@ class Query:
     informative: int = 0
     goes_on: bool = False
     borrowed: tuple[tuple[str, float], ...] = ()
+    of_self: bool = False
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -153,13 +163,14 @@ def parse_query(text: str, names: Sequence[str]) -> Query:
         stripped, count = pattern.subn(" ", stripped)
         found += called[name] if count else ()
     dense_text = " ".join(stripped.split()) if re.search(r"\w", stripped) else text
-    said = terms(text)
+    said = terms(_HISTORY.sub(" ", text)) or terms(text)
     asked = sorted(said.keys() - _about_talk()) or sorted(said)
     proper = frozenset(terms(" ".join(_PROPER.findall(text)))) & said.keys()
     informative = set(asked) if _ASKS_OF_US.search(text) else set(asked) - _small_talk()
     return Query(
         text, tuple(asked), dense_text, tuple(dict.fromkeys(found)), _dates(text), bool(_ASKS_BACK.search(text)),
         proper, not _about_talk().isdisjoint(said), len(informative),
+        of_self=not found and _OF_SELF.search(text) is not None,
     )  # fmt: skip
 
 

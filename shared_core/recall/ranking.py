@@ -162,6 +162,7 @@ class ScoredMessage:
         lexical: the share of the question's informative words it matches, about 0 to 1.
         dense: the cosine with the question, None without a vector.
         session_id: the session that holds it.
+        superseded_by: the id of the newest message found in which the same speaker says otherwise; None: there is none.
     """
 
     message: Message
@@ -170,6 +171,7 @@ class ScoredMessage:
     lexical: float
     dense: float | None
     session_id: str
+    superseded_by: str | None = None
 
     def __repr__(self) -> str:
         return short_repr(self)

@@ -106,7 +106,7 @@ SEEN = (
         ("Our app launch is on {v}.", "We launch our app on {v}."),
     ),
     Topic(
-        ("vegetarian", "vegan", "pescatarian", "flexitarian"),
+        ("vegetarian", "vegan"),
         ("I'm {v}, so no meat for me.", "I eat {v}.", "I am {v}."),
         ("I'm {v} now.", "I've become {v}.", "By the way, I am {v} these days.", "I'm not {old} any more but {v}.",
          "I changed my diet: I eat {v}."),
@@ -354,7 +354,7 @@ def conversation(topic: Topic, random: Random, *, length: int = 120, others: boo
     for line in range(length):
         at, id_ = START + timedelta(hours=7 * line), f"m{line}"
         if line == theirs:
-            text, value = random.choice(topic.others), next(v for v in reversed(topic.values) if v not in values[-1:])
+            text, value = random.choice(topic.others), next(value for value in reversed(topic.values) if value != values[-1])
             messages.append(Message.user(text.format(v=value), id=id_, name="Ben", created_at=at))
             of_others.append(id_)
         elif line in spots:

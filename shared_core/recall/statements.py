@@ -1,0 +1,310 @@
+"""What a sentence states: its subject, its values, and whether it says that something has changed; pure."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
+
+from shared_core.index.text import terms
+
+LOOKED_AT = 2_000
+"""Characters of a message that are read. What comes after them is seldom the change itself."""
+
+LONGEST = 300
+"""Characters of a sentence at most: longer ones are lists, code or quotations."""
+
+MOST_SENTENCES = 24
+"""Sentences of a message that are read."""
+
+FEW = 3
+"""A message of at most this many sentences is about one thing."""
+
+GONE_WORDS = 6
+"""Words after "no longer" and the like that belong to what is not so any more."""
+
+KNOWN_TEXTS = 4_096
+"""Messages whose sentences are cached: the same ones are among the best for many questions."""
+
+# The rules, in English.
+
+_LIGHT = """
+able actual actually ago all already another anymore around away back become became been begin began big but came come day days
+decide decided done everybody everyone finally first full gave get give go goes going gone good got great happen heads
+insist insisted keep kept know last lately let like little longer look lot made make mean mind month more most moment move much
+name named need new news next nice now number number old one other own picked plan planned put quite really right said
+same say see set since small sorry start started still stuff such supposed sure switch take taken tell term than thing think
+time times today told took total turn turned update use used usually want wanted way week went whole will year years
+"""
+"""Words that do not say what a sentence is about."""
+
+_CHANGES = r"""
+actually|correction|corrected|instead|no\ longer|any\ ?(?:more|longer)|not\b.{0,40}\bbut|from\ (?:now|today|this)
+|as\ of|these\ days|nowadays|lately|at\ the\ moment|now|currently|after\ all|in\ the\ end|on\ second\ thoughts?
+|change[ds]?|changing|changes|moved?|pushed|postpone[ds]?|delayed|reschedule[ds]?|rebooked|rearranged|brought\ forward
+|switched|swapped|replaced?|renamed|migrated|upgraded|downgraded|rolled|roll|raised?|lowered|cut|bumped|increased
+|reduced|went\ (?:up|down)|gone\ (?:up|down|over)|put\b.{0,40}\bup|going\ up|new|another|took\ over|became|become
+|turned\ into|update|sorry|oops|wait|scrap|strike|forget|i\ mean|i\ meant|mixed\ .{0,12}up|misread|got\ .{0,12}wrong
+|was\ wrong|my\ mistake|make\ (?:it|that)|let's\ make|revised|adjusted|updated|extended|shortened|moving\ to
+|decided\ on|settled\ on|went\ with|go\ for|going\ with|since|again|cancell?ed|dropped|quit|gave\ up|stopped
+"""
+"""What a speaker says who changes or corrects what was said before."""
+
+_GONE = r"""
+no\ longer|not|\w+n['\u2019]t|instead\ of|rather\ than|stopped|gave\ up|given\ up|quit|cancell?ed|dropped|drop|forget
+|scrap|replaced|without|no\ more|sold|down\ from|up\ from|from|no
+"""
+"""What comes before something that is not so any more."""
+
+_PAST = r"""
+used\ to|was|were|had|did|before|previously|formerly|originally|back\ then|at\ first|ago|yesterday|last\ (?:week|month|year|night)
+|ran|spent|went|bought|met|saw|ate|got|made|came|sent|found|said|left|won|lost|wrote|drove|flew|slept|felt|thought
+|began|read|took|fixed|finished|visited|watched|heard|knew|paid|sang|sold|stood|taught|understood|gave|held|grew|cost\ me
+"""
+"""What tells of something that happened, instead of something that is so."""
+
+_PLANS = (
+    r"booked|planned|picked|chose|chosen|decided|scheduled|set|agreed|settled|arranged|reserved|named|called|supposed"
+    r"|married|based|divorced|signed\ up|enrolled|allocated|estimated|expected|allowed|required|located|limited|capped"
+    r"|increased|reduced|extended|improved|raised|reached"
+)
+"""Verbs in the past with which people tell what is so from then on."""
+
+_DOUBTS = r"might|maybe|perhaps|if|would|could|considering|thinking\ of|thinking\ about|wish|hope|wonder(?:ing)?|should\ i"
+
+_KIN = """
+aunt boss boyfriend brother colleague cousin dad daughter father flatmate friend girlfriend grandfather grandma grandmother
+grandpa guy husband mom mother mum neighbor neighbour nephew niece parents partner roommate sister son uncle wife
+he she his her
+"""
+"""Whom a sentence may be about instead of the speaker."""
+
+_CALENDAR = """
+monday tuesday wednesday thursday friday saturday sunday mondays tuesdays wednesdays thursdays fridays saturdays sundays
+january february march april june july august september october november december jan feb mar apr jun jul aug sep sept oct
+nov dec noon midnight tomorrow tonight
+"""
+
+_COUNTED = """
+zero two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen
+nineteen twenty thirty forty fifty sixty seventy eighty ninety hundred thousand million twice
+"""
+
+_MEANT = ((re.compile(r"\b(?:i|we)\b.{0,20}\b(?:moved|relocated)\b.{0,8}\b(?:to|into)\b", re.IGNORECASE), "live"),)
+"""What a sentence says in other words, with the term that it stands for."""
+
+_LIKELY_NAME = frozenset("a an another is it's my our the was will took left retired".split())
+
+_DETERMINERS = frozenset("a an another her his its my our that the their this your".split())
+
+_COPULAS = frozenset("is isn't are aren't was were will won't costs has".split())
+
+_SELF = frozenset("i we my our me us mine ours".split())
+
+_LEFT = re.compile(r"^(.{2,40}?) (?:has |have |is |was )?(?:left|retired|resigned|closed|full|booked out|sold out|gone)\b")
+"""Matches what is not so any more at the beginning of a sentence: "Ann left, so ..."."""
+
+_TITLES = r"(?<!\bDr)(?<!\bMr)(?<!\bMrs)(?<!\bMs)(?<!\bSt)(?<!\bProf)(?<!\bNo)"
+_SENTENCE = re.compile(rf"{_TITLES}[.!]+(?=\s|$)|(?<=\?)\s+|\n+|;\s")
+_TOKEN = re.compile(r"[$\u20ac\u00a3]?\d+(?:[.,:]\d+)*|[^\W\d_]+(?:['\u2019][^\W\d_]+)*|[,:()\u2014]")
+
+
+def _any_of(pattern: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<![\w'])(?:{''.join(pattern.split(chr(10)))})(?!\w)", re.IGNORECASE)
+
+
+CHANGES, GONE, PAST, PLANS, DOUBTS = map(_any_of, (_CHANGES, _GONE, _PAST, _PLANS, _DOUBTS))
+REGULAR_PAST = re.compile(r"\b(?!need|feed|speed|seed|indeed|bed|red|shed|wed|hundred)\w{2,}ed\b")
+"""Matches regular verbs in the past, and some adjectives; `PLANS` are exceptions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """What a sentence states.
+
+    Attributes:
+        terms: the stems of its informative words, without names and numbers.
+        names: its names, folded.
+        figures: its numbers, times, weekdays and months.
+        nouns: those of its terms that follow an article or "my".
+        heads: those of its nouns that come before "is" and the like.
+        gone: terms, names and figures that it says are not so any more.
+        owners: persons other than the speaker whom it is about.
+        labels: numbers that name something, as in "ticket 12 is".
+        of_self: whether the speaker occurs in it.
+        changes: whether it says that something has changed, or corrects something.
+        lasts: whether it says what is so, rather than what happened.
+        was: whether it says what was so, as in "the rent was 800".
+        negated: whether it is a negative statement.
+    """
+
+    terms: frozenset[str]
+    names: frozenset[str]
+    figures: frozenset[str]
+    nouns: frozenset[str]
+    heads: frozenset[str]
+    gone: frozenset[str]
+    owners: frozenset[str]
+    labels: frozenset[str]
+    of_self: bool
+    changes: bool
+    lasts: bool
+    was: bool
+    negated: bool
+
+    @property
+    def words(self) -> frozenset[str]:
+        """Its terms and names."""
+        return self.terms | self.names
+
+
+@cache
+def _stems(words: str) -> frozenset[str]:
+    return frozenset(terms(words))
+
+
+@cache
+def _set(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+def informative(words: Iterable[str]) -> frozenset[str]:
+    """Return the stems that say what something is about; all of them if none does."""
+    stems = frozenset(words)
+    return (stems - _stems(_LIGHT)) or stems
+
+
+@lru_cache(maxsize=KNOWN_TEXTS)
+def statements(text: str) -> tuple[Statement, ...]:
+    """Return what the sentences of a text state. Questions and doubts state nothing.
+
+    In a short message, what one sentence says has changed is what the others are about: "I was wrong. It is on Friday."
+    """
+    found = []
+    for sentence in _SENTENCE.split(text[:LOOKED_AT])[:MOST_SENTENCES]:
+        said = sentence.strip()
+        if said and len(said) <= LONGEST and not said.endswith("?") and not DOUBTS.search(said):
+            found.append(_statement(said))
+    if 1 < len(found) <= FEW and any(one.changes for one in found):
+        gone = frozenset().union(*(one.gone for one in found))
+        found = [replace(one, changes=True, gone=one.gone | gone - one.words - one.figures) for one in found]
+    return tuple(found)
+
+
+def _statement(sentence: str) -> Statement:
+    tokens = _TOKEN.findall(sentence.replace("\u2019", "'"))
+    kinds = [_kind(tokens, at) for at in range(len(tokens))]
+    gone = _gone(sentence)
+    informative = _informative(tokens, kinds, "word") | {term for means, term in _MEANT if means.search(sentence)}
+    figures = {_figure(token) for token, kind in zip(tokens, kinds, strict=True) if kind == "figure"}
+    names = _informative(tokens, kinds, "name")
+    labels = {_figure(token) for token, kind in zip(tokens, kinds, strict=True) if kind == "label"}
+    folded = [token.lower() for token in tokens]
+    happened = PAST.search(sentence) or REGULAR_PAST.search(PLANS.sub("", sentence))
+    return Statement(
+        terms=informative,
+        names=names - gone,
+        figures=frozenset(figures) - gone,
+        nouns=_nouns(tokens) & informative,
+        heads=_nouns(tokens[: _verb_at(folded)]) & informative,
+        gone=gone,
+        owners=_owners(tokens),
+        labels=frozenset(labels),
+        of_self=any(word.split("'")[0] in _SELF for word in folded),
+        changes=CHANGES.search(sentence) is not None,
+        lasts=happened is None,
+        was=happened is not None and happened[0].lower() in ("was", "were"),
+        negated=any(word.endswith("n't") or word in ("not", "never", "no") for word in folded),
+    )
+
+
+def _kind(tokens: list[str], at: int) -> str:
+    """Return what a token is: a word, a name, a figure, a label, or nothing."""
+    token = tokens[at]
+    folded = token.lower()
+    if token[-1].isdigit():
+        return "label" if _labels(tokens, at) else "figure"
+    if folded in _set(_CALENDAR) or folded in _set(_COUNTED):
+        return "figure"
+    if not token[0].isalpha():
+        return ""
+    return "name" if _is_name(tokens, at) else "word"
+
+
+def _is_name(tokens: list[str], at: int) -> bool:
+    token = tokens[at]
+    if not token[0].isupper() or token.split("'")[0] == "I":
+        return False
+    if at and tokens[at - 1] != ":":
+        return True
+    after = next((word.lower() for word in tokens[at + 1 :] if not word[0].isupper()), "")
+    return after in _LIKELY_NAME and bool(terms(token)) and token.lower() not in _set(_KIN)
+
+
+def _labels(tokens: list[str], at: int) -> bool:
+    """Return whether a number names what a sentence is about: it follows its first word, as in "Ticket 12 is open"."""
+    return at == 1 and tokens[0].isalpha() and bool(terms(tokens[0])) and tokens[at + 1 : at + 2] != [":"]
+
+
+def _figure(token: str) -> str:
+    folded = token.lower()
+    if folded[-1].isdigit():
+        return folded.strip("$\u20ac\u00a3").replace(",", "")
+    return folded.removesuffix("s") if folded in _set(_CALENDAR) else folded
+
+
+def _informative(tokens: list[str], kinds: list[str], kind: str) -> frozenset[str]:
+    said = " ".join(token.removesuffix("'s") for token, own in zip(tokens, kinds, strict=True) if own == kind)
+    return frozenset(terms(said)) - _stems(_LIGHT)
+
+
+def _nouns(tokens: list[str]) -> frozenset[str]:
+    """Return the stems of words after an article or "my", up to the next word that is no informative one."""
+    nouns: list[str] = []
+    inside = False
+    for token in tokens:
+        folded = token.lower()
+        if folded in _DETERMINERS:
+            inside = True
+        elif inside and terms(folded):
+            nouns.append(folded.removesuffix("'s"))
+        else:
+            inside = False
+    return frozenset(terms(" ".join(nouns)))
+
+
+def _verb_at(folded: list[str]) -> int:
+    """Return the index of the first "is" or the like; 0: there is none."""
+    return next((at for at, token in enumerate(folded) if token in _COPULAS), 0)
+
+
+def _owners(tokens: list[str]) -> frozenset[str]:
+    found = set()
+    for token in tokens:
+        folded = token.lower()
+        if folded in _set(_KIN):
+            found.add(folded)
+        elif token[0].isupper() and token.endswith("'s") and bool(terms(token[:-2])):
+            found.add(folded[:-2])
+    return frozenset(found)
+
+
+def _gone(sentence: str) -> frozenset[str]:
+    """Return the terms and figures that follow "no longer", "instead of" and the like, up to the end of their clause."""
+    parts: list[str] = []
+    for match in GONE.finditer(sentence):
+        words = re.split(r"[,:;]|\b(?:but|and|any|so)\b", sentence[match.end() :])[0].split()[:GONE_WORDS]
+        parts += words
+    left = _LEFT.match(sentence)
+    parts += [left[1]] if left else []
+    tokens = _TOKEN.findall(" ".join(parts))
+    return frozenset(_plain(tokens))
+
+
+def _plain(tokens: Iterable[str]) -> Iterable[str]:
+    """Yield the stems and figures of tokens."""
+    for token in tokens:
+        folded = token.lower()
+        if folded[-1].isdigit() or folded in _set(_CALENDAR) or folded in _set(_COUNTED):
+            yield _figure(token)
+        else:
+            yield from terms(token).keys() - _stems(_LIGHT)
