@@ -159,7 +159,7 @@ SEEN = (
 )  # fmt: skip
 """Topics that the rules may be written for."""
 
-HELD_OUT = (
+_FIRST_HELD_OUT = (
     Topic(
         ("850", "910", "1,020", "975"),
         ("The rent for the flat is {v} a month.", "I pay {v} rent for the flat.", "Rent's {v} for the flat, heating in."),
@@ -279,7 +279,132 @@ HELD_OUT = (
         ("My server runs version {v} of the parser.", "We're on parser version {v} here."),
     ),
 )  # fmt: skip
+"""Topics that were held out until the rules had been tried on them."""
+
+HELD_OUT = (
+    Topic(
+        ("sneakers", "hiking boots", "sandals", "a scarf"),
+        ("I'm getting Nora {v} for Christmas.", "Nora's Christmas present is {v}.", "For Nora I thought of {v} at Christmas."),
+        ("Nora has them already, so her Christmas present is {v}.", "I'm getting Nora {v} for Christmas instead.",
+         "Scratch that, Nora gets {v} for Christmas.", "Nora's Christmas present has changed to {v}.",
+         "I returned the present, Nora now gets {v} for Christmas."),
+        ("What is Nora's Christmas present?", "What am I getting Nora for Christmas?"),
+        ("What was Nora's Christmas present before?", "What did I want to get Nora for Christmas at first?"),
+        ("I'm getting Nora {v} for Christmas.", "My Christmas present for Nora is {v}."),
+    ),
+    Topic(
+        ("3 pm", "4:30 pm", "11 am", "9:15 am"),
+        ("The stand-up is at {v}.", "Our team has its stand-up at {v}.", "Stand-up's at {v} every day."),
+        ("The stand-up is at {v} from next week.", "We agreed to hold the stand-up at {v}.",
+         "Stand-up got moved, it's at {v}.", "Not {old}, the stand-up is at {v}.", "Stand-up starts at {v} now."),
+        ("What time is the stand-up?", "When does our team have its stand-up?"),
+        ("What time was the stand-up before?", "When did the stand-up use to be?"),
+        ("My team has its stand-up at {v}.", "Our stand-up is at {v}."),
+    ),
+    Topic(
+        ("a Volvo", "a Tesla", "a Fiat", "an old Saab"),
+        ("I drive {v}.", "My car is {v}.", "I've got {v}, my car for ten years."),
+        ("I traded in my car and drive {v} now.", "My new car is {v}.", "I drive {v} these days.",
+         "{old} broke down, so my car is {v} now.", "I finally bought another car, {v}."),
+        ("What car do I drive?", "What is my car?"),
+        ("What car did I drive before?", "What was my old car?"),
+        ("My car is {v}.", "I drive {v}, a lovely car."),
+    ),
+    Topic(
+        ("page 40", "page 112", "page 210", "page 333"),
+        ("I'm on {v} of the Tolstoy novel.", "In the Tolstoy novel I've reached {v}.", "Tolstoy novel: I'm at {v}."),
+        ("I'm on {v} of the Tolstoy novel by now.", "In the Tolstoy novel I'm already at {v}.",
+         "Progress! I've reached {v} in the Tolstoy novel.", "I am at {v} of the Tolstoy novel.",
+         "Tolstoy novel, {v} today."),
+        ("Which page of the Tolstoy novel am I on?", "How far am I in the Tolstoy novel?"),
+        ("Which page of the Tolstoy novel was I on before?", "Which page of the Tolstoy novel was I on at first?"),
+        ("I'm on {v} of the Tolstoy novel.", "In the Tolstoy novel I'm at {v}."),
+    ),
+    Topic(
+        ("Gregor", "Susanne", "Milan", "Aisha"),
+        ("{v} is bringing the speakers to the party.", "The speakers for the party come from {v}.",
+         "{v} lends us speakers for the party."),
+        ("{old} can't make it, {v} is bringing the speakers to the party.", "Now {v} is bringing the speakers to the party.",
+         "{v} brings the speakers to the party, {old} is ill.", "We get the speakers for the party from {v} instead.",
+         "{v} offered to bring the speakers to the party in place of {old}."),
+        ("Who brings the speakers to the party?", "Who is bringing the speakers to the party?"),
+        ("Who was going to bring the speakers to the party originally?",
+         "Who was bringing the speakers to the party before?"),
+        ("{v} is bringing the speakers to my party.", "For my party the speakers come from {v}."),
+    ),
+    Topic(
+        ("every morning", "twice a week", "on Sundays only", "every other day"),
+        ("I water the orchid {v}.", "The orchid gets water {v}.", "I give the orchid water {v}."),
+        ("I water the orchid {v} now.", "The florist told me to water the orchid {v}.",
+         "I've cut back and water the orchid {v}.", "The orchid gets water {v} instead of {old}.",
+         "Turns out the orchid needs less, I water it {v}."),
+        ("How often do I water the orchid?", "When does the orchid get water?"),
+        ("How often did I water the orchid before?", "How often did I water the orchid originally?"),
+        ("I water my orchid {v}.", "My orchid gets water {v}."),
+    ),
+    Topic(
+        ("Anton", "Lucia", "Mrs Petrov", "Jonas"),
+        ("My piano teacher is {v}.", "I have piano lessons with {v}.", "{v} teaches me the piano."),
+        ("My piano teacher is {v} since September.", "I have piano lessons with {v} now.",
+         "{old} moved away, so {v} teaches me the piano.", "I've found another piano teacher, {v}.",
+         "I'm not with {old} anymore; my piano teacher is {v}."),
+        ("Who is my piano teacher?", "Who teaches me the piano?"),
+        ("Who was my piano teacher before?", "Who was my first piano teacher?"),
+        ("My piano teacher is {v}.", "I have piano lessons with {v}."),
+    ),
+    Topic(
+        ("40 hours", "32 hours", "28 hours", "36 hours"),
+        ("I work {v} a week.", "My contract says {v} a week.", "My working week has {v}."),
+        ("I've reduced my contract to {v} a week.", "I work {v} a week now.", "From May on I work {v} a week.",
+         "My boss agreed: my contract is {v} a week.", "I don't work {old} a week anymore but {v}."),
+        ("How many hours a week do I work?", "How many hours does my contract have?"),
+        ("How many hours a week did I work before?", "How many hours a week did I use to work?"),
+        ("I work {v} a week.", "My contract says {v} a week."),
+    ),
+    Topic(
+        ("red wine", "prosecco", "cider", "alcohol-free beer"),
+        ("We serve {v} at the opening.", "At the opening there'll be {v}.", "The drink for the opening is {v}."),
+        ("We'll serve {v} at the opening instead of {old}.", "The caterer only has {v}, so that's what we serve at the opening.",
+         "The drink for the opening is {v} now.", "Change of drinks: {v} at the opening.",
+         "I ordered {v} for the opening after all."),
+        ("What do we serve at the opening?", "Which drink is there at the opening?"),
+        ("What were we going to serve at the opening before?", "What did we want to serve at the opening originally?"),
+        ("At my opening we serve {v}.", "The drink at our opening is {v}."),
+    ),
+    Topic(
+        ("room 4", "room 12", "the canteen", "the library"),
+        ("The workshop takes place in {v}.", "The workshop is in {v}.", "We hold the workshop in {v}."),
+        ("The workshop takes place in {v}, not in {old}.", "They've put the workshop in {v} now.",
+         "The workshop is in {v}, {old} is being renovated.", "Room change: the workshop is in {v}.",
+         "We're holding the workshop in {v} after all."),
+        ("Where does the workshop take place?", "Where is the workshop?"),
+        ("Where was the workshop going to be before?", "Where was the workshop originally?"),
+        ("My workshop is in {v}.", "I hold my workshop in {v}."),
+    ),
+    Topic(
+        ("1,200 euros", "1,450 euros", "990 euros", "1,600 euros"),
+        ("The plumber wants {v} for the bathroom.", "The plumber's quote for the bathroom is {v}.",
+         "The bathroom costs {v}, says the plumber."),
+        ("The plumber now wants {v} for the bathroom.", "The plumber revised his quote for the bathroom: {v}.",
+         "I spoke to the plumber again, the bathroom costs {v}.", "The plumber came down to {v} for the bathroom.",
+         "The final quote of the plumber for the bathroom is {v}."),
+        ("How much does the plumber want for the bathroom?", "What is the plumber's quote for the bathroom?"),
+        ("What was the plumber's first quote for the bathroom?", "How much did the plumber want for the bathroom before?"),
+        ("My plumber wants {v} for the bathroom.", "The plumber's quote for my bathroom is {v}."),
+    ),
+    Topic(
+        ("Rust", "Go", "Kotlin", "Elixir"),
+        ("I'm writing the game in {v}.", "The game is written in {v}.", "My game uses {v}."),
+        ("I'm rewriting the game in {v}.", "I ported the game to {v}.", "The game is written in {v} now.",
+         "I gave up on {old}, the game uses {v}.", "My game doesn't use {old} any more, I'm writing it in {v}."),
+        ("What language is the game written in?", "Which language does my game use?"),
+        ("What language was the game written in before?", "Which language did my game use originally?"),
+        ("I'm writing my game in {v}.", "My game uses {v}."),
+    ),
+)  # fmt: skip
 """Topics that the rules were not written for."""
+
+SEEN += _FIRST_HELD_OUT
 
 TOPICS = SEEN + HELD_OUT
 
