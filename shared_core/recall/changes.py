@@ -4,16 +4,29 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from shared_core.recall.statements import FEW, Statement, informative, statements
+from shared_core.index.text import terms
+from shared_core.recall.statements import CHANGE, FEW, LONGEST, Statement, informative, statements
 
 MOST_JUDGED = 40
 """Of so many of the best results it is judged which replace which."""
 
+EITHER = re.compile(r"\bor\b", re.IGNORECASE)
+"""Matches questions that name several values, such as "am I vegan or vegetarian?"."""
+
 SHORT = 2
 """Informative words of a statement that gives little but a value, such as "I eat vegan"."""
 
-MOST_LEFT = 3
-"""Words that a statement has besides those it shares, at most, if nothing in it says that something has changed."""
+MOST_ADDED = (1, 2, 4)
+"""Informative words that the newer statement has for itself, at most, for each value of `Statement.changes`."""
+
+MOST_LACKING = 3
+"""Informative words that the older one has for itself, at most."""
+
+PART = 4
+"""Words of a value, at most."""
+
+ALIKE = 3
+"""Words that two sentences share around it, at least."""
 
 History = Literal["before", "beginning"]
 
@@ -50,7 +63,7 @@ def asks_history(question: str) -> History | None:
     return "before" if _BEFORE.search(question) else None
 
 
-def superseded(said: Sequence[Said], words: Collection[str]) -> dict[int, int]:
+def superseded(said: Sequence[Said], words: Collection[str], *, either: bool = False) -> dict[int, int]:
     """Return the index of each message that is replaced, with that of the newest message that replaces it.
 
     Only sentences that hold the words of the question count, and only those that hold about as many as the best do.
@@ -58,9 +71,10 @@ def superseded(said: Sequence[Said], words: Collection[str]) -> dict[int, int]:
     Args:
         said: the messages, in any order.
         words: the stems that the question looks for.
+        either: whether it names values to choose from.
     """
-    asked = informative(words)
-    stated = [_bearing(statements(text), asked) for _, _, text in said]
+    asked = informative(words) - frozenset(terms(" ".join(name for (_, name), _, _ in said if name)))
+    stated = [_bearing(statements(text), asked) if _may_state(speaker, text) else () for speaker, _, text in said]
     most = max((len((one.words | one.gone) & asked) for each in stated for one in each), default=0)
     newest: dict[int, int] = {}
     order = sorted((index for index in range(len(said)) if stated[index]), key=lambda index: said[index].order)
@@ -70,11 +84,17 @@ def superseded(said: Sequence[Said], words: Collection[str]) -> dict[int, int]:
                 continue
             if newest.get(old, -1) == newest.get(new, new):
                 continue
-            if any(_replaces(b, a, asked, most) for a in stated[old] for b in stated[new]):
+            pairs = [(b, a) for a in stated[old] for b in stated[new]]
+            if any(_replaces(b, a, asked, most) or (either and _chosen(b, a, asked)) for b, a in pairs):
                 last = newest.get(new, new)
                 if old not in newest or said[last].order > said[newest[old]].order:
                     newest[old] = last
     return newest
+
+
+def _may_state(speaker: tuple[str, str | None], text: str) -> bool:
+    """Return whether a text may tell what is so. Long answers of a model explain and advise."""
+    return speaker != ("assistant", None) or len(text) <= LONGEST
 
 
 def _bearing(said: Sequence[Statement], asked: frozenset[str]) -> Sequence[Statement]:
@@ -84,59 +104,84 @@ def _bearing(said: Sequence[Statement], asked: frozenset[str]) -> Sequence[State
 
 def _replaces(new: Statement, old: Statement, asked: frozenset[str], most: int) -> bool:
     """Return whether a newer statement replaces an older one of the same speaker."""
-    if not (new.changes or (new.lasts and (old.lasts or old.was))) or not _differ(new, old):
+    if not new.words & asked or _of_something_else(new, old, asked):
         return False
-    if new.owners != old.owners or new.labels != old.labels or (new.heads - old.words and old.heads - new.words):
+    if not (new.changes or (new.lasts and (old.lasts or old.was))):
         return False
     common = old.words & (new.words | new.gone)
-    if new.changes and new.words & asked and 2 * len(new.gone & old.words) >= len(old.words):
-        return True
     bears = len((old.words | old.gone) & asked), len((new.words | new.gone) & asked)
-    if min(bears) * 2 < most or _about_another_thing(new, old, asked):
-        return False
-    gone = bool(new.gone & (old.words | old.figures))
-    if new.changes and ((gone and common) or _alternatives(new, old, asked)):
+    if new.gone & _value(old, asked) and (common & asked or not old.words & asked):
         return True
+    if new.changes and _told_by_values(new, old, asked):
+        return True
+    if min(bears) * 2 < most or not common & asked or 2 * len(common & asked) < (min if new.changes else max)(bears):
+        return False
     happened = not (old.lasts or old.was)
-    if not common & asked or (happened and len(common) < 2):
+    if len(common) < 2 and (happened or (old.of_self and not new.of_self and not common & old.nouns & new.nouns)):
         return False
-    if old.of_self and not new.of_self and len(common) < 2 and not common & old.nouns & new.nouns:
-        return False
-    if new.changes:
-        return 2 * len(common & asked) >= min(bears)
-    return 2 * len(common & asked) > max(bears) and _one_value_differs(new, old, common)
+    answers = new.changes > 0 and bears[0] == bears[1] == most == len(common & asked) > 1
+    return (answers and _differ(new, old)) or _gives_another_value(new, old, common, asked)
 
 
-def _alternatives(new: Statement, old: Statement, asked: frozenset[str]) -> bool:
-    """Return whether the question names the values of both, as "am I vegan or vegetarian?" does."""
-    short = max(len(new.words), len(old.words)) <= SHORT
-    return short and bool((new.words - old.words) & asked and (old.words - new.words) & asked)
+def _value(old: Statement, asked: frozenset[str]) -> frozenset[str]:
+    """Return what a statement says about what is asked for."""
+    return (old.words | old.figures) - asked or old.words
+
+
+def _told_by_values(new: Statement, old: Statement, asked: frozenset[str]) -> bool:
+    """Return whether two short statements about the speaker give values of one kind in other words.
+
+    "I drive a Volvo" and "my new car is a Tesla" do, if the question is "which car do I drive?".
+    """
+    bear = asked >= new.terms and asked >= old.terms and bool(old.words & asked)
+    return bear and new.of_self and old.of_self and bool(new.names - old.names and old.names)
+
+
+def _chosen(new: Statement, old: Statement, asked: frozenset[str]) -> bool:
+    """Return whether a question names the values of two short statements about the speaker."""
+    if not (new.of_self and old.of_self and max(len(new.words), len(old.words)) <= SHORT):
+        return False
+    return bool((new.words - old.words) & asked and (old.words - new.words) & asked)
+
+
+def _of_something_else(new: Statement, old: Statement, asked: frozenset[str]) -> bool:
+    """Return whether two statements are about different persons or things, as far as their grammar tells."""
+    if new.owners - old.names - old.owners or old.owners - new.names - new.owners or new.labels != old.labels or (new.heads - old.words and old.heads - new.words):
+        return True
+    held = new.words | new.gone
+    nouns = old.nouns & asked - held and new.nouns - old.words
+    names = old.names & asked - held and new.names - old.words and not old.names & new.names & asked
+    return bool(nouns or names)
 
 
 def _differ(new: Statement, old: Statement) -> bool:
-    """Return whether two statements give other values, or one denies what the other says."""
-    if new.gone & old.words or new.negated != old.negated:
-        return True
-    pairs = ((new.figures, old.figures), (new.names, old.names), (new.terms, old.terms))
+    pairs = ((new.figures, old.figures), (new.words, old.words))
     return any(one - other and other - one for one, other in pairs)
 
 
-def _about_another_thing(new: Statement, old: Statement, asked: frozenset[str]) -> bool:
-    """Return whether the older one is about something that the question names and the newer one replaces by another."""
-    held = new.words | new.gone
-    nouns = old.nouns & asked - held and new.nouns - old.words
-    return bool(nouns or (old.names & asked - held and new.names - old.words))
-
-
-def _one_value_differs(new: Statement, old: Statement, common: frozenset[str]) -> bool:
-    """Return whether two statements are the same but for one value."""
-    figures = bool(new.figures and old.figures and new.figures != old.figures)
-    names = bool(new.names - old.names and old.names - new.names)
-    if figures and names:
+def _gives_another_value(new: Statement, old: Statement, common: frozenset[str], asked: frozenset[str]) -> bool:
+    """Return whether two statements are alike but for a value, the less alike the more the newer says of a change."""
+    added, lacking = len(new.terms - common), len(old.terms - common)
+    if added > MOST_ADDED[new.changes] or lacking > MOST_LACKING:
         return False
-    least = min(len(new.words), len(old.words))
-    near = len(common) * 2 >= least - (0 if figures else 1)
-    return near and len(new.terms - common) <= MOST_LEFT and len(old.terms - common) <= MOST_LEFT
+    figures = bool(new.figures - old.figures and old.figures)
+    names = bool(new.names - old.names and old.names - asked)
+    if figures or names:
+        return new.changes > 0 or figures != names
+    if new.negated != old.negated and not (added and lacking):
+        return True
+    if _one_part_differs(new.tokens, old.tokens):
+        return True
+    return new.changes > 0 and bool(added and lacking) and (len(common) > 1 or bool(common & old.nouns & new.nouns))
+
+
+def _one_part_differs(new: Sequence[str], old: Sequence[str]) -> bool:
+    """Return whether two sentences have the same words but for one part of each, which is at most `PART` words."""
+    least = min(len(new), len(old))
+    start = next((at for at in range(least) if new[at] != old[at]), least)
+    end = next((at for at in range(least - start) if new[-1 - at] != old[-1 - at]), least - start)
+    parts = len(new) - start - end, len(old) - start - end
+    return min(parts) > 0 and max(parts) <= PART and start + end >= ALIKE
 
 
 def newest_first(

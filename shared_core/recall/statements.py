@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 
-from shared_core.index.text import terms
+from shared_core.index.text import STOP_WORDS, terms
 
 LOOKED_AT = 2_000
 """Characters of a message that are read. What comes after them is seldom the change itself."""
@@ -19,6 +19,9 @@ MOST_SENTENCES = 24
 FEW = 3
 """A message of at most this many sentences is about one thing."""
 
+CHANGE = 2
+"""`Statement.changes` of a sentence that says that something has changed."""
+
 GONE_WORDS = 6
 """Words after "no longer" and the like that belong to what is not so any more."""
 
@@ -29,25 +32,32 @@ KNOWN_TEXTS = 4_096
 
 _LIGHT = """
 able actual actually ago all already another anymore around away back become became been begin began big but came come day days
-decide decided done everybody everyone finally first full gave get give go goes going gone good got great happen heads
-insist insisted keep kept know last lately let like little longer look lot made make mean mind month more most moment move much
-name named need new news next nice now number number old one other own picked plan planned put quite really right said
+decide decided done everybody everyone far finally first full gave get give go goes going gone good got great happen heads
+insist insisted keep kept know last lately let like little long longer look lot made make many mean mind month more most much moment move much
+name named need new news next nice now number number often old one other own picked plan planned put quite really right said
 same say see set since small sorry start started still stuff such supposed sure switch take taken tell term than thing think
 time times today told took total turn turned update use used usually want wanted way week went whole will year years
 """
 """Words that do not say what a sentence is about."""
 
-_CHANGES = r"""
-actually|correction|corrected|instead|no\ longer|any\ ?(?:more|longer)|not\b.{0,40}\bbut|from\ (?:now|today|this)
-|as\ of|these\ days|nowadays|lately|at\ the\ moment|now|currently|after\ all|in\ the\ end|on\ second\ thoughts?
-|change[ds]?|changing|changes|moved?|pushed|postpone[ds]?|delayed|reschedule[ds]?|rebooked|rearranged|brought\ forward
-|switched|swapped|replaced?|renamed|migrated|upgraded|downgraded|rolled|roll|raised?|lowered|cut|bumped|increased
-|reduced|went\ (?:up|down)|gone\ (?:up|down|over)|put\b.{0,40}\bup|going\ up|new|another|took\ over|became|become
-|turned\ into|update|sorry|oops|wait|scrap|strike|forget|i\ mean|i\ meant|mixed\ .{0,12}up|misread|got\ .{0,12}wrong
-|was\ wrong|my\ mistake|make\ (?:it|that)|let's\ make|revised|adjusted|updated|extended|shortened|moving\ to
-|decided\ on|settled\ on|went\ with|go\ for|going\ with|since|again|cancell?ed|dropped|quit|gave\ up|stopped
+_CHANGED = r"""
+instead|correction|corrected|no\ longer|any\ ?(?:more|longer)|not\b.{0,40}\bbut|in\ place\ of|rather\ than|after\ all
+|changed|changing|changes?\ (?:of|in|on|to)|moved|pushed\ (?:back|to|until|out)|postponed?|delayed|reschedule[ds]?|rebooked|rearranged|brought\ forward|switched
+|swapped|replace[ds]?|renamed|migrated|upgraded|downgraded|ported|roll(?:ed)?|raised?|lowered|cut\ (?:back|down)|bumped
+|increased|reduced|extended|shortened|(?:went|gone|go|came|come|going|is|up|down)\ (?:up|down|over)\ (?:to|from)
+|put\b.{0,40}\b(?:up|down)|gone\ (?:up|down|over)|took\ over|became|become|turned\ into|traded\ in|cancell?ed|dropped|quit
+|gave\ up|given\ up|stopped|revised|adjusted|updated|let's\ make|^make\ (?:it|that)|on\ second\ thoughts?|in\ the\ end
+|(?:scrap|strike|scratch|forget)\ (?:that|it|what)|i\ (?:mean|meant)|mixed\ .{0,12}up|misread|got\ .{0,12}wrong|was\ wrong
+|my\ mistake|agreed|decided|put\ off
 """
 """What a speaker says who changes or corrects what was said before."""
+
+_LATER = r"""
+now|new|another|already|today|these\ days|nowadays|lately|currently|at\ the\ moment|by\ now|from\ (?:now|today|this|next|then)
+|from\ \w+\ on|as\ of|since\ (?:the|then|this|last|spring|summer|autumn|winter|january|february|march|april|may|june|july
+|august|september|october|november|december)|actually|updated?|sorry|oops|wait|again|heads\ up|again|turns\ out
+"""
+"""What people say about what is new. They also say it about much else."""
 
 _GONE = r"""
 no\ longer|not|\w+n['\u2019]t|instead\ of|rather\ than|stopped|gave\ up|given\ up|quit|cancell?ed|dropped|drop|forget
@@ -57,7 +67,7 @@ no\ longer|not|\w+n['\u2019]t|instead\ of|rather\ than|stopped|gave\ up|given\ u
 
 _PAST = r"""
 used\ to|was|were|had|did|before|previously|formerly|originally|back\ then|at\ first|ago|yesterday|last\ (?:week|month|year|night)
-|ran|spent|went|bought|met|saw|ate|got|made|came|sent|found|said|left|won|lost|wrote|drove|flew|slept|felt|thought
+|ran|spent|went|bought|met|saw|ate|(?<!'ve\ )(?<!have\ )got|made|came|sent|found|said|left|won|lost|wrote|drove|flew|slept|felt|thought
 |began|read|took|fixed|finished|visited|watched|heard|knew|paid|sang|sold|stood|taught|understood|gave|held|grew|cost\ me
 """
 """What tells of something that happened, instead of something that is so."""
@@ -74,7 +84,6 @@ _DOUBTS = r"might|maybe|perhaps|if|would|could|considering|thinking\ of|thinking
 _KIN = """
 aunt boss boyfriend brother colleague cousin dad daughter father flatmate friend girlfriend grandfather grandma grandmother
 grandpa guy husband mom mother mum neighbor neighbour nephew niece parents partner roommate sister son uncle wife
-he she his her
 """
 """Whom a sentence may be about instead of the speaker."""
 
@@ -96,6 +105,11 @@ _LIKELY_NAME = frozenset("a an another is it's my our the was will took left ret
 
 _DETERMINERS = frozenset("a an another her his its my our that the their this your".split())
 
+_PRONOUNS = frozenset("he her his she".split())
+"""They tell of another person unless their sentence has named it."""
+
+_GREETINGS = frozenset("bye cheers congrats congratulations dear goodbye hello hey hi morning thanks welcome wow".split())
+
 _COPULAS = frozenset("is isn't are aren't was were will won't costs has".split())
 
 _SELF = frozenset("i we my our me us mine ours".split())
@@ -103,16 +117,25 @@ _SELF = frozenset("i we my our me us mine ours".split())
 _LEFT = re.compile(r"^(.{2,40}?) (?:has |have |is |was )?(?:left|retired|resigned|closed|full|booked out|sold out|gone)\b")
 """Matches what is not so any more at the beginning of a sentence: "Ann left, so ..."."""
 
+_REACTS = re.compile(
+    r"(?:oh\W+|well\W+)?(?:that|this|these|those|thanks?|congrats|congratulations|wow|can't wait|check out|let's (?!make))\b",
+    re.IGNORECASE,
+)
+"""Matches the beginning of sentences about what was just said or shown."""
+
+_NO_PROSE = re.compile(r"[{}<>=`#*_\[\]|\\]|https?:|\byours?\b(?!.*\b(?:i|my|we|our)\b)", re.IGNORECASE)
+"""Matches code, lists, and what is said about the listener."""
+
 _TITLES = r"(?<!\bDr)(?<!\bMr)(?<!\bMrs)(?<!\bMs)(?<!\bSt)(?<!\bProf)(?<!\bNo)"
 _SENTENCE = re.compile(rf"{_TITLES}[.!]+(?=\s|$)|(?<=\?)\s+|\n+|;\s")
 _TOKEN = re.compile(r"[$\u20ac\u00a3]?\d+(?:[.,:]\d+)*|[^\W\d_]+(?:['\u2019][^\W\d_]+)*|[,:()\u2014]")
 
 
 def _any_of(pattern: str) -> re.Pattern[str]:
-    return re.compile(rf"(?<![\w'])(?:{''.join(pattern.split(chr(10)))})(?!\w)", re.IGNORECASE)
+    return re.compile(rf"(?<![\w'])(?:{''.join(pattern.split(chr(10)))})(?![\w'])", re.IGNORECASE)
 
 
-CHANGES, GONE, PAST, PLANS, DOUBTS = map(_any_of, (_CHANGES, _GONE, _PAST, _PLANS, _DOUBTS))
+CHANGED, LATER, GONE, PAST, PLANS, DOUBTS = map(_any_of, (_CHANGED, _LATER, _GONE, _PAST, _PLANS, _DOUBTS))
 REGULAR_PAST = re.compile(r"\b(?!need|feed|speed|seed|indeed|bed|red|shed|wed|hundred)\w{2,}ed\b")
 """Matches regular verbs in the past, and some adjectives; `PLANS` are exceptions."""
 
@@ -131,10 +154,11 @@ class Statement:
         owners: persons other than the speaker whom it is about.
         labels: numbers that name something, as in "ticket 12 is".
         of_self: whether the speaker occurs in it.
-        changes: whether it says that something has changed, or corrects something.
+        changes: 2 if it says that something has changed, or corrects something; 1 if it says that something is new.
         lasts: whether it says what is so, rather than what happened.
         was: whether it says what was so, as in "the rent was 800".
         negated: whether it is a negative statement.
+        tokens: its words, folded, without those that say that something has changed.
     """
 
     terms: frozenset[str]
@@ -146,10 +170,11 @@ class Statement:
     owners: frozenset[str]
     labels: frozenset[str]
     of_self: bool
-    changes: bool
+    changes: int
     lasts: bool
     was: bool
     negated: bool
+    tokens: tuple[str, ...]
 
     @property
     def words(self) -> frozenset[str]:
@@ -182,16 +207,28 @@ def statements(text: str) -> tuple[Statement, ...]:
     found = []
     for sentence in _SENTENCE.split(text[:LOOKED_AT])[:MOST_SENTENCES]:
         said = sentence.strip()
-        if said and len(said) <= LONGEST and not said.endswith("?") and not DOUBTS.search(said):
+        if said and len(said) <= LONGEST and not _asks_or_reacts(said):
             found.append(_statement(said))
-    if 1 < len(found) <= FEW and any(one.changes for one in found):
+    if 1 < len(found) <= FEW and any(one.changes == CHANGE for one in found):
         gone = frozenset().union(*(one.gone for one in found))
-        found = [replace(one, changes=True, gone=one.gone | gone - one.words - one.figures) for one in found]
+        found = [replace(one, changes=CHANGE, gone=one.gone | gone - one.words - one.figures) for one in found]
     return tuple(found)
 
 
+def _shortened(found: re.Match[str]) -> str:
+    """Return what stays of words that say that something has changed: what stands between them."""
+    return "" if found[0].count(" ") < FEW else found[0]
+
+
+def _asks_or_reacts(sentence: str) -> bool:
+    """Return whether a sentence states nothing: it asks, doubts or reacts, or it is no prose."""
+    if sentence.endswith("?") or DOUBTS.search(sentence):
+        return True
+    return _NO_PROSE.search(sentence) is not None or _REACTS.match(sentence) is not None
+
+
 def _statement(sentence: str) -> Statement:
-    tokens = _TOKEN.findall(sentence.replace("\u2019", "'"))
+    tokens = _TOKEN.findall(LATER.sub(_shortened, CHANGED.sub(_shortened, sentence)).replace("\u2019", "'"))
     kinds = [_kind(tokens, at) for at in range(len(tokens))]
     gone = _gone(sentence)
     informative = _informative(tokens, kinds, "word") | {term for means, term in _MEANT if means.search(sentence)}
@@ -210,10 +247,11 @@ def _statement(sentence: str) -> Statement:
         owners=_owners(tokens),
         labels=frozenset(labels),
         of_self=any(word.split("'")[0] in _SELF for word in folded),
-        changes=CHANGES.search(sentence) is not None,
+        changes=2 if CHANGED.search(sentence) else int(LATER.search(sentence) is not None),
         lasts=happened is None,
         was=happened is not None and happened[0].lower() in ("was", "were"),
         negated=any(word.endswith("n't") or word in ("not", "never", "no") for word in folded),
+        tokens=tuple(folded),
     )
 
 
@@ -223,9 +261,9 @@ def _kind(tokens: list[str], at: int) -> str:
     folded = token.lower()
     if token[-1].isdigit():
         return "label" if _labels(tokens, at) else "figure"
-    if folded in _set(_CALENDAR) or folded in _set(_COUNTED):
+    if folded in _set(_CALENDAR) or folded in _set(_COUNTED) or token == "May":
         return "figure"
-    if not token[0].isalpha():
+    if not token[0].isalpha() or _is_called(tokens, at):
         return ""
     return "name" if _is_name(tokens, at) else "word"
 
@@ -234,10 +272,18 @@ def _is_name(tokens: list[str], at: int) -> bool:
     token = tokens[at]
     if not token[0].isupper() or token.split("'")[0] == "I":
         return False
-    if at and tokens[at - 1] != ":":
+    alone = all(word[0].isupper() for word in tokens[at:])
+    if at and (tokens[at - 1] != ":" or alone):
         return True
     after = next((word.lower() for word in tokens[at + 1 :] if not word[0].isupper()), "")
-    return after in _LIKELY_NAME and bool(terms(token)) and token.lower() not in _set(_KIN)
+    acts = after in _LIKELY_NAME or (after.endswith("s") and not after.endswith("ss") and after not in STOP_WORDS)
+    return acts and bool(terms(token)) and token.lower() not in _set(_KIN)
+
+
+def _is_called(tokens: list[str], at: int) -> bool:
+    """Return whether a name is that of the person who is spoken to, as in "Hi Ann"."""
+    greeted = at == 1 and tokens[0].lower() in _GREETINGS
+    return tokens[at][0].isupper() and tokens[at + 1 : at + 2] in ([","], []) and greeted
 
 
 def _labels(tokens: list[str], at: int) -> bool:
@@ -254,7 +300,7 @@ def _figure(token: str) -> str:
 
 def _informative(tokens: list[str], kinds: list[str], kind: str) -> frozenset[str]:
     said = " ".join(token.removesuffix("'s") for token, own in zip(tokens, kinds, strict=True) if own == kind)
-    return frozenset(terms(said)) - _stems(_LIGHT)
+    return frozenset(terms(said)) - (_stems(_LIGHT) if kind == "word" else frozenset())
 
 
 def _nouns(tokens: list[str]) -> frozenset[str]:
@@ -279,12 +325,14 @@ def _verb_at(folded: list[str]) -> int:
 
 def _owners(tokens: list[str]) -> frozenset[str]:
     found = set()
-    for token in tokens:
+    nobody = True
+    for token, after in zip(tokens, [*tokens, ""][1:], strict=True):
         folded = token.lower()
-        if folded in _set(_KIN):
+        if folded in _PRONOUNS and nobody or folded in _set(_KIN):
             found.add(folded)
-        elif token[0].isupper() and token.endswith("'s") and bool(terms(token[:-2])):
-            found.add(folded[:-2])
+        elif token[0].isupper() and token.endswith("'s") and terms(token[:-2]) and after.isalpha() and terms(after):
+            found.update(terms(folded[:-2]))
+        nobody = nobody and not terms(token)
     return frozenset(found)
 
 
@@ -304,7 +352,7 @@ def _plain(tokens: Iterable[str]) -> Iterable[str]:
     """Yield the stems and figures of tokens."""
     for token in tokens:
         folded = token.lower()
-        if folded[-1].isdigit() or folded in _set(_CALENDAR) or folded in _set(_COUNTED):
+        if folded[-1].isdigit() or folded in _set(_CALENDAR) or folded in _set(_COUNTED) or token == "May":
             yield _figure(token)
         else:
             yield from terms(token).keys() - _stems(_LIGHT)
