@@ -4,10 +4,12 @@ import logging
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
+from shared_core.as_of import Past
 from shared_core.errors import StoreError
 from shared_core.index.session_vectors import SessionVectors
 from shared_core.messages import Message
@@ -125,17 +127,24 @@ class PromptBuilder:
         searcher: recalls messages.
         rolling: keeps the summary.
         lock: held while the session is read, and never while a request waits for its reply.
+        until: seconds since 1970, after which nothing counts that was said in other sessions.
     """
 
     def __init__(
         self, live: LiveSession, assembler: Assembler, searcher: Searcher, rolling: RollingSummary,
-        lock: AbstractContextManager[object],
+        lock: AbstractContextManager[object], *, until: float = inf,
     ) -> None:  # fmt: skip
         self.live = live
+        self.until = until
         self.assembler = assembler
         self.searcher = searcher
         self.rolling = rolling
         self._lock = lock
+
+    def at(self, past: Past) -> "PromptBuilder":
+        """Return a builder of prompts as they would have been then."""
+        live = self.live.standing_at(past.position)
+        return PromptBuilder(live, self.assembler, self.searcher, self.rolling, self._lock, until=past.time)
 
     # Prompts
 
@@ -159,7 +168,7 @@ class PromptBuilder:
             elif room:
                 wanted = Filter(
                     plan.path, plan.before, _turns_in_prompt(plan.base, plan.asked), repeats=REPEATS,
-                    in_conversation=True,
+                    in_conversation=True, as_of=self.until,
                 )  # fmt: skip
                 found = yield from self.searcher.find(question, plan.state, wanted, room)
                 with self._lock:

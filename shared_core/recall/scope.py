@@ -143,6 +143,7 @@ class Filter:
         repeats: how many messages that say the same are considered, newest first; None for no limit.
         scope: what is searched: this session, or the user's other sessions, too; None: what the memory's rules say.
         in_conversation: whether the question is understood as the next message of the conversation.
+        as_of: seconds since 1970; other sessions end before the first message said later.
     """
 
     path: Path | None = None
@@ -154,6 +155,7 @@ class Filter:
     repeats: int | None = None
     scope: RecallScope | None = None
     in_conversation: bool = False
+    as_of: float = np.inf
 
 
 def eligible_mask(session_index: SessionIndex, line: LinePrefix, wanted: Filter, tools: RecallTools) -> Mask:

@@ -37,6 +37,7 @@ FLOORS = [
     "checkout",
     "index",
     "recall",
+    "as_of",
     "summaries",
     "forget",
     "stored_forms",
