@@ -15,6 +15,7 @@ from rich.text import Text
 
 from shared_core.messages import Message, Role
 from shared_core.prompt.context import ContextReport
+from shared_core.recall.ranking import ScoredMessage
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """Characters that a terminal would obey instead of showing."""
@@ -117,6 +118,11 @@ def one_line(text: str) -> str:
     return " ".join(printable(text).split())
 
 
+def scored(hit: ScoredMessage) -> str:
+    """Return the score of a message found, with a star if a newer message says otherwise."""
+    return f"{hit.score:6.2f}{' ' if hit.superseded_by is None else '*'}"
+
+
 def moment(when: datetime) -> str:
     """Return a time to the minute, in UTC, which is the clock of everything that the command prints."""
     return f"{when.astimezone(UTC):%Y-%m-%d %H:%M}"
@@ -178,6 +184,12 @@ def openai_message(message: Message) -> dict[str, Any]:
         return message.to_openai()
     except ValueError:
         return message.replace(payload=None).to_openai()
+
+
+def hit_record(hit: ScoredMessage) -> dict[str, Any]:
+    """Return a message found as plain data."""
+    found = {"score": hit.score, "source": hit.source, "superseded_by": hit.superseded_by}
+    return {**found, **message_record(hit.message)}
 
 
 def message_record(message: Message) -> dict[str, Any]:
