@@ -117,7 +117,9 @@ def _replaces(new: Statement, old: Statement, asked: frozenset[str], most: int) 
     if min(bears) * 2 < most or not common & asked or 2 * len(common & asked) < (min if new.changes else max)(bears):
         return False
     happened = not (old.lasts or old.was)
-    if len(common) < 2 and (happened or (old.of_self and not new.of_self and not common & old.nouns & new.nouns)):
+    if happened and (new.changes < CHANGE or len(common) < 2):
+        return False
+    if len(common) < 2 and old.of_self and not new.of_self and not common & old.nouns & new.nouns:
         return False
     answers = new.changes > 0 and bears[0] == bears[1] == most == len(common & asked) > 1
     return (answers and _differ(new, old)) or _gives_another_value(new, old, common, asked)
@@ -172,7 +174,10 @@ def _gives_another_value(new: Statement, old: Statement, common: frozenset[str],
         return True
     if _one_part_differs(new.tokens, old.tokens):
         return True
-    return new.changes > 0 and bool(added and lacking) and (len(common) > 1 or bool(common & old.nouns & new.nouns))
+    gives = bool(added or new.figures - old.figures or new.names - old.names)
+    gave = bool(lacking or old.figures or old.names - asked)
+    noun = bool(common & old.nouns & new.nouns)
+    return gives and gave and ((noun or len(common) > 1) if new.changes else noun and max(added, lacking) == 1)
 
 
 def _one_part_differs(new: Sequence[str], old: Sequence[str]) -> bool:

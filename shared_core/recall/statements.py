@@ -42,12 +42,12 @@ time times today told took total turn turned update use used usually want wanted
 
 _CHANGED = r"""
 instead|correction|corrected|no\ longer|any\ ?(?:more|longer)|not\b.{0,40}\bbut|in\ place\ of|rather\ than|after\ all
-|changed|changing|changes?\ (?:of|in|on|to)|moved|pushed\ (?:back|to|until|out)|postponed?|delayed|reschedule[ds]?|rebooked|rearranged|brought\ forward|switched
+|changed|changing|changes?\ (?:of|in|on|to)|change(?=:)|moved|pushed\ (?:back|to|until|out)|postponed?|delayed|reschedule[ds]?|rebooked|rearranged|brought\ forward|switched
 |swapped|replace[ds]?|renamed|migrated|upgraded|downgraded|ported|roll(?:ed)?|raised?|lowered|cut\ (?:back|down)|bumped
 |increased|reduced|extended|shortened|(?:went|gone|go|came|come|going|is|up|down)\ (?:up|down|over)\ (?:to|from)
 |put\b.{0,40}\b(?:up|down)|gone\ (?:up|down|over)|took\ over|became|become|turned\ into|traded\ in|cancell?ed|dropped|quit
 |gave\ up|given\ up|stopped|revised|adjusted|updated|let's\ make|^make\ (?:it|that)|on\ second\ thoughts?|in\ the\ end
-|(?:scrap|strike|scratch|forget)\ (?:that|it|what)|i\ (?:mean|meant)|mixed\ .{0,12}up|misread|got\ .{0,12}wrong|was\ wrong
+|(?:scrap|strike|scratch)\ (?:that|it|what)|^forget|i\ (?:mean|meant)|mixed\ .{0,12}up|misread|got\ .{0,12}wrong|was\ wrong
 |my\ mistake|agreed|decided|put\ off
 """
 """What a speaker says who changes or corrects what was said before."""
@@ -61,7 +61,7 @@ now|new|another|already|today|these\ days|nowadays|lately|currently|at\ the\ mom
 
 _GONE = r"""
 no\ longer|not|\w+n['\u2019]t|instead\ of|rather\ than|stopped|gave\ up|given\ up|quit|cancell?ed|dropped|drop|forget
-|scrap|replaced|without|no\ more|sold|down\ from|up\ from|from|no
+|scrap|replaced|without|no\ more|sold|(?:down|up|over|away|changed|switched|moved)\ from|no
 """
 """What comes before something that is not so any more."""
 
@@ -95,7 +95,7 @@ nov dec noon midnight tomorrow tonight
 
 _COUNTED = """
 zero two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen
-nineteen twenty thirty forty fifty sixty seventy eighty ninety hundred thousand million twice
+nineteen twenty thirty forty fifty sixty seventy eighty ninety hundred thousand million once twice every daily weekly monthly
 """
 
 _MEANT = ((re.compile(r"\b(?:i|we)\b.{0,20}\b(?:moved|relocated)\b.{0,8}\b(?:to|into)\b", re.IGNORECASE), "live"),)
@@ -136,7 +136,7 @@ def _any_of(pattern: str) -> re.Pattern[str]:
 
 
 CHANGED, LATER, GONE, PAST, PLANS, DOUBTS = map(_any_of, (_CHANGED, _LATER, _GONE, _PAST, _PLANS, _DOUBTS))
-REGULAR_PAST = re.compile(r"\b(?!need|feed|speed|seed|indeed|bed|red|shed|wed|hundred)\w{2,}ed\b")
+REGULAR_PAST = re.compile(r"(?<!is )(?<!are )(?<!be )(?<!been )(?<!being )\b(?!need|feed|speed|seed|indeed|bed|red|shed|wed|hundred)\w{2,}ed\b")
 """Matches regular verbs in the past, and some adjectives; `PLANS` are exceptions."""
 
 
