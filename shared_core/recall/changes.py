@@ -117,7 +117,7 @@ def _replaces(new: Statement, old: Statement, asked: frozenset[str], most: int) 
     if min(bears) * 2 < most or not common & asked or 2 * len(common & asked) < (min if new.changes else max)(bears):
         return False
     happened = not (old.lasts or old.was)
-    if happened and (new.changes < CHANGE or len(common) < 2):
+    if happened and not (new.changes and common >= old.words & asked and (new.changes == CHANGE or common & new.nouns)):
         return False
     if len(common) < 2 and old.of_self and not new.of_self and not common & old.nouns & new.nouns:
         return False

@@ -114,6 +114,8 @@ _COPULAS = frozenset("is isn't are aren't was were will won't costs has".split()
 
 _SELF = frozenset("i we my our me us mine ours".split())
 
+_CLAUSE = re.compile(r"[,:;]\s|\s(?:so|because|but|since)\s")
+
 _LEFT = re.compile(r"^(.{2,40}?) (?:has |have |is |was )?(?:left|retired|resigned|closed|full|booked out|sold out|gone)\b")
 """Matches what is not so any more at the beginning of a sentence: "Ann left, so ..."."""
 
@@ -220,6 +222,12 @@ def _shortened(found: re.Match[str]) -> str:
     return "" if found[0].count(" ") < FEW else found[0]
 
 
+def _happened(clause: str) -> str | None:
+    """Return the word by which a clause tells of something that happened; None: it tells what is so."""
+    found = PAST.search(clause) or REGULAR_PAST.search(PLANS.sub("", clause))
+    return found[0].lower() if found else None
+
+
 def _asks_or_reacts(sentence: str) -> bool:
     """Return whether a sentence states nothing: it asks, doubts or reacts, or it is no prose."""
     if sentence.endswith("?") or DOUBTS.search(sentence):
@@ -236,7 +244,10 @@ def _statement(sentence: str) -> Statement:
     names = _informative(tokens, kinds, "name")
     labels = {_figure(token) for token, kind in zip(tokens, kinds, strict=True) if kind == "label"}
     folded = [token.lower() for token in tokens]
-    happened = PAST.search(sentence) or REGULAR_PAST.search(PLANS.sub("", sentence))
+    clauses = [clause for clause in _CLAUSE.split(sentence) if clause.count(" ") >= FEW]
+    happened = [_happened(clause) for clause in clauses or [sentence]]
+    past = next((word for word in happened if word), None)
+    lasts = None in happened
     return Statement(
         terms=informative,
         names=names - gone,
@@ -247,9 +258,9 @@ def _statement(sentence: str) -> Statement:
         owners=_owners(tokens),
         labels=frozenset(labels),
         of_self=any(word.split("'")[0] in _SELF for word in folded),
-        changes=2 if CHANGED.search(sentence) else int(LATER.search(sentence) is not None),
-        lasts=happened is None,
-        was=happened is not None and happened[0].lower() in ("was", "were"),
+        changes=CHANGE if CHANGED.search(sentence) else int(LATER.search(sentence) is not None or (lasts and bool(past))),
+        lasts=lasts,
+        was=past in ("was", "were"),
         negated=any(word.endswith("n't") or word in ("not", "never", "no") for word in folded),
         tokens=tuple(folded),
     )
@@ -311,7 +322,7 @@ def _nouns(tokens: list[str]) -> frozenset[str]:
         folded = token.lower()
         if folded in _DETERMINERS:
             inside = True
-        elif inside and terms(folded):
+        elif inside and terms(folded) and folded not in _COPULAS:
             nouns.append(folded.removesuffix("'s"))
         else:
             inside = False
