@@ -31,8 +31,8 @@ ALIKE = 3
 History = Literal["before", "beginning"]
 
 _BEGINNING = re.compile(
-    r"\b(?:original(?:ly)?|initial(?:ly)?|at (?:the )?(?:first|beginning|start)|first|in the beginning|how (?:did|has|have)"
-    r"\b.{0,60}\bchange[ds]?|over time|evolve[ds]?|history of)\b",
+    r"\b(?:original(?:ly)?|initial(?:ly)?|at (?:the )?(?:first|beginning|start)|first|in the beginning"
+    r"|how (?:did|has|have)\b.{0,60}\bchange[ds]?|over time|evolve[ds]?|history of)\b",
     re.IGNORECASE,
 )
 _BEFORE = re.compile(
@@ -148,7 +148,12 @@ def _chosen(new: Statement, old: Statement, asked: frozenset[str]) -> bool:
 
 def _of_something_else(new: Statement, old: Statement, asked: frozenset[str]) -> bool:
     """Return whether two statements are about different persons or things, as far as their grammar tells."""
-    if new.owners - old.names - old.owners or old.owners - new.names - new.owners or new.labels != old.labels or (new.heads - old.words and old.heads - new.words):
+    if (
+        new.owners - old.names - old.owners
+        or old.owners - new.names - new.owners
+        or new.labels != old.labels
+        or (new.heads - old.words and old.heads - new.words)
+    ):
         return True
     held = new.words | new.gone
     nouns = old.nouns & asked - held and new.nouns - old.words

@@ -257,7 +257,7 @@ class ScopeSearch:
         return named
 
     def _of_others(self, rows: npt.NDArray[np.int32]) -> Floats:
-        """Return `Signals.named` of users' messages if the question is about who asks, who has no name and others do."""
+        """Return `Signals.named` of users if the question is about the one who asks, who alone has no name."""
         users = self.scope.session_index.column("roles")[rows] == ROLES.index("user")
         unnamed = self.scope.session_index.column("speakers")[rows] < 0
         others: Floats = np.where(users & ~unnamed, np.float32(ANOTHER_USER), np.float32(0))

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 
 from shared_core.index.text import STOP_WORDS, terms
+from shared_core.recall import english
 
 LOOKED_AT = 2_000
 """Characters of a message that are read. What comes after them is seldom the change itself."""
@@ -28,99 +29,49 @@ GONE_WORDS = 6
 KNOWN_TEXTS = 4_096
 """Messages whose sentences are cached: the same ones are among the best for many questions."""
 
-# The rules, in English.
-
-_LIGHT = """
-able actual actually ago all already another anymore around away back become became been begin began big but came come day days
-decide decided done everybody everyone far finally first full gave get give go goes going gone good got great happen heads
-insist insisted keep kept know last lately let like little long longer look lot made make many mean mind month more most much moment move much
-name named need new news next nice now number number often old one other own picked plan planned put quite really right said
-same say see set since small sorry start started still stuff such supposed sure switch take taken tell term than thing think
-time times today told took total turn turned update use used usually want wanted way week went whole will year years
-"""
-"""Words that do not say what a sentence is about."""
-
-_CHANGED = r"""
-instead|correction|corrected|no\ longer|any\ ?(?:more|longer)|not\b.{0,40}\bbut|in\ place\ of|rather\ than|after\ all
-|changed|changing|changes?\ (?:of|in|on|to)|change(?=:)|moved|pushed\ (?:back|to|until|out)|postponed?|delayed|reschedule[ds]?|rebooked|rearranged|brought\ forward|switched
-|swapped|replace[ds]?|renamed|migrated|upgraded|downgraded|ported|roll(?:ed)?|raised?|lowered|cut\ (?:back|down)|bumped
-|increased|reduced|extended|shortened|(?:went|gone|go|came|come|going|is|up|down)\ (?:up|down|over)\ (?:to|from)
-|put\b.{0,40}\b(?:up|down)|gone\ (?:up|down|over)|took\ over|became|become|turned\ into|traded\ in|cancell?ed|dropped|quit
-|gave\ up|given\ up|stopped|revised|adjusted|updated|let's\ make|^make\ (?:it|that)|on\ second\ thoughts?|in\ the\ end
-|(?:scrap|strike|scratch)\ (?:that|it|what)|^forget|i\ (?:mean|meant)|mixed\ .{0,12}up|misread|got\ .{0,12}wrong|was\ wrong
-|my\ mistake|agreed|decided|put\ off
-"""
-"""What a speaker says who changes or corrects what was said before."""
-
-_LATER = r"""
-now|new|another|already|today|these\ days|nowadays|lately|currently|at\ the\ moment|by\ now|from\ (?:now|today|this|next|then)
-|from\ \w+\ on|as\ of|since\ (?:the|then|this|last|spring|summer|autumn|winter|january|february|march|april|may|june|july
-|august|september|october|november|december)|actually|updated?|sorry|oops|wait|again|heads\ up|again|turns\ out
-"""
-"""What people say about what is new. They also say it about much else."""
-
-_GONE = r"""
-no\ longer|not|\w+n['\u2019]t|instead\ of|rather\ than|stopped|gave\ up|given\ up|quit|cancell?ed|dropped|drop|forget
-|scrap|replaced|without|no\ more|sold|(?:down|up|over|away|changed|switched|moved)\ from|no
-"""
-"""What comes before something that is not so any more."""
-
-_PAST = r"""
-used\ to|was|were|had|did|before|previously|formerly|originally|back\ then|at\ first|ago|yesterday|last\ (?:week|month|year|night)
-|ran|spent|went|bought|met|saw|ate|(?<!'ve\ )(?<!have\ )got|made|came|sent|found|said|left|won|lost|wrote|drove|flew|slept|felt|thought
-|began|read|took|fixed|finished|visited|watched|heard|knew|paid|sang|sold|stood|taught|understood|gave|held|grew|cost\ me
-"""
-"""What tells of something that happened, instead of something that is so."""
-
-_PLANS = (
-    r"booked|planned|picked|chose|chosen|decided|scheduled|set|agreed|settled|arranged|reserved|named|called|supposed"
-    r"|married|based|divorced|signed\ up|enrolled|allocated|estimated|expected|allowed|required|located|limited|capped"
-    r"|increased|reduced|extended|improved|raised|reached"
+_LIKELY_NAME = frozenset(
+    ["a", "an", "another", "is", "it's", "my", "our", "the", "was", "will", "took", "left", "retired"]
 )
-"""Verbs in the past with which people tell what is so from then on."""
 
-_DOUBTS = r"might|maybe|perhaps|if|would|could|considering|thinking\ of|thinking\ about|wish|hope|wonder(?:ing)?|should\ i"
+_DETERMINERS = frozenset(
+    ["a", "an", "another", "her", "his", "its", "my", "our", "that", "the", "their", "this", "your"]
+)
 
-_KIN = """
-aunt boss boyfriend brother colleague cousin dad daughter father flatmate friend girlfriend grandfather grandma grandmother
-grandpa guy husband mom mother mum neighbor neighbour nephew niece parents partner roommate sister son uncle wife
-"""
-"""Whom a sentence may be about instead of the speaker."""
-
-_CALENDAR = """
-monday tuesday wednesday thursday friday saturday sunday mondays tuesdays wednesdays thursdays fridays saturdays sundays
-january february march april june july august september october november december jan feb mar apr jun jul aug sep sept oct
-nov dec noon midnight tomorrow tonight
-"""
-
-_COUNTED = """
-zero two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen
-nineteen twenty thirty forty fifty sixty seventy eighty ninety hundred thousand million once twice every daily weekly monthly
-"""
-
-_MEANT = ((re.compile(r"\b(?:i|we)\b.{0,20}\b(?:moved|relocated)\b.{0,8}\b(?:to|into)\b", re.IGNORECASE), "live"),)
-"""What a sentence says in other words, with the term that it stands for."""
-
-_LIKELY_NAME = frozenset("a an another is it's my our the was will took left retired".split())
-
-_DETERMINERS = frozenset("a an another her his its my our that the their this your".split())
-
-_PRONOUNS = frozenset("he her his she".split())
+_PRONOUNS = frozenset(["he", "her", "his", "she"])
 """They tell of another person unless their sentence has named it."""
 
-_GREETINGS = frozenset("bye cheers congrats congratulations dear goodbye hello hey hi morning thanks welcome wow".split())
+_GREETINGS = frozenset(
+    [
+        "bye",
+        "cheers",
+        "congrats",
+        "congratulations",
+        "dear",
+        "goodbye",
+        "hello",
+        "hey",
+        "hi",
+        "morning",
+        "thanks",
+        "welcome",
+        "wow",
+    ]
+)
 
-_COPULAS = frozenset("is isn't are aren't was were will won't costs has".split())
+_COPULAS = frozenset(["is", "isn't", "are", "aren't", "was", "were", "will", "won't", "costs", "has"])
 
-_SELF = frozenset("i we my our me us mine ours".split())
+_SELF = frozenset(["i", "we", "my", "our", "me", "us", "mine", "ours"])
 
 _CLAUSE = re.compile(r"[,:;]\s|\s(?:so|because|but|since)\s")
 
-_LEFT = re.compile(r"^(.{2,40}?) (?:has |have |is |was )?(?:left|retired|resigned|closed|full|booked out|sold out|gone)\b")
+_LEFT = re.compile(
+    r"^(.{2,40}?) (?:has |have |is |was )?(?:left|retired|resigned|closed|full|booked out|sold out|gone)\b"
+)
 """Matches what is not so any more at the beginning of a sentence: "Ann left, so ..."."""
 
 _REACTS = re.compile(
-    r"(?:oh\W+|well\W+)?(?:that|this|these|those|thanks?|congrats|congratulations|wow|can't wait|check out|let's (?!make))\b",
+    r"(?:oh\W+|well\W+)?(?:that|this|these|those|thanks?|congrats|congratulations|wow|can't wait|check out"
+    r"|let's (?!make))\b",
     re.IGNORECASE,
 )
 """Matches the beginning of sentences about what was just said or shown."""
@@ -137,8 +88,13 @@ def _any_of(pattern: str) -> re.Pattern[str]:
     return re.compile(rf"(?<![\w'])(?:{''.join(pattern.split(chr(10)))})(?![\w'])", re.IGNORECASE)
 
 
-CHANGED, LATER, GONE, PAST, PLANS, DOUBTS = map(_any_of, (_CHANGED, _LATER, _GONE, _PAST, _PLANS, _DOUBTS))
-REGULAR_PAST = re.compile(r"(?<!is )(?<!are )(?<!be )(?<!been )(?<!being )\b(?!need|feed|speed|seed|indeed|bed|red|shed|wed|hundred)\w{2,}ed\b")
+CHANGED, LATER, GONE, PAST, PLANS, DOUBTS = map(
+    _any_of, (english.CHANGED, english.LATER, english.GONE, english.PAST, english.PLANS, english.DOUBTS)
+)
+REGULAR_PAST = re.compile(
+    r"(?<!is )(?<!are )(?<!be )(?<!been )(?<!being )"
+    r"\b(?!need|feed|speed|seed|indeed|bed|red|shed|wed|hundred)\w{2,}ed\b"
+)
 """Matches regular verbs in the past, and some adjectives; `PLANS` are exceptions."""
 
 
@@ -197,7 +153,7 @@ def _set(words: str) -> frozenset[str]:
 def informative(words: Iterable[str]) -> frozenset[str]:
     """Return the stems that say what something is about; all of them if none does."""
     stems = frozenset(words)
-    return (stems - _stems(_LIGHT)) or stems
+    return (stems - _stems(english.LIGHT)) or stems
 
 
 @lru_cache(maxsize=KNOWN_TEXTS)
@@ -239,7 +195,9 @@ def _statement(sentence: str) -> Statement:
     tokens = _TOKEN.findall(LATER.sub(_shortened, CHANGED.sub(_shortened, sentence)).replace("\u2019", "'"))
     kinds = [_kind(tokens, at) for at in range(len(tokens))]
     gone = _gone(sentence)
-    informative = _informative(tokens, kinds, "word") | {term for means, term in _MEANT if means.search(sentence)}
+    informative = _informative(tokens, kinds, "word") | {
+        term for means, term in english.MEANT if means.search(sentence)
+    }
     figures = {_figure(token) for token, kind in zip(tokens, kinds, strict=True) if kind == "figure"}
     names = _informative(tokens, kinds, "name")
     labels = {_figure(token) for token, kind in zip(tokens, kinds, strict=True) if kind == "label"}
@@ -258,7 +216,9 @@ def _statement(sentence: str) -> Statement:
         owners=_owners(tokens),
         labels=frozenset(labels),
         of_self=any(word.split("'")[0] in _SELF for word in folded),
-        changes=CHANGE if CHANGED.search(sentence) else int(LATER.search(sentence) is not None or (lasts and bool(past))),
+        changes=CHANGE
+        if CHANGED.search(sentence)
+        else int(LATER.search(sentence) is not None or (lasts and bool(past))),
         lasts=lasts,
         was=past in ("was", "were"),
         negated=any(word.endswith("n't") or word in ("not", "never", "no") for word in folded),
@@ -272,7 +232,7 @@ def _kind(tokens: list[str], at: int) -> str:
     folded = token.lower()
     if token[-1].isdigit():
         return "label" if _labels(tokens, at) else "figure"
-    if folded in _set(_CALENDAR) or folded in _set(_COUNTED) or token == "May":
+    if folded in _set(english.CALENDAR) or folded in _set(english.COUNTED) or token == "May":
         return "figure"
     if not token[0].isalpha() or _is_called(tokens, at):
         return ""
@@ -288,7 +248,7 @@ def _is_name(tokens: list[str], at: int) -> bool:
         return True
     after = next((word.lower() for word in tokens[at + 1 :] if not word[0].isupper()), "")
     acts = after in _LIKELY_NAME or (after.endswith("s") and not after.endswith("ss") and after not in STOP_WORDS)
-    return acts and bool(terms(token)) and token.lower() not in _set(_KIN)
+    return acts and bool(terms(token)) and token.lower() not in _set(english.KIN)
 
 
 def _is_called(tokens: list[str], at: int) -> bool:
@@ -306,12 +266,12 @@ def _figure(token: str) -> str:
     folded = token.lower()
     if folded[-1].isdigit():
         return folded.strip("$\u20ac\u00a3").replace(",", "")
-    return folded.removesuffix("s") if folded in _set(_CALENDAR) else folded
+    return folded.removesuffix("s") if folded in _set(english.CALENDAR) else folded
 
 
 def _informative(tokens: list[str], kinds: list[str], kind: str) -> frozenset[str]:
     said = " ".join(token.removesuffix("'s") for token, own in zip(tokens, kinds, strict=True) if own == kind)
-    return frozenset(terms(said)) - (_stems(_LIGHT) if kind == "word" else frozenset())
+    return frozenset(terms(said)) - (_stems(english.LIGHT) if kind == "word" else frozenset())
 
 
 def _nouns(tokens: list[str]) -> frozenset[str]:
@@ -337,9 +297,9 @@ def _verb_at(folded: list[str]) -> int:
 def _owners(tokens: list[str]) -> frozenset[str]:
     found = set()
     nobody = True
-    for token, after in zip(tokens, [*tokens, ""][1:], strict=True):
+    for token, after in zip(tokens, [*tokens[1:], ""] if tokens else (), strict=True):
         folded = token.lower()
-        if folded in _PRONOUNS and nobody or folded in _set(_KIN):
+        if (folded in _PRONOUNS and nobody) or folded in _set(english.KIN):
             found.add(folded)
         elif token[0].isupper() and token.endswith("'s") and terms(token[:-2]) and after.isalpha() and terms(after):
             found.update(terms(folded[:-2]))
@@ -348,7 +308,7 @@ def _owners(tokens: list[str]) -> frozenset[str]:
 
 
 def _gone(sentence: str) -> frozenset[str]:
-    """Return the terms and figures that follow "no longer", "instead of" and the like, up to the end of their clause."""
+    """Return the terms and figures after "no longer", "instead of" and the like, up to the end of their clause."""
     parts: list[str] = []
     for match in GONE.finditer(sentence):
         words = re.split(r"[,:;]|\b(?:but|and|any|so)\b", sentence[match.end() :])[0].split()[:GONE_WORDS]
@@ -363,7 +323,12 @@ def _plain(tokens: Iterable[str]) -> Iterable[str]:
     """Yield the stems and figures of tokens."""
     for token in tokens:
         folded = token.lower()
-        if folded[-1].isdigit() or folded in _set(_CALENDAR) or folded in _set(_COUNTED) or token == "May":
+        if (
+            folded[-1].isdigit()
+            or folded in _set(english.CALENDAR)
+            or folded in _set(english.COUNTED)
+            or token == "May"
+        ):
             yield _figure(token)
         else:
-            yield from terms(token).keys() - _stems(_LIGHT)
+            yield from terms(token).keys() - _stems(english.LIGHT)

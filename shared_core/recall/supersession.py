@@ -28,7 +28,8 @@ def judged(ranked: RankedResults) -> npt.NDArray[np.int64]:
     """Return the ranks of the results that may replace each other, best first."""
     best = np.flatnonzero(~ranked.weak)[:MOST_JUDGED]
     holds = ranked.present[best]
-    return best[holds >= HOLDS * holds.max(initial=0)]
+    likely: npt.NDArray[np.int64] = best[holds >= HOLDS * holds.max(initial=0)]
+    return likely
 
 
 def hits_newest_first(
@@ -48,7 +49,9 @@ def hits_newest_first(
     replaced = superseded(said[:MOST_JUDGED], words, either=EITHER.search(question) is not None)
     if not replaced:
         return list(hits)
-    ranks = newest_first(range(len(hits)), replaced, {at: one.order for at, one in enumerate(said)}, asks_history(question))
+    ranks = newest_first(
+        range(len(hits)), replaced, {at: one.order for at, one in enumerate(said)}, asks_history(question)
+    )
     ids = {old: hits[new].message.id for old, new in replaced.items()}
     found, least = [], float("-inf")
     for at in reversed(ranks):
@@ -68,7 +71,7 @@ def candidates_newest_first(
 
     Args:
         candidates: best first.
-        further: the next ones, which are candidates only if they replace one, or if one that is asked for is among them.
+        further: the next ones, which become candidates only if they replace one, or are what was before it.
         question: its text.
         words: the stems that were searched for.
         window: turns in the prompt, newest first. They replace candidates, too.
@@ -117,7 +120,9 @@ def _ages(entries: Sequence[Entry]) -> list[int]:
     """Return when messages were said: by their times if some are of other sessions, else by their turns."""
     by_time = any(entry.turn_no == ELSEWHERE for entry in entries)
     times = [entry.message.created_at if by_time else None for entry in entries]
-    ages = [(0.0 if at is None else at.timestamp(), one.turn_no, one.order) for at, one in zip(times, entries, strict=True)]
+    ages = [
+        (0.0 if at is None else at.timestamp(), one.turn_no, one.order) for at, one in zip(times, entries, strict=True)
+    ]
     return _numbered(ages)
 
 
