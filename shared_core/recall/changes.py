@@ -77,6 +77,10 @@ def superseded(said: Sequence[Said], words: Collection[str], *, either: bool = F
     stated = [_bearing(statements(text), asked) if _may_state(speaker, text) else () for speaker, _, text in said]
     most = max((len((one.words | one.gone) & asked) for each in stated for one in each), default=0)
     newest: dict[int, int] = {}
+    # Of most messages it is known without a comparison that they neither replace another nor are replaced.
+    says_so = [[one for one in each if not asked.isdisjoint(one.words)] for each in stated]
+    bears = [[one for one in each if len((one.words | one.gone) & asked) * 2 >= most] for each in stated]
+    ends = [any(one.gone for one in each) or either for each in stated]
     order = sorted((index for index in range(len(said)) if stated[index]), key=lambda index: said[index].order)
     for number, old in reversed(list(enumerate(order))):
         for new in order[number + 1 :]:
@@ -84,7 +88,7 @@ def superseded(said: Sequence[Said], words: Collection[str], *, either: bool = F
                 continue
             if newest.get(old, -1) == newest.get(new, new):
                 continue
-            pairs = [(b, a) for a in stated[old] for b in stated[new]]
+            pairs = [(b, a) for a in (stated if ends[new] else bears)[old] for b in says_so[new]]
             if any(_replaces(b, a, asked, most) or (either and _chosen(b, a, asked)) for b, a in pairs):
                 last = newest.get(new, new)
                 if old not in newest or said[last].order > said[newest[old]].order:

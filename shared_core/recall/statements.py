@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 
 from shared_core.index.text import STOP_WORDS, terms
@@ -117,6 +117,7 @@ class Statement:
         was: whether it says what was so, as in "the rent was 800".
         negated: whether it is a negative statement.
         tokens: its words, folded, without those that say that something has changed.
+        words: its terms and names.
     """
 
     terms: frozenset[str]
@@ -133,11 +134,10 @@ class Statement:
     was: bool
     negated: bool
     tokens: tuple[str, ...]
+    words: frozenset[str] = field(init=False)
 
-    @property
-    def words(self) -> frozenset[str]:
-        """Its terms and names."""
-        return self.terms | self.names
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "words", self.terms | self.names)
 
 
 @cache

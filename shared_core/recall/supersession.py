@@ -20,6 +20,9 @@ HOLDS = 0.3
 Statements about one thing share its words, and reading a result costs more than judging it.
 """
 
+MOST_SHOWN = 20
+"""Of so many of the newest messages in the prompt it is judged what they replace."""
+
 _MAY_STATE = (None, Reason.UNLIKELY)
 """The decisions on candidates that may replace each other. Others are left out for good."""
 
@@ -78,7 +81,8 @@ def candidates_newest_first(
     """
     every = [*candidates, *further]
     may = [at for at, candidate in enumerate(every) if candidate.reason in _MAY_STATE]
-    shown = [*islice(chain.from_iterable(reversed(turn.entries) for turn in window), MOST_JUDGED)]
+    may = [*may[:MOST_JUDGED], *(at for at in may[MOST_JUDGED:] if at >= len(candidates))]
+    shown = [*islice(chain.from_iterable(reversed(turn.entries) for turn in window), MOST_SHOWN)]
     entries = [*(every[at].stating for at in may), *shown]
     ages = _ages(entries)
     said = [_said(entry.message, ages[index]) for index, entry in enumerate(entries)]
