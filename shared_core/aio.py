@@ -113,12 +113,12 @@ class AsyncInfiniteMemory:
     async def context(
         self, question: str | MessageLike | None = None, *, system: SystemPrompt | None = None,
         tools: Sequence[Any] | None = None, max_tokens: int | None = None, reserve_tokens: int | None = None,
-        include_question: bool = True,
+        include_question: bool = True, as_of: date | str | None = None,
     ) -> Context:  # fmt: skip
         """Return the prompt for a question; see `InfiniteMemory.context`."""
         steps = await asyncio.to_thread(  # the function that returns the system prompt may block
             self._memory.context_steps, question, system=system, tools=tools, max_tokens=max_tokens,
-            reserve_tokens=reserve_tokens, include_question=include_question,
+            reserve_tokens=reserve_tokens, include_question=include_question, as_of=as_of,
         )  # fmt: skip
         return await adrive(steps)
 
@@ -129,12 +129,12 @@ class AsyncInfiniteMemory:
     async def search(
         self, query: str, top_k: int = 10, *, since: date | str | None = None, until: date | str | None = None,
         role: Role | Sequence[Role] | None = None, scope: RecallScope | None = None, repeats: int | None = None,
-        in_conversation: bool = False,
+        in_conversation: bool = False, as_of: date | str | None = None,
     ) -> list[ScoredMessage]:  # fmt: skip
         """Return the messages that match best; see `InfiniteMemory.search`."""
-        steps = self._memory.search_steps(
-            query, top_k, since=since, until=until, role=role, scope=scope, repeats=repeats,
-            in_conversation=in_conversation,
+        steps = await asyncio.to_thread(  # finding out where the conversation stood then reads from the store
+            self._memory.search_steps, query, top_k, since=since, until=until, role=role, scope=scope, repeats=repeats,
+            in_conversation=in_conversation, as_of=as_of,
         )  # fmt: skip
         return await adrive(steps)
 

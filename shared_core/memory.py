@@ -19,6 +19,7 @@ from shared_core.arguments import (
     user_message,
     whole_number,
 )
+from shared_core.as_of import Past, past_of
 from shared_core.base import Embedder, TokenCounter
 from shared_core.checkout import Checkout, Writer
 from shared_core.embedders import as_embedder
@@ -391,7 +392,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
     def context(
         self, question: str | MessageLike | None = None, *, system: SystemPrompt | None = None,
         tools: Sequence[Any] | None = None, max_tokens: int | None = None, reserve_tokens: int | None = None,
-        include_question: bool = True,
+        include_question: bool = True, as_of: date | str | None = None,
     ) -> Context:  # fmt: skip
         """Return the prompt for a question, with a report that explains it. No message is stored.
 
@@ -404,21 +405,26 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
             reserve_tokens: the tokens kept free for the reply, instead of the constructor's `reserve_tokens`.
             include_question: whether the prompt contains the question. If False, room is kept for the question, and
                 recalled text goes into a system message.
+            as_of: build the prompt as it would have been then: a datetime, a date, which means the end of its day, ISO
+                8601 text, or the id of a message, which counts as said. Window, recall, system prompt and summary hold
+                nothing that was said later, here and in other sessions. What was forgotten since stays forgotten.
 
         Raises:
+            UnknownReferenceError: `as_of` is no time, and names no message of this branch.
             BudgetError: system and pinned messages alone exceed the budget.
             MessageTooLargeError: the question does not fit.
             EmbedderMismatchError: another embedder made the session's vectors.
         """
         steps = self.context_steps(
             question, system=system, tools=tools, max_tokens=max_tokens, reserve_tokens=reserve_tokens,
-            include_question=include_question,
+            include_question=include_question, as_of=as_of,
         )  # fmt: skip
         return drive(steps)
 
     def context_steps(
         self, question: str | MessageLike | None, *, system: SystemPrompt | None, tools: Sequence[Any] | None,
         reserve_tokens: int | None, include_question: bool, max_tokens: int | None = None,
+        as_of: date | str | None = None,
     ) -> AskSteps:  # fmt: skip
         """Return the steps of `context`. The caller answers their requests, synchronously or asynchronously."""
         message = None if question is None else strip(user_message("question", question), self._strippers)
@@ -429,7 +435,15 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         prompt_budget(limit, reserve, least=1 if reserve_tokens is None else 0)
         prompt = prompt_text(self.system if system is None else system)
         ask = Ask(None if blank else message, limit, reserve, schemas(tools), include_question, prompt)
-        return self._prompts.steps(ask)
+        past = self._past(as_of)
+        return self._prompts.steps(ask) if past is None else self._prompts.at(past).steps(ask)
+
+    def _past(self, as_of: date | str | None) -> Past | None:
+        """Return the past that an argument `as_of` means; None: it was not given."""
+        if as_of is None:
+            return None
+        with self._lock:
+            return past_of(self._checkout, self._prompts.searcher.sessions, as_of)
 
     def count(self, message: MessageLike) -> int:
         """Return the tokens a message takes when it is sent: text, name, tool calls, media, grounding and framing."""
@@ -439,12 +453,16 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
     def search(
         self, query: str, top_k: int = 10, *, since: date | str | None = None, until: date | str | None = None,
         role: Role | Sequence[Role] | None = None, scope: RecallScope | None = None, repeats: int | None = None,
-        in_conversation: bool = False,
+        in_conversation: bool = False, as_of: date | str | None = None,
     ) -> list[ScoredMessage]:  # fmt: skip
         """Return the messages of this branch that match a query, best first, without those that match too little.
 
         Messages are also found by the words of their grounding, such as documents pasted around a question. The
         reranker, if there is one, orders the best 30.
+
+        Of messages in which a speaker says different things about the same, such as two dates of one appointment, the
+        newest comes first, and `superseded_by` of the others names it. If the query asks for what was before, the older
+        ones come first.
 
         Args:
             query: the text to search for.
@@ -459,17 +477,19 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
             repeats: how many messages that say the same may be found, the newest first. None: all.
             in_conversation: whether the query is understood as the next message of the conversation, as `context` does:
                 "and how much was it?" looks for what the newest messages are about.
+            as_of: search what was said up to then, as `context` does: a time, or the id of a message. Unlike with
+                `until`, what is newest is judged among that, too.
         """
         steps = self.search_steps(
             query, top_k, since=since, until=until, role=role, scope=scope, repeats=repeats,
-            in_conversation=in_conversation,
+            in_conversation=in_conversation, as_of=as_of,
         )  # fmt: skip
         return drive(steps)
 
     def search_steps(
         self, query: str, top_k: int, *, since: date | str | None, until: date | str | None,
         role: Role | Sequence[Role] | None, scope: RecallScope | None = None, repeats: int | None = None,
-        in_conversation: bool = False,
+        in_conversation: bool = False, as_of: date | str | None = None,
     ) -> SearchSteps:  # fmt: skip
         """Return the steps of `search`; see `context_steps`."""
         text_value("query", query)
@@ -479,6 +499,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         if scope is not None:
             one_of("scope", scope, get_args(RecallScope))
         roles = None if role is None else role_names("role", role)
+        past = self._past(as_of)
         wanted = Filter(
             since=float("-inf") if since is None else moment("since", since).timestamp(),
             until=float("inf") if until is None else moment("until", until, end=True).timestamp(),
@@ -486,6 +507,8 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
             scope=scope,
             repeats=repeats,
             in_conversation=in_conversation,
+            path=None if past is None else self._checkout.live.path_to(past.position),
+            as_of=float("inf") if past is None else past.time,
         )
         return self._prompts.search_steps(query, top_k, wanted)
 

@@ -4,10 +4,13 @@ import logging
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
+from shared_core.as_of import Past
 from shared_core.errors import StoreError
 from shared_core.index.session_vectors import SessionVectors
 from shared_core.messages import Message
@@ -18,6 +21,7 @@ from shared_core.prompt.context import Context
 from shared_core.prompt.frame import Frame
 from shared_core.prompt.window import SKIP_LIMIT, Candidate, Selection, Window
 from shared_core.recall.candidates import read_candidates, read_hits
+from shared_core.recall.changes import MOST_JUDGED
 from shared_core.recall.embedding import EmbedderChoice, EmbedReply, EmbedRequest
 from shared_core.recall.grounding_hits import grounding_hits, with_grounding_hits
 from shared_core.recall.ranking import Ranked, ScoredMessage
@@ -25,6 +29,7 @@ from shared_core.recall.reranking import RERANKED, Reranking, RerankReply, Reran
 from shared_core.recall.scope import Filter
 from shared_core.recall.search import POOL_TOKENS, Found, Searcher
 from shared_core.recall.standing_list import StandingFact, read_facts
+from shared_core.recall.supersession import judged
 from shared_core.records import Position, SessionState, Summary
 from shared_core.session import LiveSession
 from shared_core.summaries.requests import SummaryReply, SummaryRequest
@@ -125,18 +130,25 @@ class PromptBuilder:
         searcher: recalls messages.
         rolling: keeps the summary.
         lock: held while the session is read, and never while a request waits for its reply.
+        until: seconds since 1970, after which nothing counts that was said in other sessions.
     """
 
     def __init__(
         self, live: LiveSession, assembler: Assembler, searcher: Searcher, rolling: RollingSummary,
-        lock: AbstractContextManager[object],
+        lock: AbstractContextManager[object], *, until: float = inf,
     ) -> None:  # fmt: skip
         self.live = live
+        self.until = until
         self.assembler = assembler
         self.searcher = searcher
         self.rolling = rolling
         self.reranking = Reranking(live, searcher.rules, lock)
         self._lock = lock
+
+    def at(self, past: Past) -> "PromptBuilder":
+        """Return a builder of prompts as they would have been then."""
+        live = self.live.standing_at(past.position)
+        return PromptBuilder(live, self.assembler, self.searcher, self.rolling, self._lock, until=past.time)
 
     # Prompts
 
@@ -160,7 +172,7 @@ class PromptBuilder:
             elif room:
                 wanted = Filter(
                     plan.path, plan.before, _turns_in_prompt(plan.base, plan.asked), repeats=REPEATS,
-                    in_conversation=True, standing=True,
+                    in_conversation=True, standing=True, as_of=self.until,
                 )  # fmt: skip
                 found = yield from self.searcher.find(question, plan.state, wanted, room)
                 found = yield from self.reranking.found_steps(question, found)
@@ -169,7 +181,7 @@ class PromptBuilder:
                         continue  # messages were forgotten in the meantime: the plan may contain them
                     candidates = read_candidates(
                         self.live, self.searcher.rules, found, path=plan.path, question=question, room=room,
-                        placement=self.assembler.placement,
+                        placement=self.assembler.placement, window=plan.base.kept,
                     )  # fmt: skip
             summed: SummarizedInputs | None = SummarizedInputs(plan.asked, candidates)
             if self.rolling.rules.summarizer is not None and not plan.fits:
@@ -284,16 +296,17 @@ class PromptBuilder:
             with self._lock:
                 state = self.live.sync()
             found = yield from self.searcher.find(query, state, wanted, room=POOL_TOKENS * top_k)
+            ranks = np.union1d(np.flatnonzero(~found.ranked.weak)[:top_k], judged(found.ranked))
             with self._lock:
-                best = _best_hits(found, top_k)
+                best = _with_grounding_hits(found, ranks)[: max(top_k, MOST_JUDGED)]
             if self.reranking.used and top_k:
                 with self._lock:
-                    hits = _best_hits(found, max(top_k, RERANKED))
-                ordered = yield from self.reranking.hits_steps(query, found, hits)
-                best = best if ordered is None else ordered[:top_k]
+                    hits = _with_grounding_hits(found, np.flatnonzero(~found.ranked.weak)[: max(top_k, RERANKED)])
+                ordered = yield from self.reranking.hits_steps(query, found, hits[: max(top_k, RERANKED)])
+                best = best if ordered is None else ordered
             with self._lock:
                 if self.live.sync().epoch == state.epoch:  # otherwise, messages were forgotten in the meantime
-                    return read_hits(self.live, found, best)
+                    return read_hits(self.live, found, best, query)[:top_k]
 
     def standing(self) -> list[StandingFact]:
         """Return the standing facts that the user has stated, newest first; see `InfiniteMemory.standing`."""
@@ -366,10 +379,9 @@ class PromptBuilder:
                 vectors.save_snapshot()
 
 
-def _best_hits(found: Found, most: int) -> list[Ranked]:
-    """Return the best results that match enough, with those found by their grounding among them, at most `most`."""
-    best = found.ranked.at(np.flatnonzero(~found.ranked.weak)[:most])
-    return with_grounding_hits(best, grounding_hits(found.words, found.scopes, found.forms))[:most]
+def _with_grounding_hits(found: Found, ranks: npt.NDArray[np.int64]) -> list[Ranked]:
+    """Return the results of some ranks, with those found by their grounding among them."""
+    return with_grounding_hits(found.ranked.at(ranks), grounding_hits(found.words, found.scopes, found.forms))
 
 
 def _why_stopped(found: Found | None, selection: Selection) -> str:

@@ -128,6 +128,13 @@ class LiveSession:
             self._key = self.store.create_session(self.user_id, self.session_id)
         return self._key
 
+    def standing_at(self, position: Position) -> "LiveSession":
+        """Return this session as it was at a position, for reading only."""
+        past = LiveSession(self.store, self.user_id, self.session_id, Sizer(self.sizer.counter, self.sizer.overhead))
+        past._key = self.key
+        past.go(Head(None, position))
+        return past
+
     def go(self, head: Head) -> None:
         """Check out another branch or position."""
         self.head = head

@@ -9,6 +9,7 @@ import typer
 
 from shared_core.cli.lines import Full, Lines, whole_ids
 from shared_core.cli.options import (
+    AsOf,
     BranchOptions,
     CommonOptions,
     EmbedderName,
@@ -22,9 +23,11 @@ from shared_core.cli.printing import (
     PREVIEW_LIMIT,
     count,
     forget_preview,
+    hit_record,
     message_record,
     openai_message,
     say,
+    scored,
     show_prompt,
     show_report,
     table,
@@ -76,6 +79,7 @@ def ask(
     top_k: Annotated[
         int | None, typer.Option(metavar="N", min=0, help="The largest number of messages to recall.")
     ] = None,
+    as_of: AsOf = None,
     embedder: EmbedderName = None,
     placement: Annotated[
         Literal["grounding", "messages", "system"],
@@ -95,7 +99,7 @@ def ask(
     """
     limits = {"max_tokens": max_tokens, "reserve_tokens": reserve_tokens, "top_k": top_k}
     with options.open(embedder=embedder, placement=placement, ranking=ranking, **limits) as memory:
-        context = memory.context(question)
+        context = memory.context(question, as_of=as_of)
     if options.as_json:
         messages = [openai_message(message) for message in context.messages]
         write_json({"messages": messages, "report": context.report.to_dict()})
@@ -120,25 +124,26 @@ def search(
     all_sessions: Annotated[
         bool, typer.Option("--all-sessions", help="Search all conversations of the user, in each its main branch.")
     ] = False,
+    as_of: AsOf = None,
     full: Full = False,
 ) -> None:
     """List the messages that match a query, best first.
 
-    Each line holds the score, the time (UTC), the role, the ID and the text of a message. Without --role, messages of
-    users and assistants are searched.
+    Each line holds the score, the time (UTC), the role, the ID and the text of a message. A * after the score marks a
+    message about which a newer one, listed before it, says otherwise. Without --role, messages of users and assistants
+    are searched.
     """
     if all_sessions:
         if options.branch is not None:
             raise typer.BadParameter("--all-sessions searches main branches: leave out --branch")
-        search_sessions(options, query, top_k, full=full, since=since, until=until, role=role)
+        search_sessions(options, query, top_k, full=full, since=since, until=until, role=role, as_of=as_of)
         return
     with options.open() as memory:
-        found = memory.search(query, top_k, since=since, until=until, role=role)
+        found = memory.search(query, top_k, since=since, until=until, role=role, as_of=as_of)
         if not found and memory.newest(1):
             say("note: nothing matches")
     lines = Lines.of(full)
-    data = [{"score": hit.score, "source": hit.source, **message_record(hit.message)} for hit in found]
-    options.answer(data, (lines.message(hit.message, f"{hit.score:6.2f}  ") for hit in found))
+    options.answer([*map(hit_record, found)], (lines.message(hit.message, f"{scored(hit)} ") for hit in found))
 
 
 @message_commands.command()

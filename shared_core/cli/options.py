@@ -41,6 +41,14 @@ EmbedderName = Annotated[
     str | None,
     typer.Option("--embedder", metavar="NAME", help="The embedder to use instead of the store's current one."),
 ]
+AsOf = Annotated[
+    str | None,
+    typer.Option(
+        "--as-of",
+        metavar="TIME|ID",
+        help="Leave out what was said later than this time (ISO 8601, UTC), or than the message with this ID.",
+    ),
+]
 MaxTokens = Annotated[
     int, typer.Option(metavar="N", min=1, help="The model's context limit, in tokens: prompt and reply.")
 ]

@@ -16,6 +16,7 @@ from rich.text import Text
 from shared_core.messages import Message, Role
 from shared_core.prompt.context import ContextReport
 from shared_core.prompt.terminal import on_one_line, printable, printable_name
+from shared_core.recall.ranking import ScoredMessage
 
 RANDOM_ID = re.compile(r"[0-9a-f]{32}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 """A random ID, whose beginning is enough to name the message or the session with."""
@@ -130,6 +131,11 @@ def message_text(message: Message) -> str:
     return printable("\n".join([*([message.content] if message.content else []), *calls]))
 
 
+def scored(hit: ScoredMessage) -> str:
+    """Return the score of a message found, with a star if a newer message says otherwise."""
+    return f"{hit.score:6.2f}{' ' if hit.superseded_by is None else '*'}"
+
+
 def moment(when: datetime) -> str:
     """Return a time to the minute, in UTC, which is the clock of everything that the command prints."""
     return f"{when.astimezone(UTC):%Y-%m-%d %H:%M}"
@@ -192,6 +198,12 @@ def openai_message(message: Message) -> dict[str, Any]:
         return message.to_openai()
     except ValueError:
         return message.replace(payload=None).to_openai()
+
+
+def hit_record(hit: ScoredMessage) -> dict[str, Any]:
+    """Return a message found as plain data."""
+    found = {"score": hit.score, "source": hit.source, "superseded_by": hit.superseded_by}
+    return {**found, **message_record(hit.message)}
 
 
 def message_record(message: Message) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import typer
 
 from shared_core.cli.lines import Full, Lines
 from shared_core.cli.options import CommonOptions, with_options
-from shared_core.cli.printing import PREVIEW_LIMIT, count, message_record, moment, say
+from shared_core.cli.printing import PREVIEW_LIMIT, count, hit_record, moment, say, scored
 from shared_core.prompt.terminal import printable, printable_name
 from shared_core.records import MAIN, SessionInfo
 from shared_core.stores import open_store
@@ -77,13 +77,10 @@ def search_sessions(options: CommonOptions, query: str, top_k: int, *, full: boo
     with home.open() as memory:
         memory.checkout(MAIN)
         found = memory.search(query, top_k, scope="user", **wanted)
-    data = [
-        {"session": hit.session_id, "score": hit.score, "source": hit.source, **message_record(hit.message)}
-        for hit in found
-    ]
+    data = [{"session": hit.session_id, **hit_record(hit)} for hit in found]
     lines = Lines.of(full)
     wide = min(WIDEST, max((len(lines.id(hit.session_id)) for hit in found), default=0))
-    shown = (lines.message(hit.message, f"{hit.score:6.2f}  {lines.id(hit.session_id):<{wide}}  ") for hit in found)
+    shown = (lines.message(hit.message, f"{scored(hit)} {lines.id(hit.session_id):<{wide}}  ") for hit in found)
     options.answer(data, shown)
 
 

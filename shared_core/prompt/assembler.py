@@ -45,8 +45,9 @@ class _Ledger:
         score, lexical, dense = (scores.score, scores.lexical, scores.dense) if scores else (None, None, None)
         at = message.created_at if message else None
         reranked = scores.reranked if scores else None
+        newer = scores.superseded_by if scores and scores.stating.message.id == id_ else None
         line = ReportLine(
-            id_, role, kind, included, reason, tokens, self.left, text, score, lexical, dense, at, reranked
+            id_, role, kind, included, reason, tokens, self.left, text, score, lexical, dense, at, reranked, newer
         )
         self.lines.append(line)
 

@@ -58,6 +58,11 @@ TEXT_WIDTH = 24
 """Columns of text that are worth another column's place."""
 
 
+SUPERSEDED = "a newer message of the same speaker says otherwise"
+
+MARK = "[superseded] "
+"""What stands before the text of a message if a newer one of the same speaker says otherwise."""
+
 OPENING = "[The conversation begins.]"
 """What a user says before a greeting, because Anthropic's API has refused requests that begin with an assistant's."""
 
@@ -83,6 +88,8 @@ class ReportLine(NamedTuple):
         dense: the cosine of its best piece with the question.
         at: when it was said; None if that is not known.
         reranked: the reranker's score; None if it gave none. `score` is then that of the rank it was given.
+        superseded_by: the id of the newest message in which the same speaker says otherwise, such as another date for
+            the same appointment; None: none was found. Both are dated in the prompt.
     """
 
     id: str | None
@@ -98,11 +105,17 @@ class ReportLine(NamedTuple):
     dense: float | None = None
     at: datetime | None = None
     reranked: float | None = None
+    superseded_by: str | None = None
 
     @property
     def why(self) -> str:
         """The reason as a sentence."""
-        return self.reason.why
+        return f"{self.reason.why}; {SUPERSEDED}" if self.superseded_by is not None else self.reason.why
+
+    @property
+    def shown(self) -> str:
+        """Its text, on one line, marked if a newer message says otherwise."""
+        return f"{MARK if self.superseded_by is not None else ''}{on_one_line(self.text[:LONGEST])}"
 
     @property
     def preview(self) -> str:
@@ -325,20 +338,23 @@ class ContextReport:
         yield [(_row(COLUMNS, widths) + "text", "bold")]
         for row, line in zip(rows, self.lines, strict=True):
             style = "found" if line in found else "" if line.included else "dim"
-            yield [(_row(row, widths) + on_one_line(line.text[:width]), style)]
+            yield [(_row(row, widths) + line.shown[: len(MARK) + width], style)]
 
     def _legend(self, width: int) -> Iterator[_Line]:
         """Yield the reasons that occur, with their sentences."""
         yield []
         counts = Counter(line.reason for line in self.lines)
-        indent = max(map(len, counts), default=0) + 2
+        sentences = {reason.value: (reason.why, count) for reason, count in counts.items()}
+        if replaced := sum(line.superseded_by is not None for line in self.lines):
+            sentences[MARK.strip()] = SUPERSEDED, replaced
+        indent = max(map(len, sentences), default=0) + 2
         beside = indent <= width // 2
-        for reason, count in counts.items():
-            why = wrapped(f"{reason.why} ({_counted(count, 'line')})", width - (indent if beside else 2))
+        for code, (sentence, count) in sentences.items():
+            why = wrapped(f"{sentence} ({_counted(count, 'line')})", width - (indent if beside else 2))
             if not beside:
-                yield [(reason.value, "")]
+                yield [(code, "")]
             for number, line in enumerate(why):
-                yield [(f"{reason.value if not number and beside else '':<{indent if beside else 2}}{line}", "")]
+                yield [(f"{code if not number and beside else '':<{indent if beside else 2}}{line}", "")]
 
     def _repr_html_(self) -> str:
         colours = ("#64748b", "#a78bfa", "#f59e0b", "#10b981", "#ec4899", "#3b82f6", "#94a3b8")
@@ -349,7 +365,7 @@ class ContextReport:
             for kind, tokens, cells in self._shares()
         )
         notes = "".join(f"<p>! {html.escape(note)}</p>" for note in self._warnings())
-        best = "".join(f"<li>{html.escape(on_one_line(line.text[:LONGEST]))}</li>" for line in self.best[:BEST])
+        best = "".join(f"<li>{html.escape(line.shown)}</li>" for line in self.best[:BEST])
         return (
             f'<div style="width:100%;background:#e5e7eb">{bar}</div>'
             f"<p>{html.escape(self._tokens())}: {html.escape('  '.join(self._totals()))}</p>{notes}"
@@ -378,7 +394,7 @@ def _beside(head: str, line: ReportLine, words: frozenset[str], width: int, *, f
     if width - indent < TEXT_WIDTH:
         yield [((mark + head).rstrip(), style)]
         indent, mark, head = 2, "", "  "
-    shown = passage(on_one_line(line.text[:LONGEST]), words, width - indent, BEST_LINES)
+    shown = passage(line.shown, words, width - indent, BEST_LINES)
     for number, text in enumerate(shown or [""]):
         yield [(mark + head if not number else " " * indent, style), (text, style)]
 

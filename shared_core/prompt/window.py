@@ -115,6 +115,8 @@ class Candidate:
         cut: ids of the messages of which it holds an excerpt.
         reranked: the reranker's score; None if it gave none.
         standing: whether it is recalled for a standing wish or fact.
+        superseded_by: the id of the newest message in which the speaker of the match, or of the first message, says
+            otherwise; None: there is none.
     """
 
     entries: tuple[Entry, ...]
@@ -126,6 +128,12 @@ class Candidate:
     cut: tuple[str | None, ...] = ()
     reranked: float | None = None
     standing: bool = False
+    superseded_by: str | None = None
+
+    @property
+    def stating(self) -> Entry:
+        """Its match, or else its first message."""
+        return next((entry for entry in self.entries if entry.message.id == self.match), self.entries[0])
 
     @property
     def tokens(self) -> int:
@@ -145,6 +153,7 @@ class Candidate:
             self.cut,
             self.reranked,
             self.standing,
+            self.superseded_by,
         )
 
     def why_recalled(self, entry: Entry) -> Reason:

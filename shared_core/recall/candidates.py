@@ -30,6 +30,7 @@ from shared_core.recall.standing_lane import (
     statement_entry,
     with_standing,
 )
+from shared_core.recall.supersession import candidates_newest_first, hits_newest_first, judged
 from shared_core.records import Record
 from shared_core.session import LiveSession
 from shared_core.tokens import message_tokens
@@ -171,8 +172,9 @@ StatementCodes = tuple[int, ...]
 
 
 def read_candidates(
-    live: LiveSession, rules: RecallRules, found: Found, *, path: Path, question: str, room: int, placement: Placement
-) -> list[Candidate]:
+    live: LiveSession, rules: RecallRules, found: Found, *, path: Path, question: str, room: int, placement: Placement,
+    window: Sequence[Turn] = (),
+) -> list[Candidate]:  # fmt: skip
     """Return candidates, best first.
 
     Args:
@@ -183,11 +185,17 @@ def read_candidates(
         question: its text. The same question, asked before, is not an answer.
         room: tokens that recalled messages may take.
         placement: with `"messages"`, messages are recalled in whole turns.
+        window: turns in the prompt, newest first, whose statements may replace candidates.
     """
     reader = _Reader(live, rules, found, path, whole_turns=placement == "messages")
     most = rules.excerpt_tokens if placement != "messages" else None
     shortlist = _shortlist(found, room, inf if most is None else most)
     candidates = _without_repeats(list(reader.read(shortlist)), (statement_code(question),))
+    if any(candidate.reason is None for candidate in candidates):
+        further = _further(found, {(one.scope, one.line_index) for one, _ in shortlist})
+        others = _Reader(live, rules, found, path, whole_turns=placement == "messages")
+        more = [candidate for candidate, _ in others.read(further)]
+        candidates = candidates_newest_first(candidates, more, question, found.words, window)
     if placement != "messages":
         candidates = [reader.cut(candidate) for candidate in candidates]
     if not found.standing:
@@ -195,11 +203,22 @@ def read_candidates(
     return with_standing(reader.standing(), candidates, reader.codes, tokens=rules.standing_tokens, room=room)
 
 
-def read_hits(live: LiveSession, found: Found, best: Sequence[Ranked]) -> list[ScoredMessage]:
-    """Return the messages of some results, in the order given."""
+def _further(found: Found, shown: set[tuple[int, int]]) -> list[tuple[Ranked, Reason | None]]:
+    """Return the results that may replace one of those read, or be replaced by it, and are not read yet."""
+    return [
+        (ranked, Reason.UNLIKELY)
+        for ranked in found.ranked.at(judged(found.ranked))
+        if (ranked.scope, ranked.line_index) not in shown
+    ]
+
+
+def read_hits(live: LiveSession, found: Found, best: Sequence[Ranked], question: str) -> list[ScoredMessage]:
+    """Return the messages of some results, best first, with the newest of what replaces each other first."""
     hits: list[ScoredMessage] = []
+    ages: list[tuple[float, ...]] = []
     store, names = live.store, {live.key: live.session_id}
-    if any(scope.session_index.session != live.key for scope in found.scopes):
+    several = any(scope.session_index.session != live.key for scope in found.scopes)
+    if several:
         names = {**{key: session_id for key, _, session_id in store.sessions(live.user_id)}, **names}
     for ranked in best:
         session_index = found.scopes[ranked.scope].session_index
@@ -214,7 +233,9 @@ def read_hits(live: LiveSession, found: Found, best: Sequence[Ranked]) -> list[S
                 message, ranked.score, source, ranked.lexical, ranked.dense, names[session], ranked.reranked
             )
             hits.append(hit)
-    return hits
+            time = record.message.created_at.timestamp() if several and record.message.created_at else 0.0
+            ages.append((time, ranked.scope, ranked.line_index))
+    return hits_newest_first(hits, ages, question, found.words)
 
 
 def _shortlist(found: Found, room: int, most: float) -> list[tuple[Ranked, Reason | None]]:

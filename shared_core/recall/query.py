@@ -21,6 +21,14 @@ EARLIEST, LATEST = (moment.replace(microsecond=0, tzinfo=UTC).timestamp() for mo
 SHORTEST_PARTS = 4, 3
 """Letters of the first and the last part of a compound at least, as stems."""
 
+_OF_SELF = re.compile(r"\b(?:i|my|mine|me|we|our|ours)\b", re.IGNORECASE)
+"""Matches questions about those who ask."""
+
+_HISTORY = re.compile(
+    r"\b(?:used? to|originally|initially|formerly|at (?:the )?(?:first|start|beginning))\b", re.IGNORECASE
+)
+"""Matches what asks for the time before a change. Nobody says it in a message of that time."""
+
 _PROPER = re.compile(r"(?<=[\w,;:]\s)[^\W\d_a-z]\w+")
 """Matches capitalised words within a sentence, which are names of people, places and things in most languages."""
 
@@ -51,6 +59,7 @@ class Query:
         speakers: the participants it names.
         dates: the dates it names.
         asks_back: whether it asks what the assistant said.
+        of_self: whether it asks about those who ask, and names no participant.
         proper: the terms of its capitalised words, such as names.
         about_talk: whether it speaks about the conversation itself, as "what did we discuss" does.
         informative: how many of its terms are neither small talk nor about the talk, or all terms of a question about
@@ -74,6 +83,7 @@ class Query:
     language: Language = ENGLISH
     forms: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     borrowed: tuple[tuple[str, float], ...] = ()
+    of_self: bool = False
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -116,7 +126,8 @@ def parse_query(text: str, names: Sequence[str], languages: Sequence[Language] =
         stripped, count = pattern.subn(" ", stripped)
         found += called[name] if count else ()
     dense_text = " ".join(stripped.split()) if re.search(r"\w", stripped) else text
-    said = question_terms(text, language, languages)
+    kept = _HISTORY.sub(" ", text)
+    said = question_terms(kept, language, languages) or question_terms(text, language, languages)
     asked = sorted(said.keys() - _about_talk(language)) or sorted(said)
     capitals = "" if language.nouns else " ".join(_PROPER.findall(text))
     proper = frozenset(terms(capitals, language)) & said.keys()
@@ -127,6 +138,7 @@ def parse_query(text: str, names: Sequence[str], languages: Sequence[Language] =
         matcher(language.asks_back).search(unaccented(text)) is not None, proper,
         not _about_talk(language).isdisjoint(said), len(informative), language=language,
         forms={term: forms for term, forms in said.items() if forms},
+        of_self=not found and _OF_SELF.search(text) is not None,
     )  # fmt: skip
 
 

@@ -151,6 +151,7 @@ class Filter:
         scope: what is searched: this session, or the user's other sessions, too; None: what the memory's rules say.
         standing: whether standing facts that bear on the question are looked for.
         in_conversation: whether the question is understood as the next message of the conversation.
+        as_of: seconds since 1970; other sessions end before the first message said later.
     """
 
     path: Path | None = None
@@ -163,6 +164,7 @@ class Filter:
     scope: RecallScope | None = None
     in_conversation: bool = False
     standing: bool = False
+    as_of: float = np.inf
 
 
 def eligible_mask(session_index: SessionIndex, line: LinePrefix, wanted: Filter, tools: RecallTools) -> Mask:

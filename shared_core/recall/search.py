@@ -296,7 +296,8 @@ class Searcher:
         """Return the scopes to search: this branch up to the question and, with `scope="user"`, the other sessions."""
         session, scopes = self.live.key, []
         if session is not None:
-            scopes.append(self._scope(session, state, wanted.path or self.live.path, wanted, dense))
+            here = replace(wanted, as_of=np.inf)  # the path of this session ends there
+            scopes.append(self._scope(session, state, wanted.path or self.live.path, here, dense))
         if (wanted.scope or self.rules.scope) == "user":
             for (other, _, _), other_state in self.live.store.main_states(self.live.user_id):
                 if other != session and other_state.head is not None:
@@ -313,6 +314,9 @@ class Searcher:
         if wanted.before is not None:
             index = int(line.indices(session_index.rows_at([wanted.before]))[0])
             line = replace(line, upto=index) if index >= 0 else line  # -1: forgotten since; the caller searches again
+        if wanted.as_of != np.inf:
+            later = np.flatnonzero(line.along(session_index.column("times")) > wanted.as_of)
+            line = replace(line, upto=int(later[0])) if len(later) else line
         eligible = eligible_mask(session_index, line, wanted, self.rules.recall_tools)
         return Scope(session_index, vectors, line, eligible, self.rules.recall_unit, wanted.repeats)
 

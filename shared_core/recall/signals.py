@@ -34,6 +34,9 @@ NOT_OF_SELF = 0.5
 ASKED_BACK = 1.5
 """`Signals.named` of the assistant's messages if the question asks what the assistant said."""
 
+ANOTHER_USER = -1.0
+"""`Signals.named` of users with a name if the question asks about the user without one, as "what is my rent?" does."""
+
 BEGINNING = 4
 """Messages that count as the beginning of a sitting. 4 to 12, fading linearly or by powers, differ by < .3 points."""
 
@@ -95,7 +98,8 @@ class Signals:
         dense: the cosine of its vector with the question's, NaN without a vector.
         around: the cosine that its neighbours add.
         named: 1 if the question names its speaker, who speaks about himself; `NOT_OF_SELF` if about something else. If
-            the question names nobody and asks what the assistant said: `ASKED_BACK` for the assistant.
+            the question names nobody and asks what the assistant said: `ASKED_BACK` for the assistant. If it is about
+            who asks: `ANOTHER_USER` for users with a name beside one without.
         dated: how well its time matches a date in the question, 0 to 1.
         instructs: 1 if it says how to answer from then on.
         begins: 1 if it is the first of its sitting, less for the next few and for a long message.
@@ -246,11 +250,20 @@ class ScopeSearch:
         if self.query.asks_back and not speakers:
             said: Floats = np.float32(ASKED_BACK) * (session_index.column("roles")[rows] == ROLES.index("assistant"))
             return said
+        if self.query.of_self:
+            return self._of_others(rows)
         if len(speakers) != 1:
             return np.zeros(len(rows), dtype=np.float32)
         of_self = np.where(session_index.column("persons")[rows] > 0, np.float32(1), np.float32(NOT_OF_SELF))
         named: Floats = of_self * (session_index.column("speakers")[rows] == speakers[0])
         return named
+
+    def _of_others(self, rows: npt.NDArray[np.int32]) -> Floats:
+        """Return `Signals.named` of users if the question is about the one who asks, who alone has no name."""
+        users = self.scope.session_index.column("roles")[rows] == ROLES.index("user")
+        unnamed = self.scope.session_index.column("speakers")[rows] < 0
+        others: Floats = np.where(users & ~unnamed, np.float32(ANOTHER_USER), np.float32(0))
+        return others if np.any(users & unnamed) else np.zeros(len(rows), dtype=np.float32)
 
     def _begins(self, indices: Indices) -> Floats:
         """Return how near messages are to the beginning of their sitting, 0 to 1."""

@@ -193,8 +193,9 @@ function decision(entry, odd) {
   const row = entry[NODE];
   const says = row === null ? isolated("span", "stray", entry[SAYS] || data.reasons[entry[WHY]]) : link(row);
   const why = odd && (row !== null || entry[SAYS]) ? el("span", "why", data.reasons[entry[WHY]]) : null;
+  const newer = row !== null && entry[SAYS] !== undefined ? el("span", "why", "superseded by ", link(entry[SAYS])) : null;
   const raw = numbers(entry) ? el("span", "why raw", numbers(entry)) : null;
-  return el("li", "", says, relevance(entry), el("span", "cost", number(entry[TOKENS])), why, raw);
+  return el("li", "", says, relevance(entry), el("span", "cost", number(entry[TOKENS])), why, newer, raw);
 }
 
 /** In which prompts a message was, and in which it was considered and left out. */

@@ -407,14 +407,18 @@ def _report(ids: Mapping[str, int], threshold: float, report: ContextReport) -> 
 def _line(line: ReportLine, ids: Mapping[str, int], threshold: float) -> list[Any]:
     """Return a line: row, kind, included, reason, tokens, tokens left, score, lexical and dense score, band.
 
-    A line about no message of the page has no row and ends with a preview of its text.
+    A line about no message of the page has no row and ends with a preview of its text. One that a newer message
+    replaces ends with the row of that message.
     """
     row = ids.get(line.id) if line.id is not None else None
     scores = [None if score is None else round(float(score), 3) for score in (line.score, line.lexical, line.dense)]
     relevance = band(line.lexical, line.dense, threshold)
     close = None if relevance is None else BANDS.index(relevance)
     cells = [row, KINDS[line.kind], int(line.included), REASONS[line.reason], line.tokens, line.left, *scores, close]
-    return cells if row is not None else [*cells, line.preview]
+    if row is None:
+        return [*cells, line.preview]
+    newer = ids.get(line.superseded_by) if line.superseded_by is not None else None
+    return cells if newer is None else [*cells, newer]
 
 
 KINDS = {kind: number for number, kind in enumerate(Kind)}

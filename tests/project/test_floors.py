@@ -40,6 +40,7 @@ FLOORS = [
     "languages",
     "index",
     "recall",
+    "as_of",
     "summaries",
     "forget",
     "stored_forms",

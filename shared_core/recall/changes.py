@@ -1,0 +1,229 @@
+"""Which messages newer ones replace: statements about the same thing with another value; pure."""
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import Literal, NamedTuple
+
+from shared_core.index.text import terms
+from shared_core.recall.statements import CHANGE, FEW, LONGEST, Statement, informative, statements
+
+MOST_JUDGED = 40
+"""Of so many of the best results it is judged which replace which."""
+
+EITHER = re.compile(r"\bor\b", re.IGNORECASE)
+"""Matches questions that name several values, such as "am I vegan or vegetarian?"."""
+
+SHORT = 2
+"""Informative words of a statement that gives little but a value, such as "I eat vegan"."""
+
+MOST_ADDED = (1, 2, 4)
+"""Informative words that the newer statement has for itself, at most, for each value of `Statement.changes`."""
+
+MOST_LACKING = 3
+"""Informative words that the older one has for itself, at most."""
+
+PART = 4
+"""Words of a value, at most."""
+
+ALIKE = 3
+"""Words that two sentences share around it, at least."""
+
+History = Literal["before", "beginning"]
+
+_BEGINNING = re.compile(
+    r"\b(?:original(?:ly)?|initial(?:ly)?|at (?:the )?(?:first|beginning|start)|first|in the beginning"
+    r"|how (?:did|has|have)\b.{0,60}\bchange[ds]?|over time|evolve[ds]?|history of)\b",
+    re.IGNORECASE,
+)
+_BEFORE = re.compile(
+    r"\b(?:before|previous(?:ly)?|former(?:ly)?|earlier|use[d]? to|prior|back then|until (?:recently|then)|old"
+    r"|no longer|any ?more|changed from)\b",
+    re.IGNORECASE,
+)
+
+
+class Said(NamedTuple):
+    """A message that may state something.
+
+    Attributes:
+        speaker: who said it, by role and name; statements of different speakers never replace each other.
+        order: the newer, the larger.
+        text: what was said.
+    """
+
+    speaker: tuple[str, str | None]
+    order: int
+    text: str
+
+
+def asks_history(question: str) -> History | None:
+    """Return whether a question asks what was so before ("what was it before?") or at the beginning, or neither."""
+    if _BEGINNING.search(question):
+        return "beginning"
+    return "before" if _BEFORE.search(question) else None
+
+
+def superseded(said: Sequence[Said], words: Collection[str], *, either: bool = False) -> dict[int, int]:
+    """Return the index of each message that is replaced, with that of the newest message that replaces it.
+
+    Only sentences that hold the words of the question count, and only those that hold about as many as the best do.
+
+    Args:
+        said: the messages, in any order.
+        words: the stems that the question looks for.
+        either: whether it names values to choose from.
+    """
+    asked = informative(words) - frozenset(terms(" ".join(name for (_, name), _, _ in said if name)))
+    stated = [_bearing(statements(text), asked) if _may_state(speaker, text) else () for speaker, _, text in said]
+    most = max((len((one.words | one.gone) & asked) for each in stated for one in each), default=0)
+    newest: dict[int, int] = {}
+    # Of most messages it is known without a comparison that they neither replace another nor are replaced.
+    says_so = [[one for one in each if not asked.isdisjoint(one.words)] for each in stated]
+    bears = [[one for one in each if len((one.words | one.gone) & asked) * 2 >= most] for each in stated]
+    ends = [any(one.gone for one in each) or either for each in stated]
+    order = sorted((index for index in range(len(said)) if stated[index]), key=lambda index: said[index].order)
+    for number, old in reversed(list(enumerate(order))):
+        for new in order[number + 1 :]:
+            if said[new].speaker != said[old].speaker or said[new].order == said[old].order:
+                continue
+            if newest.get(old, -1) == newest.get(new, new):
+                continue
+            pairs = [(b, a) for a in (stated if ends[new] else bears)[old] for b in says_so[new]]
+            if any(_replaces(b, a, asked, most) or (either and _chosen(b, a, asked)) for b, a in pairs):
+                last = newest.get(new, new)
+                if old not in newest or said[last].order > said[newest[old]].order:
+                    newest[old] = last
+    return newest
+
+
+def _may_state(speaker: tuple[str, str | None], text: str) -> bool:
+    """Return whether a text may tell what is so. Long answers of a model explain and advise."""
+    return speaker != ("assistant", None) or len(text) <= LONGEST
+
+
+def _bearing(said: Sequence[Statement], asked: frozenset[str]) -> Sequence[Statement]:
+    """Return the statements that bear on a question; of a message of few sentences, all."""
+    return said if len(said) <= FEW else [one for one in said if not asked.isdisjoint(one.words | one.gone)]
+
+
+def _replaces(new: Statement, old: Statement, asked: frozenset[str], most: int) -> bool:
+    """Return whether a newer statement replaces an older one of the same speaker."""
+    if not new.words & asked or _of_something_else(new, old, asked):
+        return False
+    if not (new.changes or (new.lasts and (old.lasts or old.was))):
+        return False
+    common = old.words & (new.words | new.gone)
+    bears = len((old.words | old.gone) & asked), len((new.words | new.gone) & asked)
+    if new.gone & _value(old, asked) and (common & asked or not old.words & asked):
+        return True
+    if new.changes and _told_by_values(new, old, asked):
+        return True
+    if min(bears) * 2 < most or not common & asked or 2 * len(common & asked) < (min if new.changes else max)(bears):
+        return False
+    happened = not (old.lasts or old.was)
+    if happened and not (new.changes and common >= old.words & asked and (new.changes == CHANGE or common & new.nouns)):
+        return False
+    if len(common) < 2 and old.of_self and not new.of_self and not common & old.nouns & new.nouns:
+        return False
+    answers = new.changes > 0 and bears[0] == bears[1] == most == len(common & asked) > 1
+    return (answers and _differ(new, old)) or _gives_another_value(new, old, common, asked)
+
+
+def _value(old: Statement, asked: frozenset[str]) -> frozenset[str]:
+    """Return what a statement says about what is asked for."""
+    return (old.words | old.figures) - asked or old.words
+
+
+def _told_by_values(new: Statement, old: Statement, asked: frozenset[str]) -> bool:
+    """Return whether two short statements about the speaker give values of one kind in other words.
+
+    "I drive a Volvo" and "my new car is a Tesla" do, if the question is "which car do I drive?".
+    """
+    bear = asked >= new.terms and asked >= old.terms and bool(old.words & asked)
+    return bear and new.of_self and old.of_self and bool(new.names - old.names and old.names)
+
+
+def _chosen(new: Statement, old: Statement, asked: frozenset[str]) -> bool:
+    """Return whether a question names the values of two short statements about the speaker."""
+    if not (new.of_self and old.of_self and max(len(new.words), len(old.words)) <= SHORT):
+        return False
+    return bool((new.words - old.words) & asked and (old.words - new.words) & asked)
+
+
+def _of_something_else(new: Statement, old: Statement, asked: frozenset[str]) -> bool:
+    """Return whether two statements are about different persons or things, as far as their grammar tells."""
+    if (
+        new.owners - old.names - old.owners
+        or old.owners - new.names - new.owners
+        or new.labels != old.labels
+        or (new.heads - old.words and old.heads - new.words)
+    ):
+        return True
+    held = new.words | new.gone
+    nouns = old.nouns & asked - held and new.nouns - old.words
+    names = old.names & asked - held and new.names - old.words and not old.names & new.names & asked
+    return bool(nouns or names)
+
+
+def _differ(new: Statement, old: Statement) -> bool:
+    pairs = ((new.figures, old.figures), (new.words, old.words))
+    return any(one - other and other - one for one, other in pairs)
+
+
+def _gives_another_value(new: Statement, old: Statement, common: frozenset[str], asked: frozenset[str]) -> bool:
+    """Return whether two statements are alike but for a value, the less alike the more the newer says of a change."""
+    added, lacking = len(new.terms - common), len(old.terms - common)
+    if added > MOST_ADDED[new.changes] or lacking > MOST_LACKING:
+        return False
+    figures = bool(new.figures - old.figures and old.figures)
+    names = bool(new.names - old.names and old.names - asked)
+    if figures or names:
+        return new.changes > 0 or figures != names
+    if new.negated != old.negated and not (added and lacking):
+        return True
+    if _one_part_differs(new.tokens, old.tokens):
+        return True
+    gives = bool(added or new.figures - old.figures or new.names - old.names)
+    gave = bool(lacking or old.figures or old.names - asked)
+    noun = bool(common & old.nouns & new.nouns)
+    return gives and gave and ((noun or len(common) > 1) if new.changes else noun and max(added, lacking) == 1)
+
+
+def _one_part_differs(new: Sequence[str], old: Sequence[str]) -> bool:
+    """Return whether two sentences have the same words but for one part of each, which is at most `PART` words."""
+    least = min(len(new), len(old))
+    start = next((at for at in range(least) if new[at] != old[at]), least)
+    end = next((at for at in range(least - start) if new[-1 - at] != old[-1 - at]), least - start)
+    parts = len(new) - start - end, len(old) - start - end
+    return min(parts) > 0 and max(parts) <= PART and start + end >= ALIKE
+
+
+def newest_first(
+    ranks: Sequence[int], replaced: Mapping[int, int], order: Mapping[int, int], history: History | None
+) -> list[int]:
+    """Return results with the newest of what replaces each other where the best of them stands.
+
+    For a question about what was before, all of them stand there: the older ones first, and the newest last.
+
+    Args:
+        ranks: the results, best first.
+        replaced: those that are replaced, each with the newest that replaces it, which need not be a result.
+        order: of each, when it was said; the newer, the larger.
+        history: see `asks_history`.
+    """
+    groups: dict[int, set[int]] = {}
+    for old, new in replaced.items():
+        groups.setdefault(new, {new}).add(old)
+    result = list(ranks)
+    for newest, members in groups.items():
+        there = [rank for rank in result if rank in members]
+        by_age = sorted(there, key=lambda rank: order[rank])
+        if history is None:
+            first = by_age[-1:]
+        else:
+            older = [rank for rank in by_age if rank != newest]
+            first = [*(older if history == "beginning" else reversed(older)), *by_age[len(older) :]]
+        at = result.index(there[0]) if there else 0
+        rest = [rank for rank in result[at:] if rank not in first]
+        result = [*result[:at], *first, *rest]
+    return result

@@ -1,0 +1,335 @@
+"""What a sentence states: its subject, its values, and whether it says that something has changed; pure."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from functools import cache, lru_cache
+
+from shared_core.index.text import terms
+from shared_core.languages.english import ENGLISH
+from shared_core.recall import english
+
+LOOKED_AT = 2_000
+"""Characters of a message that are read. What comes after them is seldom the change itself."""
+
+LONGEST = 300
+"""Characters of a sentence at most: longer ones are lists, code or quotations."""
+
+MOST_SENTENCES = 24
+"""Sentences of a message that are read."""
+
+FEW = 3
+"""A message of at most this many sentences is about one thing."""
+
+CHANGE = 2
+"""`Statement.changes` of a sentence that says that something has changed."""
+
+GONE_WORDS = 6
+"""Words after "no longer" and the like that belong to what is not so any more."""
+
+KNOWN_TEXTS = 4_096
+"""Messages whose sentences are cached: the same ones are among the best for many questions."""
+
+_LIKELY_NAME = frozenset(
+    ["a", "an", "another", "is", "it's", "my", "our", "the", "was", "will", "took", "left", "retired"]
+)
+
+_DETERMINERS = frozenset(
+    ["a", "an", "another", "her", "his", "its", "my", "our", "that", "the", "their", "this", "your"]
+)
+
+_PRONOUNS = frozenset(["he", "her", "his", "she"])
+"""They tell of another person unless their sentence has named it."""
+
+_GREETINGS = frozenset(
+    [
+        "bye",
+        "cheers",
+        "congrats",
+        "congratulations",
+        "dear",
+        "goodbye",
+        "hello",
+        "hey",
+        "hi",
+        "morning",
+        "thanks",
+        "welcome",
+        "wow",
+    ]
+)
+
+_COPULAS = frozenset(["is", "isn't", "are", "aren't", "was", "were", "will", "won't", "costs", "has"])
+
+_SELF = frozenset(["i", "we", "my", "our", "me", "us", "mine", "ours"])
+
+_CLAUSE = re.compile(r"[,:;]\s|\s(?:so|because|but|since)\s")
+
+_LEFT = re.compile(
+    r"^(.{2,40}?) (?:has |have |is |was )?(?:left|retired|resigned|closed|full|booked out|sold out|gone)\b"
+)
+"""Matches what is not so any more at the beginning of a sentence: "Ann left, so ..."."""
+
+_REACTS = re.compile(
+    r"(?:oh\W+|well\W+)?(?:that|this|these|those|thanks?|congrats|congratulations|wow|can't wait|check out"
+    r"|let's (?!make))\b",
+    re.IGNORECASE,
+)
+"""Matches the beginning of sentences about what was just said or shown."""
+
+_NO_PROSE = re.compile(r"[{}<>=`#*_\[\]|\\]|https?:|\byours?\b(?!.*\b(?:i|my|we|our)\b)", re.IGNORECASE)
+"""Matches code, lists, and what is said about the listener."""
+
+_TITLES = r"(?<!\bDr)(?<!\bMr)(?<!\bMrs)(?<!\bMs)(?<!\bSt)(?<!\bProf)(?<!\bNo)"
+_SENTENCE = re.compile(rf"{_TITLES}[.!]+(?=\s|$)|(?<=\?)\s+|\n+|;\s")
+_TOKEN = re.compile(r"[$\u20ac\u00a3]?\d+(?:[.,:]\d+)*|[^\W\d_]+(?:['\u2019][^\W\d_]+)*|[,:()\u2014]")
+
+
+def _any_of(pattern: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<![\w'])(?:{''.join(pattern.split(chr(10)))})(?![\w'])", re.IGNORECASE)
+
+
+CHANGED, LATER, GONE, PAST, PLANS, DOUBTS = map(
+    _any_of, (english.CHANGED, english.LATER, english.GONE, english.PAST, english.PLANS, english.DOUBTS)
+)
+REGULAR_PAST = re.compile(
+    r"(?<!is )(?<!are )(?<!be )(?<!been )(?<!being )"
+    r"\b(?!need|feed|speed|seed|indeed|bed|red|shed|wed|hundred)\w{2,}ed\b"
+)
+"""Matches regular verbs in the past, and some adjectives; `PLANS` are exceptions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """What a sentence states.
+
+    Attributes:
+        terms: the stems of its informative words, without names and numbers.
+        names: its names, folded.
+        figures: its numbers, times, weekdays and months.
+        nouns: those of its terms that follow an article or "my".
+        heads: those of its nouns that come before "is" and the like.
+        gone: terms, names and figures that it says are not so any more.
+        owners: persons other than the speaker whom it is about.
+        labels: numbers that name something, as in "ticket 12 is".
+        of_self: whether the speaker occurs in it.
+        changes: 2 if it says that something has changed, or corrects something; 1 if it says that something is new.
+        lasts: whether it says what is so, rather than what happened.
+        was: whether it says what was so, as in "the rent was 800".
+        negated: whether it is a negative statement.
+        tokens: its words, folded, without those that say that something has changed.
+        words: its terms and names.
+    """
+
+    terms: frozenset[str]
+    names: frozenset[str]
+    figures: frozenset[str]
+    nouns: frozenset[str]
+    heads: frozenset[str]
+    gone: frozenset[str]
+    owners: frozenset[str]
+    labels: frozenset[str]
+    of_self: bool
+    changes: int
+    lasts: bool
+    was: bool
+    negated: bool
+    tokens: tuple[str, ...]
+    words: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "words", self.terms | self.names)
+
+
+@cache
+def _stems(words: str) -> frozenset[str]:
+    return frozenset(terms(words))
+
+
+@cache
+def _set(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+def informative(words: Iterable[str]) -> frozenset[str]:
+    """Return the stems that say what something is about; all of them if none does."""
+    stems = frozenset(words)
+    return (stems - _stems(english.LIGHT)) or stems
+
+
+@lru_cache(maxsize=KNOWN_TEXTS)
+def statements(text: str) -> tuple[Statement, ...]:
+    """Return what the sentences of a text state. Questions and doubts state nothing.
+
+    In a short message, what one sentence says has changed is what the others are about: "I was wrong. It is on Friday."
+    """
+    found = []
+    for sentence in _SENTENCE.split(text[:LOOKED_AT])[:MOST_SENTENCES]:
+        said = sentence.strip()
+        if said and len(said) <= LONGEST and not _asks_or_reacts(said):
+            found.append(_statement(said))
+    if 1 < len(found) <= FEW and any(one.changes == CHANGE for one in found):
+        gone = frozenset().union(*(one.gone for one in found))
+        found = [replace(one, changes=CHANGE, gone=one.gone | gone - one.words - one.figures) for one in found]
+    return tuple(found)
+
+
+def _shortened(found: re.Match[str]) -> str:
+    """Return what stays of words that say that something has changed: what stands between them."""
+    return "" if found[0].count(" ") < FEW else found[0]
+
+
+def _happened(clause: str) -> str | None:
+    """Return the word by which a clause tells of something that happened; None: it tells what is so."""
+    found = PAST.search(clause) or REGULAR_PAST.search(PLANS.sub("", clause))
+    return found[0].lower() if found else None
+
+
+def _asks_or_reacts(sentence: str) -> bool:
+    """Return whether a sentence states nothing: it asks, doubts or reacts, or it is no prose."""
+    if sentence.endswith("?") or DOUBTS.search(sentence):
+        return True
+    return _NO_PROSE.search(sentence) is not None or _REACTS.match(sentence) is not None
+
+
+def _statement(sentence: str) -> Statement:
+    tokens = _TOKEN.findall(LATER.sub(_shortened, CHANGED.sub(_shortened, sentence)).replace("\u2019", "'"))
+    kinds = [_kind(tokens, at) for at in range(len(tokens))]
+    gone = _gone(sentence)
+    informative = _informative(tokens, kinds, "word") | {
+        term for means, term in english.MEANT if means.search(sentence)
+    }
+    figures = {_figure(token) for token, kind in zip(tokens, kinds, strict=True) if kind == "figure"}
+    names = _informative(tokens, kinds, "name")
+    labels = {_figure(token) for token, kind in zip(tokens, kinds, strict=True) if kind == "label"}
+    folded = [token.lower() for token in tokens]
+    clauses = [clause for clause in _CLAUSE.split(sentence) if clause.count(" ") >= FEW]
+    happened = [_happened(clause) for clause in clauses or [sentence]]
+    past = next((word for word in happened if word), None)
+    lasts = None in happened
+    return Statement(
+        terms=informative,
+        names=names - gone,
+        figures=frozenset(figures) - gone,
+        nouns=_nouns(tokens) & informative,
+        heads=_nouns(tokens[: _verb_at(folded)]) & informative,
+        gone=gone,
+        owners=_owners(tokens),
+        labels=frozenset(labels),
+        of_self=any(word.split("'")[0] in _SELF for word in folded),
+        changes=CHANGE
+        if CHANGED.search(sentence)
+        else int(LATER.search(sentence) is not None or (lasts and bool(past))),
+        lasts=lasts,
+        was=past in ("was", "were"),
+        negated=any(word.endswith("n't") or word in ("not", "never", "no") for word in folded),
+        tokens=tuple(folded),
+    )
+
+
+def _kind(tokens: list[str], at: int) -> str:
+    """Return what a token is: a word, a name, a figure, a label, or nothing."""
+    token = tokens[at]
+    folded = token.lower()
+    if token[-1].isdigit():
+        return "label" if _labels(tokens, at) else "figure"
+    if folded in _set(english.CALENDAR) or folded in _set(english.COUNTED) or token == "May":
+        return "figure"
+    if not token[0].isalpha() or _is_called(tokens, at):
+        return ""
+    return "name" if _is_name(tokens, at) else "word"
+
+
+def _is_name(tokens: list[str], at: int) -> bool:
+    token = tokens[at]
+    if not token[0].isupper() or token.split("'")[0] == "I":
+        return False
+    alone = all(word[0].isupper() for word in tokens[at:])
+    if at and (tokens[at - 1] != ":" or alone):
+        return True
+    after = next((word.lower() for word in tokens[at + 1 :] if not word[0].isupper()), "")
+    acts = after in _LIKELY_NAME or (after.endswith("s") and not after.endswith("ss") and after not in ENGLISH.stops)
+    return acts and bool(terms(token)) and token.lower() not in _set(english.KIN)
+
+
+def _is_called(tokens: list[str], at: int) -> bool:
+    """Return whether a name is that of the person who is spoken to, as in "Hi Ann"."""
+    greeted = at == 1 and tokens[0].lower() in _GREETINGS
+    return tokens[at][0].isupper() and tokens[at + 1 : at + 2] in ([","], []) and greeted
+
+
+def _labels(tokens: list[str], at: int) -> bool:
+    """Return whether a number names what a sentence is about: it follows its first word, as in "Ticket 12 is open"."""
+    return at == 1 and tokens[0].isalpha() and bool(terms(tokens[0])) and tokens[at + 1 : at + 2] != [":"]
+
+
+def _figure(token: str) -> str:
+    folded = token.lower()
+    if folded[-1].isdigit():
+        return folded.strip("$\u20ac\u00a3").replace(",", "")
+    return folded.removesuffix("s") if folded in _set(english.CALENDAR) else folded
+
+
+def _informative(tokens: list[str], kinds: list[str], kind: str) -> frozenset[str]:
+    said = " ".join(token.removesuffix("'s") for token, own in zip(tokens, kinds, strict=True) if own == kind)
+    return frozenset(terms(said)) - (_stems(english.LIGHT) if kind == "word" else frozenset())
+
+
+def _nouns(tokens: list[str]) -> frozenset[str]:
+    """Return the stems of words after an article or "my", up to the next word that is no informative one."""
+    nouns: list[str] = []
+    inside = False
+    for token in tokens:
+        folded = token.lower()
+        if folded in _DETERMINERS:
+            inside = True
+        elif inside and terms(folded) and folded not in _COPULAS:
+            nouns.append(folded.removesuffix("'s"))
+        else:
+            inside = False
+    return frozenset(terms(" ".join(nouns)))
+
+
+def _verb_at(folded: list[str]) -> int:
+    """Return the index of the first "is" or the like; 0: there is none."""
+    return next((at for at, token in enumerate(folded) if token in _COPULAS), 0)
+
+
+def _owners(tokens: list[str]) -> frozenset[str]:
+    found = set()
+    nobody = True
+    for token, after in zip(tokens, [*tokens[1:], ""] if tokens else (), strict=True):
+        folded = token.lower()
+        if (folded in _PRONOUNS and nobody) or folded in _set(english.KIN):
+            found.add(folded)
+        elif token[0].isupper() and token.endswith("'s") and terms(token[:-2]) and after.isalpha() and terms(after):
+            found.update(terms(folded[:-2]))
+        nobody = nobody and not terms(token)
+    return frozenset(found)
+
+
+def _gone(sentence: str) -> frozenset[str]:
+    """Return the terms and figures after "no longer", "instead of" and the like, up to the end of their clause."""
+    parts: list[str] = []
+    for match in GONE.finditer(sentence):
+        words = re.split(r"[,:;]|\b(?:but|and|any|so)\b", sentence[match.end() :])[0].split()[:GONE_WORDS]
+        parts += words
+    left = _LEFT.match(sentence)
+    parts += [left[1]] if left else []
+    tokens = _TOKEN.findall(" ".join(parts))
+    return frozenset(_plain(tokens))
+
+
+def _plain(tokens: Iterable[str]) -> Iterable[str]:
+    """Yield the stems and figures of tokens."""
+    for token in tokens:
+        folded = token.lower()
+        if (
+            folded[-1].isdigit()
+            or folded in _set(english.CALENDAR)
+            or folded in _set(english.COUNTED)
+            or token == "May"
+        ):
+            yield _figure(token)
+        else:
+            yield from terms(token).keys() - _stems(english.LIGHT)

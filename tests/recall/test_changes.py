@@ -1,0 +1,131 @@
+"""The newest of what a speaker says about one thing comes first, and reports say what it replaces."""
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from shared_core.recall.changes import Said, asks_history, newest_first, superseded
+from shared_core.recall.query import parse_query
+
+ME, BEN = ("user", None), ("user", "Ben")
+AMOUNTS = st.integers(100, 9_999)
+NAMES = st.sampled_from(["Anna", "Ravi", "Joanne", "Pieter", "Lucia"])
+DAYS = st.sampled_from(["Monday", "Tuesday", "Friday", "Sunday"])
+
+
+def replaced(question: str, *texts: str, speakers: tuple[tuple[str, str | None], ...] = ()) -> dict[int, int]:
+    """What newer texts replace, the texts given oldest first."""
+    by = speakers or (ME,) * len(texts)
+    said = [Said(speaker, order, text) for order, (speaker, text) in enumerate(zip(by, texts, strict=True))]
+    return superseded(said, parse_query(question, []).words, either=" or " in question)
+
+
+@given(AMOUNTS, AMOUNTS)
+def test_another_amount_replaces_the_first(old: int, new: int) -> None:
+    assume(old != new)
+    texts = f"The rent for the flat is {old} a month.", f"The rent for the flat is {new:,} a month now."
+    assert replaced("How much is the rent for the flat?", *texts) == {0: 1}
+
+
+@given(NAMES, NAMES)
+def test_another_name_replaces_the_first_and_the_same_one_does_not(old: str, new: str) -> None:
+    texts = f"My doctor is {old}.", f"My doctor is {new}."
+    assert replaced("Who is my doctor?", *texts) == ({} if old == new else {0: 1})
+
+
+@given(DAYS, DAYS, st.booleans())
+def test_another_day_replaces_the_first(old: str, new: str, moved: bool) -> None:
+    assume(old != new)
+    later = f"They moved choir practice to {new}." if moved else f"Actually, choir practice is on {new}."
+    assert replaced("When is choir practice?", f"Choir practice is on {old}.", later) == {0: 1}
+
+
+@pytest.mark.parametrize(
+    ("question", "old", "new"),
+    [
+        ("Am I allergic to nuts?", "I'm allergic to nuts.", "I'm not allergic to nuts any more."),
+        ("Do I eat meat?", "I eat meat.", "I don't eat meat."),
+        ("Where do I live?", "I live in Lyon.", "I moved to Bern last month."),
+        ("What is our database?", "Our database is Postgres.", "The database is no longer Postgres, it's MySQL."),
+        ("Do I prefer tea or coffee?", "I prefer tea.", "I prefer coffee now."),
+        ("What is the budget?", "The budget was 2,800.", "The budget is 3,200."),
+        ("What's the code of the shed?", "The code of the shed is 4471.", "I was wrong. The code of the shed is 9030."),
+    ],
+)
+def test_negations_corrections_and_other_words_replace(question: str, old: str, new: str) -> None:
+    assert replaced(question, old, new) == {0: 1}
+
+
+@pytest.mark.parametrize(
+    ("question", "old", "new"),
+    [
+        (
+            "What colour do we paint the hallway?",
+            "We'll paint the hallway green.",
+            "Actually, we'll paint the bath white.",
+        ),
+        ("What is the budget?", "The budget for the kitchen is 2,800.", "The budget for the bathroom is 1,500."),
+        ("Where do I live?", "I live in Lyon.", "My sister lives in Ghent now."),
+        ("When are birthdays?", "Anna's birthday is on 3 May.", "Actually, Ben's birthday is on 7 June."),
+        ("How far did I run?", "I ran 5 km with Tom on Monday.", "I ran 12 km with Tom on Friday."),
+        ("Which ticket is closed?", "Ticket 5 is closed, Tom checked it.", "Ticket 8 is closed, Tom checked it."),
+        ("How old is Tom?", "Tom is 5 years old this week.", "Priya is 8 years old this week."),
+        ("What is the budget?", "The budget is 3,200 now.", "The budget was 2,800 before."),
+        ("What is the budget?", "The budget is 3,200.", "The budget might be 2,800."),
+        ("What is the budget?", "The budget is 3,200.", "Is the budget 2,800 now?"),
+        ("What is the rent?", "The rent is 850 a month.", "The rent is 850 a month, as I said."),
+        (
+            "When does the Oslo flight leave?",
+            "Our flight to Oslo leaves at 7:15.",
+            "Our Rome flight now leaves at 9:05.",
+        ),
+    ],
+)
+def test_statements_about_something_else_events_and_doubts_replace_nothing(question: str, old: str, new: str) -> None:
+    assert replaced(question, old, new) == {}
+
+
+@given(AMOUNTS, AMOUNTS, st.permutations([ME, BEN, ("assistant", None)]))
+def test_nobody_replaces_what_another_speaker_says(old: int, new: int, by: list[tuple[str, str | None]]) -> None:
+    texts = f"The budget is {old}.", f"Actually, the budget is {new} now."
+    assert replaced("What is the budget?", *texts, speakers=(by[0], by[1])) == {}
+
+
+@given(st.lists(AMOUNTS, min_size=2, max_size=6, unique=True))
+def test_all_older_values_are_replaced_by_the_newest(values: list[int]) -> None:
+    texts = [f"The budget is {value} now." for value in values]
+    last = len(values) - 1
+    assert replaced("What is the budget?", *texts) == dict.fromkeys(range(last), last)
+
+
+@pytest.mark.parametrize(
+    ("question", "history"),
+    [
+        ("What was the budget before?", "before"),
+        ("Where did I use to live?", "before"),
+        ("When was it originally?", "beginning"),
+        ("How did the budget change?", "beginning"),
+        ("What is the budget?", None),
+    ],
+)
+def test_questions_for_the_history(question: str, history: str | None) -> None:
+    assert asks_history(question) == history
+
+
+RANKS = st.permutations(range(8))
+
+
+@given(RANKS, st.sets(st.integers(0, 7), min_size=2, max_size=5), st.sampled_from([None, "before", "beginning"]))
+def test_the_right_one_takes_the_best_place_and_nothing_is_lost(
+    ranks: list[int], group: set[int], history: None
+) -> None:
+    newest = max(group)
+    result = newest_first(ranks, dict.fromkeys(group - {newest}, newest), {rank: rank for rank in ranks}, history)
+    assert sorted(result) == sorted(ranks)
+    others = [rank for rank in ranks if rank not in group]
+    assert [rank for rank in result if rank not in group] == others
+    members = [rank for rank in result if rank in group]
+    first = {None: newest, "before": sorted(group)[-2], "beginning": min(group)}[history]
+    assert members[0] == first
+    assert result.index(first) == min(map(ranks.index, group))
+    assert history is None or members[-1] == newest

@@ -1,0 +1,152 @@
+"""What changes in a conversation: search, prompts, reports and the past, over made-up talk and real parts."""
+
+import asyncio
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from shared_core import AsyncInfiniteMemory, InfiniteMemory, Message, UnknownReferenceError
+from shared_core.prompt.reasons import Kind
+from tests.support.changed_facts import Change, changes
+from tests.support.changing_topics import HELD_OUT, SEEN, Topic
+
+NEWER_FIRST = {"seen": 0.94, "held out": 0.84}
+"""How often the newest must come before all older ones: what was measured with these seeds, less one in a hundred."""
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+QUESTION, BEFORE = "What is the budget for the kitchen?", "What was the budget for the kitchen before?"
+
+
+def remembering(change: Change) -> InfiniteMemory:
+    memory = InfiniteMemory(ranking="lexical", max_tokens=900, reserve_tokens=0, token_counter="characters/4")
+    memory.add(change.messages)
+    return memory
+
+
+@pytest.mark.parametrize(("name", "topics"), [("seen", SEEN), ("held out", HELD_OUT)])
+def test_search_finds_the_newest_of_made_up_changes_first(name: str, topics: tuple[Topic, ...]) -> None:
+    ahead, count = 0, 100
+    for change in changes(topics, count):
+        with remembering(change) as memory:
+            hits = memory.search(change.question)
+        ids = [hit.message.id for hit in hits]
+        newest, *older = [ids.index(id_) if id_ in ids else len(ids) for id_ in reversed(change.said)]
+        ahead += newest < min([*older, len(ids)])
+        marked = {hit.message.id: hit.superseded_by for hit in hits if hit.superseded_by}
+        assert marked.keys().isdisjoint(change.of_others)
+        assert set(marked.values()).isdisjoint(change.of_others)
+        assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+    assert ahead >= NEWER_FIRST[name] * count, ahead
+
+
+def test_questions_for_the_history_get_the_old_value() -> None:
+    found = 0
+    for change in changes(SEEN, 50, seed=1):
+        with remembering(change) as memory:
+            old = memory.get(change.said[-2]).content
+            found += any(old in message.content for message in memory.context(change.history).messages)
+    assert found >= 42, found
+    assert found >= 42  # 43 by words alone; for the others nothing is recalled
+
+
+@pytest.fixture
+def memory() -> Iterator[InfiniteMemory]:
+    """Sixty days of weather, in which the budget changes on day 40."""
+    with InfiniteMemory(
+        ranking="lexical", max_tokens=300, reserve_tokens=0, token_counter="characters/4", excerpt_tokens=None
+    ) as memory:
+        for day in range(60):
+            text = {
+                5: "The budget for the kitchen is 2,800.",
+                40: "The budget for the kitchen is 3,200 now.",
+            }.get(day, f"Day {day} was sunny and dry.")
+            at = START + timedelta(days=day)
+            memory.add(Message.user(text, id=f"u{day}", created_at=at))
+            memory.add(Message.assistant("Good to hear.", id=f"a{day}", created_at=at + timedelta(minutes=1)))
+        yield memory
+
+
+def recalled(memory: InfiniteMemory, question: str, as_of: str | None = None) -> list[tuple[str | None, str | None]]:
+    report = memory.context(question, as_of=as_of).report
+    return [(line.id, line.superseded_by) for line in report.best if line.text.startswith("The budget")]
+
+
+def test_the_newest_comes_first_and_the_report_says_what_it_replaces(memory: InfiniteMemory) -> None:
+    assert recalled(memory, QUESTION) == [("u40", None), ("u5", "u40")]
+    report = memory.context(QUESTION).report
+    assert "[superseded] The budget for the kitchen is 2,800." in " ".join(str(report).split())
+    assert "[superseded]" in report.full()
+    (line,) = [line for line in report.to_dict()["lines"] if line["superseded_by"]]
+    assert (line["id"], line["superseded_by"]) == ("u5", "u40")
+    assert "otherwise" in line["why"]
+
+
+def test_the_old_value_comes_first_if_the_question_asks_for_it_and_is_dated(memory: InfiniteMemory) -> None:
+    assert recalled(memory, BEFORE) == [("u5", "u40"), ("u40", None)]
+    prompt = memory.context(BEFORE).messages[-1].content
+    assert "2026-01-06\n- user: The budget for the kitchen is 2,800." in prompt
+    assert [hit.message.id for hit in memory.search(BEFORE, 2)] == ["u5", "u40"]
+
+
+def test_a_single_hit_is_the_newest(memory: InfiniteMemory) -> None:
+    (hit,) = memory.search(QUESTION, 1)
+    assert (hit.message.id, hit.superseded_by) == ("u40", None)
+
+
+def test_under_a_small_budget_the_newest_takes_the_room(memory: InfiniteMemory) -> None:
+    memory.max_tokens = 120
+    included = {line.id for line in memory.context(QUESTION).report.included}
+    assert "u40" in included or "u5" not in included
+
+
+@pytest.mark.parametrize(
+    "as_of", ["2026-02-01", "a30", START + timedelta(days=30, hours=1), datetime(2026, 2, 9).date()]
+)
+def test_as_of_knows_nothing_that_was_said_later(memory: InfiniteMemory, as_of: str) -> None:
+    hits = memory.search(QUESTION, as_of=as_of)
+    assert [(hit.message.id, hit.superseded_by) for hit in hits if "budget" in hit.message.content] == [("u5", None)]
+    context = memory.context(QUESTION, as_of=as_of)
+    moment = memory.get("a40").created_at
+    assert moment is not None
+    assert all(line.at is None or line.at < moment for line in context.report.lines)
+    assert any(line.kind is Kind.WINDOW for line in context.report.included)
+    assert recalled(memory, QUESTION, as_of) == [("u5", None)]
+
+
+def test_as_of_a_message_counts_it_as_said_and_before_all_there_is_nothing(memory: InfiniteMemory) -> None:
+    assert memory.search(QUESTION, 1, as_of="u40")[0].message.id == "u40"
+    early = START - timedelta(days=1)
+    assert memory.search(QUESTION, as_of=early) == []
+    assert [line.kind for line in memory.context(QUESTION, as_of=early).report.lines] == [Kind.QUESTION]
+    assert len(memory.newest(200)) == 120
+
+
+def test_as_of_something_else_says_what_is_expected(memory: InfiniteMemory) -> None:
+    with pytest.raises(UnknownReferenceError, match="as_of='nope': expected a time, such as '2026-01-31'"):
+        memory.search(QUESTION, as_of="nope")
+    with pytest.raises(TypeError, match="as_of=3"):
+        memory.context(QUESTION, as_of=3)  # type: ignore[arg-type]
+
+
+def test_other_sessions_are_read_as_of_then_too() -> None:
+    with InfiniteMemory(
+        session_id="new", user_id="ann", scope="user", ranking="lexical", token_counter="characters/4"
+    ) as memory:
+        other = InfiniteMemory(memory._store, session_id="old", user_id="ann", token_counter="characters/4")
+        other.add(Message.user("The boat is moored in Kiel.", id="k", created_at=START))
+        other.add(Message.user("The boat is moored in Genoa now.", id="g", created_at=START + timedelta(days=9)))
+        memory.add(Message.user("Hello there, my friend.", created_at=START + timedelta(days=20)))
+        question = "Where is the boat moored?"
+        assert [(h.message.id, h.superseded_by) for h in memory.search(question)] == [("g", None), ("k", "g")]
+        assert [h.message.id for h in memory.search(question, as_of=START + timedelta(days=2))] == ["k"]
+
+
+def test_the_coroutines_take_as_of_too(memory: InfiniteMemory) -> None:
+    async def ask() -> None:
+        twin = AsyncInfiniteMemory(memory)
+        assert [hit.message.id for hit in await twin.search(QUESTION, 1, as_of="a30")] == ["u5"]
+        lines = (await twin.context(QUESTION, as_of="a30")).report.lines
+        assert "u40" not in {line.id for line in lines}
+
+    asyncio.run(ask())
