@@ -10,11 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from shared_core.index.text import STOP_WORDS, terms
+from shared_core.recall.wide import is_wide
 
 _ABOUT_TALK = """
 answer answered ask asked aspect attitude bring brought chat conversation describe detail different discuss discussion
-earlier explain information item list mention opinion order overview previously question reason recall regarding related
-remember said say summarize summary talk think thought throughout various view walk
+earlier explain information item list mention opinion order overview previously question reason recall recap regarding
+related remember said say summarise summarize summary talk think thought throughout various view walk
 """
 """Words that ask about the conversation itself. They are searched for only if the question has no other terms.
 
@@ -105,6 +106,7 @@ class Query:
             those who talk; with those borrowed.
         goes_on: whether it goes on with the conversation, telling something besides asking.
         borrowed: terms of the newest messages that a question joins which points back to them, with weights below 1.
+        wide: whether it is about many messages at once, as "list all books I mentioned" is.
     """
 
     text: str
@@ -118,6 +120,7 @@ class Query:
     informative: int = 0
     goes_on: bool = False
     borrowed: tuple[tuple[str, float], ...] = ()
+    wide: bool = False
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -159,7 +162,7 @@ def parse_query(text: str, names: Sequence[str]) -> Query:
     informative = set(asked) if _ASKS_OF_US.search(text) else set(asked) - _small_talk()
     return Query(
         text, tuple(asked), dense_text, tuple(dict.fromkeys(found)), _dates(text), bool(_ASKS_BACK.search(text)),
-        proper, not _about_talk().isdisjoint(said), len(informative),
+        proper, not _about_talk().isdisjoint(said), len(informative), wide=is_wide(text),
     )  # fmt: skip
 
 
