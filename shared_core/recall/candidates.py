@@ -158,7 +158,9 @@ def read_candidates(
     """
     most = rules.excerpt_tokens if placement != "messages" else None
     tokens = _sizes(found)
-    size = most if most is None or not found.trimmed else excerpt_size(tokens[~_left_out(found)], room, most)
+    size = most
+    if most is not None and found.verdict is not None:  # else nothing tells how many of them are worth it
+        size = excerpt_size(tokens[~_left_out(found)], room, most)
     reader = _Reader(live, replace(rules, excerpt_tokens=size), found, path, whole_turns=placement == "messages")
     shortlist = _shortlist(found, tokens, room, inf if size is None else size)
     candidates = _without_repeats(list(reader.read(shortlist)), (statement_code(question),))

@@ -231,7 +231,6 @@ class Found:
         embedder: the key of the embedder whose vectors were used; None for words alone.
         words: the stems that were searched for.
         verdict: how many of the results are worth their tokens; None: as many as fit.
-        wide: whether the question is about many messages at once.
     """
 
     scopes: Sequence[Scope]
@@ -241,12 +240,6 @@ class Found:
     embedder: str | None = None
     words: tuple[str, ...] = ()
     verdict: Verdict | None = None
-    wide: bool = False
-
-    @property
-    def trimmed(self) -> bool:
-        """Whether excerpts are cut shorter so that more messages fit: those left are worth it, or all are wanted."""
-        return self.verdict is not None or self.wide
 
     @property
     def unlikely(self) -> npt.NDArray[np.bool_]:
@@ -394,7 +387,7 @@ class Searcher:
             ranked = self._rank(query, scopes, vector, dense, room)
             worth = self._verdict(query, scopes, ranked, dense, searched_by_meaning=vector is not None)
         name = dense.key if dense.embedder is not None and vector is not None else None
-        return Found(scopes, ranked, pending, tuple(notes), name, query.words, worth, query.wide)
+        return Found(scopes, ranked, pending, tuple(notes), name, query.words, worth)
 
     def _newest(self, scopes: Sequence[Scope], query: Query) -> Indices:
         """Return the newest messages of this session if a question points back to them, by index, oldest first."""
@@ -460,8 +453,8 @@ class Searcher:
         if searched_by_meaning and dense.embedder is not None:
             unrelated = dense.embedder.fingerprint.unrelated or _unrelated(scopes)
         stranger = any(not any(scope.mentions(term) for scope in scopes) for term in query.proper)
-        bars = bars.wide if query.wide else bars
         chance = chance_of_answer(query, ranked.present, ranked.dense, unrelated=unrelated, stranger=stranger)
+        bars = bars.wide(chance) if query.wide else bars
         return verdict(bars, chance, ranked.scores, GOES_ON if query.goes_on else ASKED)
 
 
