@@ -37,7 +37,7 @@ class Bars(NamedTuple):
 WIDE = 1 / 16
 """How much lower the bar for a message is at most if the question is about many messages.
 
-Measured with static vectors and 4,000 tokens, together with shorter excerpts: 44 to 57 % of the evidence on QMSum, 31
+Measured with static vectors and 4,000 tokens, together with shorter excerpts: 44 to 55 % of the evidence on QMSum, 31
 to 50 % and 21 to 31 % on BEAM's questions for orders and summaries. A bar that is always as low as 1/8 brings 2 points
 more on QMSum, and a quarter more tokens for questions about another conversation.
 """

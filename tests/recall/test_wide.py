@@ -68,6 +68,7 @@ def test_questions_about_many_messages(text: str) -> None:
         "In order to swim, what do I need?",
         "How do I order a pizza?",
         "What did the doctor say?",
+        "What did Ann say about the price?",
         "How is my progress coming along?",
         "Did we talk about Rome?",
         "Who was in the meeting on Monday?",
