@@ -7,6 +7,7 @@ from itertools import islice
 from math import inf
 
 import numpy as np
+import numpy.typing as npt
 
 from shared_core.index.arrays import distinct
 from shared_core.index.text import is_statement, language_of, statement_code, terms, word_spans
@@ -18,6 +19,7 @@ from shared_core.prompt.abridged import lighter
 from shared_core.prompt.assembler import Placement
 from shared_core.prompt.reasons import Reason
 from shared_core.prompt.window import ELSEWHERE, Candidate
+from shared_core.recall.lengths import WHOLE, excerpt_size, recalled_tokens
 from shared_core.recall.ranking import Ranked, ScoredMessage, Source
 from shared_core.recall.search import Found, RecallRules
 from shared_core.recall.standing import StandingHit
@@ -38,9 +40,6 @@ from shared_core.turns import Entry, Turn
 
 EXCERPT_MARK = "{text} (excerpt of message {id})"
 """How an excerpt is marked. The id lets the model ask for the whole message."""
-
-WHOLE = 1.5
-"""A message at most this many times as long as an excerpt is recalled whole: a cut would save little."""
 
 LEAD = 0.25
 """The share of an excerpt's free room that goes before the words found. The rest goes after them."""
@@ -165,7 +164,6 @@ SPARE = 1.5
 """Candidates are read until their estimated size is this many times the room. Some turn out not to fit."""
 
 CHARACTERS_PER_TOKEN = 4
-FRAME_TOKENS = 8
 
 StatementCodes = tuple[int, ...]
 """The `statement_code` of each of some messages."""
@@ -187,9 +185,13 @@ def read_candidates(
         placement: with `"messages"`, messages are recalled in whole turns.
         window: turns in the prompt, newest first, whose statements may replace candidates.
     """
-    reader = _Reader(live, rules, found, path, whole_turns=placement == "messages")
     most = rules.excerpt_tokens if placement != "messages" else None
-    shortlist = _shortlist(found, room, inf if most is None else most)
+    tokens = _sizes(found)
+    size = most
+    if most is not None and found.verdict is not None:  # else nothing tells how many of them are worth it
+        size = excerpt_size(tokens[~_left_out(found)], room, most)
+    reader = _Reader(live, replace(rules, excerpt_tokens=size), found, path, whole_turns=placement == "messages")
+    shortlist = _shortlist(found, tokens, room, inf if size is None else size)
     candidates = _without_repeats(list(reader.read(shortlist)), (statement_code(question),))
     if any(candidate.reason is None for candidate in candidates):
         further = _further(found, {(one.scope, one.line_index) for one, _ in shortlist})
@@ -238,22 +240,37 @@ def read_hits(live: LiveSession, found: Found, best: Sequence[Ranked], question:
     return hits_newest_first(hits, ages, question, found.words)
 
 
-def _shortlist(found: Found, room: int, most: float) -> list[tuple[Ranked, Reason | None]]:
-    """Return the results worth reading: enough to fill the room, some to spare, and a few that will not be recalled.
+def _left_out(found: Found) -> npt.NDArray[np.bool_]:
+    """Return which results are only reported."""
+    return found.ranked.weak | found.unlikely
 
-    Each has the reason why it will not, or None.
 
-    A message longer than `WHOLE` times `most` tokens counts as `most`, because it is recalled as an excerpt.
-    """
-    ranked, unlikely = found.ranked, found.unlikely
+def _sizes(found: Found) -> npt.NDArray[np.float64]:
+    """Return the approximate size of the message of each result, in tokens."""
+    ranked = found.ranked
     characters = np.empty(len(ranked))
     for number in distinct(ranked.scopes).tolist():
         scope, own = found.scopes[number], ranked.scopes == number
         characters[own] = scope.session_index.column("characters")[scope.line.rows[ranked.indices[own]]]
-    tokens = characters / CHARACTERS_PER_TOKEN
-    # Weak and unlikely candidates are only reported, so they take no room.
-    out = ranked.weak | unlikely
-    tokens = np.where(out, 0, np.where(tokens > WHOLE * most, most, tokens) + FRAME_TOKENS)
+    return characters / CHARACTERS_PER_TOKEN
+
+
+def _shortlist(
+    found: Found, tokens: npt.NDArray[np.float64], room: int, size: float
+) -> list[tuple[Ranked, Reason | None]]:
+    """Return the results worth reading: enough to fill the room, some to spare, and a few that will not be recalled.
+
+    Each has the reason why it will not, or None.
+
+    Args:
+        found: the search results.
+        tokens: the approximate size of each.
+        room: tokens that recalled messages may take.
+        size: tokens of an excerpt.
+    """
+    ranked, unlikely, out = found.ranked, found.unlikely, _left_out(found)
+    # Weak and unlikely candidates take no room.
+    tokens = np.where(out, 0, recalled_tokens(tokens, size))
     before = np.cumsum(tokens) - tokens
     wanted = np.where(out, np.cumsum(out) <= WEAK_SHOWN, before <= SPARE * room)
     shown = np.flatnonzero(wanted)

@@ -13,6 +13,7 @@ from shared_core.index.text import language_of, question_terms, terms
 from shared_core.languages.english import ENGLISH
 from shared_core.languages.language import Language, matcher
 from shared_core.languages.letters import unaccented
+from shared_core.recall.wide import is_wide
 
 EARLIEST, LATEST = (moment.replace(microsecond=0, tzinfo=UTC).timestamp() for moment in (datetime.min, datetime.max))
 """The first and last second that `datetime` can represent, in seconds since 1970."""
@@ -68,6 +69,7 @@ class Query:
         language: the language it is in, or is taken to be in.
         forms: for some of its terms, the terms that messages in other languages have for the same word.
         borrowed: terms of the newest messages that a question joins which points back to them, with weights below 1.
+        wide: whether it is about many messages at once, as "list all books I mentioned" is.
     """
 
     text: str
@@ -84,6 +86,7 @@ class Query:
     forms: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     borrowed: tuple[tuple[str, float], ...] = ()
     of_self: bool = False
+    wide: bool = False
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -138,7 +141,7 @@ def parse_query(text: str, names: Sequence[str], languages: Sequence[Language] =
         matcher(language.asks_back).search(unaccented(text)) is not None, proper,
         not _about_talk(language).isdisjoint(said), len(informative), language=language,
         forms={term: forms for term, forms in said.items() if forms},
-        of_self=not found and _OF_SELF.search(text) is not None,
+        of_self=not found and _OF_SELF.search(text) is not None, wide=is_wide(text),
     )  # fmt: skip
 
 

@@ -502,6 +502,7 @@ class Searcher:
             unrelated = known or _unrelated(scopes)
         stranger = any(not any(scope.mentions(query.forms_of(term)) for scope in scopes) for term in query.proper)
         chance = chance_of_answer(query, ranked.present, ranked.dense, unrelated=unrelated, stranger=stranger)
+        bars = bars.wide(chance) if query.wide else bars
         return verdict(bars, chance, ranked.scores, GOES_ON if query.goes_on else ASKED)
 
 

@@ -1,0 +1,227 @@
+"""Questions about many messages at once: how they are recognised, and what their prompts hold."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared_core import InfiniteMemory, Message
+from shared_core.prompt.context import Context
+from shared_core.prompt.reasons import Kind, Reason
+from shared_core.recall.candidates import EXCERPT_MARK
+from shared_core.recall.lengths import SHORTEST, excerpt_size, recalled_tokens
+from shared_core.recall.query import parse_query
+from shared_core.recall.wide import is_wide
+from shared_core.recall.worth import WIDE, Bars, verdict
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "List all books I mentioned.",
+        "Please list the repairs on the boat",
+        "Can you list every trip we took?",
+        "Tell me all the names we discussed for the dog.",
+        "What are all the gifts I bought for Ann?",
+        "Show me everything we said about the roof",
+        "In which order did I bring up the courses?",
+        "What was the order in which we visited the islands?",
+        "Give me the events in chronological order",
+        "Summarise what we said on the garden",
+        "Can you give me a short summary of our plans for the wedding?",
+        "Please recap the talks with the bank",
+        "Walk me through how our plans for the kitchen developed",
+        "How many times did I go climbing?",
+        "How many different recipes have we tried?",
+        "How many films did I mention in March?",
+        "How did my running change over time?",
+        "What came up across all our conversations about school?",
+        "How have her plans evolved?",
+        "What did we decide about the fence?",
+        "What did Ann and Bob agree on for the summer?",
+        "What came out of the discussion about the heating?",
+        "What does Ann think about the new office?",
+    ],
+)
+def test_questions_about_many_messages(text: str) -> None:
+    assert is_wide(text)
+    assert parse_query(text, ["Ann"]).wide
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "lol",
+        "When did Ann sell her boat?",
+        "What is the code of my locker?",
+        "How many rooms does the house have?",
+        "How much was it in all?",
+        "Which book did I mention last?",
+        "Where is the shopping list?",
+        "I need to finish my list of books for school today",
+        "Can you walk me through how to prove this?",
+        "Walk me through it again",
+        "In order to swim, what do I need?",
+        "How do I order a pizza?",
+        "What did the doctor say?",
+        "What did Ann say about the price?",
+        "How is my progress coming along?",
+        "Did we talk about Rome?",
+        "Who was in the meeting on Monday?",
+        "What do we eat every time we visit Ann?",
+        "Over the course of the sprint, who wrote the tests?",
+    ],
+)
+def test_ordinary_questions(text: str) -> None:
+    assert not is_wide(text)
+    assert not parse_query(text, ["Ann"]).wide
+
+
+SIZES = st.lists(st.integers(0, 2_000), max_size=40).map(lambda sizes: np.array(sizes, dtype=np.float64))
+
+
+@given(tokens=SIZES, room=st.integers(0, 5_000), most=st.integers(1, 400))
+def test_excerpts_are_as_long_as_lets_all_fit(tokens: "np.ndarray[Any, Any]", room: int, most: int) -> None:
+    def fits(size: int) -> bool:
+        return bool(recalled_tokens(tokens, size).sum() <= room)
+
+    sizes = range(min(SHORTEST, most), most + 1)
+    assert excerpt_size(tokens, room, most) == max(filter(fits, sizes), default=sizes[0])
+
+
+@given(tokens=SIZES, more=SIZES, room=st.integers(0, 5_000))
+def test_they_never_get_longer_with_more_messages(
+    tokens: "np.ndarray[Any, Any]", more: "np.ndarray[Any, Any]", room: int
+) -> None:
+    assert excerpt_size(np.concatenate([tokens, more]), room, 100) <= excerpt_size(tokens, room, 100)
+
+
+@given(
+    st.lists(st.floats(-5, 9, width=32), min_size=1, max_size=60), st.floats(0, 1), st.floats(0, 0.2), st.floats(0, 1)
+)
+def test_a_wide_question_lets_more_through_and_is_silent_where_others_are(
+    scores: list[float], chance: float, go_on: float, opens: float
+) -> None:
+    ranked, bars = np.array(sorted(scores, reverse=True), np.float32), Bars(opens, go_on)
+    narrow, wide = verdict(bars, chance, ranked), verdict(bars.wide(chance), chance, ranked)
+    assert wide.worth >= narrow.worth
+    assert wide.bars.open == opens
+    assert chance >= opens or wide.worth == 0
+
+
+def test_the_surer_the_answer_the_lower_the_bar_for_a_message() -> None:
+    bars = Bars(0.2, 0.01)
+    assert [bars.wide(chance).go_on for chance in (0.1, 0.2, 0.6, 1.0)] == pytest.approx(
+        [0.01, 0.01, 0.01 * WIDE**0.5, 0.01 * WIDE]
+    )
+
+
+BOOKS = (
+    "Dune", "Emma", "Ulysses", "Middlemarch", "Walden", "Candide", "Persuasion", "Beloved", "Ivanhoe", "Kim", "Carrie",
+    "Utopia",
+)  # fmt: skip
+SAID = (
+    "I finished the book {} last night and loved the ending.",
+    "My aunt gave me {} today, a book I have wanted for years.",
+    "Started reading {} on the train. The book is slower than I thought.",
+    "{} was the book of the month in our club.",
+)
+FILLER = (
+    "The gym was full again, so I went for a swim.",
+    "My boss moved the budget meeting to Thursday.",
+    "We had noodles and the children went to bed early.",
+    "The car needs new tyres before the winter comes.",
+    "I planted tomatoes behind the shed.",
+)
+REPLY = "That sounds like a full day. {} Take it easy tonight, drink enough water, and see how you feel tomorrow. "
+
+
+def talk(*, long: bool = False) -> list[Message]:
+    """Return a year in which a book comes up every month, among other things."""
+    messages, day = [], datetime(2025, 1, 3, 18, tzinfo=UTC)
+    for month, book in enumerate(BOOKS):
+        for number in range(12):
+            said = SAID[month % len(SAID)].format(book) if number == 5 else FILLER[(month + number) % len(FILLER)]
+            heard = REPLY.format(said if number == 5 else "") * (8 if long else 1)
+            key = f"{book}-{number}"
+            messages += [
+                Message.user(said, id=f"{key}-said", created_at=day),
+                Message.assistant(heard, id=f"{key}-heard", created_at=day),
+            ]
+            day += timedelta(days=2)
+        day += timedelta(days=6)
+    return messages
+
+
+def asked(question: str, *, max_tokens: int = 1_000, long: bool = False, **settings: Any) -> Context:
+    with InfiniteMemory(reserve_tokens=0, embed_budget_ms=60_000, max_tokens=max_tokens, **settings) as memory:
+        memory.add(talk(long=long))
+        return memory.context(question)
+
+
+@pytest.mark.parametrize("settings", [{"embedder": "static"}, {"ranking": "lexical"}], ids=str)
+@pytest.mark.parametrize(
+    "question",
+    ["List all books I mentioned.", "In which order did I bring up the books?", "Summarise what I said about books."],
+)
+def test_a_list_question_finds_every_item_in_order_of_time(question: str, settings: dict[str, Any]) -> None:
+    context = asked(question, **settings)
+    prompt = context.messages[-1].content
+    places = [prompt.find(book) for book in BOOKS]
+    assert -1 not in places
+    assert places == sorted(places)
+    assert context.report.total_tokens <= 1_000
+
+
+def test_an_ordinary_question_about_the_same_talk_recalls_less() -> None:
+    wide, narrow = asked("List all books I mentioned."), asked("Which book did I finish last night?")
+    assert narrow.report.totals[Kind.RECALLED] <= wide.report.totals[Kind.RECALLED]
+
+
+@pytest.mark.parametrize(
+    "question", ["List all volcanoes in Iceland.", "Summarise the French Revolution.", "How many times did Rome burn?"]
+)
+def test_a_list_of_something_else_recalls_nothing(question: str) -> None:
+    report = asked(question, embedder="static", max_tokens=4_000).report
+    assert report.totals[Kind.RECALLED] == 0
+    assert report.stopped.startswith("nothing recalled: ")
+
+
+def excerpts(context: Context) -> dict[str | None, str]:
+    """Return the excerpts in a prompt, without their marks, by message."""
+    found: dict[str | None, str] = {}
+    for line in context.report.included:
+        if line.reason in (Reason.EXCERPT, Reason.NEIGHBOUR_EXCERPT):
+            mark = EXCERPT_MARK.format(text="", id=line.id)
+            assert line.text.endswith(mark)
+            found[line.id] = line.text.removesuffix(mark).removeprefix("… ").removesuffix(" …")
+    return found
+
+
+@pytest.mark.parametrize("recall", ["balanced", "thorough"])
+@pytest.mark.parametrize("max_tokens", [1_200, 2_000, 3_000])
+def test_excerpts_are_parts_of_their_messages_and_stay_in_the_share(recall: str, max_tokens: int) -> None:
+    context = asked("List all books I mentioned.", max_tokens=max_tokens, long=True, recall=recall)
+    said = {message.id: message.content for message in talk(long=True)}
+    assert excerpts(context)
+    assert all(part in said[id] for id, part in excerpts(context).items())
+    assert context.report.totals[Kind.RECALLED] <= 0.8 * max_tokens
+    assert context.report.total_tokens <= max_tokens
+
+
+def test_excerpts_are_shorter_where_more_messages_share_the_room() -> None:
+    tight, roomy = (asked("List all books I mentioned.", max_tokens=size, long=True) for size in (1_200, 8_000))
+    longest = [max(map(len, excerpts(context).values())) for context in (tight, roomy)]
+    assert longest[0] < longest[1]
+
+
+def test_an_ordinary_question_that_fills_its_share_has_excerpts_of_the_size_asked_for() -> None:
+    question = "Which book did my aunt give me?"
+    thorough, balanced = (
+        asked(question, long=True, max_tokens=1_200, recall=recall) for recall in ("thorough", "balanced")
+    )
+    assert max(map(len, excerpts(thorough).values())) > max(map(len, excerpts(balanced).values()))
