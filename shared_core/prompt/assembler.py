@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import date
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from math import inf
 from typing import Literal, get_args
@@ -22,6 +22,7 @@ from shared_core.prompt.frame import (
     with_summary,
 )
 from shared_core.prompt.reasons import Kind, Reason
+from shared_core.prompt.stubs import tokens as _size
 from shared_core.prompt.template import RecallEstimate, RecallTemplate
 from shared_core.prompt.window import ELSEWHERE, Candidate, Fill, Selection, Window, fit_window
 from shared_core.tokens import message_tokens
@@ -52,7 +53,7 @@ class _Ledger:
             self.put(entry, kind, reason, entry.tokens, included=included)
 
 
-def report_lines(frame: Frame, selection: Selection, orphans: Sequence[Entry]) -> list[ReportLine]:
+def report_lines(frame: Frame, selection: Selection, orphans: Sequence[Entry]) -> tuple[ReportLine, ...]:
     """Return a line for every message considered; `orphans` are replies without their user message."""
     ledger = _Ledger(frame.budget)
     if frame.tools:
@@ -76,7 +77,21 @@ def report_lines(frame: Frame, selection: Selection, orphans: Sequence[Entry]) -
     _put_window(ledger, selection.window)
     ledger.put_all(orphans, Kind.WINDOW, Reason.NO_QUESTION, included=False)
     _put_recall(ledger, selection, summed=frame.summary is not None)
-    return ledger.lines
+    return tuple(ledger.lines)
+
+
+def totals(frame: Frame, selection: Selection) -> dict[Kind, int]:
+    """Return the tokens of each part of the prompt, which are those of the report's lines."""
+    asked = frame.question is not None
+    return {
+        Kind.SYSTEM: _size(frame.stays),
+        Kind.TOOLS: frame.tools,
+        Kind.QUESTION: (frame.bare if asked else 0) + _size(frame.groups),
+        Kind.GROUNDING: frame.grounding_tokens if asked and frame.grounding.text else 0,
+        Kind.SUMMARY: frame.summary.tokens if frame.summary is not None else 0,
+        Kind.RECALLED: selection.recall_tokens,
+        Kind.WINDOW: selection.window.tokens,
+    }
 
 
 def _why_grounding(frame: Frame) -> Reason:
@@ -437,9 +452,11 @@ class Assembler:
             embedder: the key of the embedder whose vectors were used.
             stopped: why recall ends where it does.
         """
-        lines = report_lines(frame, selection, orphans)
         notes = [*notes, *trimming_notes(frame, selection.window)]
-        report = ContextReport(frame.budget, reserve, tuple(lines), pending, tuple(notes), embedder, stopped)
+        report = ContextReport.with_lines_made_later(
+            partial(report_lines, frame, selection, tuple(orphans)), totals(frame, selection), budget=frame.budget,
+            reserve=reserve, pending=pending, degraded=tuple(notes), embedder=embedder, stopped=stopped,
+        )  # fmt: skip
         return Context(tuple(self._messages(frame, selection, shown)), report)
 
     def _messages(self, frame: Frame, selection: Selection, shown: bool) -> list[Message]:

@@ -57,6 +57,8 @@ TEXT_WIDTH = 24
 OPENING = "[The conversation begins.]"
 """What a user says before a greeting, because Anthropic's API has refused requests that begin with an assistant's."""
 
+_set = object.__setattr__  # a frozen value has no other way in
+
 _Line = list[Span]
 _Part = Callable[[int], Iterator[_Line]]
 """Takes the width, and yields lines."""
@@ -110,8 +112,15 @@ class ReportLine(NamedTuple):
         return values | codes | {"preview": self.preview, "at": self.at.isoformat() if self.at is not None else None}
 
 
+class _LinesLater:
+    """Holds what makes a report's lines. It is no field, so that it is neither compared nor copied nor pickled."""
+
+    __slots__ = ("_make_lines",)
+    _make_lines: Callable[[], tuple[ReportLine, ...]]
+
+
 @dataclass(frozen=True, slots=True)
-class ContextReport:
+class ContextReport(_LinesLater):
     """Why each message is in the prompt or not.
 
     `str()` shows the budget and the best of what is recalled, `full()` shows every decision, a notebook shows both, and
@@ -140,7 +149,34 @@ class ContextReport:
         totals = dict.fromkeys(Kind, 0)
         for line in self.included:
             totals[line.kind] += line.tokens
-        object.__setattr__(self, "totals", totals)
+        _set(self, "totals", totals)
+
+    @classmethod
+    def with_lines_made_later(
+        cls, make: Callable[[], tuple[ReportLine, ...]], totals: Mapping[Kind, int], *, budget: int, reserve: int, pending: int,
+        degraded: tuple[str, ...], embedder: str | None, stopped: str,
+    ) -> "ContextReport":  # fmt: skip
+        """Return a report whose lines are made when they are first looked at, as few programs look at all.
+
+        Args:
+            make: makes the lines; always the same ones.
+            totals: the tokens of each part, as the lines add up to.
+            budget, reserve, pending, degraded, embedder, stopped: attributes of the report.
+        """
+        report = object.__new__(cls)
+        values = {"budget": budget, "reserve": reserve, "pending": pending, "degraded": degraded,
+                  "embedder": embedder, "stopped": stopped, "totals": totals, "_make_lines": make}  # fmt: skip
+        for name, value in values.items():
+            _set(report, name, value)
+        return report
+
+    def __getattr__(self, name: str) -> Any:
+        """Make the lines when they are looked at for the first time: until then, their slot is empty."""
+        if name != "lines":
+            return object.__getattribute__(self, name)
+        # They never change, so it does not matter if another thread makes them, too.
+        _set(self, "lines", self._make_lines())
+        return self.lines
 
     @property
     def included(self) -> tuple[ReportLine, ...]:

@@ -66,7 +66,7 @@ class RecallTemplate:
     def render_line(self, message: Message) -> str:
         """Return the text of one message."""
         # Field by field, so that braces in the messages stay as typed.
-        return "".join([self._filled(part, message) for part in _FIELDS.split(self.item)])
+        return "".join([self._filled(part, message) for part in _parts(self.item)])
 
     def _filled(self, part: str, message: Message) -> str:
         """Return the value of a part of `item` if it is a field, else the part itself."""
@@ -82,6 +82,12 @@ class RecallTemplate:
 
     def _defused(self, text: str) -> str:
         return defused(text, self.header, self.footer)
+
+
+@lru_cache(maxsize=16)
+def _parts(item: str) -> tuple[str, ...]:
+    """Return the fields of an item and the text between them, in order."""
+    return tuple(_FIELDS.split(item))
 
 
 def defused(text: str, header: str, footer: str) -> str:
