@@ -14,6 +14,9 @@ from shared_core.index.path_rows import LinePrefix
 
 LINE_END = ord("\n")
 
+KNOWN_TERMS = 4_096
+"""Terms whose numbers are remembered: those that people ask about, many times as many as one question has."""
+
 
 class Vocabulary:
     """Sorted terms, found by bisection in one text.
@@ -29,6 +32,7 @@ class Vocabulary:
         self.text = text
         self._view = text.data
         self._ends = np.flatnonzero(text == LINE_END).astype(np.int32)
+        self._known: dict[str, int] = {}
 
     @classmethod
     def of(cls, terms: Iterable[str]) -> "Vocabulary":
@@ -40,9 +44,16 @@ class Vocabulary:
 
     def find(self, term: str) -> int:
         """Return the number of a term, -1 if it is unknown."""
+        number = self._known.get(term)
+        if number is None:
+            if len(self._known) >= KNOWN_TERMS:
+                self._known.clear()
+            number = self._known[term] = self._find(_encoded(term))
+        return number
+
+    def _find(self, wanted: bytes) -> int:
         # UTF-8 sorts like the characters it encodes, so bytes can be compared.
-        wanted, numbers = _encoded(term), range(len(self))
-        number = bisect_left(numbers, wanted, key=self._term)
+        number = bisect_left(range(len(self)), wanted, key=self._term)
         return number if number < len(self) and self._term(number) == wanted else -1
 
     def _term(self, number: int) -> bytes:
@@ -146,7 +157,7 @@ BLOCK = 4
 """Messages scored together; at least as many as `NEIGHBOURS` reaches. Larger blocks have looser bounds: with blocks of
 16, a question to 1,000,000 messages would score half of them."""
 
-SHORT = 1_024
+SHORT = 3_072
 """A line of at most this many blocks is scored whole, which takes no longer than choosing blocks."""
 
 FIRST = 4
@@ -223,6 +234,9 @@ class LexicalScores:
             blocks = np.flatnonzero((bounds > 0) & (bounds >= least))
         self._work_out(blocks)
         indices, values = self._known(least, allowed)
+        if len(values) > count:  # sort those only that may be among the best
+            top = np.flatnonzero(values >= np.partition(values, -count)[-count])
+            indices, values = indices[top], values[top]
         return indices[np.lexsort((-indices, -values))][:count]
 
     def _known(self, least: np.float32, allowed: Mask) -> tuple[Indices, Floats]:
