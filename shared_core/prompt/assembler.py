@@ -25,7 +25,7 @@ from shared_core.prompt.reasons import Kind, Reason
 from shared_core.prompt.stubs import tokens as _size
 from shared_core.prompt.template import RecallEstimate, RecallTemplate
 from shared_core.prompt.window import ELSEWHERE, Candidate, Fill, Selection, Window, fit_window
-from shared_core.tokens import message_tokens
+from shared_core.tokens import message_tokens, tokens_around
 from shared_core.turns import Entry, Turn, chronological
 
 
@@ -413,12 +413,26 @@ class Assembler:
             return _Chosen(fates, 0, "")
         if self.placement == "messages":
             return _Chosen(fates, sum(candidate.tokens for candidate in recalled), "")
-        text = self._write(recalled)
+        entries = self._in_order(recalled)
+        text = self.template.render([entry.message for entry in entries])
         if self._beside_question(frame, shown):
             summary = frame.summary.tokens if frame.summary is not None and frame.summary.beside else 0
-            tokens = self.size(asked_with(frame, text)) - frame.bare - frame.grounding_tokens - summary
+            tokens = self._size_with(asked_with(frame, text), entries) - frame.bare - frame.grounding_tokens - summary
             return _Chosen(fates, tokens, text)
-        return _Chosen(fates, self.size(Message.system(text)), text)
+        return _Chosen(fates, self._size_with(Message.system(text), entries), text)
+
+    def _size_with(self, message: Message, entries: Iterable[Entry]) -> int:
+        """Return the size of a message that holds the text of others, whose sizes are known."""
+        counter, known = self.framer.counter, list[tuple[str, int]]()
+        names: dict[str | None, int] = {None: 0}
+        for entry in entries:
+            said = entry.message
+            if not said.tool_calls and said.tool_call_id is None:  # else, its size is not that of its text and name
+                if said.name not in names:
+                    names[said.name] = counter(said.name or "")
+                beside = self.framer.overhead + said.media_tokens + names[said.name]
+                known.append((said.content, entry.tokens - beside))
+        return message_tokens(message, lambda text: tokens_around(text, counter, known), self.framer.overhead)
 
     @cached_property
     def _estimate(self) -> RecallEstimate:
@@ -427,13 +441,11 @@ class Assembler:
     def _beside_question(self, frame: Frame, shown: bool) -> bool:
         return self.placement == "grounding" and shown and frame.question is not None
 
-    def _write(self, recalled: Sequence[Candidate]) -> str:
-        """Return the text of the recalled messages, in the template's order."""
+    def _in_order(self, recalled: Sequence[Candidate]) -> list[Entry]:
+        """Return the recalled messages in the template's order."""
         if self.template.order == "score":
-            entries = list(chain.from_iterable(chronological(one.entries) for one in reversed(recalled)))
-        else:
-            entries = chronological(chain.from_iterable(candidate.entries for candidate in recalled))
-        return self.template.render([entry.message for entry in entries])
+            return list(chain.from_iterable(chronological(one.entries) for one in reversed(recalled)))
+        return chronological(chain.from_iterable(candidate.entries for candidate in recalled))
 
     def compose(
         self, frame: Frame, selection: Selection, *, reserve: int, shown: bool, orphans: Sequence[Entry] = (),
