@@ -349,13 +349,14 @@ class Assembler:
             if count == self.top_k:
                 fates.append(candidate.because(Reason.TOP_K))
                 continue
-            cost = self._cost(candidate, days)
+            of_it = _days(candidate)
+            cost = self._cost(candidate, of_it - days)
             if used + cost > room:
                 fates.append(candidate.because(Reason.RECALL_SHARE_USED))
                 continue
             fates.append(candidate.because(Reason.RECALLED))
             used, count = used + cost, count + 1
-            days |= _days(candidate)
+            days |= of_it
         return fates, used
 
     @cached_property
@@ -363,12 +364,12 @@ class Assembler:
         """The estimated tokens around the recalled messages."""
         return 0 if self.placement == "messages" else self._estimate.wording
 
-    def _cost(self, candidate: Candidate, days: Set[date | None]) -> int:
-        """Return the estimated tokens that a candidate adds to recalled messages of these days."""
+    def _cost(self, candidate: Candidate, new_days: Set[date | None]) -> int:
+        """Return the estimated tokens that a candidate adds, with days of which no other message is recalled."""
         if self.placement == "messages":
             return candidate.tokens
         # The line with the date is written once for all messages of a day.
-        return self._estimate.lines(candidate.entries) + self._estimate.day * len(_days(candidate) - days)
+        return self._estimate.lines(candidate.entries) + self._estimate.day * len(new_days)
 
     def _explained(
         self, frame: Frame, window: Window, fates: Sequence[Candidate], *, room: int, used: int
@@ -386,9 +387,9 @@ class Assembler:
         days = {day for candidate in _recalled(fates) for day in _days(candidate)}
 
         def reason(candidate: Candidate) -> Reason:
-            if self._wording + self._cost(candidate, frozenset()) > room:
+            if self._wording + self._cost(candidate, _days(candidate)) > room:
                 return Reason.TOO_LARGE_FOR_SHARE if by_share else Reason.TOO_LARGE_FOR_BUDGET
-            wanted = (used or self._wording) + self._cost(candidate, days)
+            wanted = (used or self._wording) + self._cost(candidate, _days(candidate) - days)
             if wanted > room:
                 return Reason.RECALL_SHARE_USED if by_share else Reason.BUDGET_USED
             return Reason.WINDOW_TOOK_ROOM if wanted + window.tokens > frame.rest else Reason.FITS_IN_HINDSIGHT

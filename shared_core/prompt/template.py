@@ -136,11 +136,11 @@ class RecallEstimate:
     def lines(self, entries: Sequence[Entry]) -> int:
         """Return the tokens of the lines of some messages."""
         line, joined = self._line
-        messages = [entry.message for entry in entries]
-        fewer = sum(
-            (message.name is not None) + (joined and not message.content[-1:].isalnum()) for message in messages
-        )
-        return sum(entry.tokens for entry in entries) + (line - self.overhead) * len(messages) - fewer
+        total = 0  # a loop, as generators take twice as long, and this is called for every candidate
+        for entry in entries:
+            fewer = (entry.message.name is not None) + (joined and not entry.message.content[-1:].isalnum())
+            total += entry.tokens + line - self.overhead - fewer
+        return total
 
     @cached_property
     def _line(self) -> tuple[int, bool]:

@@ -158,6 +158,8 @@ def read_candidates(
         room: tokens that recalled messages may take.
         placement: with `"messages"`, messages are recalled in whole turns.
     """
+    if found.silent:
+        return []
     reader = _Reader(live, rules, found, path, whole_turns=placement == "messages")
     most = rules.excerpt_tokens if placement != "messages" else None
     shortlist = _shortlist(found, room, inf if most is None else most)
@@ -194,7 +196,7 @@ def _shortlist(found: Found, room: int, most: float) -> list[tuple[Ranked, Reaso
     """
     ranked, unlikely = found.ranked, found.unlikely
     characters = np.empty(len(ranked))
-    for number in distinct(ranked.scopes).tolist():
+    for number in distinct(ranked.scopes).tolist() if len(found.scopes) > 1 else range(len(found.scopes)):
         scope, own = found.scopes[number], ranked.scopes == number
         characters[own] = scope.session_index.column("characters")[scope.line.rows[ranked.indices[own]]]
     tokens = characters / CHARACTERS_PER_TOKEN
@@ -321,6 +323,9 @@ class _Reader:
     def cut(self, candidate: Candidate) -> Candidate:
         """Return a candidate with its long messages cut to excerpts."""
         if candidate.reason is not None or self.rules.excerpt_tokens is None:
+            return candidate
+        most = WHOLE * self.rules.excerpt_tokens
+        if all(entry.tokens - entry.message.media_tokens <= most for entry in candidate.entries):
             return candidate
         entries = tuple(map(self._cut, candidate.entries))
         cut = [after.message.id for before, after in zip(candidate.entries, entries, strict=True) if after != before]

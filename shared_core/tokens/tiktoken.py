@@ -7,7 +7,7 @@ import os
 import tempfile
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -51,18 +51,21 @@ class TiktokenCounter:
     """
 
     name: str | None
+    _between: int | None
+    """The tokens of `BETWEEN` between words; None: the counts of parts do not add up."""
 
     def __init__(self, name: str = "o200k_base") -> None:
         encoding_name = _encoding_name(name)
         encoding = _encoding(encoding_name)
         self._count: Callable[[str], int]
-        self._adds_up = encoding is not None
         if encoding is None:
             self._count = ConservativeCounter()
             self.name = ConservativeCounter.name
+            self._between = None
         else:
             self._count = partial(_count_blocks, encoding)
             self.name = f"tiktoken/{encoding_name}"
+            self._between = self._count(f"a{BETWEEN}a") - 2 * self._count("a")
 
     def __call__(self, text: str, /) -> int:
         """Return the number of tokens of `text`."""
@@ -78,7 +81,7 @@ class TiktokenCounter:
             text: the text.
             known: the texts in it, in order, with the number of tokens of each by itself.
         """
-        if not self._adds_up:
+        if self._between is None:
             return self._count(text)
         parts, ends, total, end = list[str](), list[str](), 0, 0
         for inner, tokens in known:
@@ -91,11 +94,8 @@ class TiktokenCounter:
                 total += tokens
         if not parts:
             return self._count(text)
-        return total + self._count("".join([*parts, text[end:]])) - self._sum(ends)
-
-    def _sum(self, texts: Sequence[str]) -> int:
-        """Return the tokens of some texts, each by itself, which neither begin nor end with white space."""
-        return self._count(BETWEEN.join(texts)) - (len(texts) - 1) * (self._count(f"a{BETWEEN}a") - 2 * self._count("a"))
+        counted_twice = self._count(BETWEEN.join(ends)) - (len(ends) - 1) * self._between
+        return total + self._count("".join([*parts, text[end:]])) - counted_twice
 
 
 def _inside(text: str) -> tuple[int, int]:
