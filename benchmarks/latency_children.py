@@ -13,7 +13,10 @@ import latency_peers
 from latency_clock import Figures
 from latency_turns import STOPPED, Plan
 
-__all__ = ["ADAPTED", "BESIDE", "EMBEDDERS", "INGEST", "MEASUREMENTS", "OURS", "OVER", "PEERS", "WITHOUT", "Outcome", "in_child"]
+__all__ = [
+    "ADAPTED", "BESIDE", "EMBEDDERS", "INGEST", "MEASUREMENTS", "OURS", "OVER", "PEERS", "WITHOUT", "Outcome",
+    "in_child",
+]  # fmt: skip
 
 Measurement = Callable[[int, Path, Plan], Figures]
 """Takes how many messages there are, a folder that all measurements of this size share, and how much to measure."""

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from latency_children import ADAPTED, BESIDE, EMBEDDERS, INGEST, OURS, OVER, PEERS, WITHOUT, Outcome
 
 __all__ = [
-    "Outcomes", "addition_table", "context_table", "head", "ingest_table", "line", "opening_table", "prompt_table", "ratio_table",
-    "short", "sizes_of", "turn_table",
+    "Outcomes", "addition_table", "context_table", "head", "ingest_table", "line", "opening_table", "prompt_table",
+    "ratio_table", "short", "sizes_of", "turn_table",
 ]  # fmt: skip
 
 Outcomes = Mapping[tuple[str, int], Outcome]

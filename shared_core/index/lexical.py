@@ -321,7 +321,7 @@ def _lending(sittings: Ints, fades: Floats) -> list[tuple[slice, slice, Floats]]
         lenders = slice(max(0, -offset), max(0, size - max(0, offset)))
         takers = slice(max(0, offset), max(0, size - max(0, -offset)))
         shares = np.float32(share) * fades[takers]
-        # Sittings have no gaps, so a message is near unless one begins between. They are few: faster than comparing all.
+        # A message is near unless a sitting begins between. Sittings are few, so this is faster than comparing all.
         for step in range(abs(offset)):
             cut = ends - abs(offset) + step
             shares[cut[(cut >= 0) & (cut < len(shares))]] = 0

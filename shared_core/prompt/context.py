@@ -153,20 +153,17 @@ class ContextReport(_LinesLater):
 
     @classmethod
     def with_lines_made_later(
-        cls, make: Callable[[], tuple[ReportLine, ...]], totals: Mapping[Kind, int], *, budget: int, reserve: int, pending: int,
-        degraded: tuple[str, ...], embedder: str | None, stopped: str,
-    ) -> "ContextReport":  # fmt: skip
+        cls, make: Callable[[], tuple[ReportLine, ...]], totals: Mapping[Kind, int], **others: Any
+    ) -> "ContextReport":
         """Return a report whose lines are made when they are first looked at, as few programs look at all.
 
         Args:
             make: makes the lines; always the same ones.
             totals: the tokens of each part, as the lines add up to.
-            budget, reserve, pending, degraded, embedder, stopped: attributes of the report.
+            others: all other attributes.
         """
         report = object.__new__(cls)
-        values = {"budget": budget, "reserve": reserve, "pending": pending, "degraded": degraded,
-                  "embedder": embedder, "stopped": stopped, "totals": totals, "_make_lines": make}  # fmt: skip
-        for name, value in values.items():
+        for name, value in {**others, "totals": totals, "_make_lines": make}.items():
             _set(report, name, value)
         return report
 

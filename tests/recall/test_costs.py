@@ -34,7 +34,7 @@ class RecordingCounter:
 
 def talk(length: int) -> list[Message]:
     """Return a conversation about the weather, in whose beginning harbours are spoken about."""
-    harbours = [f"The old lighthouse of harbour number {n} is {n} metres high, and its lamp is green." for n in range(6)]
+    harbours = [f"The old lighthouse of harbour {n} is {n} metres high, and its lamp is green." for n in range(6)]
     weather = [f"It was warm and dry on day {n}, and we went for a walk in the woods behind us." for n in range(length)]
     return [Message.user(text, id=f"m{n}") for n, text in enumerate([*harbours, *weather])]
 
@@ -83,7 +83,7 @@ def test_a_floor_of_the_callers_own_shows_what_it_keeps_out(store: CountingStore
 def test_the_question_and_what_is_recalled_are_counted_and_nothing_else(store: CountingStore) -> None:
     counter = RecordingCounter()
     with InfiniteMemory(store, max_tokens=1_000, reserve_tokens=0, token_counter=counter) as memory:
-        memory.context("Where does the old lighthouse stand?")  # counts the messages, whose counts are not this counter's
+        memory.context("Where does the old lighthouse stand?")  # counts the messages by this counter
         counter.asked.clear()
         context = memory.context(OWN)
         assert counter.asked[0] == OWN
@@ -137,6 +137,4 @@ def test_lines_are_made_when_they_are_looked_at(store: CountingStore, monkeypatc
     assert first.totals == whole.totals
     assert memory_report.to_dict() == whole.to_dict()
     with pytest.raises(AttributeError, match="no attribute 'line'"):
-        first.line  # type: ignore[attr-defined]  # noqa: B018
-
-
+        first.line  # noqa: B018

@@ -1,4 +1,4 @@
-"""The tokens of a text that holds texts of known sizes are exact, in every encoding that is here, and little is read."""
+"""The tokens of a text that holds texts of known sizes are exact, and little of it is read."""
 
 from collections.abc import Sequence
 
@@ -51,7 +51,7 @@ def test_without_its_table_parts_do_not_add_up_and_all_is_counted(monkeypatch: p
 
 def test_a_counter_of_the_callers_own_counts_all() -> None:
     class Letters:
-        name = None
+        name: str | None = None
 
         def __call__(self, text: str, /) -> int:
             return len(text)
