@@ -83,7 +83,7 @@ def test_a_floor_of_the_callers_own_shows_what_it_keeps_out(store: CountingStore
 def test_the_question_and_what_is_recalled_are_counted_and_nothing_else(store: CountingStore) -> None:
     counter = RecordingCounter()
     with InfiniteMemory(store, max_tokens=1_000, reserve_tokens=0, token_counter=counter) as memory:
-        memory.context("Where does the old lighthouse stand?")  # counts the messages by this counter
+        memory.context(OWN)  # counts the messages by this counter, which their sizes are not stored for
         counter.asked.clear()
         context = memory.context(OWN)
         assert counter.asked[0] == OWN
