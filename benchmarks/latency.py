@@ -31,6 +31,7 @@ from dataclasses import asdict, replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from shutil import copytree
 from tempfile import TemporaryDirectory
 
 from latency_aims import aim_table
@@ -79,12 +80,14 @@ def measure(
                 if what in stopped:
                     yield Outcome(what, size, why="stopped before", stopped=True)
                     continue
+                if what == OURS and beside is not None:  # on a copy, as turns add messages
+                    with TemporaryDirectory(dir=folder) as copied:
+                        copytree(name, copied, dirs_exist_ok=True)
+                        yield replace(beside(OURS, size, Path(copied), plan), what=BESIDE)
                 outcome = run(what, size, Path(name), plan)
                 if outcome.stopped:
                     stopped.add(what)
                 yield outcome
-                if what == OURS and beside is not None:
-                    yield replace(beside(OURS, size, Path(name), plan), what=BESIDE)
     for embedder in (embedder for embedder in EMBEDDERS if INGEST + embedder in only):
         with TemporaryDirectory(dir=folder) as name:
             yield run(INGEST + embedder, plan.sample, Path(name), plan)

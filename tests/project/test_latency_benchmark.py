@@ -161,10 +161,10 @@ def test_only_some_are_measured_and_another_checkout_beside_ours(small: Any) -> 
     only = ["trim_messages, tiktoken", "infinite-memory"]
     found = list(module.measure([10], small, run=one("here"), only=only, beside=one("there")))
     assert run == [
-        ("here", "stored"), ("here", "infinite-memory"), ("there", "infinite-memory"),
+        ("here", "stored"), ("there", "infinite-memory"), ("here", "infinite-memory"),
         ("here", "trim_messages, tiktoken"),
     ]  # fmt: skip
-    assert found[2].what == "infinite-memory, other checkout"
+    assert found[1].what == "infinite-memory, other checkout"
 
 
 def test_another_checkout_is_measured_with_its_own_code(tmp_path: Path, small: Any) -> None:
