@@ -13,6 +13,9 @@ there changes less, but which does not include waiting for the disk. Also measur
 prompt after opening (in a new process, and once libraries are loaded; the file is in the system's cache), single
 additions beside the disk's own `fsync`, and embedders.
 
+`--only NAME` measures one way instead of all, and may be repeated; `--beside FOLDER` also measures ours as another
+checkout of this project has it.
+
 Prints Markdown tables; `--json FILE` writes all figures, `--plot FILE` draws them, `--from FILE` takes such figures
 instead of measuring.
 """
@@ -23,18 +26,21 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import asdict, replace
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from shutil import copytree
 from tempfile import TemporaryDirectory
 
 from latency_aims import aim_table
-from latency_children import EMBEDDERS, INGEST, MEASUREMENTS, Outcome, in_child
+from latency_children import BESIDE, EMBEDDERS, INGEST, MEASUREMENTS, OURS, Outcome, in_child
 from latency_clock import p50, p95
 from latency_tables import (
     Outcomes,
     addition_table,
+    context_table,
     ingest_table,
     opening_table,
     prompt_table,
@@ -53,7 +59,10 @@ Run = Callable[[str, int, Path, Plan], Outcome]
 """Runs one measurement."""
 
 
-def measure(sizes: Sequence[int], plan: Plan, folder: Path | None = None, run: Run = in_child) -> Iterator[Outcome]:
+def measure(
+    sizes: Sequence[int], plan: Plan, folder: Path | None = None, run: Run = in_child, *,
+    only: Collection[str] = tuple(MEASUREMENTS), beside: Run | None = None,
+) -> Iterator[Outcome]:  # fmt: skip
     """Yield what comes of each measurement at each size, smallest first, then of each embedder.
 
     Args:
@@ -61,26 +70,40 @@ def measure(sizes: Sequence[int], plan: Plan, folder: Path | None = None, run: R
         plan: how much to measure.
         folder: where the files are written meanwhile; None: where the system has such files.
         run: runs one.
+        only: the names of those that are run, besides storing.
+        beside: runs one with another checkout; None: there is none.
     """
     stopped: set[str] = set()
     for size in sorted(sizes):
         with TemporaryDirectory(dir=folder) as name:
-            for what in (what for what in MEASUREMENTS if not what.startswith(INGEST)):
+            for what in ("stored", *_wanted(only)):
                 if what in stopped:
                     yield Outcome(what, size, why="stopped before", stopped=True)
                     continue
+                if what == OURS and beside is not None:  # on a copy, as turns add messages
+                    with TemporaryDirectory(dir=folder) as copied:
+                        copytree(name, copied, dirs_exist_ok=True)
+                        yield replace(beside(OURS, size, Path(copied), plan), what=BESIDE)
                 outcome = run(what, size, Path(name), plan)
                 if outcome.stopped:
                     stopped.add(what)
                 yield outcome
-    for embedder in EMBEDDERS:
+    for embedder in (embedder for embedder in EMBEDDERS if INGEST + embedder in only):
         with TemporaryDirectory(dir=folder) as name:
             yield run(INGEST + embedder, plan.sample, Path(name), plan)
 
 
+def _wanted(only: Collection[str]) -> list[str]:
+    """Return the names of what is measured at each size after storing."""
+    return [what for what in MEASUREMENTS if what in only and what != "stored" and not what.startswith(INGEST)]
+
+
 def print_tables(outcomes: Outcomes) -> None:
     """Print what was found."""
-    for table in (turn_table, ratio_table, prompt_table, opening_table, addition_table, ingest_table, aim_table):
+    tables = (
+        turn_table, ratio_table, prompt_table, context_table, opening_table, addition_table, ingest_table, aim_table,
+    )  # fmt: skip
+    for table in tables:
         print(*table(outcomes), "", sep="\n")
 
 
@@ -102,6 +125,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--turns", type=int, default=PLAN.turns, help="at most, for each way and size")
     parser.add_argument("--seconds", type=float, default=PLAN.seconds, help="after which no new turn is begun")
     parser.add_argument("--sample", type=int, default=PLAN.sample, help="messages to compare embedders with")
+    parser.add_argument("--only", action="append", choices=list(MEASUREMENTS), metavar="NAME", help="may be repeated")
+    parser.add_argument("--beside", type=Path, metavar="FOLDER", help="another checkout of this project")
     parser.add_argument("--folder", type=Path, help="on the disk that is to be measured")
     parser.add_argument("--json", type=Path, help="write all figures")
     parser.add_argument("--from", type=Path, dest="source", help="take the figures that --json has written")
@@ -116,7 +141,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     else:
         start, about, found = time.monotonic(), machine(), []
         plan = Plan(turns=given.turns, seconds=given.seconds, sample=given.sample)
-        for outcome in measure(given.sizes, plan, given.folder):
+        beside = partial(in_child, root=given.beside) if given.beside else None
+        for outcome in measure(given.sizes, plan, given.folder, only=given.only or tuple(MEASUREMENTS), beside=beside):
             said = outcome.why or "measured"
             print(f"{time.monotonic() - start:.0f} s: {outcome.what}, {outcome.size:,}: {said}", file=sys.stderr)
             found.append(outcome)

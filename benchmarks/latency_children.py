@@ -1,6 +1,7 @@
 """One measurement in a process of its own, so that its memory is its own, and that it can be stopped."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,7 +13,10 @@ import latency_peers
 from latency_clock import Figures
 from latency_turns import STOPPED, Plan
 
-__all__ = ["ADAPTED", "EMBEDDERS", "INGEST", "MEASUREMENTS", "OURS", "OVER", "PEERS", "WITHOUT", "Outcome", "in_child"]
+__all__ = [
+    "ADAPTED", "BESIDE", "EMBEDDERS", "INGEST", "MEASUREMENTS", "OURS", "OVER", "PEERS", "WITHOUT", "Outcome",
+    "in_child",
+]  # fmt: skip
 
 Measurement = Callable[[int, Path, Plan], Figures]
 """Takes how many messages there are, a folder that all measurements of this size share, and how much to measure."""
@@ -26,6 +30,9 @@ PEERS: dict[str, Measurement] = {
     "Memory.aget": latency_peers.queue,
     "Memory.aget, other index": latency_peers.queue_by_session,
 }
+
+BESIDE = "infinite-memory, other checkout"
+"""Another state of this project, measured in the same run."""
 
 INGEST = "ingest, "
 EMBEDDERS = ("none", "static", latency_ours.MINILM)
@@ -68,12 +75,24 @@ class Outcome:
     stopped: bool = False
 
 
-def in_child(what: str, size: int, folder: Path, plan: Plan) -> Outcome:
-    """Return what a measurement in a fresh process comes to; what goes wrong there is written on standard error."""
-    command = [sys.executable, __file__, what, str(size), str(folder), json.dumps(asdict(plan))]
+def in_child(what: str, size: int, folder: Path, plan: Plan, root: Path | None = None) -> Outcome:
+    """Return what a measurement in a fresh process comes to; what goes wrong there is written on standard error.
+
+    Args:
+        what: its name in `MEASUREMENTS`.
+        size: how many messages.
+        folder: shared by all measurements of this size.
+        plan: how much to measure.
+        root: the checkout whose code is measured; None: this one.
+    """
+    script = Path(__file__) if root is None else root / "benchmarks" / Path(__file__).name
+    environment = None if root is None else {**os.environ, "PYTHONPATH": str(root)}
+    command = [sys.executable, str(script), what, str(size), str(folder), json.dumps(asdict(plan))]
     patience = None if plan.loading is None or plan.limit is None else plan.loading + plan.limit
     try:
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=patience, check=False)
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, text=True, timeout=patience, check=False, env=environment
+        )
     except subprocess.TimeoutExpired:
         return Outcome(what, size, why=f"loads for over {plan.loading or 0:g} s", stopped=True)
     if done.returncode == 0:

@@ -2,17 +2,20 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from latency_children import ADAPTED, EMBEDDERS, INGEST, OURS, OVER, PEERS, WITHOUT, Outcome
+from latency_children import ADAPTED, BESIDE, EMBEDDERS, INGEST, OURS, OVER, PEERS, WITHOUT, Outcome
 
 __all__ = [
-    "Outcomes", "addition_table", "head", "ingest_table", "line", "opening_table", "prompt_table", "ratio_table",
-    "short", "sizes_of", "turn_table",
+    "Outcomes", "addition_table", "context_table", "head", "ingest_table", "line", "opening_table", "prompt_table",
+    "ratio_table", "short", "sizes_of", "turn_table",
 ]  # fmt: skip
 
 Outcomes = Mapping[tuple[str, int], Outcome]
 """What was measured and at which size -> what came of it."""
 
 WAYS = (OURS, WITHOUT, ADAPTED, *PEERS)
+
+TRIMMED, USUAL = "trim_messages, tiktoken", 10_000
+"""What a prompt with recall is measured against: a peer at each size, and itself at this one."""
 
 
 def sizes_of(outcomes: Outcomes) -> list[int]:
@@ -48,6 +51,28 @@ def ratio_table(outcomes: Outcomes) -> Iterator[str]:
     yield from head(["turn beside ours, with / without recall", *(f"{size:,}" for size in sizes)])
     for peer in PEERS:
         yield line([peer, *(_ratios(outcomes, peer, size) for size in sizes)])
+
+
+def context_table(outcomes: Outcomes) -> Iterator[str]:
+    """Yield what a prompt with recall costs at each size, and how many times as much others: of the processor, p50."""
+    sizes = sizes_of(outcomes)
+
+    def costs(way: str, size: int) -> float | None:
+        outcome = outcomes.get((way, size))
+        return outcome.figures.get("prompt p50 ms of processor") if outcome is not None else None
+
+    def times(part: float | None, whole: float | None) -> str:
+        return "-" if not part or whole is None else f"{short(whole / part)} x"
+
+    yield from head(["prompt with recall, of the processor, p50", *(f"{size:,}" for size in sizes)])
+    for way in (OURS, BESIDE):
+        found = [costs(way, size) for size in sizes]
+        if way == OURS or any(found):
+            yield line([f"{way}, ms", *("-" if value is None else short(value) for value in found)])
+            yield line([f"{way}, times {USUAL:,}", *(times(costs(way, USUAL), value) for value in found)])
+    for other in (BESIDE, TRIMMED):
+        if any(costs(other, size) for size in sizes):
+            yield line([f"{other}: times ours", *(times(costs(OURS, size), costs(other, size)) for size in sizes)])
 
 
 def _ratios(outcomes: Outcomes, peer: str, size: int) -> str:

@@ -45,6 +45,7 @@ class Turn:
         greets: whether it is what an assistant says before the first user message. A prompt that holds the first turn
             may begin with it. Any other reply without its user message cannot be sent by itself.
         answered: whether it ends with an assistant's text instead of a tool call.
+        only_text: whether no message that can be sent has media, or text that is set apart from its content.
     """
 
     turn_id: str
@@ -55,6 +56,7 @@ class Turn:
     asks: bool = field(init=False)
     greets: bool = field(init=False)
     answered: bool = field(init=False)
+    only_text: bool = field(init=False)
 
     def __post_init__(self) -> None:
         last = self.broken or self.entries
@@ -63,6 +65,7 @@ class Turn:
         _set(self, "asks", bool(self.entries) and self.entries[0].message.role == "user")
         _set(self, "greets", self.turn_no == GREETING and all(map(_is_said, self.entries)))
         _set(self, "answered", ends is not None and ends.role == "assistant" and not ends.tool_calls)
+        _set(self, "only_text", not any(e.message.grounding or e.message.media_tokens for e in self.entries))
 
     def whole(self, *, pending: bool = False) -> "Turn":
         """Return the turn with broken tool groups moved to `broken`.

@@ -66,6 +66,16 @@ def distinct(values: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
     return ordered[new]
 
 
+def distinct_with_inverse(values: npt.NDArray[Scalar]) -> tuple[npt.NDArray[Scalar], npt.NDArray[np.int64]]:
+    """Return the distinct values in order, and the index of each value among them, like `np.unique` but faster."""
+    found = distinct(values.ravel())
+    return found, found.searchsorted(values.ravel())
+
+
+KNOWN_TURNS = 4_096
+"""Numbers of turns that are remembered by the turns' ids: many more than a prompt holds."""
+
+
 class TurnNumbers:
     """Numbers for turns, from 0 in order of first use. A 64-bit hash stands for a turn's id.
 
@@ -76,13 +86,20 @@ class TurnNumbers:
         self._codes = np.empty(0, dtype=np.int64)  # ascending
         self._numbers = np.empty(0, dtype=np.int32)
         self._new: dict[int, int] = {}
+        self._known: dict[str, int] = {}
 
     def __len__(self) -> int:
         return len(self._codes) + len(self._new)
 
     def find(self, turn_id: str) -> int:
         """Return the number of a turn, -1 if it has none."""
-        return self._find(_code(turn_id))
+        # The turns of the window are looked up for every question, and they are nearly the same ones each time.
+        number = self._known.get(turn_id, -1)
+        if number < 0 <= (number := self._find(_code(turn_id))):
+            if len(self._known) >= KNOWN_TURNS:
+                self._known.clear()
+            self._known[turn_id] = number
+        return number
 
     def number(self, turn_id: str) -> int:
         """Return the number of a turn, assigning the next one if it has none."""

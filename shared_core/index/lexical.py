@@ -15,6 +15,9 @@ from shared_core.index.path_rows import LinePrefix
 
 LINE_END = ord("\n")
 
+KNOWN_TERMS = 4_096
+"""Terms whose numbers are remembered: those that people ask about, many times as many as one question has."""
+
 
 class Vocabulary:
     """Sorted terms, found by bisection in one text.
@@ -30,6 +33,7 @@ class Vocabulary:
         self.text = text
         self._view = text.data
         self._ends = np.flatnonzero(text == LINE_END).astype(np.int32)
+        self._known: dict[str, int] = {}
 
     @classmethod
     def of(cls, terms: Iterable[str]) -> "Vocabulary":
@@ -41,9 +45,16 @@ class Vocabulary:
 
     def find(self, term: str) -> int:
         """Return the number of a term, -1 if it is unknown."""
+        number = self._known.get(term)
+        if number is None:
+            if len(self._known) >= KNOWN_TERMS:
+                self._known.clear()
+            number = self._known[term] = self._find(_encoded(term))
+        return number
+
+    def _find(self, wanted: bytes) -> int:
         # UTF-8 sorts like the characters it encodes, so bytes can be compared.
-        wanted, numbers = _encoded(term), range(len(self))
-        number = bisect_left(numbers, wanted, key=self._term)
+        number = bisect_left(range(len(self)), wanted, key=self._term)
         return number if number < len(self) and self._term(number) == wanted else -1
 
     def _term(self, number: int) -> bytes:
@@ -156,7 +167,7 @@ BLOCK = 4
 """Messages scored together; at least as many as `NEIGHBOURS` reaches. Larger blocks have looser bounds: with blocks of
 16, a question to 1,000,000 messages would score half of them."""
 
-SHORT = 1_024
+SHORT = 3_072
 """A line of at most this many blocks is scored whole, which takes no longer than choosing blocks."""
 
 FIRST = 4
@@ -233,6 +244,9 @@ class LexicalScores:
             blocks = np.flatnonzero((bounds > 0) & (bounds >= least))
         self._work_out(blocks)
         indices, values = self._known(least, allowed)
+        if len(values) > count:  # sort those only that may be among the best
+            top = np.flatnonzero(values >= np.partition(values, -count)[-count])
+            indices, values = indices[top], values[top]
         return indices[np.lexsort((-indices, -values))][:count]
 
     def _known(self, least: np.float32, allowed: Mask) -> tuple[Indices, Floats]:
@@ -264,6 +278,11 @@ class LexicalScores:
         new &= self._first < 0
         if not new.any():
             return
+        if new.all():  # nothing to choose, as in a short line
+            values, present = self._score(self._hits, self._hits.indices, np.arange(self._line.upto))
+            self._first = BLOCK * np.arange(len(new))
+            self._keep(np.arange(self._line.upto), values, present)
+            return
         # With their adjacent blocks, the new blocks form a shorter line. Where its pieces meet, messages lend terms to
         # strangers, but only in the adjacent blocks, whose values are not kept.
         near = new.copy()
@@ -272,20 +291,24 @@ class LexicalScores:
         around, fresh = np.flatnonzero(near), np.flatnonzero(new)
         indices = (around[:, np.newaxis] * BLOCK + np.arange(BLOCK)).ravel()
         indices = indices[: np.searchsorted(indices, self._line.upto)]
-        values, present = self._score(near, around, indices)
+        inside = np.flatnonzero(near[self._blocks])
+        begins = np.empty(len(near), dtype=np.int64)  # each chosen block's first cell
+        begins[around] = BLOCK * np.arange(len(around))
+        cells = begins[self._blocks[inside]] + self._hits.indices[inside] % BLOCK
+        hits = _Hits(self._hits.indices[inside], self._hits.weights[inside], self._hits.terms[inside])
+        values, present = self._score(hits, cells, indices)
         kept = np.flatnonzero(new[indices // BLOCK])
         self._first[fresh] = len(self._values) + BLOCK * np.arange(len(fresh))
-        self._indices.extend(indices[kept])
-        self._values.extend(values[kept])
-        self._present.extend(present[kept])
+        self._keep(indices[kept], values[kept], present[kept])
 
-    def _score(self, chosen: Mask, blocks: Indices, indices: Indices) -> tuple[Floats, Floats]:
-        """Return what `at` returns, for the messages of some blocks as a line of their own."""
-        inside = np.flatnonzero(chosen[self._blocks])
-        begins = np.empty(len(chosen), dtype=np.int64)  # each chosen block's first cell
-        begins[blocks] = BLOCK * np.arange(len(blocks))
-        cells = begins[self._blocks[inside]] + self._hits.indices[inside] % BLOCK
-        terms, weights = self._hits.terms[inside], self._hits.weights[inside]
+    def _keep(self, indices: Indices, values: Floats, present: Floats) -> None:
+        self._indices.extend(indices)
+        self._values.extend(values)
+        self._present.extend(present)
+
+    def _score(self, hits: _Hits, cells: Indices, indices: Indices) -> tuple[Floats, Floats]:
+        """Return what `at` returns, for messages at some indices as a line of their own; hits are in its `cells`."""
+        terms, weights = hits.terms, hits.weights
         lending = _lending(self._line.sittings[indices], self._fades[self._line.rows[indices]])
         values = np.zeros(len(indices), dtype=np.float32)
         together = max(1, CELLS // len(indices))
@@ -303,11 +326,16 @@ class LexicalScores:
 def _lending(sittings: Ints, fades: Floats) -> list[tuple[slice, slice, Floats]]:
     """Return for each of `NEIGHBOURS` which messages lend, which take, and the share of a term's weight."""
     size, lending = len(sittings), []
+    ends = np.flatnonzero(sittings[1:] != sittings[:-1]) + 1  # where other sittings begin
     for offset, share in NEIGHBOURS.items():
         lenders = slice(max(0, -offset), max(0, size - max(0, offset)))
         takers = slice(max(0, offset), max(0, size - max(0, -offset)))
-        near = sittings[lenders] == sittings[takers]
-        lending.append((lenders, takers, np.float32(share) * fades[takers] * near))
+        shares = np.float32(share) * fades[takers]
+        # A message is near unless a sitting begins between. Sittings are few, so this is faster than comparing all.
+        for step in range(abs(offset)):
+            cut = ends - abs(offset) + step
+            shares[cut[(cut >= 0) & (cut < len(shares))]] = 0
+        lending.append((lenders, takers, shares))
     return lending
 
 

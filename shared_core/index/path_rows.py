@@ -40,6 +40,11 @@ class PathLine:
         self._sitting_ended = False
 
     @property
+    def known(self) -> int:
+        """How many rows of the session were known when the line was last extended."""
+        return len(self._indices)
+
+    @property
     def rows(self) -> Ints:
         """The row at each index."""
         return self._rows.values

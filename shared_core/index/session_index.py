@@ -158,6 +158,12 @@ class SessionIndex:
     def _enter_segments(self, start: int) -> None:
         """Enter the rows from `start` on under their segments."""
         segments, depths = self.column("segments")[start:], self.column("depths")[start:]
+        if len(segments) and (segments == segments[0]).all():  # as nearly always when few are new
+            segment = int(segments[0])
+            rows = np.arange(start, start + len(segments), dtype=np.int32)
+            self._rows_of.setdefault(segment, GrowingArray(np.int32)).extend(rows)
+            self._depths_of.setdefault(segment, GrowingArray(np.int32)).extend(depths)
+            return
         order = np.argsort(segments, kind="stable").astype(np.int32)
         ends = np.flatnonzero(np.diff(segments[order], append=-1)) + 1
         for new in np.split(order, ends)[:-1]:
@@ -199,8 +205,9 @@ class SessionIndex:
         if line is None:
             line = self._build(path)
         rows = self._between(last.segment, last.start, np.iinfo(np.int32).max)
-        self._extend(line, rows[line.taken :])
-        line.taken = len(rows)
+        if line.taken < len(rows) or line.known < len(self):
+            self._extend(line, rows[line.taken :])
+            line.taken = len(rows)
         # Enter it last: the line that was not used for longest is dropped first.
         self._lines[key] = line
         while len(self._lines) > CACHED_LINES:

@@ -123,16 +123,15 @@ class VectorIndex(ABC):
         result = np.full(len(rows), np.nan, dtype=np.float32)
         known = np.flatnonzero(self.has(int(rows.max(initial=-1)) + 1)[rows])
         if len(known):
+            first = self._first.values[rows[known]]
+            if not len(self._several):
+                result[known] = dot(self._vectors(first.astype(np.int64)), query)
+                return result
             pieces = self._pieces.values[rows[known]]
-            slots = np.repeat(known, pieces)
             # The vectors of a row are consecutive: expand each first number by its count of pieces.
-            numbers = np.repeat(self._first.values[rows[known]] - np.cumsum(pieces) + pieces, pieces)
+            numbers = np.repeat(first - np.cumsum(pieces) + pieces, pieces)
             numbers = numbers + np.arange(len(numbers))
-            cosines = dot(self._vectors(numbers.astype(np.int64)), query)
-            if len(slots) == len(known):
-                result[known] = cosines
-            else:
-                np.fmax.at(result, slots, cosines)
+            np.fmax.at(result, np.repeat(known, pieces), dot(self._vectors(numbers.astype(np.int64)), query))
         return result
 
     def unrelated(self, rows: Ints) -> tuple[float, float] | None:
@@ -301,6 +300,8 @@ class HalfBlocks:
 
     def take(self, numbers: Numbers) -> Vectors:
         """Return some vectors, shape (len(numbers), dimension)."""
+        if self._size <= BLOCK and len(numbers):
+            return to_single_precision(_view(self._blocks[0]).take(numbers, axis=0))
         halves = np.empty((len(numbers), self.dimension), dtype=np.float16)
         order = np.argsort(numbers, kind="stable")
         starts = np.arange(0, self._size, BLOCK)

@@ -32,7 +32,8 @@ ENGLISH = Language(
     about_talk="""
     answer answered ask asked aspect attitude bring brought chat conversation describe detail different discuss
     discussion earlier explain information item list mention opinion order overview previously question reason recall
-    recap regarding related remember said say summarise summarize summary talk think thought throughout various view walk
+    recap regarding related remember said say summarise summarize summary talk think thought throughout various view
+    walk
     """,
     speaker="i me my mine myself we us our ours ourselves",
     hearer="you your yours yourself yourselves",

@@ -25,6 +25,8 @@ def _shows(message: Message) -> bool:
 
 def tokens_without_media(turn: Turn) -> int:
     """Return at least how many tokens a turn takes."""
+    if turn.only_text:
+        return turn.tokens
     return turn.tokens - sum(entry.message.media_tokens for entry in turn.entries if _shows(entry.message))
 
 
@@ -54,6 +56,9 @@ def abridged(turns: Sequence[Turn], size: Size, *, room: int, window: Callable[[
         room: the tokens for them.
         window: returns the tokens that are left for them beside recalled messages; called if their text does not fit.
     """
+    # Nearly all turns hold nothing but text, and all of them are looked at for every prompt.
+    if all(turn.only_text for turn in turns):
+        return list(turns)
     full = [with_results(turn, size) for turn in turns]
     if sum(turn.tokens for turn in full) <= room:
         return full
@@ -78,8 +83,7 @@ def _with_media(turns: Sequence[Turn], light: Sequence[Turn], room: int, window:
 
 def _changed(turn: Turn, change: Callable[[Message], Message], size: Size) -> Turn:
     """Return a turn with its messages changed; the turn itself if none is."""
-    # Nearly all turns hold nothing but text, and all of them are looked at for every prompt.
-    if not any(entry.message.grounding or entry.message.media_tokens for entry in turn.entries):
+    if turn.only_text:
         return turn
     entries = tuple(_entry(entry, change(entry.message), size) for entry in turn.entries)
     same = all(new is old for new, old in zip(entries, turn.entries, strict=True))

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import date
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from math import inf
 from typing import Literal, get_args
@@ -22,9 +22,10 @@ from shared_core.prompt.frame import (
     with_summary,
 )
 from shared_core.prompt.reasons import Kind, Reason
+from shared_core.prompt.stubs import tokens as _size
 from shared_core.prompt.template import RecallEstimate, RecallTemplate
 from shared_core.prompt.window import ELSEWHERE, Candidate, Fill, Selection, Window, fit_window
-from shared_core.tokens import message_tokens
+from shared_core.tokens import message_tokens, tokens_around
 from shared_core.turns import Entry, Turn, chronological
 
 
@@ -56,7 +57,7 @@ class _Ledger:
             self.put(entry, kind, reason, entry.tokens, included=included)
 
 
-def report_lines(frame: Frame, selection: Selection, orphans: Sequence[Entry]) -> list[ReportLine]:
+def report_lines(frame: Frame, selection: Selection, orphans: Sequence[Entry]) -> tuple[ReportLine, ...]:
     """Return a line for every message considered; `orphans` are replies without their user message."""
     ledger = _Ledger(frame.budget)
     if frame.tools:
@@ -80,7 +81,21 @@ def report_lines(frame: Frame, selection: Selection, orphans: Sequence[Entry]) -
     _put_window(ledger, selection.window)
     ledger.put_all(orphans, Kind.WINDOW, Reason.NO_QUESTION, included=False)
     _put_recall(ledger, selection, summed=frame.summary is not None)
-    return ledger.lines
+    return tuple(ledger.lines)
+
+
+def totals(frame: Frame, selection: Selection) -> dict[Kind, int]:
+    """Return the tokens of each part of the prompt, which are those of the report's lines."""
+    asked = frame.question is not None
+    return {
+        Kind.SYSTEM: _size(frame.stays),
+        Kind.TOOLS: frame.tools,
+        Kind.QUESTION: (frame.bare if asked else 0) + _size(frame.groups),
+        Kind.GROUNDING: frame.grounding_tokens if asked and frame.grounding.text else 0,
+        Kind.SUMMARY: frame.summary.tokens if frame.summary is not None else 0,
+        Kind.RECALLED: selection.recall_tokens,
+        Kind.WINDOW: selection.window.tokens,
+    }
 
 
 def _why_grounding(frame: Frame) -> Reason:
@@ -338,13 +353,14 @@ class Assembler:
             if count == self.top_k:
                 fates.append(candidate.because(Reason.TOP_K))
                 continue
-            cost = self._cost(candidate, days)
+            of_it = _days(candidate)
+            cost = self._cost(candidate, of_it - days)
             if used + cost > room:
                 fates.append(candidate.because(Reason.RECALL_SHARE_USED))
                 continue
             fates.append(candidate.because(Reason.RECALLED))
             used, count = used + cost, count + 1
-            days |= _days(candidate)
+            days |= of_it
         return fates, used
 
     @cached_property
@@ -352,12 +368,12 @@ class Assembler:
         """The estimated tokens around the recalled messages."""
         return 0 if self.placement == "messages" else self._estimate.wording
 
-    def _cost(self, candidate: Candidate, days: Set[date | None]) -> int:
-        """Return the estimated tokens that a candidate adds to recalled messages of these days."""
+    def _cost(self, candidate: Candidate, new_days: Set[date | None]) -> int:
+        """Return the estimated tokens that a candidate adds, with days of which no other message is recalled."""
         if self.placement == "messages":
             return candidate.tokens
         # The line with the date is written once for all messages of a day.
-        return self._estimate.lines(candidate.entries) + self._estimate.day * len(_days(candidate) - days)
+        return self._estimate.lines(candidate.entries) + self._estimate.day * len(new_days)
 
     def _explained(
         self, frame: Frame, window: Window, fates: Sequence[Candidate], *, room: int, used: int
@@ -375,9 +391,9 @@ class Assembler:
         days = {day for candidate in _recalled(fates) for day in _days(candidate)}
 
         def reason(candidate: Candidate) -> Reason:
-            if self._wording + self._cost(candidate, frozenset()) > room:
+            if self._wording + self._cost(candidate, _days(candidate)) > room:
                 return Reason.TOO_LARGE_FOR_SHARE if by_share else Reason.TOO_LARGE_FOR_BUDGET
-            wanted = (used or self._wording) + self._cost(candidate, days)
+            wanted = (used or self._wording) + self._cost(candidate, _days(candidate) - days)
             if wanted > room:
                 return Reason.RECALL_SHARE_USED if by_share else Reason.BUDGET_USED
             return Reason.WINDOW_TOOK_ROOM if wanted + window.tokens > frame.rest else Reason.FITS_IN_HINDSIGHT
@@ -402,12 +418,26 @@ class Assembler:
             return _Chosen(fates, 0, "")
         if self.placement == "messages":
             return _Chosen(fates, sum(candidate.tokens for candidate in recalled), "")
-        text = self._write(recalled)
+        entries = self._in_order(recalled)
+        text = self.template.render([entry.message for entry in entries])
         if self._beside_question(frame, shown):
             summary = frame.summary.tokens if frame.summary is not None and frame.summary.beside else 0
-            tokens = self.size(asked_with(frame, text)) - frame.bare - frame.grounding_tokens - summary
+            tokens = self._size_with(asked_with(frame, text), entries) - frame.bare - frame.grounding_tokens - summary
             return _Chosen(fates, tokens, text)
-        return _Chosen(fates, self.size(Message.system(text)), text)
+        return _Chosen(fates, self._size_with(Message.system(text), entries), text)
+
+    def _size_with(self, message: Message, entries: Iterable[Entry]) -> int:
+        """Return the size of a message that holds the text of others, whose sizes are known."""
+        counter, known = self.framer.counter, list[tuple[str, int]]()
+        names: dict[str | None, int] = {None: 0}
+        for entry in entries:
+            said = entry.message
+            if not said.tool_calls and said.tool_call_id is None:  # else, its size is not that of its text and name
+                if said.name not in names:
+                    names[said.name] = counter(said.name or "")
+                beside = self.framer.overhead + said.media_tokens + names[said.name]
+                known.append((said.content, entry.tokens - beside))
+        return message_tokens(message, lambda text: tokens_around(text, counter, known), self.framer.overhead)
 
     @cached_property
     def _estimate(self) -> RecallEstimate:
@@ -416,13 +446,11 @@ class Assembler:
     def _beside_question(self, frame: Frame, shown: bool) -> bool:
         return self.placement == "grounding" and shown and frame.question is not None
 
-    def _write(self, recalled: Sequence[Candidate]) -> str:
-        """Return the text of the recalled messages, in the template's order."""
+    def _in_order(self, recalled: Sequence[Candidate]) -> list[Entry]:
+        """Return the recalled messages in the template's order."""
         if self.template.order == "score":
-            entries = list(chain.from_iterable(chronological(one.entries) for one in reversed(recalled)))
-        else:
-            entries = chronological(chain.from_iterable(candidate.entries for candidate in recalled))
-        return self.template.render([entry.message for entry in entries])
+            return list(chain.from_iterable(chronological(one.entries) for one in reversed(recalled)))
+        return chronological(chain.from_iterable(candidate.entries for candidate in recalled))
 
     def compose(
         self, frame: Frame, selection: Selection, *, reserve: int, shown: bool, orphans: Sequence[Entry] = (),
@@ -441,9 +469,11 @@ class Assembler:
             embedder: the key of the embedder whose vectors were used.
             stopped: why recall ends where it does.
         """
-        lines = report_lines(frame, selection, orphans)
         notes = [*notes, *trimming_notes(frame, selection.window)]
-        report = ContextReport(frame.budget, reserve, tuple(lines), pending, tuple(notes), embedder, stopped)
+        report = ContextReport.with_lines_made_later(
+            partial(report_lines, frame, selection, tuple(orphans)), totals(frame, selection), budget=frame.budget,
+            reserve=reserve, pending=pending, degraded=tuple(notes), embedder=embedder, stopped=stopped,
+        )  # fmt: skip
         return Context(tuple(self._messages(frame, selection, shown)), report)
 
     def _messages(self, frame: Frame, selection: Selection, shown: bool) -> list[Message]:

@@ -66,6 +66,8 @@ MARK = "[superseded] "
 OPENING = "[The conversation begins.]"
 """What a user says before a greeting, because Anthropic's API has refused requests that begin with an assistant's."""
 
+_set = object.__setattr__  # a frozen value has no other way in
+
 _Line = list[Span]
 _Part = Callable[[int], Iterator[_Line]]
 """Takes the width, and yields lines."""
@@ -129,8 +131,15 @@ class ReportLine(NamedTuple):
         return values | codes | {"preview": self.preview, "at": self.at.isoformat() if self.at is not None else None}
 
 
+class _LinesLater:
+    """Holds what makes a report's lines. It is no field, so that it is neither compared nor copied nor pickled."""
+
+    __slots__ = ("_make_lines",)
+    _make_lines: Callable[[], tuple[ReportLine, ...]]
+
+
 @dataclass(frozen=True, slots=True)
-class ContextReport:
+class ContextReport(_LinesLater):
     """Why each message is in the prompt or not.
 
     `str()` shows the budget and the best of what is recalled, `full()` shows every decision, a notebook shows both, and
@@ -159,7 +168,31 @@ class ContextReport:
         totals = dict.fromkeys(Kind, 0)
         for line in self.included:
             totals[line.kind] += line.tokens
-        object.__setattr__(self, "totals", totals)
+        _set(self, "totals", totals)
+
+    @classmethod
+    def with_lines_made_later(
+        cls, make: Callable[[], tuple[ReportLine, ...]], totals: Mapping[Kind, int], **others: Any
+    ) -> "ContextReport":
+        """Return a report whose lines are made when they are first looked at, as few programs look at all.
+
+        Args:
+            make: makes the lines; always the same ones.
+            totals: the tokens of each part, as the lines add up to.
+            others: all other attributes.
+        """
+        report = object.__new__(cls)
+        for name, value in {**others, "totals": totals, "_make_lines": make}.items():
+            _set(report, name, value)
+        return report
+
+    def __getattr__(self, name: str) -> Any:
+        """Make the lines when they are looked at for the first time: until then, their slot is empty."""
+        if name != "lines":
+            return object.__getattribute__(self, name)
+        # They never change, so it does not matter if another thread makes them, too.
+        _set(self, "lines", self._make_lines())
+        return self.lines
 
     @property
     def included(self) -> tuple[ReportLine, ...]:

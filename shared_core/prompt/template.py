@@ -69,7 +69,7 @@ class RecallTemplate:
     def render_line(self, message: Message) -> str:
         """Return the text of one message."""
         # Field by field, so that braces in the messages stay as typed.
-        return "".join([self._filled(part, message) for part in _FIELDS.split(self.item)])
+        return "".join([self._filled(part, message) for part in _parts(self.item)])
 
     def _filled(self, part: str, message: Message) -> str:
         """Return the value of a part of `item` if it is a field, else the part itself."""
@@ -85,6 +85,12 @@ class RecallTemplate:
 
     def _defused(self, text: str) -> str:
         return defused(text, f"{self.header} {self.footer}")
+
+
+@lru_cache(maxsize=16)
+def _parts(item: str) -> tuple[str, ...]:
+    """Return the fields of an item and the text between them, in order."""
+    return tuple(_FIELDS.split(item))
 
 
 def _undated(message: Message) -> str:
@@ -118,11 +124,11 @@ class RecallEstimate:
     def lines(self, entries: Sequence[Entry]) -> int:
         """Return the tokens of the lines of some messages: at least 0, whatever the counter returns."""
         line, joined = self._line
-        messages = [entry.message for entry in entries]
-        fewer = sum(
-            (message.name is not None) + (joined and not message.content[-1:].isalnum()) for message in messages
-        )
-        return max(0, sum(entry.tokens for entry in entries) + (line - self.overhead) * len(messages) - fewer)
+        total = 0  # a loop, as generators take twice as long, and this is called for every candidate
+        for entry in entries:
+            fewer = (entry.message.name is not None) + (joined and not entry.message.content[-1:].isalnum())
+            total += entry.tokens + line - self.overhead - fewer
+        return max(0, total)
 
     @cached_property
     def _line(self) -> tuple[int, bool]:

@@ -191,7 +191,8 @@ def read_candidates(
     if most is not None and found.verdict is not None:  # else nothing tells how many of them are worth it
         size = excerpt_size(tokens[~_left_out(found)], room, most)
     reader = _Reader(live, replace(rules, excerpt_tokens=size), found, path, whole_turns=placement == "messages")
-    shortlist = _shortlist(found, tokens, room, inf if size is None else size)
+    # What a silent question matches is not read: it would only be reported.
+    shortlist = [] if found.silent else _shortlist(found, tokens, room, inf if size is None else size)
     candidates = _without_repeats(list(reader.read(shortlist)), (statement_code(question),))
     if any(candidate.reason is None for candidate in candidates):
         further = _further(found, {(one.scope, one.line_index) for one, _ in shortlist})
@@ -249,7 +250,7 @@ def _sizes(found: Found) -> npt.NDArray[np.float64]:
     """Return the approximate size of the message of each result, in tokens."""
     ranked = found.ranked
     characters = np.empty(len(ranked))
-    for number in distinct(ranked.scopes).tolist():
+    for number in distinct(ranked.scopes).tolist() if len(found.scopes) > 1 else range(len(found.scopes)):
         scope, own = found.scopes[number], ranked.scopes == number
         characters[own] = scope.session_index.column("characters")[scope.line.rows[ranked.indices[own]]]
     return characters / CHARACTERS_PER_TOKEN
@@ -436,6 +437,9 @@ class _Reader:
     def cut(self, candidate: Candidate) -> Candidate:
         """Return a candidate with its long messages cut to excerpts."""
         if candidate.reason is not None or self.rules.excerpt_tokens is None:
+            return candidate
+        most = WHOLE * self.rules.excerpt_tokens
+        if all(entry.tokens - entry.message.media_tokens <= most for entry in candidate.entries):
             return candidate
         entries = tuple(map(self._cut, candidate.entries))
         cut = [after.message.id for before, after in zip(candidate.entries, entries, strict=True) if after != before]

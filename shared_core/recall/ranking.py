@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shared_core.base import Vectors
+from shared_core.index.arrays import distinct_with_inverse
 from shared_core.messages import Message
 from shared_core.recall.query import Query
 from shared_core.recall.scope import Scope
@@ -102,7 +103,7 @@ def _lift_around(scope: Scope, strong: Indices, excess: Floats) -> tuple[Indices
     near = (targets >= 0) & (targets < line.upto)
     near &= line.sittings.take(targets, mode="clip") == line.sittings[strong][:, np.newaxis]
     lent = excess[:, np.newaxis] * (1 - np.abs(offsets) / (REACH + 1)) * LIFT / (REACH + 1)
-    indices, which = np.unique(targets[near], return_inverse=True)
+    indices, which = distinct_with_inverse(targets[near])
     lengths = scope.session_index.lexical.lengths[line.rows[indices]]
     lift = np.bincount(which, lent[near], len(indices)) * np.minimum(1, FADE_TERMS / np.maximum(lengths, 1))
     enough = scope.eligible[indices] & (lift >= MIN_LIFT)
@@ -281,8 +282,10 @@ def rank(
 ) -> RankedResults:  # fmt: skip
     """Return the best messages of all scopes, best first, including weak ones, which are marked.
 
-    Messages are scored by themselves (`_fused_scores`). After the first few, the meaning of their neighbours and the
-    lift by strong neighbours count too. Scopes filter before the best are taken, so that filters never shorten a list.
+    Messages are scored by themselves: z(lexical) + weight · z(dense), plus the boosts for a named speaker, a named date
+    and the like, where z is the standard score over the union of the `POOL` best of both lists. After the first few,
+    the meaning of their neighbours and the lift by strong neighbours count too. Scopes filter before the best are
+    taken, so that filters never shorten a list.
 
     Args:
         query: the question.
@@ -307,10 +310,11 @@ def rank(
     weight = 0.0 if ranking == "lexical" else weight
     # A larger pool must not change the order, so scores are normalised over the `POOL` best of each list only.
     among = np.concatenate([mask for _, mask in parts])
-    usual_words, usual_dense = found.lexical[among], found.dense[among]
-    usual_near = usual_dense + found.around[among]
-    alone = _fused_scores(found, found.dense, weight, usual_words, usual_dense)
-    score = _fused_scores(found, found.dense + found.around, weight, usual_words, usual_near)
+    usual_dense, with_near = found.dense[among], found.dense + found.around
+    words, near = _spread(found.lexical[among]), _spread(with_near[among])
+    by_words = _z(found.lexical, words)
+    alone = found.boosted(by_words + weight * _z(found.dense, _spread(usual_dense)))
+    score = found.boosted(by_words + weight * _z(with_near, near))
     if query.goes_on:
         alone, score = alone + spoken_for(searches, found, alone), score + spoken_for(searches, found, score)
     lift, others, by = lift_neighbours(searches, found, score, weak, threshold=lift_threshold(score[among]), most=pool)
@@ -319,21 +323,12 @@ def rank(
         return RankedResults(found, score, weak, _passes(found, ranking, floor, min_lexical, alone=True))
     best = np.lexsort((-found.indices, -alone))
     first = best[~weak[best]][:FIRST]
-    total = np.concatenate(
-        [score + lift, _fused_scores(others, others.dense + others.around, weight, usual_words, usual_near) + by]
-    )
+    beside = others.boosted(_z(others.lexical, words) + weight * _z(others.dense + others.around, near))
+    total = np.concatenate([score + lift, beside + by])
     weak_now = np.concatenate([weak & (strict | (lift == 0)), np.full(len(by), strict)])
     every = Signals.joined([found, others])
     own = _passes(every, ranking, floor, min_lexical, alone=True)
     return RankedResults(every, _first_then_rest(first, alone[first], total), weak_now, own)
-
-
-def _fused_scores(signals: Signals, dense: Floats, weight: float, usual_words: Floats, usual_dense: Floats) -> Floats:
-    """Return z(lexical) + weight · z(dense), plus the boosts for a named speaker, a named date and the like.
-
-    z is the standard score over the usual values: those of the union of the `POOL` best of both lists.
-    """
-    return signals.boosted(_z(signals.lexical, usual_words) + weight * _z(dense, usual_dense))
 
 
 def spoken_for(searches: Sequence[ScopeSearch], found: Signals, score: Floats) -> Floats:
@@ -348,14 +343,19 @@ def spoken_for(searches: Sequence[ScopeSearch], found: Signals, score: Floats) -
     return gain
 
 
-def _z(values: Floats, usual: Floats) -> Floats:
-    """Return standard scores. Unknown values count as the mean."""
+def _spread(usual: Floats) -> tuple[np.float32, float] | None:
+    """Return the mean and the standard deviation of the usual values; None: none is known."""
     known = usual[np.isfinite(usual)]
-    if not len(known):
-        return np.zeros_like(values)
     # Equal scores have no deviation to divide by.
-    scores = (values - known.mean()) / max(float(known.std()), LEAST_DEVIATION)
-    standard: Floats = np.nan_to_num(scores, nan=0.0).astype(np.float32)
+    return (known.mean(), max(float(known.std()), LEAST_DEVIATION)) if len(known) else None
+
+
+def _z(values: Floats, spread: tuple[np.float32, float] | None) -> Floats:
+    """Return standard scores. Unknown values count as the mean."""
+    if spread is None:
+        return np.zeros_like(values)
+    standard: Floats = (values - spread[0]) / spread[1]
+    standard[np.isnan(standard)] = 0
     return standard
 
 

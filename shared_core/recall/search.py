@@ -269,6 +269,11 @@ class Found:
         return (*self.words, *chain(*self.forms.values()))
 
     @property
+    def silent(self) -> bool:
+        """Whether nothing is worth its tokens, of which `verdict` says why: then no message needs to be read."""
+        return self.verdict is not None and not self.verdict.worth
+
+    @property
     def unlikely(self) -> npt.NDArray[np.bool_]:
         """Which results are too unlikely to help to be worth their tokens."""
         worth = len(self.ranked) if self.verdict is None else self.verdict.worth

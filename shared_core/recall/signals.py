@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shared_core.base import Vectors
-from shared_core.index.arrays import distinct
+from shared_core.index.arrays import distinct, distinct_with_inverse
 from shared_core.index.lexical import LexicalScores
 from shared_core.index.session_index import ROLES
 from shared_core.recall.query import Query
@@ -143,6 +143,8 @@ class Signals:
     @classmethod
     def joined(cls, parts: Sequence["Signals"]) -> "Signals":
         """Return the columns of several parts, concatenated."""
+        if len(parts) == 1:
+            return parts[0]
         names = [field.name for field in fields(cls)]
         return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
@@ -281,7 +283,7 @@ class ScopeSearch:
         # Messages outside the scope may or may not have vectors. The ranking must not depend on that.
         near = (neighbours >= 0) & (neighbours < line.upto) & self.scope.eligible.take(neighbours, mode="clip")
         near &= line.sittings.take(neighbours, mode="clip") == line.sittings[units]
-        indices, which = np.unique(np.concatenate([units, neighbours[near]]), return_inverse=True)
+        indices, which = distinct_with_inverse(np.concatenate([units, neighbours[near]]))
         cosines = vectors.vectors.cosines(self._vector, line.rows[indices])[which]
         lent = np.zeros(neighbours.shape, dtype=np.float32)
         lent[near] = np.nan_to_num(cosines[len(units) :], nan=0.0)

@@ -1,7 +1,7 @@
 """Token counters, and the sizes of messages and tool schemas."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Integral
 from typing import Any
 
@@ -20,6 +20,7 @@ __all__ = [
     "as_counter",
     "body_tokens",
     "message_tokens",
+    "tokens_around",
     "tools_tokens",
 ]
 
@@ -86,12 +87,17 @@ def as_counter(value: TokenCounter | Callable[[str], int] | str | None) -> Token
     return CallableCounter(value, name)
 
 
-def message_tokens(message: Message, counter: TokenCounter, overhead: int) -> int:
+def message_tokens(message: Message, counter: Callable[[str], int], overhead: int) -> int:
     """Return the tokens a message takes when it is sent: `overhead` for its framing, plus `body_tokens`."""
     return overhead + body_tokens(message, counter)
 
 
-def body_tokens(message: Message, counter: TokenCounter) -> int:
+def tokens_around(text: str, counter: TokenCounter, known: Iterable[tuple[str, int]]) -> int:
+    """Return the tokens of a text that holds others whose number is known, if that helps this counter."""
+    return counter.around(text, known) if isinstance(counter, TiktokenCounter) else counter(text)
+
+
+def body_tokens(message: Message, counter: Callable[[str], int]) -> int:
     """Return the tokens of content, media, name, tool calls and tool call id. Grounding is not included."""
     total = message.media_tokens + counter(message.content)
     for call in message.tool_calls:

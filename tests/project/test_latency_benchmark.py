@@ -148,6 +148,52 @@ def test_what_was_stopped_is_not_tried_with_more_messages(small: Any) -> None:
     assert [what for what, size in run[-3:]] == ["ingest, none", "ingest, static", "ingest, all-MiniLM-L6-v2"]
 
 
+def test_only_some_are_measured_and_another_checkout_beside_ours(small: Any) -> None:
+    module, run = import_module("latency"), list[tuple[str, str]]()
+
+    def one(here: str) -> Any:
+        def measured(what: str, size: int, folder: Path, plan: Any) -> Any:
+            run.append((here, what))
+            return turns(what, size, 1)
+
+        return measured
+
+    only = ["trim_messages, tiktoken", "infinite-memory"]
+    found = list(module.measure([10], small, run=one("here"), only=only, beside=one("there")))
+    assert run == [
+        ("here", "stored"), ("there", "infinite-memory"), ("here", "infinite-memory"),
+        ("here", "trim_messages, tiktoken"),
+    ]  # fmt: skip
+    assert found[1].what == "infinite-memory, other checkout"
+
+
+def test_another_checkout_is_measured_with_its_own_code(tmp_path: Path, small: Any) -> None:
+    scripts = tmp_path / "benchmarks"
+    scripts.mkdir()
+    (scripts / "latency_children.py").write_text(
+        "import json, os, sys; print(json.dumps({'theirs': float(sys.argv[2]), 'path': os.environ['PYTHONPATH']}))"
+    )
+    found = import_module("latency_children").in_child("infinite-memory", 30, tmp_path, small, root=tmp_path)
+    assert found.figures == {"theirs": 30.0, "path": str(tmp_path)}
+
+
+def test_a_prompt_with_recall_beside_others(outcomes: dict[tuple[str, int], Any]) -> None:
+    ours, other, trimmed = "infinite-memory", "infinite-memory, other checkout", "trim_messages, tiktoken"
+    for what, size, cost in ((ours, 1_000, 4), (ours, 10_000, 5), (other, 10_000, 10), (trimmed, 10_000, 250)):
+        outcomes[what, size] = outcome(what, size, **{"prompt p50 ms of processor": cost, "prompt p50 ms": cost})
+    assert list(import_module("latency_tables").context_table(outcomes))[2:] == [
+        "| infinite-memory, ms | - | 4 | 5 |",
+        "| infinite-memory, times 10,000 | - | 0.8 x | 1 x |",
+        "| infinite-memory, other checkout, ms | - | - | 10 |",
+        "| infinite-memory, other checkout, times 10,000 | - | - | 1 x |",
+        "| infinite-memory, other checkout: times ours | - | - | 2 x |",
+        "| trim_messages, tiktoken: times ours | - | - | 50 x |",
+    ]
+    shown = list(import_module("latency_aims").aim_table(outcomes))
+    aim = "prompt with recall beside trim_messages with tiktoken at 10,000"
+    assert f"| {aim} | ≥ 100 x | 50 (50) | 0.5 (0.5) |" in shown
+
+
 def test_tables(outcomes: dict[tuple[str, int], Any]) -> None:
     tables = import_module("latency_tables")
     shown = list(tables.turn_table(outcomes))

@@ -1,0 +1,140 @@
+"""What a question costs: the messages it reads, the text it counts, the lines it makes. Counts, never seconds."""
+
+import pickle
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from shared_core import InfiniteMemory, Message
+from shared_core.prompt import assembler
+from shared_core.prompt.context import ContextReport
+from shared_core.prompt.reasons import Kind
+from shared_core.recall.candidates import WEAK_SHOWN
+from shared_core.tokens import TiktokenCounter
+from tests.support.histories import CountingStore
+
+OWN = "Which harbour has the old lighthouse?"
+SILENT = ("lol", "What is 17 times 23?")
+
+
+class RecordingCounter:
+    """Counts as tiktoken does, and keeps what it is asked."""
+
+    name = "recording"
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.count = TiktokenCounter()
+
+    def __call__(self, text: str, /) -> int:
+        self.asked.append(text)
+        return self.count(text)
+
+
+def talk(length: int) -> list[Message]:
+    """Return a conversation about the weather, in whose beginning harbours are spoken about."""
+    harbours = [f"The old lighthouse of harbour {n} is {n} metres high, and its lamp is green." for n in range(6)]
+    weather = [f"It was warm and dry on day {n}, and we went for a walk in the woods behind us." for n in range(length)]
+    return [Message.user(text, id=f"m{n}") for n, text in enumerate([*harbours, *weather])]
+
+
+@pytest.fixture(params=[200, 1_000])
+def store(request: pytest.FixtureRequest) -> Iterator[CountingStore]:
+    with closing(CountingStore(":memory:")) as store:
+        with InfiniteMemory(store) as memory:
+            memory.add(talk(request.param))
+            memory.index()
+        store.reset()
+        yield store
+
+
+def test_a_question_reads_what_it_recalls_and_a_few_more(store: CountingStore) -> None:
+    with InfiniteMemory(store, max_tokens=1_000, reserve_tokens=0) as memory:
+        memory.context("Good morning!")
+        store.reset()
+        context = memory.context(OWN)
+        recalled = {line.id for line in context.report.included if line.kind is Kind.RECALLED} - {None}
+        assert {f"m{n}" for n in range(6)} <= recalled
+        assert +store.rows == {"at": store.rows["at"]}
+        assert len(recalled) <= store.rows["at"] <= 2 * len(recalled) + WEAK_SHOWN
+
+
+@pytest.mark.parametrize("question", SILENT)
+def test_a_silent_question_reads_only_the_window(store: CountingStore, question: str) -> None:
+    with InfiniteMemory(store, max_tokens=1_000, reserve_tokens=0) as memory:
+        report = memory.context(question).report
+        assert report.totals[Kind.RECALLED] == 0
+        assert report.stopped.startswith("nothing recalled")
+        assert set(+store.rows) >= {"newest"}
+        assert "at" not in +store.rows
+        store.reset()
+        memory.context(question)
+        assert +store.rows == {}
+
+
+def test_a_floor_of_the_callers_own_shows_what_it_keeps_out(store: CountingStore) -> None:
+    with InfiniteMemory(store, max_tokens=1_000, reserve_tokens=0, min_score=0.99, min_lexical=90) as memory:
+        report = memory.context(OWN).report
+        assert report.totals[Kind.RECALLED] == 0
+        assert 0 < sum(line.kind is Kind.RECALLED for line in report.lines) <= WEAK_SHOWN
+
+
+def test_the_question_and_what_is_recalled_are_counted_and_nothing_else(store: CountingStore) -> None:
+    counter = RecordingCounter()
+    with InfiniteMemory(store, max_tokens=1_000, reserve_tokens=0, token_counter=counter) as memory:
+        memory.context(OWN)  # counts the messages by this counter, which their sizes are not stored for
+        counter.asked.clear()
+        context = memory.context(OWN)
+        assert counter.asked[0] == OWN
+        assert all("earlier_messages" in text or text in ("", OWN) for text in counter.asked)
+        assert len([text for text in counter.asked if text]) <= 3
+        counter.asked.clear()
+        memory.context(SILENT[0])
+        assert counter.asked == [SILENT[0]]
+        assert context.tokens <= 1_000
+
+
+def test_of_recalled_text_only_what_is_around_its_messages_is_tokenized(
+    store: CountingStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counter, read = TiktokenCounter(), list[int]()
+    with InfiniteMemory(store, max_tokens=2_000, reserve_tokens=0, token_counter=counter) as memory:
+        memory.context("Where does the old lighthouse stand?")
+        count = counter._count
+
+        def recording(text: str) -> int:
+            read.append(len(text))
+            return count(text)
+
+        monkeypatch.setattr(counter, "_count", recording)
+        context = memory.context(OWN)
+        sent = len(context.messages[-1].content)
+        assert sent > 600
+        assert sum(read) < 0.8 * sent
+        assert context.messages[-1].content.endswith(OWN)
+        question = count(context.messages[-1].content) + 4
+        assert question == context.report.totals[Kind.QUESTION] + context.report.totals[Kind.RECALLED]
+
+
+def test_lines_are_made_when_they_are_looked_at(store: CountingStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, make = list[int](), assembler.report_lines
+
+    def counted(*given: object) -> object:
+        made.append(1)
+        return make(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(assembler, "report_lines", counted)
+    with InfiniteMemory(store, max_tokens=1_000, reserve_tokens=0) as memory:
+        first, second = memory.context(OWN).report, memory.context(OWN).report
+    assert (first.total_tokens, first.over_budget, made) == (sum(first.totals.values()), False, [])
+    lines = first.lines
+    assert first.lines is lines
+    assert made == [1]
+    # A value like one whose lines were made at once.
+    whole = ContextReport(first.budget, first.reserve, lines, embedder=first.embedder, stopped=first.stopped)
+    assert first == second == whole == pickle.loads(pickle.dumps(memory_report := second))
+    assert first.totals == whole.totals
+    assert memory_report.to_dict() == whole.to_dict()
+    with pytest.raises(AttributeError, match="no attribute 'line'"):
+        first.line  # noqa: B018
