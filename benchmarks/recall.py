@@ -35,10 +35,10 @@ from collections.abc import Collection, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from recall_ablations import ABLATIONS, Ablation
+from recall_ablations import ABLATIONS, PROMPT_ABLATIONS, Ablation
 from recall_measures import BUDGETS, Piece, Score, filled, score
-from recall_prompt_tables import gain_lead_table, gain_table, kind_table, silence_table
-from recall_prompts import FOREIGN, OWN, Asked, measure_prompts
+from recall_prompt_tables import gain_lead_table, gain_table, kind_table, silence_table, without_table
+from recall_prompts import FOREIGN, OWN, Asked, measure_prompts, measure_without
 from recall_rankers import Ours, Ranker, Remembering, peers
 from recall_tables import Row, ablation_table, as_json, category_table, lead_table, method_table
 from recall_talks import Question, Talk, read_talks
@@ -151,11 +151,14 @@ def measure_file(
     count = as_counter("o200k_base")
     ablations = [one for one in ABLATIONS if embedder or one.weight is None] if arguments.ablate else []
     talks, rows, asked = read_talks(path, count, arguments.first), list[Row](), list[Asked]()
+    without = list[Asked]()
     questions = [[question.text for question in talk.questions] for talk in talks]
     for at, talk in enumerate(talks):
         if arguments.only != "prompts" and all(question.at is None for question in talk.questions):
             rows += measure(talk, embedder, count, ablations)
-        if arguments.only != "rankings":
+        if arguments.only != "rankings" and arguments.ablate:
+            without += measure_without(talk, embedder, PROMPT_ABLATIONS)
+        elif arguments.only != "rankings":
             asked += measure_prompts(talk, {FOREIGN: foreign_questions(questions, at)} | small_talk(), embedder)
         seconds = f"{time.process_time():.0f} s of processor time"
         print(f"{path.name}: {at + 1} of {len(talks)}, {seconds}", file=sys.stderr)
@@ -163,7 +166,11 @@ def measure_file(
         print_tables(talks, rows, ablations)
     if asked:
         print_prompts(talks, asked)
-    return rows, asked
+    if without:
+        print(
+            f"\n## {talks[0].dataset}, prompts: gained by switching off, in points\n", *without_table(without), sep="\n"
+        )
+    return rows, [*asked, *without]
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -173,7 +180,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--embedder", choices=[*EMBEDDERS, "none"], default="static")
     parser.add_argument("--first", type=int, metavar="N", help="only the first N conversations of each file")
     parser.add_argument("--only", choices=["rankings", "prompts"], help="leave out the other tables")
-    parser.add_argument("--ablate", action="store_true", help="also switch off each ingredient of our ranking")
+    parser.add_argument(
+        "--ablate",
+        action="store_true",
+        help="switch off each ingredient of our ranking and of our prompts, instead of what else prompts are asked",
+    )
     parser.add_argument("--json", type=Path, help="write a row for each question")
     parser.add_argument("--plot", type=Path, help="draw the evidence over the tokens spent, as .svg or .png")
     parser.add_argument("--vectors", type=Path, help="a file .npz that keeps the vectors for the next run")

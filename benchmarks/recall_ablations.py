@@ -7,7 +7,7 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Any
 
-__all__ = ["ABLATIONS", "Ablation"]
+__all__ = ["ABLATIONS", "PROMPT_ABLATIONS", "Ablation"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,4 +64,22 @@ ABLATIONS = (
     Ablation("relaxed floor", {("shared_core.recall.search", "RELAXED"): 1.0}),
     Ablation("meaning", weight=0.0),
 )
-"""Every ingredient by itself."""
+"""Every ingredient of the ranking by itself."""
+
+CANDIDATES, SEARCH = "shared_core.recall.candidates", "shared_core.recall.search"
+
+PROMPT_ABLATIONS = (
+    Ablation("the stop", arguments={"recall": "thorough"}),
+    Ablation("the conversation", {(SEARCH, "in_conversation"): lambda query, said: query}),
+    Ablation("openings of sittings", {(SIGNALS, "OPENS_BOOST"): 0.0, (RANKING, "SITTING_SHARE"): 0.0}),
+    Ablation("newer sittings", {(SIGNALS, "SINCE_BOOST"): 0.0}),
+    Ablation("newest truth", {(CANDIDATES, "candidates_newest_first"): lambda candidates, *_: candidates}),
+    Ablation("the user without a name", {(SIGNALS, "ANOTHER_USER"): 0.0}),
+    Ablation("standing facts", arguments={"standing_tokens": 0}),
+    Ablation("whole lists", {(QUERY, "is_wide"): lambda text: False}),
+    Ablation("shorter excerpts", {(CANDIDATES, "excerpt_size"): lambda tokens, room, most: most}),
+    Ablation("excerpts", arguments={"excerpt_tokens": None}),
+    *(one for one in ABLATIONS if one.name in ("standing instructions", "beginnings", "of whom it speaks")),
+    *(one for one in ABLATIONS if one.name in ("words about the talk", "lifting")),
+)
+"""Every ingredient of a prompt by itself, and those of the ranking that bring least."""

@@ -10,7 +10,7 @@ from recall_tables import head, line
 from shared_core.evaluation.figures import bootstrap, percent, points
 from shared_core.evaluation.prompts import Gain
 
-__all__ = ["gain_lead_table", "gain_table", "kind_table", "silence_table"]
+__all__ = ["gain_lead_table", "gain_table", "kind_table", "silence_table", "without_table"]
 
 Figure = Callable[[Gain], float | None]
 
@@ -44,6 +44,23 @@ def gain_lead_table(rows: Sequence[Asked], ours: str = "context") -> Iterator[st
         if way != ours:
             cells = [_lead(own, ours, way, budget, FIGURES[name]) for budget in SHOWN_BUDGETS for name in SHARES]
             yield line([way, *cells])
+
+
+def without_table(rows: Sequence[Asked]) -> Iterator[str]:
+    """Yield a line for each ingredient: the points gained by switching it off, with their intervals, and the tokens."""
+    columns = [f"{name}, {budget:,}" for budget in SHOWN_BUDGETS for name in (*SHARES, "recalled")]
+    yield from head(["without", *columns])
+    full, *ways = rows[0].gains
+    for way in (full, *ways):
+        cells = []
+        for budget in SHOWN_BUDGETS:
+            figures = [FIGURES[name] for name in SHARES]
+            cells += [
+                _percent(rows, way, budget, one) if way == full else _lead(rows, way, full, budget, one)
+                for one in figures
+            ]
+            cells.append(_tokens(rows, way, budget, FIGURES["recalled"]))
+        yield line([way.removeprefix("without "), *cells])
 
 
 def kind_table(rows: Sequence[Asked], rival: str = "BM25") -> Iterator[str]:

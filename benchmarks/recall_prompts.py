@@ -12,6 +12,7 @@ from itertools import groupby
 from types import MappingProxyType
 from typing import Any
 
+from recall_ablations import Ablation
 from recall_measures import BUDGETS, SHOWN_BUDGETS, Piece, filled
 from recall_rankers import Ours, Prompt, Remembering, plain_peers
 from recall_talks import Question, Talk
@@ -19,7 +20,7 @@ from recall_talks import Question, Talk
 from shared_core.evaluation.figures import facts, mentioned, share
 from shared_core.evaluation.prompts import Gain
 
-__all__ = ["FOREIGN", "OWN", "WAYS", "Asked", "measure_prompts"]
+__all__ = ["FOREIGN", "OWN", "WAYS", "Asked", "measure_prompts", "measure_without"]
 
 WAYS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {"context": {}, "context, thorough": {"recall": "thorough"}, "context, precise": {"recall": "precise"}}
@@ -79,12 +80,25 @@ def measure_prompts(talk: Talk, others: Mapping[str, Sequence[str]], embedder: R
                 yield Asked(talk.dataset, talk.name, kind, "", _silence(line, memories))
 
 
+def measure_without(talk: Talk, embedder: Remembering | None, ablations: Sequence[Ablation]) -> Iterator[Asked]:
+    """Yield what every question brings with the defaults, and with each ingredient switched off."""
+    questions = sorted(talk.questions, key=partial(_asked_at, talk))
+    gains: list[dict[str, Mapping[int, Gain]]] = [{} for _ in questions]
+    for ablation in (Ablation("nothing"), *ablations):
+        with ablation.applied(), Ours(talk, embedder, holding=0, **ablation.arguments) as memory:
+            for question, found in zip(questions, gains, strict=True):
+                memory.hold(_asked_at(talk, question))
+                found[f"without {ablation.name}"] = _prompts(question, memory, SHOWN_BUDGETS)
+    for question, found in zip(questions, gains, strict=True):
+        yield Asked(talk.dataset, talk.name, OWN, question.category, found)
+
+
 def _asked_at(talk: Talk, question: Question) -> int:
     return len(talk.messages) if question.at is None else question.at
 
 
-def _prompts(question: Question, memory: Ours) -> dict[int, Gain]:
-    return {budget: _gain(question, memory.prompt(question.text, budget)) for budget in BUDGETS}
+def _prompts(question: Question, memory: Ours, budgets: Sequence[int] = BUDGETS) -> dict[int, Gain]:
+    return {budget: _gain(question, memory.prompt(question.text, budget)) for budget in budgets}
 
 
 def _fillings(talk: Talk, question: Question, ranking: Sequence[Piece]) -> dict[int, Gain]:
