@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args
 
 from shared_core.arguments import (
     function,
+    instance,
     moment,
     one_of,
     prompt_budget,
@@ -194,9 +195,15 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         self._system, self._strippers = system, stripper_list(strippers)
         if scope == "user" and user_id is None:
             raise ValueError('scope="user": pass the user_id whose sessions are to be searched')
-        framer = Framer(as_counter(token_counter), message_overhead, keep_grounding, grounding_overflow, on_overflow)
+        template, summary = recall_template or RecallTemplate(), summary_template or SummaryTemplate()
+        instance("recall_template", template, RecallTemplate)
+        self._summing = SummaryRules(summarizer, summary_tokens, summarizer_tokens, summary_placement, summary)
+        framer = Framer(
+            as_counter(token_counter), message_overhead, keep_grounding, grounding_overflow, on_overflow,
+            fences=" ".join([template.header, template.footer, summary.header, summary.footer]),
+        )  # fmt: skip
         assembler = Assembler(
-            framer, slack=window_slack, fill=fill, placement=placement, template=recall_template or RecallTemplate(),
+            framer, slack=window_slack, fill=fill, placement=placement, template=template,
             recall_tokens=recall_tokens, top_k=top_k,
         )  # fmt: skip
         rules = RecallRules(
@@ -206,9 +213,6 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
             reranker=None if reranker is None else as_reranker(reranker), rerank_budget_ms=rerank_budget_ms,
             standing_tokens=standing_tokens,
         )  # fmt: skip
-        self._summing = SummaryRules(
-            summarizer, summary_tokens, summarizer_tokens, summary_placement, summary_template or SummaryTemplate()
-        )
         lock = fork_safe_lock()
         # The store is opened last, so that an invalid argument neither creates a file nor leaves one open.
         self._owns_store = not isinstance(store, Store)

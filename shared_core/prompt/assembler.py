@@ -254,7 +254,7 @@ class Assembler:
     def _dress(self, entry: Entry) -> Entry:
         if entry.message.grounding is None or entry.message.role != "user":
             return entry
-        message = entry.message.grounded
+        message = self.framer.safe(entry.message).grounded
         return replace(entry, message=message, tokens=self.size(message))
 
     def size(self, message: Message) -> int:

@@ -11,6 +11,7 @@ from shared_core.base import TokenCounter
 from shared_core.errors import BudgetError, MessageTooLargeError
 from shared_core.messages import Grounding, Message
 from shared_core.messages import join as join
+from shared_core.prompt.fence import defused
 from shared_core.prompt.stubs import fit_groups, stubs_of
 from shared_core.prompt.stubs import tokens as _size
 from shared_core.tokens import message_tokens
@@ -209,7 +210,10 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Framer:
-    """Builds frames. Its fields are constructor arguments of the memory.
+    """Builds frames. Its fields are constructor arguments of the memory, apart from `fences`.
+
+    `fences` is the wording around recalled messages and summaries. Its tags are escaped in grounding, so that a page
+    that was retrieved cannot pose as something that was said.
 
     Raises:
         ValueError: a value is out of range.
@@ -220,6 +224,7 @@ class Framer:
     keep_grounding: KeepGrounding = "newest"
     grounding_overflow: GroundingOverflow = "trim"
     on_overflow: OnOverflow = "raise"
+    fences: str = ""
 
     def __post_init__(self) -> None:
         whole_number("message_overhead", self.overhead, least=0)
@@ -300,7 +305,7 @@ class Framer:
 
     def _with_grounding(self, frame: Frame) -> Frame:
         assert frame.question is not None
-        message = frame.question.message
+        message = self.safe(frame.question.message)
         if message.grounding is None or self.keep_grounding in ("none", 0):
             return frame
         available = frame.open - _size(frame.groups)
@@ -309,6 +314,17 @@ class Framer:
         )
         tokens = self._sent(message, fitted.text) - frame.bare if fitted.text else 0
         return replace(frame, grounding=fitted, grounding_tokens=tokens)
+
+    def safe(self, message: Message) -> Message:
+        """Return a message in whose grounding the tags of `fences` are escaped."""
+        grounding = message.grounding
+        if grounding is None or defused(grounding.text, self.fences) == grounding.text:
+            return message
+        items = [item.model_copy(update={"text": defused(item.text, self.fences)}) for item in grounding.items]
+        header, footer = defused(grounding.header, self.fences), defused(grounding.footer, self.fences)
+        return message.replace(
+            grounding=grounding.model_copy(update={"items": tuple(items), "header": header, "footer": footer})
+        )
 
     def _sent(self, message: Message, grounding_text: str) -> int:
         return message_tokens(with_grounding(message, grounding_text), self.counter, self.overhead)
