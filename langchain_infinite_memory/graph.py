@@ -1,5 +1,6 @@
 """infinite_memory_node: the prompt beside the messages of a graph of one's own."""
 
+import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -49,12 +50,15 @@ def infinite_memory_node(
     threads = ThreadResolver(session_id, user_key, removed, share_with_subgraphs)
 
     def prompt(state: Mapping[str, Any]) -> dict[str, list[BaseMessage]]:
-        thread = threads.resolve(listed=read_list(state[messages_key]), alone=True)
-        return update(thread, memories.prompt(thread, state[messages_key]))
+        messages = state[messages_key]
+        thread = memories.owned(threads.resolve(listed=read_list(messages), alone=True), messages)
+        return update(thread, memories.prompt(thread, messages))
 
     async def aprompt(state: Mapping[str, Any]) -> dict[str, list[BaseMessage]]:
-        thread = threads.resolve(listed=read_list(state[messages_key]), alone=True)
-        return update(thread, await memories.aprompt(thread, state[messages_key]))
+        messages = state[messages_key]
+        named = threads.resolve(listed=read_list(messages), alone=True)
+        thread = await asyncio.to_thread(memories.owned, named, messages)
+        return update(thread, await memories.aprompt(thread, messages))
 
     def update(thread: Thread, built: ThreadPrompt) -> dict[str, list[BaseMessage]]:
         report(on_report, built.report, thread)

@@ -46,7 +46,13 @@ PATH, FAN_OUT = "langgraph_path", "__pregel_push"
 workers that share a namespace from each other."""
 
 TASKS = 4096
-"""How many tasks of nested graphs are remembered."""
+"""How many tasks of nested graphs are remembered, and how many threads with their users."""
+
+OWNER = "infinite_memory_user"
+"""The private entry of the graph's state with the user whose thread it is."""
+
+NOBODY = ""
+"""The owner of a thread that was begun without a user; the id of a user is never empty."""
 
 
 class RunError(ValueError):
@@ -67,7 +73,7 @@ class Thread:
         newest: the id of the newest message that was stored for it.
         named: whether the session was named for the run, so that a list continues it even if it holds none of it.
         in_memory: the checkpointer, if it keeps its state in memory only, and may have lost it with an earlier process.
-        checkpointed: whether a checkpointer keeps the state of the run, by the name of its thread and for any user.
+        saver: the checkpointer that keeps the state of the run, by the name of its thread and for any user.
     """
 
     session_id: str | None
@@ -79,7 +85,12 @@ class Thread:
     newest: str | None = field(default=None, compare=False)
     named: bool = field(default=False, compare=False)
     in_memory: "ref[Any] | None" = field(default=None, compare=False)
-    checkpointed: bool = field(default=False, compare=False)
+    saver: "ref[Any] | None" = field(default=None, compare=False)
+
+    @property
+    def owner(self) -> str:
+        """The user, or NOBODY."""
+        return self.user_id or NOBODY
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +136,7 @@ class ThreadResolver:
 
     def resolve(
         self, runtime: "Runtime[Any] | None" = None, *, listed: "StateList | None" = None,
-        config: RunnableConfig | None = None, alone: bool = False,
+        config: RunnableConfig | None = None, alone: bool = False, owner: str | None = None,
     ) -> Thread:  # fmt: skip
         """Return the conversation of the current run.
 
@@ -134,6 +145,7 @@ class ThreadResolver:
             listed: the list whose conversation it is. None: the one that the graph of the current task has.
             config: the configuration of the run. None: that of the context.
             alone: whether a task that `Send` started is a session of its own, because its list is.
+            owner: whose thread it is, as far as the state says: the user of a run that names none.
 
         Raises:
             ValueError: an id is empty.
@@ -149,13 +161,15 @@ class ThreadResolver:
         saver = configurable.get(CHECKPOINTER)
         if session is None:
             return Thread(None, user)
+        kept = ref(saver) if saver is not None else None
+        if owner is None and nested:
+            owner = _tasks.owner(kept, session)
+        user = user or owner or None
         if nested:
-            above = Thread(session, user, thread, removed="leave_out", checkpointed=saver is not None)
-            return _nested_thread(above, nested, listed)
+            return _nested_thread(Thread(session, user, thread, removed="leave_out", saver=kept), nested, listed)
         removed = self.removed or ("keep" if saver is None else "leave_out")
         found = Thread(session, user, thread, saver is not None, removed, named=own is not None)
-        in_memory = ref(saver) if _keeps_nothing(saver) else None
-        return replace(found, in_memory=in_memory, checkpointed=saver is not None)
+        return replace(found, saver=kept, in_memory=kept if _keeps_nothing(saver) else None)
 
     def named(self, thread_id: str | None, user_id: str | None) -> Thread:
         """Return the conversation of a thread outside of its runs.
@@ -172,13 +186,19 @@ class ThreadResolver:
         return _first(self.session_id(runtime or _no_runtime()) if callable(self.session_id) else self.session_id)
 
 
-def check_owner(thread: Thread, owner: str | None) -> None:
-    """Raise RunError if the state of a thread belongs to one user, and the run names another."""
-    if owner is not None and thread.user_id is not None and owner != thread.user_id:
-        raise RunError(
-            f"thread_id={thread.thread_id!r}, user_id={thread.user_id!r}: the state of this thread belongs to another "
-            'user; make thread ids unique over all users, for instance f"{user}:{thread}"'
-        )
+def refusal(thread: Thread, owner: str) -> RunError:
+    """Return what to raise if a run names a user, and its thread is another's or nobody's."""
+    told = (
+        'belongs to another user; make thread ids unique over all users, for instance f"{user}:{thread}"'
+        if owner != NOBODY
+        else "was begun without a user; go on without one, or begin another thread"
+    )
+    return RunError(f"thread_id={thread.thread_id!r}, user_id={thread.user_id!r}: the state of this thread {told}")
+
+
+def erased_question() -> RunError:
+    """Return what to raise if there is nothing left to answer."""
+    return RunError("the newest question of this thread was erased, and the model has nothing to answer: ask again")
 
 
 OnReport: TypeAlias = Callable[[ContextReport, RunIds], object] | None
@@ -233,10 +253,11 @@ class _Task(NamedTuple):
 
 
 class Tasks:
-    """The tasks of nested graphs that this process has run, the newest ones, by user and name."""
+    """The tasks of nested graphs that this process has run, by user and name, and the users of threads; the newest."""
 
     def __init__(self) -> None:
         self._tasks: Newest[tuple[str | None, str], _Task] = Newest(TASKS)
+        self._owners: Newest[tuple[Any, str | None], str | None] = Newest(TASKS)
         self._lock = fork_safe_lock()
 
     def get(self, user_id: str | None, name: str) -> _Task | None:
@@ -248,6 +269,16 @@ class Tasks:
         """Remember a task."""
         with self._lock:
             self._tasks[user_id, name] = task
+
+    def owner(self, saver: Any, session_id: str) -> str | None:
+        """Return the user whose session a checkpointer keeps; None: none is known, or there is no checkpointer."""
+        with self._lock:
+            return self._owners.get((saver, session_id)) if saver is not None else None
+
+    def put_owner(self, thread: Thread) -> None:
+        """Remember whose session it is, for the graphs under it, whose runs may name no user either."""
+        with self._lock:
+            self._owners[thread.saver, thread.session_id] = thread.user_id
 
 
 _tasks = Tasks()
@@ -275,6 +306,11 @@ def _nested_thread(above: Thread, nested: str, listed: "StateList | None") -> Th
         _tasks.put(user, task, known)
     known = known or _Task(task)
     return replace(above, session_id=known.session_id, task=task, newest=known.newest)
+
+
+def note_owner(thread: Thread) -> None:
+    """Note whose thread it is."""
+    _tasks.put_owner(thread)
 
 
 def note_newest(thread: Thread, newest: str | None) -> None:

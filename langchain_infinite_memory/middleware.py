@@ -24,13 +24,14 @@ from typing_extensions import override
 from langchain_infinite_memory.budget import OVERFLOW, Budget, MaxTokens, must_send
 from langchain_infinite_memory.followed_lists import read_list
 from langchain_infinite_memory.identity import (
+    OWNER,
     OnReport,
     Removed,
     RunError,
     SessionName,
     Thread,
     ThreadResolver,
-    check_owner,
+    erased_question,
     report,
 )
 from langchain_infinite_memory.lists import prune_messages
@@ -54,8 +55,8 @@ logger = logging.getLogger("langchain_infinite_memory")
 FAILURES = (Exception,)
 """What a memory raises: stores, counters and clocks may be the caller's own, and raise anything."""
 
-STATE, OWNER = "infinite_memory", "infinite_memory_user"
-"""The private entries of the graph's state."""
+STATE = "infinite_memory"
+"""The private entry of the graph's state with where the list of each middleware begins."""
 
 Answer = Any  # `ModelResponse`, `AIMessage` or, in newer versions of LangChain, `ExtendedModelResponse`
 
@@ -240,10 +241,13 @@ class InfiniteMemoryMiddleware(Middleware):
         try:
             taken = self._size(given.system) + tools_tokens(given.tools, self._counter)
             room = limit - self.pool.settings.get("reserve_tokens", RESERVE_TOKENS) - taken
-            return prune_messages(sent, max_tokens=max(0, room), token_counter=size)
+            window = prune_messages(sent, max_tokens=max(0, room), token_counter=size)
         except FAILURES as again:  # such as a counter that raises
             logger.warning("the newest turns cannot be counted either, and everything is sent: %s", again)
-            return sent
+            window = sent
+        if not window and len(sent) < len(given.messages):
+            raise erased_question()
+        return window
 
     def _may_recall(self, text: str) -> bool:
         return answer_fits(text, self._budget.least, self.pool.settings)
@@ -257,7 +261,7 @@ class InfiniteMemoryMiddleware(Middleware):
             self._memory.settle(thread, state["messages"])
         except FAILURES as error:
             self._failed(error)
-        claims = thread.checkpointed and thread.user_id is not None and state.get(OWNER) is None
+        claims = thread.saver is not None and thread.user_id is not None and state.get(OWNER) is None
         return {OWNER: thread.user_id} if claims else None
 
     @override
@@ -279,8 +283,13 @@ class InfiniteMemoryMiddleware(Middleware):
         return await asyncio.shield(asyncio.to_thread(self.after_agent, state, runtime))
 
     def _thread(self, state: Mapping[str, Any], runtime: Any) -> Thread:
-        thread = self._threads.resolve(runtime, listed=read_list(state.get("messages", ())))
-        check_owner(thread, state.get(OWNER))
+        messages, owner = state.get("messages", ()), state.get(OWNER)
+        adopts = None if self._memory.needs_user else owner
+        thread = self._threads.resolve(runtime, listed=read_list(messages), owner=adopts)
+        try:
+            thread = self._memory.owned(thread, messages, owner)
+        except FAILURES as error:
+            self._failed(error)
         self._memory.note(thread, (state.get(STATE) or {}).get(self.name))
         return thread
 

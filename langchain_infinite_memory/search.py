@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field
 from pydantic.json_schema import SkipJsonSchema
 
 from langchain_infinite_memory.followed_lists import read_list
-from langchain_infinite_memory.identity import SessionName, Thread, ThreadResolver, named_user
+from langchain_infinite_memory.identity import OWNER, SessionName, Thread, ThreadResolver, named_user
 from langchain_infinite_memory.sessions import MemoryLike, Sessions, unnamed
 from langchain_infinite_memory.settings import RESERVE_TOKENS
 from langchain_infinite_memory.threads import Hits, hits_steps
@@ -266,8 +266,8 @@ def search_tool(
     wording = template or RecallTemplate()
 
     def run(config: RunnableConfig, runtime: "ToolRuntime | None") -> tuple[Thread, Sequence[BaseMessage]]:
-        messages = _state(runtime)
-        return threads.resolve(config=config, listed=read_list(messages)), messages
+        messages = _entry(runtime, "messages", ())
+        return threads.resolve(config=config, listed=read_list(messages), owner=_entry(runtime, OWNER, None)), messages
 
     def search(query: str, config: RunnableConfig, runtime: ToolRuntime = None) -> str:  # type: ignore[assignment]
         try:
@@ -288,9 +288,9 @@ def search_tool(
     )
 
 
-def _state(runtime: "ToolRuntime | None") -> Sequence[BaseMessage]:
+def _entry(runtime: "ToolRuntime | None", name: str, default: Any) -> Any:
     state = runtime.state if runtime is not None else None
-    return state.get("messages", ()) if isinstance(state, Mapping) else getattr(state, "messages", ())
+    return state.get(name, default) if isinstance(state, Mapping) else getattr(state, name, default)
 
 
 def _unsearched(error: Exception) -> str:
