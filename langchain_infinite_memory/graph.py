@@ -9,7 +9,15 @@ from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableLambda
 
 from langchain_infinite_memory.followed_lists import read_list
-from langchain_infinite_memory.identity import OnReport, Removed, SessionName, Thread, ThreadResolver, report
+from langchain_infinite_memory.identity import (
+    OnReport,
+    Removed,
+    SessionName,
+    Thread,
+    ThreadResolver,
+    check_report,
+    report,
+)
 from langchain_infinite_memory.sessions import open_pool
 from langchain_infinite_memory.threads import ThreadMemory, ThreadPrompt
 from shared_core.pool import SessionPool
@@ -46,6 +54,7 @@ def infinite_memory_node(
     """
     if "recall_tool" in settings:
         raise TypeError("recall_tool: a node brings no tool; recall_tool(store) makes one for your model")
+    check_report(on_report)
     memories = ThreadMemory(open_pool(store, **settings))
     threads = ThreadResolver(session_id, user_key, removed, share_with_subgraphs)
 

@@ -5,11 +5,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar, get_args
+from uuid import UUID
 from weakref import ref
 
 from langchain_core.runnables import RunnableConfig, ensure_config
 
-from shared_core.arguments import one_of
+from shared_core.arguments import function, name_value, one_of
+from shared_core.field_errors import shown
 from shared_core.lifecycle import fork_safe_lock
 from shared_core.prompt.context import ContextReport
 
@@ -133,6 +135,10 @@ class ThreadResolver:
 
     def __post_init__(self) -> None:
         one_of("removed", self.removed, (None, *get_args(Removed)))
+        one_of("share_with_subgraphs", self.share_with_subgraphs, (False, True))
+        name_value("user_key", self.user_key)
+        if self.session_id is not None and not callable(self.session_id):
+            name_value("session_id", self.session_id)
 
     def resolve(
         self, runtime: "Runtime[Any] | None" = None, *, listed: "StateList | None" = None,
@@ -153,9 +159,9 @@ class ThreadResolver:
         config = ensure_config(config)
         runtime = runtime or _runtime()
         configurable: Mapping[str, Any] = {"thread_id": _thread_id(runtime)} | (config.get("configurable") or {})
-        thread = _named("thread_id", configurable["thread_id"])
+        thread = named_session("thread_id", configurable["thread_id"])
         own = self._own_name(runtime)
-        session = _first(own, *(_named(key, configurable.get(key)) for key in self.session_keys))
+        session = _first(own, *(named_session(key, configurable.get(key)) for key in self.session_keys))
         user = named_user(_entry(getattr(runtime, "context", None), self.user_key), configurable.get(self.user_key))
         nested = "" if self.share_with_subgraphs else _nested_in(config, alone=alone)
         saver = configurable.get(CHECKPOINTER)
@@ -177,13 +183,14 @@ class ThreadResolver:
         Raises:
             ValueError: no thread is given, and runs have no session in common; or an id is empty.
         """
-        session = _first(_named("thread_id", thread_id), None if callable(self.session_id) else self.session_id)
+        session = _first(named_session("thread_id", thread_id), None if callable(self.session_id) else self.session_id)
         if session is None:
-            raise ValueError("thread_id=None: name the thread; these runs have no session_id in common")
+            raise ValueError("forget: pass thread_id=, the thread to erase; these runs have no session_id in common")
         return Thread(session, named_user(user_id), _first(thread_id))
 
     def _own_name(self, runtime: "Runtime[Any] | None") -> str | None:
-        return _first(self.session_id(runtime or _no_runtime()) if callable(self.session_id) else self.session_id)
+        named = self.session_id(runtime or _no_runtime()) if callable(self.session_id) else self.session_id
+        return named_session("session_id", named)
 
 
 def refusal(thread: Thread, owner: str) -> RunError:
@@ -202,6 +209,12 @@ def erased_question() -> RunError:
 
 
 OnReport: TypeAlias = Callable[[ContextReport, RunIds], object] | None
+
+
+def check_report(on_report: OnReport) -> None:
+    """Raise TypeError unless reports can be handed to it."""
+    if on_report is not None:
+        function("on_report", on_report, "on_report(report, run)")
 
 
 def report(on_report: OnReport, on: ContextReport, thread: Thread) -> None:
@@ -335,27 +348,34 @@ def _first(*names: Any) -> str | None:
     return next((str(name) for name in names if name is not None and name != ""), None)
 
 
-def _named(key: str, id_: Any) -> str | None:
+def named_session(key: str, id_: Any) -> str | None:
     """Return the id that an entry holds, as a text.
 
     Raises:
-        ValueError: it is empty, as a variable is that was not set: it would count as none, and nothing would be stored.
+        ValueError: it is no id; or it is empty, as a variable is that was not set: it would count as none, and nothing
+            would be stored.
     """
-    if id_ == "":
-        raise ValueError(f"{key}='': pass the id of the conversation, or leave it out")
-    return _first(id_)
+    return _id_text(key, id_, "pass the id of the conversation, or leave it out")
 
 
 def named_user(*ids: Any) -> str | None:
     """Return the first id of a user that is given, as a text.
 
     Raises:
-        ValueError: it is empty, as a variable is that was not set: all who lack a name would share a memory.
+        ValueError: it is no id; or it is empty, as a variable is that was not set: all who lack a name would share a
+            memory.
     """
-    user = next((str(id_) for id_ in ids if id_ is not None), None)
-    if user == "":
-        raise ValueError("user_id='': pass the id of the user, or None (or nothing) if there are no users")
-    return user
+    given = next((id_ for id_ in ids if id_ is not None), None)
+    return _id_text("user_id", given, "pass the id of the user, or None (or nothing) if there are no users")
+
+
+def _id_text(key: str, id_: Any, advice: str) -> str | None:
+    if id_ == "":
+        raise ValueError(f"{key}='': {advice}")
+    # The text of another object may be that of a second one, too, whose memory would be the same.
+    if id_ is not None and (isinstance(id_, bool) or not isinstance(id_, str | int | UUID)):
+        raise ValueError(f"{shown(key, id_)}: expected a text, a whole number or a UUID")
+    return _first(id_)
 
 
 def _runtime() -> "Runtime[Any] | None":

@@ -31,6 +31,7 @@ from langchain_infinite_memory.identity import (
     SessionName,
     Thread,
     ThreadResolver,
+    check_report,
     erased_question,
     report,
 )
@@ -41,7 +42,7 @@ from langchain_infinite_memory.sessions import open_pool
 from langchain_infinite_memory.settings import MESSAGE_OVERHEAD, RESERVE_TOKENS
 from langchain_infinite_memory.threads import ModelInput, ThreadMemory, ThreadPrompt
 from langchain_infinite_memory.tool_calls import with_added_results
-from shared_core.arguments import one_of
+from shared_core.arguments import name_value, one_of, texts
 from shared_core.errors import BudgetError
 from shared_core.forget import ForgetResult
 from shared_core.pool import SessionPool
@@ -139,10 +140,14 @@ class InfiniteMemoryMiddleware(Middleware):
             raise TypeError("system: an agent has a system prompt of its own; pass create_agent(system_prompt=...)")
         one_of("recall_tool", recall_tool, (False, True))
         self._on_error = one_of("on_error", on_error, ("window", "raise"))
+        check_report(on_report)
         self._on_report = on_report
-        self._name = name or type(self).__name__
+        self._name = type(self).__name__ if name is None else name_value("name", name)
+        self._closed = False
         self._threads = ThreadResolver(session_id, user_key, removed, share_with_subgraphs)
         self._owns_pool = not isinstance(store, SessionPool)
+        if isinstance(max_tokens, tuple) and max_tokens[:-1] == ("tokens",):
+            max_tokens = int(max_tokens[-1])
         if isinstance(max_tokens, int) or (max_tokens is not None and not self._owns_pool):
             settings["max_tokens"] = max_tokens
         self.pool = open_pool(store, **settings)
@@ -296,7 +301,8 @@ class InfiniteMemoryMiddleware(Middleware):
     def _failed(self, error: Exception) -> None:
         if self._on_error == "raise" or isinstance(error, RunError):
             raise error
-        logger.warning("the memory failed, and the agent goes on without it: %s", error)
+        told = "it was closed; make another InfiniteMemoryMiddleware" if self._closed else error
+        logger.warning("the memory failed, and the agent goes on without it: %s", told)
 
     # Erasing
 
@@ -318,7 +324,8 @@ class InfiniteMemoryMiddleware(Middleware):
             UnknownReferenceError: no message of these ids is stored.
             ValueError: no thread is given, and runs have no `session_id` in common; or `user_id` is empty.
         """
-        return self._memory.forget(self._threads.named(thread_id, user_id), message_ids)
+        ids = None if message_ids is None else texts("message_ids", message_ids)
+        return self._memory.forget(self._threads.named(thread_id, user_id), ids)
 
     async def aforget(
         self, *, thread_id: str | None = None, message_ids: Sequence[str] | None = None, user_id: str | None = None
@@ -330,6 +337,7 @@ class InfiniteMemoryMiddleware(Middleware):
         """Release the store, if it was opened here."""
         self._memory.close()
         if self._owns_pool:
+            self._closed = True
             self.pool.close()
 
 

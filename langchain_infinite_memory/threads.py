@@ -300,6 +300,8 @@ class ThreadMemory:
         Raises:
             UnknownReferenceError: no message of these ids is stored, or no session of this name and user.
         """
+        if message_ids is not None and not message_ids:
+            return ForgetResult(())
         own = str(thread.session_id)
         under, known = f"{own}{UNDER}", self.pool.sessions(thread.user_id)
         nested = [one.session_id for one in known if one.session_id.startswith(under)]

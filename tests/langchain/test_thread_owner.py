@@ -156,7 +156,7 @@ def test_a_run_that_goes_back_without_a_user_is_the_owners(
         assert {key.user_id for key in pool.store.sessions()} == {"dora"}
         with pool.use("any", "dora") as dora:
             dora.forget(user=True)
-    assert b"4471" not in (tmp_path / "chat.db").read_bytes()
+    assert b"locker code" not in (tmp_path / "chat.db").read_bytes()
 
 
 @WAYS
@@ -231,6 +231,8 @@ def test_a_refusal_is_raised_while_the_store_is_down(caplog: pytest.LogCaptureFi
     middleware.close()
     with pytest.raises(ValueError, match=REFUSED):
         run(one, "and mine?", user_id="emil")
+    run(one, "hello", user_id="dora")
+    assert "goes on without it: it was closed; make another InfiniteMemoryMiddleware" in caplog.text
     assert "what another user's run brought to thread 'tuesday' stays there" in caplog.text
 
 
