@@ -95,7 +95,8 @@ class InfiniteMemoryMiddleware(Middleware):
     such as an agent that a tool asks, has a session under the other's, `thread//node:...`.
 
     A checkpointer's state belongs to the `thread_id` and knows no user: make thread ids unique over all users. A run of
-    another user than the one whose thread it is raises a `ValueError`, whatever `on_error` is.
+    another user than the one whose thread it is raises a `ValueError`, whatever `on_error` is, and nothing that it brings
+    is stored or sent. A run without a user is that of the thread's user, and a thread begun without one stays so.
 
     Place it first among the middleware, so that what other middleware changes when the run ends is stored, too.
 
@@ -311,9 +312,10 @@ class InfiniteMemoryMiddleware(Middleware):
     ) -> ForgetResult:
         """Erase messages of a thread, and what was made from them, everywhere; see `InfiniteMemory.forget`.
 
-        What was erased is not stored again, nor sent, even if the state of the graph still holds it. The graphs nested
-        in the thread's are included: all sessions of the user whose names begin with the thread's and `//`. While the
-        store cannot be read, only the process that erased it knows, and others send what the state has.
+        What was erased is not stored again, nor sent, even if the state of the graph still holds it; nor is what stands
+        right behind it there and was not stored, up to the newest question. The graphs nested in the thread's are
+        included: all sessions of the user whose names begin with the thread's and `//`. While the store cannot be read,
+        only the process that erased it knows, and others send what the state has.
 
         Args:
             thread_id: the thread, or the session. None: the `session_id` of all runs.
