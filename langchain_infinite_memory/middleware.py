@@ -95,8 +95,8 @@ class InfiniteMemoryMiddleware(Middleware):
     such as an agent that a tool asks, has a session under the other's, `thread//node:...`.
 
     A checkpointer's state belongs to the `thread_id` and knows no user: make thread ids unique over all users. A run of
-    another user than the one whose thread it is raises a `ValueError`, whatever `on_error` is, and nothing that it brings
-    is stored or sent. A run without a user is that of the thread's user, and a thread begun without one stays so.
+    another user than the one whose thread it is raises a `ValueError`, whatever `on_error` is, and nothing that it
+    brings is stored or sent. A run without a user is that of the thread's user; a thread begun without one stays so.
 
     Place it first among the middleware, so that what other middleware changes when the run ends is stored, too.
 

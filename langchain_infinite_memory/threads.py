@@ -156,9 +156,8 @@ class ThreadMemory:
         own = store.session(thread.user_id, str(thread.session_id))
         if own is not None and store.get(own, ids[:1]):
             return thread.owner
-        for other in store.sessions():
-            named = other.session_id == thread.session_id and other.user_id != thread.user_id
-            if named and (store.get(other.key, ids) or store.are_forgotten(other.key, ids)):
+        for other in store.sessions_named(str(thread.session_id)):
+            if store.get(other.key, ids) or store.are_forgotten(other.key, ids):
                 return other.user_id or NOBODY
         return thread.owner
 

@@ -224,6 +224,23 @@ def test_what_a_refused_run_brought_is_neither_sent_nor_stored(
     assert "9182" not in str(model.sent)
 
 
+@WAYS
+def test_what_a_refused_run_asked_is_not_answered_for_the_owner(build: Build, tmp_path: Path) -> None:
+    """LangGraph would go on where the refused run stopped."""
+    saver, model = InMemorySaver(), Model()
+    with opened(build, tmp_path, saver, model) as one:
+        run(one, SECRET, user_id="dora")
+        with pytest.raises(ValueError, match=REFUSED):
+            run(one, "what is my locker code?", user_id="emil")
+        for names in ({"user_id": "dora"}, {}):
+            with pytest.raises(ValueError, match="the newest question of this thread was erased"):
+                one.invoke(None, config("tuesday", **names))
+        with pytest.raises(ValueError, match=REFUSED):
+            one.invoke(None, config("tuesday", user_id="emil"))
+        assert len(model.sent) == 1
+        assert run(one, "what is my locker code?", user_id="dora") == "4471"
+
+
 def test_a_refusal_is_raised_while_the_store_is_down(caplog: pytest.LogCaptureFixture) -> None:
     model, middleware = Model(), memory()
     one = agent(model, middleware, checkpointer=InMemorySaver())
