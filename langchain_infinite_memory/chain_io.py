@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import reduce
 from itertools import chain
 from operator import add
@@ -24,6 +24,7 @@ from pydantic_core import to_jsonable_python
 
 from langchain_infinite_memory.additional_kwargs import GROUNDING, grounding_of
 from langchain_infinite_memory.messages import from_message, system_first, to_message
+from shared_core.arguments import name_value
 from shared_core.messages import Message
 
 MESSAGES = "messages"
@@ -46,6 +47,9 @@ class ChainKeys:
     documents: str | None = None
 
     def __post_init__(self) -> None:
+        for key, value in asdict(self).items():
+            if value is not None:
+                name_value(f"{key}_key", value)
         if self.input is None and (self.history or self.documents):
             raise ValueError("history_key and documents_key: the chain takes a dict; name the question with input_key=")
 

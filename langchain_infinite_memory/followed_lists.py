@@ -1,11 +1,13 @@
 """The message lists of graphs as they were followed last, so that only what is new in them has to be looked at."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import dropwhile
 from typing import Any
 
-from langchain_core.messages import BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from langchain_infinite_memory.identity import Newest, Thread
 from langchain_infinite_memory.messages import read_message
@@ -15,7 +17,8 @@ from shared_core.followed_history import FollowedHistory
 from shared_core.lifecycle import fork_safe_lock
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
-from shared_core.records import MAIN
+from shared_core.records import MAIN, After, Restored
+from shared_core.store import Store
 
 logger = logging.getLogger("langchain_infinite_memory")
 
@@ -54,6 +57,45 @@ class StateList:
     def first(self) -> str | None:
         """The id of its first message."""
         return self.talk[0].id if self.talk else None
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a session knows of the messages of a list.
+
+    Args:
+        store: the store.
+        session: the session's key; None: there is none yet.
+        ids: the ids of the messages.
+    """
+
+    store: Store
+    session: int | None
+    ids: Sequence[str]
+
+    @cached_property
+    def erased(self) -> Set[str]:
+        """The ids of those that were erased."""
+        return self.store.are_forgotten(self.session, self.ids) if self.session is not None else set()
+
+    @cached_property
+    def stored(self) -> Set[str | None]:
+        """The ids of those that are stored."""
+        records = self.store.get(self.session, self.ids) if self.session is not None else []
+        return {record.message.id for record in records}
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the session holds no messages at all."""
+        return self.session is None or not self.store.find(self.session, After(0, 1))
+
+    def has(self, message: BaseMessage) -> bool:
+        """Return whether a message is stored, or was erased."""
+        return message.id in self.erased or message.id in self.stored
+
+
+Choose = Callable[[Sequence[BaseMessage], Known], list[BaseMessage]]
+"""Returns those messages of a list that count as erased."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +144,13 @@ class Followed:
         """The id of the newest message that is stored."""
         return next((id_ for id_ in reversed(self.history.ids) if id_ is not None), None)
 
+    @property
+    def is_asked(self) -> bool:
+        """Whether its newest question, or anything of a list without questions, is stored. If not, it was erased."""
+        newest_first = zip(reversed(self.messages), reversed(self.history.ids), strict=True)
+        asked = next((id_ for message, id_ in newest_first if isinstance(message, HumanMessage)), self.newest)
+        return asked is not None or not self.messages
+
     def is_start_of(self, listed: StateList) -> bool:
         """Return whether a list goes on from this one, so that nothing in it was taken back."""
         return _common_start(self.messages, listed.talk) == len(self.messages)
@@ -126,9 +175,13 @@ class FollowedLists:
     """Follows the lists of threads, each from where it was the last time.
 
     The lists of one run begin with the same message. Two runs at once are followed apart, each from its own list.
+
+    Args:
+        store: the store of their sessions.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, store: Store) -> None:
+        self._store = store
         self._lists: Newest[tuple[Thread, str | None], Followed] = Newest(LISTS)
         self._anchors: Newest[Thread, Anchor] = Newest(ANCHORS)
         self._seen: Newest[tuple[Any, Thread], None] = Newest(ANCHORS)
@@ -149,6 +202,7 @@ class FollowedLists:
         """
         before = self._before(thread, listed) or Followed()
         same = _common_start(before.messages, listed.talk)
+        self.erase_unstored(thread, listed.talk[max(0, same - 1) :], unstored_behind)
         given = [_engine_message(message, stable_id=thread.stable_ids) for message in listed.talk[same:]]
         anchor = self.anchor(thread)
         first_seen = self._is_restarted(thread) or (anchor is None and thread.named)
@@ -264,11 +318,64 @@ class FollowedLists:
             for id_ in (*ids, *own):
                 self._erased[*session, id_] = None
 
+    def erase_unstored(self, thread: Thread, messages: Sequence[BaseMessage], choose: "Choose") -> None:
+        """Count messages of a list as erased that are not stored, so that they are neither stored nor sent from now on.
+
+        Args:
+            thread: whose list it is.
+            messages: the list, or its end, as far as it may hold such messages.
+            choose: returns those to erase.
+
+        Raises:
+            StoreError: the store cannot be read or written.
+        """
+        ids = [message.id for message in messages if message.id is not None]
+        if not thread.stable_ids or thread.session_id is None or not ids:
+            return
+        known = Known(self._store, self._store.session(thread.user_id, thread.session_id), ids)
+        chosen = [message.id for message in choose(messages, known) if message.id is not None]
+        if not chosen:
+            return
+        key = self._store.create_session(thread.user_id, thread.session_id)
+        logger.info("thread_id=%r: left out with what was erased: %s", thread.thread_id, ", ".join(chosen))
+        self._store.restore(key, Restored(forgotten=tuple(chosen)))
+        with self._lock:
+            for id_ in chosen:
+                self._erased[thread.session_id, thread.user_id, id_] = None
+
     def without_erased(self, thread: Thread, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
         """Return the messages of a thread's list that were not erased, as far as this object knows."""
         session = thread.session_id, thread.user_id
         with self._lock:
             return [message for message in messages if (*session, message.id) not in self._erased]
+
+
+def unstored_behind(messages: Sequence[BaseMessage], known: Known) -> list[BaseMessage]:
+    """Return what was said with messages that were erased: what is not stored and stands behind them.
+
+    The newest question is kept, if it is new. Others may be a part of it, unless they were answered, or the whole
+    session was erased: then they may have been said before.
+    """
+    if not known.erased:
+        return []
+    asked = [index for index, message in enumerate(messages) if isinstance(message, HumanMessage)]
+    end = asked[-1] if asked and not known.has(messages[asked[-1]]) else len(messages)
+    found: list[BaseMessage] = []
+    behind = False
+    for message in messages[:end]:
+        if known.has(message):
+            behind = message.id in known.erased
+        elif behind:
+            found.append(message)
+    while found and isinstance(found[-1], HumanMessage) and not known.is_empty:
+        found.pop()
+    return found
+
+
+def said_by_another(messages: Sequence[BaseMessage], known: Known) -> list[BaseMessage]:
+    """Return what a refused run brought to a list: all that follows what is known, and an answer that is not stored."""
+    start = max((index for index, message in enumerate(messages, start=1) if known.has(message)), default=0)
+    return list(dropwhile(lambda message: isinstance(message, AIMessage | ToolMessage), messages[start:]))
 
 
 def _begins_elsewhere(anchor: Anchor | None, thread: Thread, listed: StateList, *, first_seen: bool) -> bool:

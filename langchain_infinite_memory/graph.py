@@ -1,5 +1,6 @@
 """infinite_memory_node: the prompt beside the messages of a graph of one's own."""
 
+import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,15 @@ from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableLambda
 
 from langchain_infinite_memory.followed_lists import read_list
-from langchain_infinite_memory.identity import OnReport, Removed, SessionName, Thread, ThreadResolver, report
+from langchain_infinite_memory.identity import (
+    OnReport,
+    Removed,
+    SessionName,
+    Thread,
+    ThreadResolver,
+    check_report,
+    report,
+)
 from langchain_infinite_memory.sessions import open_pool
 from langchain_infinite_memory.threads import ThreadMemory, ThreadPrompt
 from shared_core.pool import SessionPool
@@ -45,16 +54,20 @@ def infinite_memory_node(
     """
     if "recall_tool" in settings:
         raise TypeError("recall_tool: a node brings no tool; recall_tool(store) makes one for your model")
+    check_report(on_report)
     memories = ThreadMemory(open_pool(store, **settings))
     threads = ThreadResolver(session_id, user_key, removed, share_with_subgraphs)
 
     def prompt(state: Mapping[str, Any]) -> dict[str, list[BaseMessage]]:
-        thread = threads.resolve(listed=read_list(state[messages_key]), alone=True)
-        return update(thread, memories.prompt(thread, state[messages_key]))
+        messages = state[messages_key]
+        thread = memories.owned(threads.resolve(listed=read_list(messages), alone=True), messages)
+        return update(thread, memories.prompt(thread, messages))
 
     async def aprompt(state: Mapping[str, Any]) -> dict[str, list[BaseMessage]]:
-        thread = threads.resolve(listed=read_list(state[messages_key]), alone=True)
-        return update(thread, await memories.aprompt(thread, state[messages_key]))
+        messages = state[messages_key]
+        named = threads.resolve(listed=read_list(messages), alone=True)
+        thread = await asyncio.to_thread(memories.owned, named, messages)
+        return update(thread, await memories.aprompt(thread, messages))
 
     def update(thread: Thread, built: ThreadPrompt) -> dict[str, list[BaseMessage]]:
         report(on_report, built.report, thread)

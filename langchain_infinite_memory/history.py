@@ -15,7 +15,7 @@ from langchain_core.runnables import ensure_config
 from langchain_infinite_memory.messages import FORMAT, from_message, system_first, to_message
 from langchain_infinite_memory.sessions import MemoryLike, Sessions
 from shared_core.aio import AsyncInfiniteMemory
-from shared_core.arguments import text_value, whole_number
+from shared_core.arguments import name_value, whole_number
 from shared_core.errors import UnknownReferenceError
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message, Payload
@@ -82,7 +82,7 @@ class InfiniteChatMessageHistory(BaseChatMessageHistory):
         **settings: Any,
     ) -> None:  # fmt: skip
         super().__init__()
-        self.session_id = text_value("session_id", session_id)
+        self.session_id = name_value("session_id", session_id)
         self.user_id = user_id
         self._window = window
         self._sessions = Sessions(store, **settings)

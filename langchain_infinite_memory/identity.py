@@ -5,11 +5,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar, get_args
+from uuid import UUID
 from weakref import ref
 
 from langchain_core.runnables import RunnableConfig, ensure_config
 
-from shared_core.arguments import one_of
+from shared_core.arguments import function, name_value, one_of
+from shared_core.field_errors import shown
 from shared_core.lifecycle import fork_safe_lock
 from shared_core.prompt.context import ContextReport
 
@@ -46,7 +48,13 @@ PATH, FAN_OUT = "langgraph_path", "__pregel_push"
 workers that share a namespace from each other."""
 
 TASKS = 4096
-"""How many tasks of nested graphs are remembered."""
+"""How many tasks of nested graphs are remembered, and how many threads with their users."""
+
+OWNER = "infinite_memory_user"
+"""The private entry of the graph's state with the user whose thread it is."""
+
+NOBODY = ""
+"""The owner of a thread that was begun without a user; the id of a user is never empty."""
 
 
 class RunError(ValueError):
@@ -67,7 +75,7 @@ class Thread:
         newest: the id of the newest message that was stored for it.
         named: whether the session was named for the run, so that a list continues it even if it holds none of it.
         in_memory: the checkpointer, if it keeps its state in memory only, and may have lost it with an earlier process.
-        checkpointed: whether a checkpointer keeps the state of the run, by the name of its thread and for any user.
+        saver: the checkpointer that keeps the state of the run, by the name of its thread and for any user.
     """
 
     session_id: str | None
@@ -79,7 +87,12 @@ class Thread:
     newest: str | None = field(default=None, compare=False)
     named: bool = field(default=False, compare=False)
     in_memory: "ref[Any] | None" = field(default=None, compare=False)
-    checkpointed: bool = field(default=False, compare=False)
+    saver: "ref[Any] | None" = field(default=None, compare=False)
+
+    @property
+    def owner(self) -> str:
+        """The user, or NOBODY."""
+        return self.user_id or NOBODY
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +135,14 @@ class ThreadResolver:
 
     def __post_init__(self) -> None:
         one_of("removed", self.removed, (None, *get_args(Removed)))
+        one_of("share_with_subgraphs", self.share_with_subgraphs, (False, True))
+        name_value("user_key", self.user_key)
+        if self.session_id is not None and not callable(self.session_id):
+            name_value("session_id", self.session_id)
 
     def resolve(
         self, runtime: "Runtime[Any] | None" = None, *, listed: "StateList | None" = None,
-        config: RunnableConfig | None = None, alone: bool = False,
+        config: RunnableConfig | None = None, alone: bool = False, owner: str | None = None,
     ) -> Thread:  # fmt: skip
         """Return the conversation of the current run.
 
@@ -134,6 +151,7 @@ class ThreadResolver:
             listed: the list whose conversation it is. None: the one that the graph of the current task has.
             config: the configuration of the run. None: that of the context.
             alone: whether a task that `Send` started is a session of its own, because its list is.
+            owner: whose thread it is, as far as the state says: the user of a run that names none.
 
         Raises:
             ValueError: an id is empty.
@@ -141,21 +159,23 @@ class ThreadResolver:
         config = ensure_config(config)
         runtime = runtime or _runtime()
         configurable: Mapping[str, Any] = {"thread_id": _thread_id(runtime)} | (config.get("configurable") or {})
-        thread = _named("thread_id", configurable["thread_id"])
+        thread = named_session("thread_id", configurable["thread_id"])
         own = self._own_name(runtime)
-        session = _first(own, *(_named(key, configurable.get(key)) for key in self.session_keys))
+        session = _first(own, *(named_session(key, configurable.get(key)) for key in self.session_keys))
         user = named_user(_entry(getattr(runtime, "context", None), self.user_key), configurable.get(self.user_key))
         nested = "" if self.share_with_subgraphs else _nested_in(config, alone=alone)
         saver = configurable.get(CHECKPOINTER)
         if session is None:
             return Thread(None, user)
+        kept = ref(saver) if saver is not None else None
+        if owner is None and nested:
+            owner = _tasks.owner(kept, session)
+        user = user or owner or None
         if nested:
-            above = Thread(session, user, thread, removed="leave_out", checkpointed=saver is not None)
-            return _nested_thread(above, nested, listed)
+            return _nested_thread(Thread(session, user, thread, removed="leave_out", saver=kept), nested, listed)
         removed = self.removed or ("keep" if saver is None else "leave_out")
         found = Thread(session, user, thread, saver is not None, removed, named=own is not None)
-        in_memory = ref(saver) if _keeps_nothing(saver) else None
-        return replace(found, in_memory=in_memory, checkpointed=saver is not None)
+        return replace(found, saver=kept, in_memory=kept if _keeps_nothing(saver) else None)
 
     def named(self, thread_id: str | None, user_id: str | None) -> Thread:
         """Return the conversation of a thread outside of its runs.
@@ -163,25 +183,38 @@ class ThreadResolver:
         Raises:
             ValueError: no thread is given, and runs have no session in common; or an id is empty.
         """
-        session = _first(_named("thread_id", thread_id), None if callable(self.session_id) else self.session_id)
+        session = _first(named_session("thread_id", thread_id), None if callable(self.session_id) else self.session_id)
         if session is None:
-            raise ValueError("thread_id=None: name the thread; these runs have no session_id in common")
+            raise ValueError("forget: pass thread_id=, the thread to erase; these runs have no session_id in common")
         return Thread(session, named_user(user_id), _first(thread_id))
 
     def _own_name(self, runtime: "Runtime[Any] | None") -> str | None:
-        return _first(self.session_id(runtime or _no_runtime()) if callable(self.session_id) else self.session_id)
+        named = self.session_id(runtime or _no_runtime()) if callable(self.session_id) else self.session_id
+        return named_session("session_id", named)
 
 
-def check_owner(thread: Thread, owner: str | None) -> None:
-    """Raise RunError if the state of a thread belongs to one user, and the run names another."""
-    if owner is not None and thread.user_id is not None and owner != thread.user_id:
-        raise RunError(
-            f"thread_id={thread.thread_id!r}, user_id={thread.user_id!r}: the state of this thread belongs to another "
-            'user; make thread ids unique over all users, for instance f"{user}:{thread}"'
-        )
+def refusal(thread: Thread, owner: str) -> RunError:
+    """Return what to raise if a run names a user, and its thread is another's or nobody's."""
+    told = (
+        'belongs to another user; make thread ids unique over all users, for instance f"{user}:{thread}"'
+        if owner != NOBODY
+        else "was begun without a user; go on without one, or begin another thread"
+    )
+    return RunError(f"thread_id={thread.thread_id!r}, user_id={thread.user_id!r}: the state of this thread {told}")
+
+
+def erased_question() -> RunError:
+    """Return what to raise if there is nothing left to answer."""
+    return RunError("the newest question of this thread was erased, and the model has nothing to answer: ask again")
 
 
 OnReport: TypeAlias = Callable[[ContextReport, RunIds], object] | None
+
+
+def check_report(on_report: OnReport) -> None:
+    """Raise TypeError unless reports can be handed to it."""
+    if on_report is not None:
+        function("on_report", on_report, "on_report(report, run)")
 
 
 def report(on_report: OnReport, on: ContextReport, thread: Thread) -> None:
@@ -233,10 +266,11 @@ class _Task(NamedTuple):
 
 
 class Tasks:
-    """The tasks of nested graphs that this process has run, the newest ones, by user and name."""
+    """The tasks of nested graphs that this process has run, by user and name, and the users of threads; the newest."""
 
     def __init__(self) -> None:
         self._tasks: Newest[tuple[str | None, str], _Task] = Newest(TASKS)
+        self._owners: Newest[tuple[Any, str | None], str | None] = Newest(TASKS)
         self._lock = fork_safe_lock()
 
     def get(self, user_id: str | None, name: str) -> _Task | None:
@@ -248,6 +282,16 @@ class Tasks:
         """Remember a task."""
         with self._lock:
             self._tasks[user_id, name] = task
+
+    def owner(self, saver: Any, session_id: str) -> str | None:
+        """Return the user whose session a checkpointer keeps; None: none is known, or there is no checkpointer."""
+        with self._lock:
+            return self._owners.get((saver, session_id)) if saver is not None else None
+
+    def put_owner(self, thread: Thread) -> None:
+        """Remember whose session it is, for the graphs under it, whose runs may name no user either."""
+        with self._lock:
+            self._owners[thread.saver, thread.session_id] = thread.user_id
 
 
 _tasks = Tasks()
@@ -277,6 +321,11 @@ def _nested_thread(above: Thread, nested: str, listed: "StateList | None") -> Th
     return replace(above, session_id=known.session_id, task=task, newest=known.newest)
 
 
+def note_owner(thread: Thread) -> None:
+    """Note whose thread it is."""
+    _tasks.put_owner(thread)
+
+
 def note_newest(thread: Thread, newest: str | None) -> None:
     """Note the newest message that was stored for a task, where others who search in it begin."""
     if thread.task is not None and thread.session_id is not None:
@@ -299,27 +348,34 @@ def _first(*names: Any) -> str | None:
     return next((str(name) for name in names if name is not None and name != ""), None)
 
 
-def _named(key: str, id_: Any) -> str | None:
+def named_session(key: str, id_: Any) -> str | None:
     """Return the id that an entry holds, as a text.
 
     Raises:
-        ValueError: it is empty, as a variable is that was not set: it would count as none, and nothing would be stored.
+        ValueError: it is no id; or it is empty, as a variable is that was not set: it would count as none, and nothing
+            would be stored.
     """
-    if id_ == "":
-        raise ValueError(f"{key}='': pass the id of the conversation, or leave it out")
-    return _first(id_)
+    return _id_text(key, id_, "pass the id of the conversation, or leave it out")
 
 
 def named_user(*ids: Any) -> str | None:
     """Return the first id of a user that is given, as a text.
 
     Raises:
-        ValueError: it is empty, as a variable is that was not set: all who lack a name would share a memory.
+        ValueError: it is no id; or it is empty, as a variable is that was not set: all who lack a name would share a
+            memory.
     """
-    user = next((str(id_) for id_ in ids if id_ is not None), None)
-    if user == "":
-        raise ValueError("user_id='': pass the id of the user, or None (or nothing) if there are no users")
-    return user
+    given = next((id_ for id_ in ids if id_ is not None), None)
+    return _id_text("user_id", given, "pass the id of the user, or None (or nothing) if there are no users")
+
+
+def _id_text(key: str, id_: Any, advice: str) -> str | None:
+    if id_ == "":
+        raise ValueError(f"{key}='': {advice}")
+    # The text of another object may be that of a second one, too, whose memory would be the same.
+    if id_ is not None and (isinstance(id_, bool) or not isinstance(id_, str | int | UUID)):
+        raise ValueError(f"{shown(key, id_)}: expected a text, a whole number or a UUID")
+    return _first(id_)
 
 
 def _runtime() -> "Runtime[Any] | None":

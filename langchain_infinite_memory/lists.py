@@ -13,7 +13,7 @@ from langchain_infinite_memory.messages import read_message
 from langchain_infinite_memory.repair import Group, Messages, Repaired, repaired
 from langchain_infinite_memory.token_counters import ListCounter, MessageCounter, list_counter
 from langchain_infinite_memory.tool_calls import engine_calls
-from shared_core.arguments import whole_number
+from shared_core.arguments import text_value, whole_number
 from shared_core.embedders import as_embedder as as_own_embedder
 from shared_core.errors import EmbedderError
 from shared_core.lists import compared_text, rank_texts
@@ -102,6 +102,9 @@ def prune_messages(
         EmbedderError: turns have to be compared, and there is no embedder, or it failed.
     """
     first = strategy == "first"
+    whole_number("max_tokens", max_tokens, least=0)
+    if query is not None:
+        text_value("query", query)
     options: dict[str, Any] = {
         "max_tokens": max_tokens, "strategy": strategy, "allow_partial": allow_partial, "end_on": end_on,
         "start_on": (None if first else "human") if start_on is BY_STRATEGY else start_on,

@@ -24,13 +24,15 @@ from typing_extensions import override
 from langchain_infinite_memory.budget import OVERFLOW, Budget, MaxTokens, must_send
 from langchain_infinite_memory.followed_lists import read_list
 from langchain_infinite_memory.identity import (
+    OWNER,
     OnReport,
     Removed,
     RunError,
     SessionName,
     Thread,
     ThreadResolver,
-    check_owner,
+    check_report,
+    erased_question,
     report,
 )
 from langchain_infinite_memory.lists import prune_messages
@@ -40,7 +42,7 @@ from langchain_infinite_memory.sessions import open_pool
 from langchain_infinite_memory.settings import MESSAGE_OVERHEAD, RESERVE_TOKENS
 from langchain_infinite_memory.threads import ModelInput, ThreadMemory, ThreadPrompt
 from langchain_infinite_memory.tool_calls import with_added_results
-from shared_core.arguments import one_of
+from shared_core.arguments import name_value, one_of, texts
 from shared_core.errors import BudgetError
 from shared_core.forget import ForgetResult
 from shared_core.pool import SessionPool
@@ -54,8 +56,8 @@ logger = logging.getLogger("langchain_infinite_memory")
 FAILURES = (Exception,)
 """What a memory raises: stores, counters and clocks may be the caller's own, and raise anything."""
 
-STATE, OWNER = "infinite_memory", "infinite_memory_user"
-"""The private entries of the graph's state."""
+STATE = "infinite_memory"
+"""The private entry of the graph's state with where the list of each middleware begins."""
 
 Answer = Any  # `ModelResponse`, `AIMessage` or, in newer versions of LangChain, `ExtendedModelResponse`
 
@@ -93,7 +95,8 @@ class InfiniteMemoryMiddleware(Middleware):
     such as an agent that a tool asks, has a session under the other's, `thread//node:...`.
 
     A checkpointer's state belongs to the `thread_id` and knows no user: make thread ids unique over all users. A run of
-    another user than the one whose thread it is raises a `ValueError`, whatever `on_error` is.
+    another user than the one whose thread it is raises a `ValueError`, whatever `on_error` is, and nothing that it
+    brings is stored or sent. A run without a user is that of the thread's user; a thread begun without one stays so.
 
     Place it first among the middleware, so that what other middleware changes when the run ends is stored, too.
 
@@ -139,10 +142,14 @@ class InfiniteMemoryMiddleware(Middleware):
             raise TypeError("system: an agent has a system prompt of its own; pass create_agent(system_prompt=...)")
         one_of("recall_tool", recall_tool, (False, True))
         self._on_error = one_of("on_error", on_error, ("window", "raise"))
+        check_report(on_report)
         self._on_report = on_report
-        self._name = name or type(self).__name__
+        self._name = type(self).__name__ if name is None else name_value("name", name)
+        self._closed = False
         self._threads = ThreadResolver(session_id, user_key, removed, share_with_subgraphs)
         self._owns_pool = not isinstance(store, SessionPool)
+        if isinstance(max_tokens, tuple) and max_tokens[:-1] == ("tokens",):
+            max_tokens = int(max_tokens[-1])
         if isinstance(max_tokens, int) or (max_tokens is not None and not self._owns_pool):
             settings["max_tokens"] = max_tokens
         self.pool = open_pool(store, **settings)
@@ -241,10 +248,13 @@ class InfiniteMemoryMiddleware(Middleware):
         try:
             taken = self._size(given.system) + tools_tokens(given.tools, self._counter)
             room = limit - self.pool.settings.get("reserve_tokens", RESERVE_TOKENS) - taken
-            return prune_messages(sent, max_tokens=max(0, room), token_counter=size)
+            window = prune_messages(sent, max_tokens=max(0, room), token_counter=size)
         except FAILURES as again:  # such as a counter that raises
             logger.warning("the newest turns cannot be counted either, and everything is sent: %s", again)
-            return sent
+            window = sent
+        if not window and len(sent) < len(given.messages):
+            raise erased_question()
+        return window
 
     def _may_recall(self, text: str) -> bool:
         return answer_fits(text, self._budget.least, self.pool.settings)
@@ -258,7 +268,7 @@ class InfiniteMemoryMiddleware(Middleware):
             self._memory.settle(thread, state["messages"])
         except FAILURES as error:
             self._failed(error)
-        claims = thread.checkpointed and thread.user_id is not None and state.get(OWNER) is None
+        claims = thread.saver is not None and thread.user_id is not None and state.get(OWNER) is None
         return {OWNER: thread.user_id} if claims else None
 
     @override
@@ -280,15 +290,21 @@ class InfiniteMemoryMiddleware(Middleware):
         return await asyncio.shield(asyncio.to_thread(self.after_agent, state, runtime))
 
     def _thread(self, state: Mapping[str, Any], runtime: Any) -> Thread:
-        thread = self._threads.resolve(runtime, listed=read_list(state.get("messages", ())))
-        check_owner(thread, state.get(OWNER))
+        messages, owner = state.get("messages", ()), state.get(OWNER)
+        adopts = None if self._memory.needs_user else owner
+        thread = self._threads.resolve(runtime, listed=read_list(messages), owner=adopts)
+        try:
+            thread = self._memory.owned(thread, messages, owner)
+        except FAILURES as error:
+            self._failed(error)
         self._memory.note(thread, (state.get(STATE) or {}).get(self.name))
         return thread
 
     def _failed(self, error: Exception) -> None:
         if self._on_error == "raise" or isinstance(error, RunError):
             raise error
-        logger.warning("the memory failed, and the agent goes on without it: %s", error)
+        told = "it was closed; make another InfiniteMemoryMiddleware" if self._closed else error
+        logger.warning("the memory failed, and the agent goes on without it: %s", told)
 
     # Erasing
 
@@ -297,9 +313,10 @@ class InfiniteMemoryMiddleware(Middleware):
     ) -> ForgetResult:
         """Erase messages of a thread, and what was made from them, everywhere; see `InfiniteMemory.forget`.
 
-        What was erased is not stored again, nor sent, even if the state of the graph still holds it. The graphs nested
-        in the thread's are included: all sessions of the user whose names begin with the thread's and `//`. While the
-        store cannot be read, only the process that erased it knows, and others send what the state has.
+        What was erased is not stored again, nor sent, even if the state of the graph still holds it; nor is what stands
+        right behind it there and was not stored, up to the newest question. The graphs nested in the thread's are
+        included: all sessions of the user whose names begin with the thread's and `//`. While the store cannot be read,
+        only the process that erased it knows, and others send what the state has.
 
         Args:
             thread_id: the thread, or the session. None: the `session_id` of all runs.
@@ -310,7 +327,8 @@ class InfiniteMemoryMiddleware(Middleware):
             UnknownReferenceError: no message of these ids is stored.
             ValueError: no thread is given, and runs have no `session_id` in common; or `user_id` is empty.
         """
-        return self._memory.forget(self._threads.named(thread_id, user_id), message_ids)
+        ids = None if message_ids is None else texts("message_ids", message_ids)
+        return self._memory.forget(self._threads.named(thread_id, user_id), ids)
 
     async def aforget(
         self, *, thread_id: str | None = None, message_ids: Sequence[str] | None = None, user_id: str | None = None
@@ -322,6 +340,7 @@ class InfiniteMemoryMiddleware(Middleware):
         """Release the store, if it was opened here."""
         self._memory.close()
         if self._owns_pool:
+            self._closed = True
             self.pool.close()
 
 

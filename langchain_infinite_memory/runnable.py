@@ -13,9 +13,9 @@ from langchain_core.runnables.utils import ConfigurableFieldSpec, get_unique_con
 from langchain_infinite_memory.chain_io import ChainKeys
 from langchain_infinite_memory.chain_memory import ChainMemory, MemoryFailedWarning, OnError, StreamedAnswer
 from langchain_infinite_memory.history import InfiniteChatMessageHistory
-from langchain_infinite_memory.identity import OnReport
+from langchain_infinite_memory.identity import OnReport, check_report
 from langchain_infinite_memory.sessions import MemoryLike, SessionKey, Sessions
-from shared_core.arguments import one_of
+from shared_core.arguments import name_value, one_of
 
 __all__ = ["InfiniteMemoryRunnable", "MemoryFailedWarning", "with_infinite_memory"]
 
@@ -67,6 +67,9 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
         on_error: OnError = "window", on_report: OnReport = None, **settings: Any,
     ) -> None:  # fmt: skip
         one_of("on_error", on_error, ("window", "raise"))
+        name_value("session_key", session_key)
+        name_value("user_key", user_key if user_key is not None else "user_id")
+        check_report(on_report)
         keys = ChainKeys(input=input_key, history=history_key, output=output_key, documents=documents_key)
         self.bound: Runnable[Any, Any] = coerce_to_runnable(runnable)
         self._session_key = session_key

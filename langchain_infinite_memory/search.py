@@ -17,12 +17,12 @@ from pydantic import BaseModel, Field
 from pydantic.json_schema import SkipJsonSchema
 
 from langchain_infinite_memory.followed_lists import read_list
-from langchain_infinite_memory.identity import SessionName, Thread, ThreadResolver, named_user
+from langchain_infinite_memory.identity import OWNER, SessionName, Thread, ThreadResolver, named_user
 from langchain_infinite_memory.sessions import MemoryLike, Sessions, unnamed
 from langchain_infinite_memory.settings import RESERVE_TOKENS
 from langchain_infinite_memory.threads import Hits, hits_steps
 from shared_core.aio import adrive
-from shared_core.arguments import whole_number
+from shared_core.arguments import instance, name_value, whole_number
 from shared_core.messages import Message, Role
 from shared_core.prompt.template import RecallTemplate
 from shared_core.recall.ranking import ScoredMessage
@@ -106,6 +106,8 @@ class HistoryRetriever(BaseRetriever):
         metadata: dict[str, Any] | None = None, name: str | None = None, **settings: Any,
     ) -> None:  # fmt: skip
         # A retriever that is made from another one, as for `configurable_fields`, shares what that one opened.
+        name_value("session_key", session_key)
+        name_value("user_key", user_key if user_key is not None else "user_id")
         sessions = store if isinstance(store, Sessions) else Sessions(store, **settings)
         super().__init__(
             store=sessions, session_id=session_id, user_id=user_id, session_key=session_key, user_key=user_key, k=k,
@@ -140,7 +142,7 @@ class HistoryRetriever(BaseRetriever):
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, key: Searchable | None = None,
         k: int | None = None,
     ) -> list[Document]:  # fmt: skip
-        wanted = self.k if k is None else k
+        wanted = self.k if k is None else whole_number("k", k, least=0)
         with self.store.use(*(key or self._key(ensure_config()))) as memory:
             return _documents(drive(hits_steps(memory, query, wanted + 1, **self._limits())), query, wanted)
 
@@ -148,7 +150,7 @@ class HistoryRetriever(BaseRetriever):
         self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, key: Searchable | None = None,
         k: int | None = None,
     ) -> list[Document]:  # fmt: skip
-        wanted = self.k if k is None else k
+        wanted = self.k if k is None else whole_number("k", k, least=0)
         async with self.store.ause(*(key or self._key(ensure_config()))) as memory:
             return _documents(await adrive(hits_steps(memory, query, wanted + 1, **self._limits())), query, wanted)
 
@@ -246,6 +248,8 @@ def recall_tool(
         settings: the other arguments of `InfiniteMemory`, and `embeddings` in LangChain's words; only for a store.
     """
     whole_number("top_k", top_k, least=1)
+    if template is not None:
+        instance("template", template, RecallTemplate)
     sessions = Sessions(store, **settings)
     searched = SearchedSessions(sessions, named_user(user_id))
     threads = ThreadResolver(session_id, user_key, share_with_subgraphs=share_with_subgraphs)
@@ -266,8 +270,8 @@ def search_tool(
     wording = template or RecallTemplate()
 
     def run(config: RunnableConfig, runtime: "ToolRuntime | None") -> tuple[Thread, Sequence[BaseMessage]]:
-        messages = _state(runtime)
-        return threads.resolve(config=config, listed=read_list(messages)), messages
+        messages = _entry(runtime, "messages", ())
+        return threads.resolve(config=config, listed=read_list(messages), owner=_entry(runtime, OWNER, None)), messages
 
     def search(query: str, config: RunnableConfig, runtime: ToolRuntime = None) -> str:  # type: ignore[assignment]
         try:
@@ -288,9 +292,9 @@ def search_tool(
     )
 
 
-def _state(runtime: "ToolRuntime | None") -> Sequence[BaseMessage]:
+def _entry(runtime: "ToolRuntime | None", name: str, default: Any) -> Any:
     state = runtime.state if runtime is not None else None
-    return state.get("messages", ()) if isinstance(state, Mapping) else getattr(state, "messages", ())
+    return state.get(name, default) if isinstance(state, Mapping) else getattr(state, name, default)
 
 
 def _unsearched(error: Exception) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from langchain_infinite_memory.followed_lists import Followed, StateList
-from langchain_infinite_memory.identity import named_user
+from langchain_infinite_memory.identity import named_session, named_user
 from langchain_infinite_memory.settings import memory_settings
 from shared_core.errors import UnknownReferenceError
 from shared_core.lifecycle import fork_safe_lock
@@ -251,11 +251,12 @@ class Sessions:
         session = only.session_id if named is None and only else named
         if session is None:
             raise ValueError(unnamed(session_keys[0]))
+        session = str(named_session(session_keys[0], session))
         user = None if user_key is None else named_user(entries.get(user_key))
         if user is None and only is not None:
             user = only.user_id
-        self.check(str(session), user)
-        return str(session), user
+        self.check(session, user)
+        return session, user
 
     def open(self) -> SessionPool:
         """Return the pool; the first call opens the store.

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import AsyncIterator, Generator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
@@ -16,8 +16,18 @@ from langchain_infinite_memory.followed_lists import (
     StateList,
     follow_whole,
     read_list,
+    said_by_another,
 )
-from langchain_infinite_memory.identity import UNDER, RunError, Thread, check_owner, note_newest
+from langchain_infinite_memory.identity import (
+    NOBODY,
+    UNDER,
+    RunError,
+    Thread,
+    erased_question,
+    note_newest,
+    note_owner,
+    refusal,
+)
 from langchain_infinite_memory.messages import read_message
 from langchain_infinite_memory.request_view import Shown, request_view
 from langchain_infinite_memory.sessions import Locks, RunMemories, RunMemory, lent_async
@@ -97,8 +107,59 @@ class ThreadMemory:
     def __init__(self, pool: SessionPool) -> None:
         self.pool = pool
         self._runs = RunMemories(pool.settings)
-        self._lists = FollowedLists()
+        self._lists = FollowedLists(pool.store)
         self._locks = Locks()
+
+    # Users
+
+    @property
+    def needs_user(self) -> bool:
+        """Whether each run must name its user, because it recalls from the user's other sessions, too."""
+        return self.pool.settings.get("scope") == "user"
+
+    def owned(self, thread: Thread, messages: Sequence[BaseMessage], owner: str | None = None) -> Thread:
+        """Return the conversation with the user whose it is. A checkpointer keeps a thread for one user, or for nobody.
+
+        Args:
+            thread: the conversation, with the user that the run names, if any.
+            messages: the list as the graph's state has it.
+            owner: the user whose it is by the graph's state. None: the stored messages tell.
+
+        Raises:
+            RunError: the run names another user. What it brought to the list is never stored nor sent.
+            StoreError: the store cannot be read.
+        """
+        if thread.saver is None or thread.session_id is None:
+            return thread
+        if owner is None:
+            owner = self._stored_owner(thread, read_list(messages))
+        if thread.owner not in (NOBODY, owner):
+            self._refuse(replace(thread, user_id=owner or None), messages)
+            raise refusal(thread, owner)
+        if self.needs_user:
+            return thread
+        thread = replace(thread, user_id=owner or None)
+        note_owner(thread)
+        return thread
+
+    def _refuse(self, thread: Thread, messages: Sequence[BaseMessage]) -> None:
+        try:
+            self._lists.erase_unstored(thread, read_list(messages).talk, said_by_another)
+        except Exception as error:  # stores may be the caller's own, and raise anything
+            logger.warning("what another user's run brought to thread %r stays there: %s", thread.thread_id, error)
+
+    def _stored_owner(self, thread: Thread, listed: StateList) -> str:
+        """Return whose list it is by the messages that are stored; that of the run, if they do not tell."""
+        ids, store = [message.id for message in listed.talk if message.id is not None], self.pool.store
+        if self._lists.newest(thread, listed) is not None or len(ids) < (1 if thread.user_id is None else 2):
+            return thread.owner  # their own, or a new thread
+        own = store.session(thread.user_id, str(thread.session_id))
+        if own is not None and store.get(own, ids[:1]):
+            return thread.owner
+        for other in store.sessions_named(str(thread.session_id)):
+            if store.get(other.key, ids) or store.are_forgotten(other.key, ids):
+                return other.user_id or NOBODY
+        return thread.owner
 
     # Prompts
 
@@ -136,6 +197,8 @@ class ThreadMemory:
         self, run: RunMemory, thread: Thread, listed: StateList, given: ModelInput
     ) -> Steps[ThreadPrompt]:
         memory, followed = run.memory, self._follow(run, thread, listed)
+        if not followed.is_asked:
+            raise erased_question()
         view = request_view(listed.talk, given.messages)
         limit = memory.max_tokens if given.max_tokens is None else given.max_tokens
         reserve = _reserve(memory, [*given.system, *view.unstored], limit)
@@ -236,6 +299,8 @@ class ThreadMemory:
         Raises:
             UnknownReferenceError: no message of these ids is stored, or no session of this name and user.
         """
+        if message_ids is not None and not message_ids:
+            return ForgetResult(())
         own = str(thread.session_id)
         under, known = f"{own}{UNDER}", self.pool.sessions(thread.user_id)
         nested = [one.session_id for one in known if one.session_id.startswith(under)]
@@ -291,30 +356,11 @@ class ThreadMemory:
             yield run, listed
 
     def _take(self, thread: Thread, listed: StateList) -> RunMemory:
-        self._check_user(thread, listed)
+        if thread.user_id is None and self.needs_user:
+            raise RunError('scope="user" recalls from all sessions of a user: name the user_id in each run')
         if thread.session_id is None:
             return self._runs.take(listed, thread.user_id)
         return RunMemory(self.pool.take(thread.session_id, thread.user_id))
-
-    def _check_user(self, thread: Thread, listed: StateList) -> None:
-        """Raise RunError if a run lacks the user that it needs, or if its list is stored as another user's.
-
-        Nothing but its messages tells whose a list is, if no state of its own keeps the user.
-        """
-        if thread.user_id is None:
-            if self.pool.settings.get("scope") == "user":
-                raise RunError('scope="user" recalls from all sessions of a user: name the user_id in each run')
-            return
-        if not thread.checkpointed or thread.session_id is None or self._lists.newest(thread, listed) is not None:
-            return
-        ids, store = [message.id for message in listed.talk if message.id is not None], self.pool.store
-        own = store.session(thread.user_id, thread.session_id)
-        if len(ids) < 2 or (own is not None and store.get(own, ids[:1])):  # a new thread, or their own
-            return
-        for other in store.sessions():
-            named = other.session_id == thread.session_id and other.user_id is not None
-            if named and (store.get(other.key, ids) or store.are_forgotten(other.key, ids)):
-                check_owner(thread, other.user_id)
 
     def _give_back(self, thread: Thread, run: RunMemory) -> None:
         if thread.session_id is None:

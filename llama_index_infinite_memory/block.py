@@ -15,9 +15,10 @@ from pydantic import Field, PrivateAttr
 
 from llama_index_infinite_memory.embeddings import as_embedder
 from llama_index_infinite_memory.messages import from_message
-from llama_index_infinite_memory.settings import EmbedModel, as_reranker
+from llama_index_infinite_memory.settings import EmbedModel, as_reranker, check_tokenizer
 from llama_index_infinite_memory.strippers import DEFAULT_STRIPPERS
 from shared_core.aio import AsyncInfiniteMemory
+from shared_core.arguments import instance, name_value
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
 from shared_core.pool import SessionPool
@@ -94,6 +95,10 @@ class InfiniteMemoryBlock(BaseMemoryBlock[str]):
             name=name, description=description, priority=priority, accept_short_term_memory=accept_short_term_memory,
             max_tokens=max_tokens, top_k=top_k, user_id=user_id,
         )  # type: ignore[call-arg]  # fmt: skip
+        if user_id is not None:
+            name_value("user_id", user_id)
+        check_tokenizer(tokenizer_fn)
+        instance("template", template, RecallTemplate)
         self._strippers = stripper_list(DEFAULT_STRIPPERS if strippers is None else strippers)
         self._count = tokenizer_fn or get_tokenizer()
         self._template = template

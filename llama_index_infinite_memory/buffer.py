@@ -17,12 +17,15 @@ from pydantic import Field, PrivateAttr, SerializationInfo, SerializerFunctionWr
 from llama_index_infinite_memory.chat_store import InfiniteChatStore
 from llama_index_infinite_memory.conversation import Conversation
 from llama_index_infinite_memory.instrumentation import report_get, report_put, report_search, traced
+from llama_index_infinite_memory.messages import chat_messages
 from llama_index_infinite_memory.open_stores import StoreLike, shared_store
 from llama_index_infinite_memory.prompt import Input, Question, prompt_messages, prompt_steps, read_question
 from llama_index_infinite_memory.serialization import reference, refuse_shared_key, register, restore, upstream_messages
 from llama_index_infinite_memory.settings import EmbedModel, Settings, Tokenizer
 from llama_index_infinite_memory.strippers import Stripper
 from shared_core.aio import AsyncInfiniteMemory, adrive
+from shared_core.arguments import instance, name_value, one_of
+from shared_core.forget import ForgetResult
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Role
 from shared_core.prompt.context import Context, ContextReport
@@ -89,7 +92,8 @@ class InfiniteChatMemoryBuffer(BaseMemory):
             raise ValueError(f"Token limit must be set and greater than 0.{hint}")
         fields["chat_store_key"] = fields.get("chat_store_key", DEFAULT_CHAT_STORE_KEY)
         if fields.get("session_id") is None:
-            fields["session_id"] = fields["chat_store_key"]
+            fields["session_id"] = name_value("chat_store_key", fields["chat_store_key"])
+        name_value("session_id", fields["session_id"])
         super().__init__(**fields)
         if "attached" in given:
             self._conversation = restore(given, self.session_id, self.user_id, self.chat_store_key)
@@ -101,11 +105,14 @@ class InfiniteChatMemoryBuffer(BaseMemory):
         chat_history: Iterable[ChatMessage] | None = None, **settings: Any,
     ) -> Conversation:  # fmt: skip
         chosen = Settings.of(store=store, **settings)
+        if chat_history is not None:
+            chat_history = chat_messages("chat_history", chat_history)
         opened = shared_store(store, durability=chosen.others.get("durability", "full"))
         made = Conversation(opened, session_id=self.session_id, user_id=self.user_id, settings=chosen)
         if isinstance(chat_store, InfiniteChatStore) and chat_store.holds(made, self.chat_store_key):
             raise ValueError("chat_store: it is the session of this buffer, in the same store; leave chat_store= out")
         if chat_store is not None:
+            instance("chat_store", chat_store, BaseChatStore)
             made.attach(chat_store, self.chat_store_key, instead=chat_history)
         elif chat_history is not None:
             made.replace(chat_history)
@@ -220,9 +227,10 @@ class InfiniteChatMemoryBuffer(BaseMemory):
     def _question(self, given: Input, initial: int) -> Question:
         if initial > self.token_limit:
             raise ValueError("Initial token count exceeds token limit")
-        self._conversation.last = given, initial
         self._conversation.follow_chat_store()
-        return read_question(self._conversation, given, self.token_limit, initial)
+        question = read_question(self._conversation, given, self.token_limit, initial)
+        self._conversation.last = given, initial
+        return question
 
     def _answer(self, question: Question, context: Context) -> list[ChatMessage]:
         sent = prompt_messages(self._conversation, question, context)
@@ -252,14 +260,14 @@ class InfiniteChatMemoryBuffer(BaseMemory):
     def put_messages(self, messages: Iterable[ChatMessage]) -> None:
         """Store messages in one transaction; they are durable on return."""
         if type(self).put is InfiniteChatMemoryBuffer.put:
-            self._store(list(messages))
+            self._store(chat_messages("messages", messages))
             return
-        for message in messages:  # a subclass does more with each of them
+        for message in chat_messages("messages", messages):  # a subclass does more with each of them
             self.put(message)
 
     async def aput_messages(self, messages: Iterable[ChatMessage]) -> None:
         """Do what `put_messages` does without blocking the event loop."""
-        await self._in_order(self.put_messages, list(messages))
+        await self._in_order(self.put_messages, chat_messages("messages", messages))
 
     def _store(self, messages: Sequence[ChatMessage]) -> None:
         self._conversation.add(messages)
@@ -268,11 +276,11 @@ class InfiniteChatMemoryBuffer(BaseMemory):
     @traced
     def set(self, messages: Iterable[ChatMessage]) -> None:
         """Make these messages the conversation; those with which it begins already are not stored again."""
-        self._conversation.replace(messages)
+        self._conversation.replace(chat_messages("messages", messages))
 
     async def aset(self, messages: Iterable[ChatMessage]) -> None:
         """Do what `set` does without blocking the event loop."""
-        await self._in_order(self.set, list(messages))
+        await self._in_order(self.set, chat_messages("messages", messages))
 
     @traced
     def reset(self) -> None:
@@ -293,16 +301,22 @@ class InfiniteChatMemoryBuffer(BaseMemory):
         given = (input, initial_token_count) if input is not None or initial_token_count else self._conversation.last
         return drive(prompt_steps(self._conversation, self._question(*given))).report
 
-    def forget(self, ids: Sequence[str] | None = None) -> None:
+    def forget(self, ids: Sequence[str] | None = None, *, session: bool = False) -> ForgetResult:
         """Erase messages from all branches, from files and from `chat_store`.
 
         Args:
-            ids: those to erase, as `search` names them; None: the whole session.
+            ids: those to erase, as `search` names them.
+            session: erase the whole conversation instead.
 
         Raises:
             UnknownReferenceError: an id is not stored.
+            ValueError: neither or both of `ids` and `session` were passed.
         """
-        self._conversation.forget(ids)
+        if one_of("session", session, (False, True)) == (ids is not None):
+            raise ValueError(
+                "forget: pass either ids=, such as [memory.search(text)[0].id], or session=True: everything"
+            )
+        return self._conversation.forget(ids)
 
     @traced
     def search(

@@ -17,6 +17,7 @@ from llama_index_infinite_memory.messages import UnstorableWarning, read_message
 from llama_index_infinite_memory.open_stores import OpenStore
 from llama_index_infinite_memory.settings import Settings
 from shared_core.errors import StoreError, UnknownReferenceError
+from shared_core.forget import ForgetResult
 from shared_core.lifecycle import fork_safe_lock
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message, content_of
@@ -393,16 +394,17 @@ class Conversation:
 
     # End of use
 
-    def forget(self, ids: Sequence[str] | None = None) -> None:
-        """Erase messages, by default the whole session, here and in the chat store."""
+    def forget(self, ids: Sequence[str] | None = None) -> ForgetResult:
+        """Erase messages, None: the whole session, here and in the chat store."""
         with self.lock:
             self.follow_chat_store()
-            erased = self.memory.forget(ids=ids, session=ids is None).ids
-            for id_ in list(self._originals) if ids is None else erased:
+            result = self.memory.forget(ids=ids, session=ids is None)
+            for id_ in list(self._originals) if ids is None else result.ids:
                 self._originals.pop(id_, None)
             self._live = self.built = self._line_state = None
             if self.chat_store is not None:
                 self._lead(self.all())
+            return result
 
     def close(self) -> None:
         """Save the index, and let go of the store; closing twice is allowed."""

@@ -18,6 +18,7 @@ from llama_index_infinite_memory.content import (
     unpack,
 )
 from llama_index_infinite_memory.strippers import EXECUTED
+from shared_core.field_errors import shown
 from shared_core.interop.content import arguments_object, arguments_text, function_call_id, legacy_call, text_mark
 from shared_core.interop.values import UnstorableError, UnstorableWarning
 from shared_core.messages import Message, Payload, Role, ToolCall
@@ -58,6 +59,14 @@ def from_message(message: ChatMessage) -> Message:
     if lost:
         warnings.warn(f"{type(message).__name__}: stored without {', '.join(lost)}", UnstorableWarning, stacklevel=2)
     return read
+
+
+def chat_messages(name: str, messages: Any) -> list[ChatMessage]:
+    """Return an argument as a list; TypeError if it is a single message or text, or no list."""
+    if isinstance(messages, str | bytes | Mapping | ChatMessage) or not isinstance(messages, Iterable):
+        advice = "; the path of a file is store=" if isinstance(messages, str) else ""
+        raise TypeError(f"{shown(name, messages)}: expected a list of ChatMessages{advice}")
+    return list(messages)
 
 
 def read_message(message: ChatMessage, media: Mapping[str, int] = MEDIA_TOKENS) -> tuple[Message, tuple[str, ...]]:

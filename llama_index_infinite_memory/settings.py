@@ -18,6 +18,7 @@ from llama_index_infinite_memory.embeddings import as_embedder
 from llama_index_infinite_memory.strippers import Stripper
 from shared_core.arguments import suggestion, whole_number
 from shared_core.base import Embedder, SummarizerModel
+from shared_core.field_errors import shown
 from shared_core.interop.adapters import Kept, ModelSummarizer, OrderReranker, memory_arguments
 from shared_core.pool import SessionPool
 from shared_core.rerankers import AnyReranker
@@ -115,6 +116,7 @@ class Settings:
             ValueError: an argument is unknown, or one of those checked here is out of range.
         """
         refuse_unknown(others)
+        check_tokenizer(tokenizer_fn)
         for name in MEDIA_ARGUMENTS.values():
             whole_number(name, others.get(name, 0), least=0)
         shared = store.settings if isinstance(store, SessionPool) else {}
@@ -198,6 +200,12 @@ def _known_strippers() -> dict[str, Stripper]:
 
 def _is_plain(value: object) -> bool:
     return value is None or isinstance(value, str | int | float)
+
+
+def check_tokenizer(tokenizer_fn: object) -> None:
+    """Raise TypeError unless it can be called, or is None."""
+    if tokenizer_fn is not None and not callable(tokenizer_fn):
+        raise TypeError(f"{shown('tokenizer_fn', tokenizer_fn)}: expected a function from a text to a list of tokens")
 
 
 def refuse_unknown(given: Mapping[str, Any]) -> None:

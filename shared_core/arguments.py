@@ -80,6 +80,17 @@ def text_value(name: str, value: Any) -> str:
     return value
 
 
+def name_value(name: str, value: Any) -> str:
+    """Return a text that is not empty.
+
+    Raises:
+        ValueError: it is empty, or something else.
+    """
+    if not text_value(name, value):
+        raise ValueError(f"{name}='': expected a name")
+    return value  # type: ignore[no-any-return]
+
+
 def texts(name: str, values: Any) -> Sequence[str]:
     """Return a list of texts; ValueError if it is one text, or anything else."""
     if isinstance(values, str):

@@ -64,6 +64,10 @@ class Store(ABC):
     def sessions(self, *user_ids: str | None) -> list[SessionKey]:
         """Return all sessions, oldest first; with `user_ids`, only theirs. None is the user of nobody's sessions."""
 
+    def sessions_named(self, session_id: str) -> list[SessionKey]:
+        """Return the sessions of this name, of all users, oldest first. By default, this reads all names."""
+        return [one for one in self.sessions() if one.session_id == session_id]
+
     @abstractmethod
     def rename_session(self, session: int, session_id: str) -> None:
         """Give a session another name. It keeps its key and everything it holds.

@@ -68,6 +68,10 @@ class Rows(ABC):
     def sessions(self, user_ids: Collection[str | None] | None) -> list[SessionKey]:
         """Return the sessions of some users, oldest first; None: everybody's."""
 
+    def sessions_named(self, session_id: str) -> list[SessionKey]:
+        """Return the sessions of this name, of all users, oldest first."""
+        return [one for one in self.sessions(None) if one.session_id == session_id]
+
     @abstractmethod
     def insert_session(self, user_id: str | None, session_id: str) -> int:
         """Insert a session that does not exist yet, with epoch 0 and without branches; return its key.

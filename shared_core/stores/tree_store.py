@@ -86,6 +86,11 @@ class TreeStore(Store):
         with self._reading() as rows:
             return rows.sessions(user_ids or None)
 
+    def sessions_named(self, session_id: str) -> list[SessionKey]:
+        """See `Store`."""
+        with self._reading() as rows:
+            return rows.sessions_named(session_id)
+
     def rename_session(self, session: int, session_id: str) -> None:
         """See `Store`."""
         with self._writing() as rows:

@@ -82,4 +82,4 @@ def test_a_retrieved_page_cannot_pose_as_what_was_said(keep: Any) -> None:
         assert "My locker code is 4471." in sent
         assert "my locker code is 9999 now" in sent
         assert len(re.findall("<earlier_messages>", sent, re.IGNORECASE)) == 1
-        assert memory.newest(122)[2].grounding == Message.user("x", grounding=page).grounding
+        assert memory.newest(200)[2].grounding == Message.user("x", grounding=page).grounding

@@ -19,7 +19,15 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.runtime import Runtime
 from langgraph.types import Send
 
-from langchain_infinite_memory import HistoryRetriever, InfiniteMemoryMiddleware, infinite_memory_node, recall_tool
+from langchain_infinite_memory import (
+    HistoryRetriever,
+    InfiniteChatMessageHistory,
+    InfiniteMemoryMiddleware,
+    infinite_memory_node,
+    prune_messages,
+    recall_tool,
+    with_infinite_memory,
+)
 from langchain_infinite_memory.identity import Thread
 from shared_core.memory import InfiniteMemory
 from shared_core.pool import SessionPool
@@ -519,6 +527,45 @@ def test_a_wrong_argument_is_refused_where_it_is_given() -> None:
         InfiniteMemoryMiddleware(removed="leave-out")  # type: ignore[arg-type]
 
 
+NO_IDS = [True, 1.0, ["dora"], b"dora", {}, object()]
+
+
+@pytest.mark.parametrize("id_", NO_IDS, ids=lambda id_: type(id_).__name__)
+@pytest.mark.parametrize("key", ["thread_id", "session_id", "user_id"])
+def test_only_a_text_a_number_or_a_uuid_is_an_id(key: str, id_: Any) -> None:
+    """The text of another object may be that of a second one, whose memory would be the same."""
+    names: Any = {"configurable": {"session_id": "t", key: id_}}
+    with closing(memory()) as middleware, closing(with_infinite_memory(Model(), store=middleware.pool)) as chain:
+        for one, given in ((agent(Model(), middleware), question("hello")), (chain, "hello")):
+            if key != "thread_id" or one is not chain:  # whose session_id counts
+                with pytest.raises(ValueError, match=f"{key}=.*: expected a text, a whole number or a UUID"):
+                    one.invoke(given, names)
+
+
+def test_ids_are_taken_by_their_text() -> None:
+    own = uuid.uuid4()
+    with closing(memory()) as middleware:
+        one = agent(Model(), middleware)
+        for thread, user in ((own, 5), (str(own), "5")):
+            one.invoke(question("hello"), {"configurable": {"thread_id": thread, "user_id": user}})
+        assert [(key.session_id, key.user_id) for key in middleware.pool.store.sessions()] == [(str(own), "5")]
+
+
+def test_a_session_that_a_function_names_empty_is_an_error() -> None:
+    with (
+        closing(memory(session_id=lambda runtime: "")) as middleware,
+        pytest.raises(ValueError, match="session_id='': pass the id"),
+    ):
+        ask(agent(Model(), middleware), "hello")
+
+
+def test_erasing_no_messages_erases_nothing() -> None:
+    with closing(memory()) as middleware:
+        ask(agent(Model(), middleware), "hello")
+        assert middleware.forget(thread_id="t", message_ids=[]).ids == ()
+        assert stored(middleware) == ["hello", "fine: hello"]
+
+
 @pytest.mark.parametrize(
     ("use", "name"),
     [
@@ -544,6 +591,29 @@ def test_an_empty_name_of_a_conversation_is_an_error(use: Callable[[Any], Any], 
         (lambda: memory(recall_tool="yes"), "recall_tool='yes'"),
         (lambda: memory(system="be brief"), r"create_agent\(system_prompt="),
         (lambda: memory(SessionPool(system="be brief")), r"create_agent\(system_prompt="),
+        (lambda: memory(user_key=""), "user_key='': expected a name"),
+        (lambda: memory(user_key=5), "user_key=5: expected a text"),
+        (lambda: memory(session_id=""), "session_id='': expected a name"),
+        (lambda: memory(session_id=0), "session_id=0: expected a text"),
+        (lambda: memory(share_with_subgraphs="x"), "share_with_subgraphs='x'"),
+        (lambda: memory(name=5), "name=5: expected a text"),
+        (lambda: memory(on_report=5), r"on_report=5: expected a function, on_report\(report, run\)"),
+        (lambda: memory(max_tokens=("tokens", 200), reserve_tokens=500), "max_tokens=200 is not larger than"),
+        (lambda: memory().forget(thread_id="t", message_ids="abc"), r"write message_ids=\['abc'\]"),
+        (lambda: memory().forget(), "forget: pass thread_id=, the thread to erase"),
+        (lambda: infinite_memory_node(user_key=""), "user_key=''"),
+        (lambda: infinite_memory_node(on_report=5), "on_report=5"),  # type: ignore[arg-type]
+        (lambda: with_infinite_memory(Model(), user_key=""), "user_key=''"),
+        (lambda: with_infinite_memory(Model(), session_key=""), "session_key=''"),
+        (lambda: with_infinite_memory(Model(), on_report=5), "on_report=5"),
+        (lambda: with_infinite_memory(Model(), input_key=5), "input_key=5: expected a text"),
+        (lambda: recall_tool(user_key=""), "user_key=''"),
+        (lambda: recall_tool(template=5), "template=5: expected a RecallTemplate"),  # type: ignore[arg-type]
+        (lambda: HistoryRetriever(user_key=""), "user_key=''"),
+        (lambda: HistoryRetriever(session_id="t").invoke("x", k="three"), "k='three': expected a whole number"),
+        (lambda: InfiniteChatMessageHistory(""), "session_id='': expected a name"),
+        (lambda: prune_messages([], max_tokens=-5, token_counter=len), "max_tokens=-5"),
+        (lambda: prune_messages([], max_tokens=5, token_counter=len, query=5), "query=5"),  # type: ignore[call-overload]
     ],
 )
 def test_an_argument_of_something_else_says_what_to_do(make: Callable[[], Any], advice: str) -> None:

@@ -17,6 +17,7 @@ from langchain_infinite_memory.identity import Newest, Tasks, Thread
 from langchain_infinite_memory.sessions import Locks, RunMemories, RunMemory, Sessions, open_pool
 from langchain_infinite_memory.threads import ThreadMemory
 from shared_core import InfiniteMemory, SessionPool
+from shared_core.stores import open_store
 from tests.langchain.agents import Words
 
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
@@ -102,7 +103,8 @@ def test_a_process_forked_while_a_session_is_stored_can_store_in_it(
 @multi_threaded
 @pytest.mark.parametrize("owner", [FollowedLists, Budget, RunMemories, Locks, Tasks])
 def test_a_process_forked_while_a_thread_holds_a_lock_finds_it_free(owner: Any) -> None:
-    lock: Any = (owner({}) if owner is RunMemories else owner())._lock
+    given: Any = {RunMemories: [{}], FollowedLists: [open_store(None)]}
+    lock: Any = owner(*given.get(owner, []))._lock
     held = threading.Event()
 
     def hold() -> None:

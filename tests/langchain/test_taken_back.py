@@ -2,25 +2,32 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import pytest
 from langchain.agents.middleware import (
     AgentMiddleware,
     ContextEditingMiddleware,
+    HumanInTheLoopMiddleware,
     PIIMiddleware,
     SummarizationMiddleware,
 )
 from langchain.agents.middleware.context_editing import ClearToolUsesEdit
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage, SystemMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
+from langgraph.types import Command
 
 from langchain_infinite_memory import infinite_memory_node, recall_tool
+from langchain_infinite_memory.followed_lists import Choose, Known, said_by_another, unstored_behind
 from langchain_infinite_memory.identity import Thread
 from langchain_infinite_memory.threads import ModelInput, ThreadMemory
 from shared_core.errors import UnknownReferenceError
+from shared_core.messages import Message
 from shared_core.pool import SessionPool
+from shared_core.records import Restored
 from tests.langchain.agents import Model, Words, agent, ask, branches_of, config, memory, reply, said, stored
 from tests.langchain.test_node import graph
 
@@ -486,6 +493,80 @@ class TestForgetting:
                 with pool.use("t") as own:
                     own.forget(session=True)
 
+    @pytest.mark.parametrize("fresh", [True, False], ids=["new object", "same object"])
+    def test_a_node_forgets_the_answer_that_it_has_not_seen(self, tmp_path: Any, *, fresh: bool) -> None:
+        saver = InMemorySaver()
+
+        def pool() -> SessionPool:
+            return SessionPool(tmp_path / "memory.db", token_counter=Words(), ranking="lexical")
+
+        def sent(one: Any, text: str) -> list[str]:
+            state = one.invoke({"messages": [HumanMessage(text)]}, config())
+            return [message.text for message in state["llm_input_messages"]]
+
+        with pool() as first, pool() as second:  # as in two processes
+            one = graph(infinite_memory_node(first), checkpointer=saver)
+            sent(one, "my code is 4471")
+            sent(one, "what is my code?")
+            with second.use("t") as own:
+                own.forget(session=True)
+            if fresh:
+                one = graph(infinite_memory_node(second), checkpointer=saver)
+            assert sent(one, "hello") == ["hello"]
+            assert sent(one, "and?") == ["hello", "fine: hello", "and?"]
+            with second.use("t") as own:
+                assert [message.content for message in own.messages()] == ["hello", "fine: hello", "and?"]
+
+    @pytest.mark.parametrize("way", ["invoke", "ainvoke"])
+    @pytest.mark.parametrize("goes_on", [True, False])
+    def test_a_run_that_waits_forgets_what_it_did(self, way: str, *, goes_on: bool) -> None:
+        model, middleware = Model(), memory()
+        asks = HumanInTheLoopMiddleware(interrupt_on={"look": True})
+        one = agent(model, middleware, asks, checkpointer=InMemorySaver())
+
+        def say(given: Any) -> None:
+            one.invoke(given, config()) if way == "invoke" else asyncio.run(one.ainvoke(given, config()))
+
+        ask(one, "look at a")
+        middleware.forget(thread_id="t")
+        if goes_on:
+            with pytest.raises(ValueError, match="the newest question of this thread was erased"):
+                say(Command(resume={"decisions": [{"type": "approve"}]}))
+            assert len(model.sent) == 1
+        say({"messages": [HumanMessage("hello")]})
+        assert said(model.last[1:]) == [("human", "hello")]
+        assert list(branches_of(middleware).values()) == ["hello | fine: hello"]
+
+    def test_while_the_store_is_down_an_erased_question_is_not_answered_either(self) -> None:
+        model, middleware = Model(), memory()
+        one = agent(model, middleware, checkpointer=InMemorySaver(), interrupt_before=["tools"])
+        ask(one, "look at a")
+        middleware.forget(thread_id="t")
+        middleware.pool.close()
+        with pytest.raises(ValueError, match="the newest question of this thread was erased"):
+            one.invoke(None, config())
+        assert len(model.sent) == 1
+
+    def test_what_failed_before_it_was_stored_is_forgotten_with_its_thread(self) -> None:
+        class Fails(AgentMiddleware):
+            def before_model(self, state: Any, runtime: Any) -> None:
+                if "blocked" in state["messages"][-1].text:
+                    raise RuntimeError("no")
+
+            def after_agent(self, state: Any, runtime: Any) -> None:
+                if "hunter2" in state["messages"][-1].text:
+                    raise RuntimeError("no")
+
+        model, middleware = Model(), memory()
+        one = agent(model, middleware, Fails(), checkpointer=InMemorySaver())
+        for text in ("hello", SECRET, "blocked"):
+            with suppress(RuntimeError):
+                ask(one, text)
+        middleware.forget(thread_id="t")
+        ask(one, "what is my password?")
+        assert said(model.last[1:]) == [("human", "what is my password?")]
+        assert list(branches_of(middleware).values()) == ["what is my password? | I do not know"]
+
     def test_edited_messages_and_nested_graphs_are_included(self) -> None:
         from tests.langchain.test_identity import with_sub_agent
 
@@ -561,6 +642,43 @@ class TestTheToolOfTheAgent:
 
     def test_none_by_default(self) -> None:
         assert list(memory().tools) == []
+
+
+class TestWhatIsErasedUnstored:
+    """The letters of a list: e, an erased message; s, a stored one; h, a, c and t are neither, by their roles."""
+
+    def chosen(self, choose: Choose, letters: str) -> str:
+        kinds: Any = {"e": HumanMessage, "s": HumanMessage, "h": HumanMessage, "a": AIMessage, "c": AIMessage}
+        with SessionPool(token_counter=Words()) as pool:
+            messages = [
+                kinds.get(letter, partial(ToolMessage, tool_call_id="c"))(letter, id=f"{index}")
+                for index, letter in enumerate(letters)
+            ]
+            key = pool.store.create_session(None, "t")
+            pool.store.restore(key, Restored(forgotten=tuple(m.id for m in messages if m.text == "e")))
+            with pool.use("t") as own:
+                own.add([Message.user("s", id=message.id) for message in messages if message.text == "s"])
+            known = Known(pool.store, key, [message.id for message in messages])
+            return "".join(f"{message.id}" for message in choose(messages, known))
+
+    @pytest.mark.parametrize(
+        ("letters", "erased"),
+        [  # none was erased; the newest question; behind an erased message; of a question in two messages
+            ("", ""), ("h", ""), ("hah", ""), ("sah", ""), ("ssah", ""),
+            ("eh", ""), ("eah", "1"), ("eacth", "123"), ("eact", "123"), ("ect", "12"), ("eha", ""), ("ehah", "12"),
+            ("ehh", "1"), ("seh", ""), ("sehh", ""), ("seah", "2"), ("sehah", "23"), ("seahh", "2"), ("esah", ""),
+            ("easah", "1"),
+        ],
+    )  # fmt: skip
+    def test_behind_an_erased_message(self, letters: str, erased: str) -> None:
+        assert self.chosen(unstored_behind, letters) == erased
+
+    @pytest.mark.parametrize(
+        ("letters", "brought"),
+        [("", ""), ("s", ""), ("sh", "1"), ("sah", "2"), ("sacth", "4"), ("shah", "123"), ("seh", "2"), ("h", "0")],
+    )
+    def test_by_a_refused_run(self, letters: str, brought: str) -> None:
+        assert self.chosen(said_by_another, letters) == brought
 
 
 def test_the_live_line_is_recalled_for_the_user() -> None:

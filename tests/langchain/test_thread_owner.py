@@ -2,12 +2,12 @@
 
 import asyncio
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage, SystemMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 
@@ -131,14 +131,126 @@ def test_without_a_saver_and_after_a_deletion_a_name_is_free(build: Build, tmp_p
         assert run(kept, "and now?", user_id="emil") == "fine: and now?"
 
 
-def test_a_run_of_nobody_leaves_the_thread_to_its_user(tmp_path: Path) -> None:
-    saver, model = InMemorySaver(), Model()
-    with opened(with_middleware, tmp_path, saver, model) as one:
+@WAYS
+@pytest.mark.parametrize("text", [SECRET, "what is my locker code?"])
+@pytest.mark.parametrize("lasting", [False, True], ids=["in memory", "sqlite"])
+def test_a_run_that_goes_back_without_a_user_is_the_owners(
+    build: Build, text: str, lasting: bool, tmp_path: Path
+) -> None:
+    """The configuration of a state in the thread's history names the thread, and no user."""
+    saver, model = None if lasting else InMemorySaver(), Model()
+    with opened(build, tmp_path, saver, model) as one:
+        for question in (SECRET, "what is my locker code?"):
+            run(one, question, user_id="dora")
+    with opened(build, tmp_path, saver, model) as one:
+        history = one.get_state_history({"configurable": {"thread_id": "tuesday"}})
+        at_question = [
+            state
+            for state in history
+            if state.next and (state.values.get("messages") or [AIMessage("")])[-1].text == text
+        ]
+        one.invoke(None, at_question[-1].config)
         assert run(one, "hello") == "fine: hello"
-        assert run(one, SECRET, user_id="dora") == f"fine: {SECRET}"
-        assert run(one, "hello again") == "fine: hello again"
+        assert run(one, "what is my locker code?", user_id="dora") == "4471"
+    with open_pool(tmp_path / "chat.db") as pool:
+        assert {key.user_id for key in pool.store.sessions()} == {"dora"}
+        with pool.use("any", "dora") as dora:
+            dora.forget(user=True)
+    assert b"locker code" not in (tmp_path / "chat.db").read_bytes()
+
+
+@WAYS
+@pytest.mark.parametrize("process", ["same", "new"])
+def test_a_thread_begun_without_a_user_stays_without_one(build: Build, process: str, tmp_path: Path) -> None:
+    saver, model = InMemorySaver(), Model()
+    with opened(build, tmp_path, saver, model) as one:
+        assert run(one, SECRET) == f"fine: {SECRET}"
+        another = opened(build, tmp_path, saver, model) if process == "new" else nullcontext(one)
+        with another as two, pytest.raises(ValueError, match="begun without a user; go on without one, or begin"):
+            run(two, "i am dora, what is my locker code?", user_id="dora")
+        assert (len(model.sent), texts_of(tmp_path, "dora")) == (1, [])
+        assert run(one, "what is my locker code?") == "4471"
+    assert "dora" not in str(model.sent)
+
+
+def with_helper(pool: SessionPool, model: Model, saver: Any) -> Any:
+    helper = agent(model, memory(pool))
+
+    def look(item: str) -> str:
+        """Have a helper look."""
+        return str(helper.invoke({"messages": [HumanMessage(f"the {item}, please")]})["messages"][-1].text)
+
+    return agent(model, memory(pool), tools=[look], checkpointer=saver)
+
+
+def test_the_helpers_of_a_run_without_a_user_are_the_owners_too(tmp_path: Path) -> None:
+    saver, model = InMemorySaver(), Model()
+    with opened(with_helper, tmp_path, saver, model) as one:
+        run(one, SECRET, user_id="dora")
+        assert run(one, "look at a") == "fine: look at a"
+        assert [message.text for message in model.sent[-2].messages if message.type == "human"] == ["the a, please"]
+    with open_pool(tmp_path / "chat.db") as pool:
+        assert [(key.user_id, key.session_id.partition("//")[0]) for key in pool.store.sessions()] == [
+            ("dora", "tuesday")
+        ] * 2
+
+
+BROUGHT = [
+    [HumanMessage("i am emil, my code is 9182")],
+    [HumanMessage("i am emil"), AIMessage("hello emil"), HumanMessage("my code is 9182")],
+    [SystemMessage("emil is from 9182"), HumanMessage("i am emil")],
+]
+
+
+@WAYS
+@pytest.mark.parametrize("brought", BROUGHT, ids=["one", "several", "system"])
+def test_what_a_refused_run_brought_is_neither_sent_nor_stored(
+    build: Build, brought: list[BaseMessage], tmp_path: Path
+) -> None:
+    saver, model = InMemorySaver(), Model()
+    with opened(build, tmp_path, saver, model) as one:
+        run(one, SECRET, user_id="dora")
+        for _ in range(2):
+            with pytest.raises(ValueError, match=REFUSED):
+                one.invoke({"messages": [*brought]}, config("tuesday", user_id="emil"))
+        run(one, "hello", user_id="dora")
+        assert [m.text for m in model.last if m.type != "system"] == [SECRET, f"fine: {SECRET}", "hello"]
+    with opened(build, tmp_path, saver, model) as one:
+        assert run(one, "what is my code?", user_id="dora") == "I do not know"
+        run(one, "good bye", user_id="dora")
+    told = [SECRET, f"fine: {SECRET}", "hello", "fine: hello", "what is my code?", "I do not know", "good bye"]
+    assert texts_of(tmp_path, "dora")[:7] == told
+    assert "emil" not in str(model.sent)
+    assert "9182" not in str(model.sent)
+
+
+@WAYS
+def test_what_a_refused_run_asked_is_not_answered_for_the_owner(build: Build, tmp_path: Path) -> None:
+    """LangGraph would go on where the refused run stopped."""
+    saver, model = InMemorySaver(), Model()
+    with opened(build, tmp_path, saver, model) as one:
+        run(one, SECRET, user_id="dora")
         with pytest.raises(ValueError, match=REFUSED):
             run(one, "what is my locker code?", user_id="emil")
+        for names in ({"user_id": "dora"}, {}):
+            with pytest.raises(ValueError, match="the newest question of this thread was erased"):
+                one.invoke(None, config("tuesday", **names))
+        with pytest.raises(ValueError, match=REFUSED):
+            one.invoke(None, config("tuesday", user_id="emil"))
+        assert len(model.sent) == 1
+        assert run(one, "what is my locker code?", user_id="dora") == "4471"
+
+
+def test_a_refusal_is_raised_while_the_store_is_down(caplog: pytest.LogCaptureFixture) -> None:
+    model, middleware = Model(), memory()
+    one = agent(model, middleware, checkpointer=InMemorySaver())
+    run(one, SECRET, user_id="dora")
+    middleware.close()
+    with pytest.raises(ValueError, match=REFUSED):
+        run(one, "and mine?", user_id="emil")
+    run(one, "hello", user_id="dora")
+    assert "goes on without it: it was closed; make another InfiniteMemoryMiddleware" in caplog.text
+    assert "what another user's run brought to thread 'tuesday' stays there" in caplog.text
 
 
 def test_a_state_without_messages_and_a_broken_store_keep_the_owner() -> None:

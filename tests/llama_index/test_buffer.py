@@ -325,6 +325,31 @@ def test_a_constructor_without_a_limit_names_the_argument() -> None:
         InfiniteChatMemoryBuffer(max_tokens=100)
 
 
+def test_arguments_of_something_else_say_what_to_do() -> None:
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"tokenizer_fn": "gpt"}, "tokenizer_fn='gpt': expected a function"),
+        ({"chat_store": "x"}, "chat_store='x': expected a BaseChatStore"),
+        (
+            {"chat_history": "x.db"},
+            "chat_history='x.db': expected a list of ChatMessages; the path of a file is store=",
+        ),
+        ({"session_id": ""}, "session_id='': expected a name"),
+        ({"chat_store_key": ""}, "chat_store_key='': expected a name"),
+    ]
+    for arguments, advice in wrong:
+        with pytest.raises((TypeError, ValueError), match=advice):
+            InfiniteChatMemoryBuffer.from_defaults(**arguments)
+    memory: Any = ours([user("a")])
+    for give in (memory.set, memory.put_messages):
+        for nothing in (None, "hello", user("b")):
+            with pytest.raises(TypeError, match="expected a list of ChatMessages"):
+                give(nothing)
+    memory.get("a")
+    with pytest.raises((TypeError, ValueError)):
+        memory.get(5)
+    assert memory.explain().included
+
+
 def test_arguments_of_the_engine_are_passed_on() -> None:
     assert (
         len(ours([*TALK, user("what is my locker code?")], token_limit=120, top_k=0).get())
@@ -492,7 +517,12 @@ def test_reset_begins_anew_and_forget_erases() -> None:
     assert memory.get() == [user("a")]
     memory.checkout("main-2")
     assert len(memory.get_all()) == 2
-    memory.forget()
+    for nothing in ({}, {"ids": None}, {"ids": ["x"], "session": True}, {"session": 1.5}):
+        with pytest.raises(ValueError, match="session"):
+            memory.forget(**nothing)
+    stored = memory.get_all()
+    assert (memory.forget([]).ids, memory.get_all()) == ((), stored)
+    assert len(memory.forget(session=True).ids) == 3
     assert (memory.get_all(), memory.branches(), memory.search("secret")) == ([], ["main"], [])
     memory.put(user("my secret is x"))
     assert texts(memory.get()) == ["my secret is x"]
@@ -611,7 +641,7 @@ def test_a_chat_store_is_imported_and_written_to(chat_store: SimpleChatStore, tm
         assert texts(memory.get_all()) == ["z"]
         part(chat_store.get_messages("me")[0], 0).text = "changed there"
         assert texts(memory.get_all()) == texts(memory.get()) == ["changed there"]
-        memory.forget()
+        memory.forget(session=True)
         assert "me" not in chat_store.get_keys()
     assert texts(chat_store.get_messages("you")) == ["other"]
 

@@ -79,7 +79,7 @@ def test_what_is_forgotten_is_gone_there() -> None:
     memory = ours([user("my locker code is 4471"), assistant("noted")], chat_store=there)
     memory.forget([memory.search("locker code", 1)[0].id])
     assert texts(memory.get_all()) == texts(there.get_messages(KEY)) == ["noted"]
-    memory.forget()
+    memory.forget(session=True)
     assert (memory.get_all(), there.get_keys()) == ([], [])
 
 

@@ -148,7 +148,7 @@ def test_of_a_memory_that_is_gone_a_later_state_is_not_lost() -> None:
 def test_what_is_forgotten_is_not_written_out() -> None:
     memory = ours(TALK[:4])
     assert len(memory.to_dict()["messages"]) == 4
-    memory.forget()
+    memory.forget(session=True)
     assert memory.to_dict()["messages"] == []
     memory.put_messages(TALK[:2])
     memory.put_messages(TALK[2:8])

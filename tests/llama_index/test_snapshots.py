@@ -91,7 +91,7 @@ def test_what_was_forgotten_does_not_come_back_with_a_snapshot(tmp_path: Path) -
     for store in (None, tmp_path / "a.db"):
         with ours(TALK[:2], store=store) as memory:
             snapshot = memory.to_dict()
-            memory.forget()
+            memory.forget(session=True)
             memory.put(user("hi"))
             with Buffer.from_dict(snapshot) as earlier:
                 assert texts(earlier.get_all()) == ["hi"]

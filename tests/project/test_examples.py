@@ -259,7 +259,7 @@ PAGE = [
 @pytest.fixture(scope="module")
 def blocks(tmp_path_factory: pytest.TempPathFactory) -> list[Ran]:
     folder = tmp_path_factory.mktemp("blocks")
-    return run(blocks_of("docs/langchain.md", folder), folder)
+    return run(blocks_of("docs/langchain.md", folder), folder, together=True)
 
 
 def test_every_block_has_an_expected_output(blocks: list[Ran]) -> None:

@@ -417,6 +417,11 @@ class KnowsNobody(SQLiteStore):
         return [one for one in super().sessions(*user_ids) if one.user_id is not None]
 
 
+class NamesNobodys(SQLiteStore):
+    def sessions_named(self, session_id: str) -> list[SessionKey]:
+        return [one for one in super().sessions_named(session_id) if one.user_id is None]
+
+
 class DescribesEverybody(SQLiteStore):
     def overview(self, *user_ids: str | None, limit: int = ALL) -> list[SessionInfo]:
         return super().overview(limit=limit)
@@ -456,6 +461,7 @@ BROKEN: list[tuple[type[SQLiteStore], str]] = [
     (TellsOthersForgotten, "test_forgotten_ids_are_read_by_pages"),
     (AsksTheFirstSession, "test_it_can_be_asked_which_ids_are_forgotten"),
     (KnowsNobody, "test_users_are_known"),
+    (NamesNobodys, "test_no_two_sessions_share_anything"),
     (LosesOrder, "test_reading_is_limited_and_paged"),
     (AnswersInOrderOfStoring, "test_reading_is_limited_and_paged"),
     (PagesWithGaps, "test_reading_is_limited_and_paged"),

@@ -90,6 +90,11 @@ class TreeRows(Rows):
         found = self._of_users("SELECT session, user_id, session_id FROM sessions WHERE true", (), user_ids)
         return [_session_key(*row) for row in found]
 
+    def sessions_named(self, session_id: str) -> list[SessionKey]:
+        """See `Rows`."""
+        sql = "SELECT session, user_id, session_id FROM sessions WHERE session_id = ? ORDER BY session"
+        return [_session_key(*row) for row in self.connection.execute(sql, (text(session_id),))]
+
     def main_states(self, user_ids: Collection[str | None] | None) -> list[tuple[SessionKey, SessionState]]:
         """See `Rows`."""
         found = self._of_users(_MAIN_STATES, (text(MAIN), *ROOT), user_ids)

@@ -101,6 +101,9 @@ class MessageContract:
         for user in (None, *NASTY):
             own = {name: s.key for (u, name), s in zip(pairs, sessions, strict=True) if u == user}
             assert store.sessions(user) == [(key, user, name) for name, key in own.items()]
+        for name in (*NASTY, "unused"):
+            found = [(s.key, u, n) for (u, n), s in zip(pairs, sessions, strict=True) if n == name]
+            assert store.sessions_named(name) == Store.sessions_named(store, name) == found
 
     def test_one_session_does_not_see_another(self, store: Store) -> None:
         """Every read and every change stays inside its session."""
