@@ -594,7 +594,7 @@ class TestTheToolOfTheAgent:
     def searching(self, middleware: Any, own: Sequence[Any] = (), **arguments: Any) -> tuple[Any, Model]:
         def search(messages: Sequence[BaseMessage]) -> AIMessage:
             if messages[-1].type == "human" and messages[-1].text.endswith("?"):
-                query = {"query": messages[-1].text}
+                query = {"query": messages[-1].text.splitlines()[-1]}  # without what is recalled
                 return AIMessage("", tool_calls=[{"name": "search_earlier_messages", "args": query, "id": "s"}])
             return AIMessage("done")
 
