@@ -50,7 +50,7 @@ MUTANTS: dict[int, tuple[Mutant, ...]] = {
         Mutant(
             "a system message of recalled text has no framing",
             "prompt/assembler.py",
-            "self.size(Message.system(text)), text)",
+            "self._size_with(Message.system(text), entries), text)",
             "self.framer.counter(text), text)",
         ),
         Mutant(
