@@ -45,8 +45,9 @@ from shared_core.prompt.template import RecallTemplate
 from shared_core.prompt.window import Fill
 from shared_core.recall.embedding import EmbedText
 from shared_core.recall.ranking import ScoredMessage
+from shared_core.recall.rules import RecallRules
 from shared_core.recall.scope import Filter, RecallScope, RecallTools, RecallUnit
-from shared_core.recall.search import RecallRules, Searcher
+from shared_core.recall.search import Searcher
 from shared_core.recall.signals import Ranking
 from shared_core.recall.standing_list import StandingFact
 from shared_core.recall.worth import Recall

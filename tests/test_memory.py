@@ -827,7 +827,7 @@ def test_of_any_number_of_sessions_each_is_read_once(store: CountingStore) -> No
 def test_what_is_too_much_for_memory_is_read_anew_and_the_rest_is_not(
     store: CountingStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shared_core.recall.search.OPEN_ROWS", 65)
+    monkeypatch.setattr("shared_core.recall.open_indexes.OPEN_ROWS", 65)
     memory = of_user(store, 10)
     memory.add(history(100))
     memory.search("item3")

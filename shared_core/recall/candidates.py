@@ -21,7 +21,8 @@ from shared_core.prompt.reasons import Reason
 from shared_core.prompt.window import ELSEWHERE, Candidate
 from shared_core.recall.lengths import WHOLE, excerpt_size, recalled_tokens
 from shared_core.recall.ranking import Ranked, ScoredMessage, Source
-from shared_core.recall.search import Found, RecallRules
+from shared_core.recall.rules import RecallRules
+from shared_core.recall.search import Found
 from shared_core.recall.standing import StandingHit
 from shared_core.recall.standing_lane import (
     ELLIPSIS,

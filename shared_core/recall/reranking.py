@@ -23,7 +23,8 @@ from shared_core.lifecycle import in_background
 from shared_core.messages import Message
 from shared_core.recall.candidates import excerpt
 from shared_core.recall.ranking import Ranked
-from shared_core.recall.search import Found, RecallRules
+from shared_core.recall.rules import RecallRules
+from shared_core.recall.search import Found
 from shared_core.records import Record
 from shared_core.rerankers import AnyReranker
 from shared_core.session import LiveSession

@@ -1,20 +1,18 @@
-"""Search the stored conversation: the rules of recall, the open indexes of sessions, and the steps of a search."""
+"""Search the stored conversation: the steps of a search, and what it returns."""
 
 import time
 import warnings
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
-from typing import get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from shared_core.arguments import in_range, one_of, whole_number
-from shared_core.base import Embedder, Fingerprint, Vectors
-from shared_core.errors import EmbedderError, EmbedderMismatchError, StoreError
+from shared_core.base import Embedder, Vectors
+from shared_core.errors import EmbedderError, StoreError
 from shared_core.index.session_index import SessionIndex
 from shared_core.index.session_vectors import SessionVectors
 from shared_core.languages.english import ENGLISH
@@ -23,205 +21,24 @@ from shared_core.recall.embedding import (
     EmbedderChoice,
     EmbedReply,
     EmbedRequest,
-    EmbedText,
     backfill,
-    choose_embedder,
-    message_text,
-    name_of,
-    turn_text,
-    uses_other_embedder,
 )
+from shared_core.recall.open_indexes import OpenIndexes
 from shared_core.recall.query import Query, parse_query, with_parts
-from shared_core.recall.ranking import MIN_LEXICAL, OPENING_LEXICAL, POOL, RELAXED, Opening, RankedResults, rank
+from shared_core.recall.ranking import POOL, RankedResults, rank
+from shared_core.recall.rules import RecallRules
 from shared_core.recall.scope import (
     Filter,
-    RecallScope,
-    RecallTools,
-    RecallUnit,
     Scope,
     eligible_mask,
     languages,
     speakers,
 )
-from shared_core.recall.signals import Ranking
 from shared_core.recall.standing import Closeness, StandingHit, bearing
 from shared_core.recall.topic import NEWEST_MESSAGES, in_conversation, points_back, share, towards
-from shared_core.recall.worth import ASKED, BARS, GOES_ON, Recall, Verdict, chance_of_answer, verdict
+from shared_core.recall.worth import ASKED, BARS, GOES_ON, Verdict, chance_of_answer, verdict
 from shared_core.records import Record, SessionState
-from shared_core.rerankers import AnyReranker
 from shared_core.session import LiveSession
-
-
-@dataclass(frozen=True, slots=True)
-class RecallRules:
-    """What may be recalled and how it is found. Every field is the argument of `InfiniteMemory` of that name.
-
-    Raises:
-        ValueError: a value is out of range.
-    """
-
-    embedder: Embedder | None = None
-    ranking: Ranking = "hybrid"
-    recall_unit: RecallUnit = "message"
-    embed_text: EmbedText | None = None
-    min_score: float | None = None
-    min_lexical: float | None = None
-    excerpt_tokens: int | None = 100
-    recall_tools: RecallTools = "replies"
-    scope: RecallScope = "session"
-    embed_budget_ms: float = 200
-    recall: Recall = "balanced"
-    reranker: AnyReranker | None = None
-    rerank_budget_ms: float = 1_000
-    standing_tokens: int = 200
-
-    def __post_init__(self) -> None:
-        one_of("recall", self.recall, get_args(Recall))
-        one_of("ranking", self.ranking, get_args(Ranking))
-        one_of("recall_unit", self.recall_unit, get_args(RecallUnit))
-        one_of("recall_tools", self.recall_tools, get_args(RecallTools))
-        one_of("scope", self.scope, get_args(RecallScope))
-        if self.embed_text is not None:
-            name_of(self.embed_text)
-        whole_number("standing_tokens", self.standing_tokens, least=0)
-        in_range("embed_budget_ms", self.embed_budget_ms, 0, float("inf"))
-        in_range("rerank_budget_ms", self.rerank_budget_ms, 0, float("inf"))
-        if self.min_score is not None:
-            in_range("min_score", self.min_score, -1, 1)
-        if self.min_lexical is not None:
-            in_range("min_lexical", self.min_lexical, 0, 100)
-        if self.excerpt_tokens is not None:
-            whole_number("excerpt_tokens", self.excerpt_tokens, least=1)
-
-    @property
-    def text_of(self) -> EmbedText:
-        """The function that makes a unit's text, which is embedded."""
-        return self.embed_text or (turn_text if self.recall_unit == "turn" else message_text)
-
-    def floors(self, fingerprint: Fingerprint | None, ranking: Ranking) -> tuple[float, float, Opening]:
-        """Return the cosine and the share of words at which a message passes, and what at least one must reach.
-
-        The caller's `min_score` and `min_lexical` hold for every message. The embedder's own floor holds for the best
-        message, and for all of them in `"dense"` ranking.
-        """
-        own = fingerprint.floor if fingerprint is not None else 0.0
-        floor = own if self.min_score is None else self.min_score
-        relaxed = self.min_score is None and ranking != "dense" and own > 0
-        words = MIN_LEXICAL if self.min_lexical is None else self.min_lexical
-        opening = Opening(floor, OPENING_LEXICAL if self.min_lexical is None else self.min_lexical)
-        return RELAXED * floor if relaxed else floor, words, opening
-
-
-OPEN_ROWS = 250_000
-"""With `scope="user"`, a memory keeps the indexes of other sessions open up to this many messages."""
-
-OPEN_SESSIONS = 10_000
-"""Other sessions whose index a memory keeps open: even one without messages takes 10 KB."""
-
-
-class OpenIndexes:
-    """The indexes that one memory holds open, by session."""
-
-    def __init__(self, live: LiveSession, rules: RecallRules) -> None:
-        self.live = live
-        self.rules = rules
-        self._force = False
-        self._checked = False
-        self._open: dict[int, tuple[SessionIndex, SessionVectors | None]] = {}
-        self._chosen: tuple[int | None, EmbedderChoice] | None = None
-
-    def embedder_choice(self, scope: RecallScope | None = None) -> EmbedderChoice:
-        """Return the embedder to search with; `scope` is that of a `Filter`.
-
-        Raises:
-            EmbedderMismatchError: the session's vectors are another embedder's.
-            EmbedderError: the embedder raised instead of returning its fingerprint.
-        """
-        session, rules = self.live.key, self.rules
-        if rules.ranking == "lexical" or (session is None and (scope or rules.scope) == "session"):
-            return EmbedderChoice(None)
-        if self._chosen is None or self._chosen[0] != session:
-            dense = choose_embedder(
-                rules.embedder, self.live.store, session, rules.recall_unit, rules.text_of, force=self._force
-            )
-            if self._chosen is not None and self._chosen[1].space != dense.space:
-                self._open.clear()
-            self._chosen = session, dense
-        return self._chosen[1]
-
-    def embedder_choice_or_words(self, scope: RecallScope | None = None) -> EmbedderChoice:
-        """Return the embedder to search with, or words alone with a note if it does not return its fingerprint.
-
-        Raises:
-            EmbedderMismatchError: the session's vectors are another embedder's.
-        """
-        try:
-            return self.embedder_choice(scope)
-        except EmbedderMismatchError:
-            raise
-        except EmbedderError as error:
-            return EmbedderChoice(None, note=f"recall by words alone: {error}", failed=True)
-
-    def check(self) -> None:
-        """Raise EmbedderMismatchError early, before anything has to be recalled. The store is asked only once."""
-        session = self.live.key
-        if self._checked or session is None or self.rules.embedder is None or self.rules.ranking == "lexical":
-            return
-        if self.live.store.spaces(session):
-            self.embedder_choice_or_words()
-        self._checked = True
-
-    def accept_embedder(self) -> None:
-        """Accept the embedder given even if the session's vectors are another embedder's."""
-        self._force = True
-        self._chosen = None
-        self._open.clear()
-
-    def open(
-        self, session: int, state: SessionState, dense: EmbedderChoice
-    ) -> tuple[SessionIndex, SessionVectors | None]:
-        """Return a session's index, up to date with the store, and its vectors if an embedder is used."""
-        session_index, vectors = self._open.pop(session, (None, None))
-        # After something was forgotten, a new index is made. Another caller may be waiting for vectors and keeps using
-        # the old rows, so they must not change under it.
-        if session_index is None or session_index.epoch != state.epoch:
-            session_index, vectors = SessionIndex(self.live.store, session), None
-        session_index.refresh(state)
-        if vectors is None and dense.embedder is not None and not self.uses_other_embedder(session, dense.embedder):
-            vectors = SessionVectors(session_index, dense.space, dense.embedder.fingerprint.dimension)
-        if vectors is not None:
-            vectors.refresh()
-        self._open[session] = session_index, vectors
-        return session_index, vectors if dense.embedder is not None else None
-
-    def uses_other_embedder(self, session: int, embedder: Embedder) -> bool:
-        """Return whether this is another session, last embedded by another embedder; it is left as it is."""
-        return session != self.live.key and uses_other_embedder(self.live.store, session, embedder)
-
-    def opened(self) -> Iterable[tuple[SessionIndex, SessionVectors | None]]:
-        """Return the open indexes."""
-        return list(self._open.values())
-
-    def close(self) -> None:
-        """Stop all background work."""
-        for _, vectors in self.opened():
-            if vectors is not None:
-                vectors.vectors.stop()
-
-    def evict(self) -> None:
-        """Close other sessions' indexes beyond `OPEN_ROWS` messages or `OPEN_SESSIONS` sessions.
-
-        The first ones stay open. Every search reads all sessions in the same order, so closing the least recently used
-        would make every search read all of them again.
-        """
-        room, sessions = OPEN_ROWS, OPEN_SESSIONS
-        for session, (session_index, _) in list(self._open.items()):
-            if session != self.live.key:
-                if len(session_index) <= room and sessions:
-                    room, sessions = room - len(session_index), sessions - 1
-                else:
-                    del self._open[session]
-
 
 POOL_TOKENS = 16
 """A list has one candidate per this many tokens of room, and at least `POOL`."""

@@ -1,0 +1,129 @@
+"""The indexes that one memory holds open, and the embedder to search them with."""
+
+from collections.abc import Iterable
+
+from shared_core.base import Embedder
+from shared_core.errors import EmbedderError, EmbedderMismatchError
+from shared_core.index.session_index import SessionIndex
+from shared_core.index.session_vectors import SessionVectors
+from shared_core.recall.embedding import (
+    EmbedderChoice,
+    choose_embedder,
+    uses_other_embedder,
+)
+from shared_core.recall.rules import RecallRules
+from shared_core.recall.scope import (
+    RecallScope,
+)
+from shared_core.records import SessionState
+from shared_core.session import LiveSession
+
+OPEN_ROWS = 250_000
+"""With `scope="user"`, a memory keeps the indexes of other sessions open up to this many messages."""
+
+OPEN_SESSIONS = 10_000
+"""Other sessions whose index a memory keeps open: even one without messages takes 10 KB."""
+
+
+class OpenIndexes:
+    """The indexes that one memory holds open, by session."""
+
+    def __init__(self, live: LiveSession, rules: RecallRules) -> None:
+        self.live = live
+        self.rules = rules
+        self._force = False
+        self._checked = False
+        self._open: dict[int, tuple[SessionIndex, SessionVectors | None]] = {}
+        self._chosen: tuple[int | None, EmbedderChoice] | None = None
+
+    def embedder_choice(self, scope: RecallScope | None = None) -> EmbedderChoice:
+        """Return the embedder to search with; `scope` is that of a `Filter`.
+
+        Raises:
+            EmbedderMismatchError: the session's vectors are another embedder's.
+            EmbedderError: the embedder raised instead of returning its fingerprint.
+        """
+        session, rules = self.live.key, self.rules
+        if rules.ranking == "lexical" or (session is None and (scope or rules.scope) == "session"):
+            return EmbedderChoice(None)
+        if self._chosen is None or self._chosen[0] != session:
+            dense = choose_embedder(
+                rules.embedder, self.live.store, session, rules.recall_unit, rules.text_of, force=self._force
+            )
+            if self._chosen is not None and self._chosen[1].space != dense.space:
+                self._open.clear()
+            self._chosen = session, dense
+        return self._chosen[1]
+
+    def embedder_choice_or_words(self, scope: RecallScope | None = None) -> EmbedderChoice:
+        """Return the embedder to search with, or words alone with a note if it does not return its fingerprint.
+
+        Raises:
+            EmbedderMismatchError: the session's vectors are another embedder's.
+        """
+        try:
+            return self.embedder_choice(scope)
+        except EmbedderMismatchError:
+            raise
+        except EmbedderError as error:
+            return EmbedderChoice(None, note=f"recall by words alone: {error}", failed=True)
+
+    def check(self) -> None:
+        """Raise EmbedderMismatchError early, before anything has to be recalled. The store is asked only once."""
+        session = self.live.key
+        if self._checked or session is None or self.rules.embedder is None or self.rules.ranking == "lexical":
+            return
+        if self.live.store.spaces(session):
+            self.embedder_choice_or_words()
+        self._checked = True
+
+    def accept_embedder(self) -> None:
+        """Accept the embedder given even if the session's vectors are another embedder's."""
+        self._force = True
+        self._chosen = None
+        self._open.clear()
+
+    def open(
+        self, session: int, state: SessionState, dense: EmbedderChoice
+    ) -> tuple[SessionIndex, SessionVectors | None]:
+        """Return a session's index, up to date with the store, and its vectors if an embedder is used."""
+        session_index, vectors = self._open.pop(session, (None, None))
+        # After something was forgotten, a new index is made. Another caller may be waiting for vectors and keeps using
+        # the old rows, so they must not change under it.
+        if session_index is None or session_index.epoch != state.epoch:
+            session_index, vectors = SessionIndex(self.live.store, session), None
+        session_index.refresh(state)
+        if vectors is None and dense.embedder is not None and not self.uses_other_embedder(session, dense.embedder):
+            vectors = SessionVectors(session_index, dense.space, dense.embedder.fingerprint.dimension)
+        if vectors is not None:
+            vectors.refresh()
+        self._open[session] = session_index, vectors
+        return session_index, vectors if dense.embedder is not None else None
+
+    def uses_other_embedder(self, session: int, embedder: Embedder) -> bool:
+        """Return whether this is another session, last embedded by another embedder; it is left as it is."""
+        return session != self.live.key and uses_other_embedder(self.live.store, session, embedder)
+
+    def opened(self) -> Iterable[tuple[SessionIndex, SessionVectors | None]]:
+        """Return the open indexes."""
+        return list(self._open.values())
+
+    def close(self) -> None:
+        """Stop all background work."""
+        for _, vectors in self.opened():
+            if vectors is not None:
+                vectors.vectors.stop()
+
+    def evict(self) -> None:
+        """Close other sessions' indexes beyond `OPEN_ROWS` messages or `OPEN_SESSIONS` sessions.
+
+        The first ones stay open. Every search reads all sessions in the same order, so closing the least recently used
+        would make every search read all of them again.
+        """
+        room, sessions = OPEN_ROWS, OPEN_SESSIONS
+        for session, (session_index, _) in list(self._open.items()):
+            if session != self.live.key:
+                if len(session_index) <= room and sessions:
+                    room, sessions = room - len(session_index), sessions - 1
+                else:
+                    del self._open[session]
