@@ -36,12 +36,14 @@ _PUT_SEGMENT = (
 )
 _PUT_BRANCH = (
     "INSERT INTO branches (session, name, segment, depth, ordinal) "
-    "SELECT ?1, ?2, ?3, ?4, coalesce(max(ordinal), 0) + 1 FROM branches WHERE session = ?1 "
+    "VALUES (?1, ?2, ?3, ?4, ?5) "
     "ON CONFLICT (session, name) DO UPDATE SET segment = excluded.segment, depth = excluded.depth"
 )
+_LAST_ORDINAL = "SELECT coalesce(max(ordinal), 0) FROM branches WHERE session = ?"
 _DETACH = (
-    "UPDATE branches SET depth = (SELECT tip FROM tips AS t WHERE t.session = ?1 AND t.segment = ?2) "
-    "WHERE session = ?1 AND segment = ?2 AND depth IS NULL"
+    "UPDATE branches SET depth = "
+    "(SELECT tip FROM tips AS t WHERE t.session = branches.session AND t.segment = branches.segment) "
+    "WHERE session = ? AND depth IS NULL AND segment IN (SELECT value FROM json_each(?))"
 )
 _REFS = (
     "SELECT ref, kind, name, segment, depth, base_segment, base_depth, note, created_at FROM refs WHERE session = ? "
@@ -64,6 +66,7 @@ class TreeRows(Rows):
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
         self._text_key: int | None = None
+        self._ordinals: dict[int, int] = {}
 
     def take_text_keys(self, count: int) -> int:
         """Return the first of so many free keys of table `texts`."""
@@ -169,11 +172,15 @@ class TreeRows(Rows):
     def put_branch(self, session: int, name: str, head: Position, *, attached: bool = False) -> None:
         """See `Rows`."""
         depth = None if attached else head.depth
-        self.connection.execute(_PUT_BRANCH, (session, text(name), head.segment, depth))
+        # The largest is looked up once a transaction, because that takes as long as there are branches.
+        if session not in self._ordinals:
+            self._ordinals[session] = int(self.connection.execute(_LAST_ORDINAL, (session,)).fetchone()[0])
+        self._ordinals[session] += 1
+        self.connection.execute(_PUT_BRANCH, (session, text(name), head.segment, depth, self._ordinals[session]))
 
-    def detach_branches(self, session: int, segment: int) -> None:
+    def detach_branches(self, session: int, segments: Collection[int]) -> None:
         """See `Rows`."""
-        self.connection.execute(_DETACH, (session, segment))
+        self.connection.execute(_DETACH, (session, json.dumps(list(segments))))
 
     def rename_branch(self, session: int, name: str, to: str) -> None:
         """See `Rows`."""
