@@ -315,6 +315,28 @@ class Store(ABC):
         readers that share this object. A method that raises in the block has done nothing, and the block may go on.
         """
 
+    def stage(self) -> int | None:
+        """Begin a session that is not listed, to be filled in several transactions; return its key.
+
+        Stages that were left for a day are removed. By default None: this store has none.
+        """
+        return None
+
+    def publish(self, names: Mapping[int, tuple[str | None, str]]) -> bool:
+        """Make stages sessions, each with a user and a name, all at once.
+
+        Returns:
+            False, and nothing is done, if there is such a session by now.
+
+        Raises:
+            StoreError: a stage was removed meanwhile.
+        """
+        return not names
+
+    def unstage(self, sessions: Collection[int]) -> None:
+        """Remove stages with all they hold; those that were published stay."""
+        return None
+
     def backup(self, path: str | os.PathLike[str], progress: Callable[[int, int], None] | None = None) -> None:
         """Write a copy of the whole store, as it is at this moment, to a new file.
 

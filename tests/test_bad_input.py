@@ -237,6 +237,25 @@ def test_without_vectors_the_prompt_is_built_by_words(store: CountingStore, case
     assert (mended.embedder, mended.pending, mended.degraded) == ("unreliable/8", 0, ())
 
 
+@pytest.mark.parametrize("factor", [1e5, 1e-6, 1e300])
+def test_vectors_of_any_length_find_what_vectors_of_unit_length_find(tmp_path: Path, factor: float) -> None:
+    unit, other = good(60), good(60).astype(np.float64) * factor
+    prompts = []
+    for number, rows in enumerate((unit, other)):
+        embedder = Unreliable(lambda count, rows=rows: rows[:count], lambda rows=rows: rows[3])  # type: ignore[misc]
+        with InfiniteMemory(tmp_path / f"{number}.db", embedder=embedder, **SMALL) as memory:
+            memory.add(history(60))
+            memory.index()
+            prompts.append(memory.context("what of item3?"))
+            memory.export(tmp_path / f"{number}.jsonl", vectors=True)
+        with InfiniteMemory() as fresh:
+            assert fresh.import_file(tmp_path / f"{number}.jsonl").new == 60
+            assert fresh.stats()["vectors"] == 60
+    texts = [[message.content for message in prompt.messages] for prompt in prompts]
+    assert texts[0] == texts[1]
+    assert [prompt.report.embedder for prompt in prompts] == ["unreliable/8"] * 2
+
+
 def test_what_was_embedded_before_a_failure_is_kept(store: CountingStore) -> None:
     embedder = ScriptedEmbedder({})
     memory = InfiniteMemory(store, embedder=embedder)

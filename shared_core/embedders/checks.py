@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from shared_core.base import Fingerprint, Vectors
 from shared_core.errors import EmbedderError, MissingExtraError
@@ -22,6 +23,11 @@ def checked(rows: object, count: int, fingerprint: Fingerprint) -> Vectors:
         raise EmbedderError(f"{wanted}, and returned the shape {values.shape}")
     if not np.isfinite(values).all():
         raise EmbedderError(f"{wanted}, and returned some that are not finite")
+    return unit_length(values)
+
+
+def unit_length(values: npt.NDArray[np.float64]) -> Vectors:
+    """Return finite vectors, one a row, as float32 of unit length; zeros stay zeros."""
     peaks = np.abs(values).max(axis=1, keepdims=True, initial=0)
     values = values / np.where(peaks > 0, peaks, 1)  # so that squares neither overflow nor underflow
     lengths = np.linalg.norm(values, axis=1, keepdims=True)

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from shared_core.arguments import function
 from shared_core.base import Embedder, Fingerprint, Vectors
 from shared_core.embedders import as_embedder, embedder_named
+from shared_core.embedders.checks import unit_length
 from shared_core.errors import EmbedderError, EmbedderMismatchError
 from shared_core.index.session_vectors import SessionVectors, text_hash
 from shared_core.messages import Message
@@ -21,6 +22,9 @@ from shared_core.recall.scope import RecallUnit
 from shared_core.store import Store
 
 Rows = npt.NDArray[np.int64]
+
+UNIT_TOLERANCE = 1e-3
+"""How far from 1 the length of a vector may be. Half precision is no more exact."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +67,7 @@ class EmbedRequest:
         dimension = self.embedder.fingerprint.dimension
         expected = (dimension,) if self.query else (len(self.texts), dimension)
         try:
-            vectors = np.asarray(reply, dtype=np.float32)
+            vectors = np.asarray(reply, dtype=np.float64)
         except (TypeError, ValueError) as error:
             return self._failed(error)
         if vectors.shape != expected or not np.isfinite(vectors).all():
@@ -71,7 +75,21 @@ class EmbedRequest:
             return EmbedderError(
                 f"{self.embedder.fingerprint.key!r} returned {what}; expected finite numbers of shape {expected}"
             )
-        return vectors
+        return _of_unit_length(vectors)
+
+
+def _of_unit_length(vectors: npt.NDArray[np.float64]) -> Vectors:
+    """Return vectors as float32. The store keeps them in half precision, which ends at 65,504: long ones are scaled.
+
+    Vectors of about unit length, as an `Embedder` should return them, stay what they are.
+    """
+    rows = vectors.reshape(-1, vectors.shape[-1])
+    with np.errstate(over="ignore", under="ignore"):
+        off = np.abs(np.linalg.norm(rows, axis=1) - 1) > UNIT_TOLERANCE
+    found: Vectors = rows.astype(np.float32) if not off.any() else np.empty(rows.shape, np.float32)
+    if off.any():
+        found[~off], found[off] = rows[~off], unit_length(rows[off])
+    return found.reshape(vectors.shape)
 
 
 EmbedReply: TypeAlias = Vectors | EmbedderError

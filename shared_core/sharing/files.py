@@ -31,7 +31,7 @@ from shared_core.sharing.foreign import (
     named,
 )
 from shared_core.sharing.format import SessionLine, is_ours, read_header, read_lines
-from shared_core.sharing.importer import Imported, ImportResult, Target, import_lines
+from shared_core.sharing.importer import Imported, ImportResult, Target, import_export
 from shared_core.sharing.readers import Foreign, read_foreign
 from shared_core.store import Store
 from shared_core.stores import open_store
@@ -172,11 +172,9 @@ def _import_ours(
     target = Target(checkout.live.user_id, checkout.live.session_id)
     if session is None and header.sessions > 1:
         raise SeveralSessionsError(os.fspath(path), header.sessions, ", ".join(map(repr, _sessions_in(path))))
-    imported = import_lines(
-        checkout.store, path, read_lines(path),
-        lambda line: target if session in (None, line.session_id) else None,
-        format="infinite-memory", total=header.messages, count_tokens=counted(checkout.writer.draft),
-        progress=progress,
+    imported = import_export(
+        checkout.store, path, lambda line: target if session in (None, line.session_id) else None,
+        total=header.messages, count_tokens=counted(checkout.writer.draft), progress=progress,
     )  # fmt: skip
     if not imported and session is not None:
         ids = _sessions_in(path)
@@ -336,15 +334,15 @@ def _import_lines(
     def destination(line: SessionLine) -> Target | None:
         return target(line.session_id, line.user_id) if sessions is None or line.session_id in sessions else None
 
-    with store.transaction():
-        imported = import_lines(
-            store, path, read_lines(path), destination, format="infinite-memory", total=header.messages,
-            count_tokens=counted(draft), progress=progress,
-        )  # fmt: skip
+    def check(imported: list[Imported]) -> None:
         missing = set(sessions or ()) - {one.result.session_id for one in imported}
         if missing:
             ids = _sessions_in(path)
             raise UnknownReferenceError(f"{os.fspath(path)!r} has no session {min(missing)!r}", candidates=ids)
+
+    imported = import_export(
+        store, path, destination, total=header.messages, count_tokens=counted(draft), progress=progress, check=check
+    )
     if on_session is not None:
         for one in imported:
             on_session(one.result)

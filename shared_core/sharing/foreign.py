@@ -15,9 +15,9 @@ from shared_core.records import MAIN, Branch, Draft, Newest, Position, Record, R
 from shared_core.sharing.export import Progress
 from shared_core.sharing.format import NumberedLine
 from shared_core.sharing.importer import BATCH, Imported, ImportResult, Target, import_lines
-from shared_core.sharing.position_map import SessionTree
 from shared_core.sharing.readers import Conversation, Entry, Foreign
 from shared_core.sharing.session_merge import CountTokens, other_id
+from shared_core.sharing.session_tree import SessionTree
 from shared_core.store import Store
 from shared_core.system_prompt import is_prompt, prompt_joined
 

@@ -4,6 +4,7 @@ import hashlib
 import json
 import math
 import os
+import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
@@ -42,10 +43,36 @@ def encode(line: Mapping[str, Any]) -> bytes:
     try:
         data = text.encode() + b"\n"
     except UnicodeEncodeError:  # a lone surrogate
-        data = json.dumps(json.loads(text), separators=(",", ":")).encode() + b"\n"
+        data = json.dumps(json.loads(_apart(text)), separators=(",", ":")).encode() + b"\n"
     if len(data) > MAX_LINE:
         raise ValueError(f"{line.get('type')} {line.get('id')!r} is larger than {MAX_LINE:,} bytes; redact it")
     return data
+
+
+_HALVES = re.compile("([\ud800-\udbff])(?=[\udc00-\udfff])")
+"""The first of two halves of a surrogate pair, which JSON would read as the one character that the pair stands for."""
+
+
+def _apart(text: str) -> str:
+    """Return a line with a mark between the halves of surrogate pairs; its field `between` says which mark that is.
+
+    The mark is the first character for private use that the line does not have, so that reading removes no other.
+    """
+    if not _HALVES.search(text):
+        return text
+    mark = next(mark for mark in map(chr, range(0xE000, 0x110000)) if mark not in text)
+    return _HALVES.sub(rf"\1{mark}", text[:-1]) + f',"between":"{mark}"}}'
+
+
+def _joined(value: Any, mark: str) -> Any:
+    """Return a JSON value without the marks that `_apart` added."""
+    if isinstance(value, str):
+        return value.replace(mark, "")
+    if isinstance(value, list):
+        return [_joined(one, mark) for one in value]
+    if isinstance(value, dict):
+        return {key.replace(mark, ""): _joined(one, mark) for key, one in value.items()}
+    return value
 
 
 def _escaped(line: Mapping[str, Any]) -> dict[str, Any]:
@@ -53,7 +80,10 @@ def _escaped(line: Mapping[str, Any]) -> dict[str, Any]:
     changed = dict(line)
     if "payload" in line:
         payload = line["payload"]
-        changed["payload"] = {"format": payload["format"], "data": {"$json": json.dumps(payload["data"])}}
+        changed["payload"] = {
+            "format": payload["format"],
+            "data": {"$json": json.dumps(payload["data"], ensure_ascii=False)},
+        }
     if "grounding" in line:
         items = [
             item | ({} if math.isfinite(item.get("score") or 0) else {"score": _score_word(item["score"])})
@@ -301,6 +331,11 @@ def read_line(value: Any) -> Line:
     """
     if not isinstance(value, dict):
         raise LineError('is not a line of this format; expected an object with "type"')
+    mark = value.get("between")
+    if mark is not None:
+        if not isinstance(mark, str) or len(mark) != 1:
+            raise LineError("between: expected one character")
+        value = _joined({name: one for name, one in value.items() if name != "between"}, mark)
     try:
         if value.get("type") == "message":
             return MessageLine.model_validate(_with_plain_values(value))
@@ -333,6 +368,9 @@ def schema() -> dict[str, Any]:
     found = _LINES.json_schema()
     score = found["$defs"]["GroundingItem"]["properties"]["score"]
     score["anyOf"].append({"enum": ["NaN", "Infinity", "-Infinity"]})
+    for one in found["$defs"].values():
+        if "type" in one.get("properties", ()):
+            one["properties"]["between"] = {"maxLength": 1, "minLength": 1, "title": "Between", "type": "string"}
     title = "A line of an infinite-memory file, version 1"
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title} | found
 

@@ -11,6 +11,7 @@ from shared_core.records import VectorRows
 from shared_core.reprs import short_repr
 from shared_core.sharing.export import Progress
 from shared_core.sharing.format import (
+    FORMAT,
     BranchLine,
     ForgottenLine,
     GoneLine,
@@ -25,6 +26,7 @@ from shared_core.sharing.format import (
     StashLine,
     TagLine,
     file_error,
+    read_lines,
 )
 from shared_core.sharing.session_merge import CountTokens, RefMerger, SessionMerger
 from shared_core.store import Store
@@ -73,6 +75,9 @@ class ImportResult:
         lists = {"remapped": dict(self.remapped), "branches": dict(self.branches), "left_out": list(self.left_out)}
         return fields | lists
 
+
+LARGE = 5_000
+"""The messages of a file that is not imported in one transaction, if all of its sessions are new."""
 
 BATCH = 500
 """Lines that are looked up together."""
@@ -132,11 +137,67 @@ def import_lines(
     """
     name = os.fspath(path)
     with store.transaction():
-        importer = _Importer(store, _FileInfo(name, format, total), destination, count_tokens, progress)
-        for numbered in lines:
-            importer.add_line(numbered)
-        importer.end_session()
-    return importer.done
+        return _Importer(store, _FileInfo(name, format, total), destination, count_tokens, progress).add_lines(lines)
+
+
+def import_export(
+    store: Store,
+    path: str | os.PathLike[str],
+    destination: Destination,
+    *,
+    total: int,
+    count_tokens: CountTokens,
+    progress: Progress | None = None,
+    check: Callable[[list[Imported]], None] = lambda done: None,
+) -> list[Imported]:
+    """Import the sessions of an export file: all of them or nothing.
+
+    Other writers wait for a large file no longer than for a part of it, if its sessions are new: they are filled as
+    stages, which nobody sees until the last line has been read. Any other file is imported in one transaction.
+
+    Args:
+        store: the store to import into.
+        path: the file.
+        destination: returns the session that each of the file is imported into.
+        total: the number of messages in the file.
+        count_tokens: counts the tokens of a message.
+        progress: called with how many messages are done and how many there are.
+        check: called with the results at the end; nothing is stored if it raises.
+
+    Raises:
+        InputFileError: the file is invalid; the store is unchanged.
+    """
+    file = _FileInfo(os.fspath(path), FORMAT, total)
+    if total >= LARGE:
+        done = _import_staged(store, file, destination, count_tokens, progress, check)
+        if done is not None:
+            return done
+    with store.transaction():
+        importer = _Importer(store, file, destination, count_tokens, progress)
+        done = importer.add_lines(read_lines(path))
+        check(done)
+    return done
+
+
+def _import_staged(
+    store: Store, file: _FileInfo, destination: Destination, count_tokens: CountTokens, progress: Progress | None,
+    check: Callable[[list[Imported]], None],
+) -> list[Imported] | None:  # fmt: skip
+    """Import a file by stages; None, and nothing is stored, if one of its sessions is not new."""
+    importer = _Importer(store, file, destination, count_tokens, progress, staged={})
+    assert importer.staged is not None
+    try:
+        done = importer.add_lines(read_lines(file.name))
+        check(done)
+        return done if store.publish(importer.staged) else None
+    except _NotNewError:
+        return None
+    finally:
+        store.unstage(importer.staged)
+
+
+class _NotNewError(Exception):
+    """A session of the file is not new, or the store has no stages."""
 
 
 class _Importer:
@@ -147,7 +208,9 @@ class _Importer:
         destination: Destination,
         count_tokens: CountTokens,
         progress: Progress | None,
+        staged: dict[int, Target] | None = None,
     ) -> None:
+        self.staged = staged
         self._store = store
         self._file = file
         self._destination = destination
@@ -163,6 +226,13 @@ class _Importer:
         self._batch: list[NumberedLine] = []
         self._number = 0
         self.done: list[Imported] = []
+
+    def add_lines(self, lines: Iterable[NumberedLine]) -> list[Imported]:
+        """Process all lines and return the results."""
+        for numbered in lines:
+            self.add_line(numbered)
+        self.end_session()
+        return self.done
 
     def add_line(self, numbered: NumberedLine) -> None:
         """Process the next line."""
@@ -182,10 +252,17 @@ class _Importer:
         if target in self._targets:
             raise file_error(self._file.name, self._number, LineError(f"is a second session for {target.session_id!r}"))
         self._targets.add(target)
-        self._session = self._store.create_session(*target)
+        self._session = self._store.create_session(*target) if self.staged is None else self._stage(target)
         self._merger = SessionMerger(self._store, self._session, self._count_tokens)
         self._ref_merger = None
         self._spaces = line.spaces
+
+    def _stage(self, target: Target) -> int:
+        stage = self._store.stage() if self._store.session(*target) is None else None
+        if stage is None or self.staged is None:
+            raise _NotNewError
+        self.staged[stage] = target
+        return stage
 
     def _add_batch(self) -> None:
         assert self._merger is not None

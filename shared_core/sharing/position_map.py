@@ -1,225 +1,14 @@
 """The mapping from the positions of a file to those of a session: known ones are found, others are added."""
 
-import base64
-import binascii
-import re
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-import numpy as np
-
-from shared_core.messages import Message
-from shared_core.paths import Span, walk
-from shared_core.records import MAIN, Newest, Position, Record, Restored, Segment, Stretch, VectorRows
-from shared_core.sharing.format import MAX_NUMBER, FileRef, LineError, VectorValue
+from shared_core.records import Position, Record, Stretch
+from shared_core.sharing.format import FileRef, LineError
+from shared_core.sharing.session_tree import SessionTree
 from shared_core.store import Store
-
-PAGE = 500
-"""Messages written at a time."""
-
-
-class SessionTree:
-    """Adds positions to a session, inside a transaction of the store.
-
-    Args:
-        store: the store that holds the session.
-        session: the session's key.
-
-    Attributes:
-        empty: whether the session never held anything.
-        root: the position before its first message.
-        last_seq: the sequence number of its newest message when the import began.
-    """
-
-    def __init__(self, store: Store, session: int) -> None:
-        self.store = store
-        self.session = session
-        state = store.state(session, MAIN)
-        branches = store.branches(session)
-        self._count = store.stats(session)["segments"]
-        self.empty = state.last_seq == 0 == state.epoch and self._count == 1 == len(branches)
-        self.empty = self.empty and not any(store.refs(session, kind, limit=1) for kind in ("tag", "stash", "move"))
-        self.last_seq = self._seq = state.last_seq
-        self._segments: dict[int, Segment] = {}
-        first = next(branch.head for branch in branches if branch.name == MAIN)
-        self.root = Position(walk(first, self.segment).spans[0].segment, -1)
-        self._turns: dict[int, Newest] = {}
-        self._changed: dict[int, Segment] = {}
-        self._records: list[Record] = []
-        self._covers: list[tuple[Position, Stretch]] = []
-        self._vectors: dict[str, list[tuple[Position, str, bytes]]] = {}
-
-    # Reading
-
-    def segment(self, segment: int) -> Segment:
-        """Return a segment, including what was added to it here."""
-        if segment not in self._segments:
-            self._segments[segment] = self.store.segment(self.session, segment)
-        return self._segments[segment]
-
-    @property
-    def segments(self) -> Iterator[Segment]:
-        """All segments, in order of creation."""
-        return map(self.segment, range(self._count))
-
-    def before(self, position: Position) -> Position:
-        """Return the first parent of a position; the root if there is none."""
-        segment = self.segment(position.segment)
-        if position.depth > segment.start:
-            return position._replace(depth=position.depth - 1)
-        return self.normalized(segment.parent)
-
-    def normalized(self, position: Position | None) -> Position:
-        """Return the same position outside of empty segments: an empty segment ends where its parent ends."""
-        while position is not None:
-            segment = self.segment(position.segment)
-            if position.depth >= segment.start:
-                return position
-            position = segment.parent
-        return self.root
-
-    # Adding
-
-    def next_position(self, position: Position, *, fork: bool) -> Position:
-        """Return the position after another one.
-
-        It is in the same segment, or in a new one if it is a fork or if the segment already continues.
-
-        Raises:
-            LineError: there are too many positions.
-        """
-        segment = self.segment(position.segment)
-        number = position.segment
-        if fork or position.depth != segment.tip:
-            number = self._open(position)
-        return self.extend(number, position.depth + 1)
-
-    def extend(self, number: int, tip: int) -> Position:
-        """Extend a segment to a depth and return its end."""
-        if tip > MAX_NUMBER:
-            raise LineError("has too many positions")
-        self._segments[number] = self._changed[number] = self.segment(number)._replace(tip=tip)
-        return Position(number, tip)
-
-    def _open(self, parent: Position) -> int:
-        number = self._count
-        self._count += 1
-        self._segments[number] = self._changed[number] = Segment(number, parent, parent.depth)
-        if parent.segment in self._turns and parent.depth == self.segment(parent.segment).tip:
-            self._turns[number] = self._turns[parent.segment]
-        return number
-
-    def merge(self, parent: Position, merged: Position, turn_shift: int) -> Position:
-        """Open a segment that begins with a merge, and return the position of the merge."""
-        room = sum(span.upto - span.start + 1 for span in self._missing_from(merged, parent))
-        base = parent.depth + room + 1
-        if base > MAX_NUMBER:
-            raise LineError("has too many positions")
-        number = self._count
-        self._count += 1
-        self._segments[number] = self._changed[number] = Segment(number, parent, base, merged, base, turn_shift)
-        return Position(number, base)
-
-    def _missing_from(self, merged: Position, parent: Position) -> list[Span]:
-        return walk(merged, self.segment).without(walk(parent, self.segment))
-
-    def stretches(self, first: Position, last: Position) -> list[Stretch]:
-        """Return the stretches from one position to another along first parents.
-
-        Raises:
-            LineError: `first` is not an ancestor of `last`.
-        """
-        found: list[Stretch] = []
-        while first.segment != last.segment:
-            segment = self.segment(last.segment)
-            if segment.parent is None:
-                raise LineError("covers positions that are not on one line")
-            found.insert(0, Stretch(last.segment, segment.start, last.depth))
-            last = segment.parent
-        if first.depth > last.depth:
-            raise LineError("covers positions that are not on one line")
-        return [part for part in (Stretch(last.segment, first.depth, last.depth), *found) if part.start <= part.upto]
-
-    # Messages
-
-    def newest_turn(self, position: Position) -> Newest:
-        """Return the turn of the newest user message at or before a position, with its number there."""
-        segment = self.segment(position.segment)
-        if position.depth == segment.tip and position.segment in self._turns:
-            return self._turns[position.segment]
-        self.flush()
-        for span in reversed(walk(position, self.segment).spans):
-            upto = span.upto
-            while upto >= span.start:
-                records = self.store.newest(self.session, Position(span.segment, upto), PAGE)
-                records = [record for record in records if record.position.depth >= span.start]
-                for record in records:
-                    if record.message.role == "user":
-                        return Newest(record.message.turn_id, record.turn_no + span.turn_shift)
-                if not records:
-                    break
-                upto = records[-1].position.depth - 1
-        return Newest(None, -1)
-
-    def put(
-        self, message: Message, position: Position, turn: Newest, newest: Newest | None, *,
-        counted: tuple[str, int] | None, picked_from: str | None, covers: Sequence[Stretch],
-        vectors: Sequence[VectorValue],
-    ) -> None:  # fmt: skip
-        """Write a message at a position that `next_position` returned.
-
-        Args:
-            message: the message, with its id.
-            position: where it goes.
-            turn: its turn.
-            newest: the newest turn from there on. None: not known.
-            counted: the name of a token counter and its count. None: not counted.
-            picked_from: the id of the message it is a copy of.
-            covers: the stretches that it sums up.
-            vectors: its vectors.
-        """
-        self._seq += 1
-        counter, tokens = counted if counted is not None else (None, None)
-        stored = message if message.turn_id == turn.turn_id else message.replace(turn_id=turn.turn_id)
-        self._records.append(Record(stored, position, self._seq, turn.turn_no, counter, tokens, picked_from))
-        self._covers += [(position, stretch) for stretch in covers]
-        for value in vectors:
-            row = (position, value.hash, _vector(value))
-            self._vectors.setdefault(value.space, []).append(row)
-        if newest is not None:
-            self._turns[position.segment] = newest
-        if len(self._records) >= PAGE:
-            self.flush()
-
-    def flush(self) -> None:
-        """Write what was added since the last call."""
-        if not self._records and not self._changed:
-            return
-        grown = sorted(self._changed.values(), key=lambda segment: segment.segment)
-        self.store.restore(self.session, Restored(tuple(grown), tuple(self._records), tuple(self._covers)))
-        for space, rows in self._vectors.items():
-            self.store.keep(self.session, VectorRows(space, rows))
-        self._changed, self._records, self._covers, self._vectors = {}, [], [], {}
-
-
-def _vector(value: VectorValue) -> bytes:
-    """Return the bytes of one or more vectors.
-
-    Raises:
-        LineError: they are not vectors of the space's dimension.
-    """
-    found = re.fullmatch(r".+/(\d{1,6})(?:#.*)?", value.space, re.DOTALL)
-    try:
-        data = base64.b64decode(value.data, validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise LineError(f"has a vector that is not base64 ({error})") from None
-    if found is None or not data or int(found[1]) == 0 or len(data) % (2 * int(found[1])):
-        raise LineError(f"has a vector of {len(data)} bytes, which does not fit the space {value.space!r}")
-    if not np.isfinite(np.frombuffer(data, dtype="<f2")).all():
-        raise LineError("has a vector with a number that is NaN or infinite")
-    return data
-
 
 MAX_REMEMBERED = 4_096
 """The number of recent messages whose positions are kept in memory. Older ones are looked up in the store."""
@@ -245,11 +34,81 @@ class _EmptyRun(NamedTuple):
         return len(self.parents) == 2
 
 
-class _CreatedRun(NamedTuple):
-    """The part of a run that was created here: from `number` to its end, beginning at the position `first`."""
+class _FoundRun(NamedTuple):
+    """Consecutive positions of the file, from `number` on, that are consecutive positions of a segment."""
 
     number: int
+    size: int
     first: Position
+
+
+class _Found:
+    """Where the positions of the file that hold no message are in the session.
+
+    They are kept as runs, because one short line of a file may stand for millions of them.
+    """
+
+    def __init__(self) -> None:
+        self._runs: list[_FoundRun] = []
+
+    def __iter__(self) -> Iterator[_FoundRun]:
+        return iter(self._runs)
+
+    def add(self, run: _FoundRun) -> None:
+        """Add positions, none of which is known."""
+        self._runs.insert(bisect_right(self._runs, run.number, key=_number), run)
+
+    def run_at(self, number: int) -> _FoundRun | None:
+        """Return the last run that begins at or before a number."""
+        at = bisect_right(self._runs, number, key=_number) - 1
+        return self._runs[at] if at >= 0 else None
+
+    def get(self, number: int) -> Position | None:
+        """Return where a position of the file is."""
+        run = self.run_at(number)
+        if run is None or number >= run.number + run.size:
+            return None
+        return run.first._replace(depth=run.first.depth + number - run.number)
+
+    def known_upto(self, number: int, end: int) -> int:
+        """Return the first number from `number` on that is not known in one run, at most `end`."""
+        run = self.run_at(number)
+        return number if run is None else min(max(number, run.number + run.size), end)
+
+    def next_known(self, number: int, end: int) -> int:
+        """Return the first number from `number` on that is known, at most `end`."""
+        at = bisect_right(self._runs, number, key=_number)
+        return min(self._runs[at].number, end) if at < len(self._runs) else end
+
+
+def _number(run: _FoundRun) -> int:
+    return run.number
+
+
+class _Used:
+    """Positions of the session, as stretches of segments that do not overlap."""
+
+    def __init__(self) -> None:
+        self._stretches: dict[int, list[tuple[int, int]]] = {}
+
+    def add(self, first: Position, size: int) -> None:
+        """Add consecutive positions, of which any may be there already."""
+        stretches = self._stretches.setdefault(first.segment, [])
+        start, upto = first.depth, first.depth + size - 1
+        low = bisect_right(stretches, (start,))
+        low -= low > 0 and stretches[low - 1][1] >= start - 1
+        high = bisect_right(stretches, upto + 1, key=lambda one: one[0])
+        if low < high:
+            start, upto = min(start, stretches[low][0]), max(upto, stretches[high - 1][1])
+        stretches[low:high] = [(start, upto)]
+
+    def free(self, first: Position, most: int) -> int:
+        """Return how many positions are not among these, from the first one on up to the next that is."""
+        stretches = self._stretches.get(first.segment, [])
+        at = bisect_right(stretches, first.depth, key=lambda one: one[0])
+        if at and stretches[at - 1][1] >= first.depth:
+            return 0
+        return min(most, stretches[at][0] - first.depth) if at < len(stretches) else most
 
 
 class PositionMap:
@@ -271,12 +130,11 @@ class PositionMap:
         self._remembered: dict[str, Position] = {}
         self._skipped: dict[str, int] = {}
         self._runs: list[_EmptyRun] = []
-        self._found: dict[int, Position] = {}
-        self._created: dict[int, _CreatedRun] = {}
-        self._used: set[Position] = set()
+        self._found = _Found()
+        self._used = _Used()
         self._numbers = 0
         self._forgotten_positions: set[Position] = set()
-        self._children: dict[tuple[Position, Position | None], list[int]] | None = None
+        self._children: dict[tuple[Position, Position | None], deque[int]] | None = None
 
     # What the file holds
 
@@ -362,32 +220,45 @@ class PositionMap:
             if missing:
                 waiting += missing
             elif run.merge:
-                self._found[top] = self._find_or_merge(run)
+                self._found.add(_FoundRun(top, 1, self._find_or_merge(run)))
             else:
                 self._create(run)
         return self._resolved(ref)
 
     def is_at(self, ref: FileRef | None, position: Position) -> bool:
         """Return whether a reference of the file may mean a position. Empty positions match wherever they can be."""
-        waiting, matched = [(ref, position)], dict[int, Position]()
+        waiting, matched = [(ref, position)], _Found()
         while waiting:
             what, here = waiting.pop()
             number = self._as_number(what)
-            if not isinstance(number, int) or self._known_position(number) is not None or number in matched:
-                if (matched[number] if isinstance(number, int) and number in matched else self._resolved(what)) != here:
+            known = matched.get(number) if isinstance(number, int) else None
+            if known is not None or not isinstance(number, int) or self._known_position(number) is not None:
+                if (self._resolved(what) if known is None else known) != here:
                     return False
                 continue
             run, segment = self._run_of(number), self._tree.segment(here.segment)
             if here == self._tree.root or run.merge != (here.depth == segment.base):
                 return False
-            matched[number] = here
-            first = run.parents[0] if number == run.number else number - 1
-            waiting.append((first, self._tree.before(here)))
+            back = self._run_back(run, number, here, matched)
+            matched.add(back)
+            first = run.parents[0] if back.number == run.number else back.number - 1
+            waiting.append((first, self._tree.before(back.first)))
             if run.merge:
                 waiting.append((run.parents[1], self._tree.normalized(segment.merged)))
-        self._found |= matched
-        self._used.update(matched.values())
+        for one in matched:
+            self._found.add(one)
+            self._used.add(one.first, one.size)
         return True
+
+    def _run_back(self, run: _EmptyRun, number: int, here: Position, matched: _Found) -> _FoundRun:
+        """Return the positions of a run up to a number that may be those of a segment up to a position."""
+        segment = self._tree.segment(here.segment)
+        start = segment.start if run.merge or segment.base is None else segment.base + 1
+        low = max(run.number, number - (here.depth - start))
+        for found in (self._found, matched):
+            before = found.run_at(number)
+            low = low if before is None else max(low, before.number + before.size)
+        return _FoundRun(low, number - low + 1, here._replace(depth=here.depth - (number - low)))
 
     def _as_number(self, ref: FileRef | None) -> FileRef | None:
         return self._skipped.get(ref, ref) if isinstance(ref, str) else ref
@@ -403,12 +274,7 @@ class PositionMap:
         return known
 
     def _known_position(self, number: int) -> Position | None:
-        if number in self._found:
-            return self._found[number]
-        made = self._created.get(self._run_of(number).number)
-        if made is None or number < made.number:
-            return None
-        return made.first._replace(depth=made.first.depth + number - made.number)
+        return self._found.get(number)
 
     def _message_position(self, id_: str) -> Position:
         if id_ not in self._remembered:
@@ -423,56 +289,81 @@ class PositionMap:
 
     def _create(self, run: _EmptyRun) -> None:
         """Find or create the positions of a run."""
-        position = self._resolved(run.parents[0])
-        for number in range(run.number, run.number + run.size):
-            found = self._found.get(number) or self._empty_child(position)
-            if found is None:
-                first = self._tree.next_position(position, fork=run.fork and number == run.number)
-                self._tree.extend(first.segment, first.depth + run.number + run.size - 1 - number)
-                self._created[run.number] = _CreatedRun(number, first)
-                self._add_child(first.segment)
-                return
-            self._found[number] = position = found
-            self._used.add(found)
+        position, number, end = self._resolved(run.parents[0]), run.number, run.number + run.size
+        while number < end:
+            upto = self._found.known_upto(number, end)
+            if upto == number:
+                upto = self._find_or_add(run, number, position)
+            known = self._known_position(upto - 1)
+            assert known is not None
+            position, number = known, upto
+
+    def _find_or_add(self, run: _EmptyRun, number: int, before: Position) -> int:
+        """Find or create positions of a run from a number on; return the number after the last one."""
+        most = self._found.next_known(number, run.number + run.size) - number
+        found = self._empty_after(before, number, most)
+        if found is None:
+            first = self._tree.next_position(before, fork=run.fork and number == run.number)
+            self._tree.extend(first.segment, first.depth + most - 1)
+            found = _FoundRun(number, most, first)
+        self._found.add(found)
+        if not self._tree.empty:
+            self._used.add(found.first, found.size)
+        return number + found.size
 
     def _find_or_merge(self, run: _EmptyRun) -> Position:
         parent, merged = map(self._resolved, run.parents)
-        for number in self._segments_from(parent, merged):
-            segment = self._tree.segment(number)
-            known = Position(number, segment.start)
-            if known not in self._used:
-                self._used.add(known)
+        segments = self._segments_from(parent, merged)
+        while segments:
+            number = segments.popleft()
+            known = Position(number, self._tree.segment(number).start)
+            if self._used.free(known, 1):
+                self._used.add(known, 1)
                 return known
-        made = self._tree.merge(parent, merged, run.turn_shift)
-        self._add_child(made.segment)
-        return made
+        return self._tree.merge(parent, merged, run.turn_shift)
 
-    def _empty_child(self, before: Position) -> Position | None:
-        """Return an existing position after another one that is empty, or whose message the file lists as forgotten."""
+    def _empty_after(self, before: Position, number: int, most: int) -> _FoundRun | None:
+        """Return existing positions after another one that are empty, or whose message the file lists as forgotten.
+
+        A segment that has no such position at its start never will: it is not looked at again.
+        """
         if self._tree.empty:
             return None
-        starts = [Position(one, self._tree.segment(one).start) for one in self._segments_from(before, None)]
-        for position in [before._replace(depth=before.depth + 1), *starts]:
-            if position.depth <= self._tree.segment(position.segment).tip and position not in self._used:
-                self._tree.flush()
-                if position in self._forgotten_positions or not self._store.get(self._session, [position]):
-                    return position
-        return None
+        self._tree.flush()
+        first = before._replace(depth=before.depth + 1)
+        size = self._empty_size(first, most)
+        segments = self._segments_from(before, None)
+        while not size and segments:
+            first = Position(segments[0], self._tree.segment(segments[0]).start)
+            size = self._empty_size(first, most)
+            if not size:
+                segments.popleft()
+        return _FoundRun(number, size, first) if size else None
 
-    def _segments_from(self, parent: Position, merged: Position | None) -> list[int]:
+    def _empty_size(self, first: Position, most: int) -> int:
+        """Return how many positions of a segment are empty and not used, from one on, looking at few messages."""
+        room = min(most, self._tree.segment(first.segment).tip - first.depth + 1)
+        room = self._used.free(first, room) if room > 0 else 0
+        if not room or first in self._forgotten_positions:
+            return min(room, 1)
+        empty, size = 0, 1  # so many are known to be empty; so many are looked at next
+        while empty < room:
+            size = min(size, room - empty)
+            start = first.depth + empty
+            if self._store.count(self._session, [Stretch(first.segment, start, start + size - 1)]):
+                room, size = empty + size - 1, size // 2
+            else:
+                empty, size = empty + size, size * 2
+        return empty
+
+    def _segments_from(self, parent: Position, merged: Position | None) -> deque[int]:
         """Return the segments of the session that begin after a position, or with the merge of two positions."""
         if self._tree.empty:
-            return []
+            return deque()
         if self._children is None:
             self._children = {}
-            for one in list(self._tree.segments):
-                self._add_child(one.segment)
-        return self._children.get((parent, merged), [])
-
-    def _add_child(self, number: int) -> None:
-        if self._children is not None:
-            segment = self._tree.segment(number)
-            merged = None if segment.merged is None else self._tree.normalized(segment.merged)
-            known = self._children.setdefault((self._tree.normalized(segment.parent), merged), [])
-            if number not in known:
-                known.append(number)
+            for segment in list(self._tree.segments):
+                second = None if segment.merged is None else self._tree.normalized(segment.merged)
+                key = self._tree.normalized(segment.parent), second
+                self._children.setdefault(key, deque()).append(segment.segment)
+        return self._children.setdefault((parent, merged), deque())

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from shared_core.errors import InfiniteMemoryError
 from shared_core.messages import Message, content_of
-from shared_core.paths import EARLIER, Head, Path, walk
+from shared_core.paths import EARLIER, Head
 from shared_core.records import MAIN, Branch, Create, Move, Newest, Position, Record, Ref, Restored
 from shared_core.sharing.format import (
     BranchLine,
@@ -21,7 +21,8 @@ from shared_core.sharing.format import (
     StashLine,
     TagLine,
 )
-from shared_core.sharing.position_map import PositionMap, SessionTree
+from shared_core.sharing.position_map import PositionMap
+from shared_core.sharing.session_tree import SessionTree
 from shared_core.store import Store
 from shared_core.system_prompt import is_prompt, prompt_joined
 
@@ -183,6 +184,9 @@ def other_id(message: Message, after: FileRef | None) -> str:
     return f"{message.id}~{hashlib.blake2b(said, digest_size=8).hexdigest()}"
 
 
+TOGETHER = 1_000
+"""Branches and refs that are written in one call, which takes as long as there are branches."""
+
 IMPORTED = "imported/"
 """The prefix of an imported branch or tag whose name is taken."""
 
@@ -208,8 +212,12 @@ class RefMerger:
         self._note = note
         self._heads = {branch.name: branch.head for branch in store.branches(session)}
         self._tags = {ref.name: ref.position for ref in store.refs(session, "tag")}
-        self._stashes = [] if merger.tree.empty else store.refs(session, "stash")
+        self._stashes: dict[tuple[str, str, str], list[Ref]] = {}
+        for ref in reversed(store.refs(session, "stash")):
+            self._stashes.setdefault((ref.name, ref.note, ref.created_at), []).append(ref)
         self._named: set[str] = set()
+        self._named_tags: set[str] = set()
+        self._pending: list[Create | Move | Branch | Ref] = []
         self.branches: dict[str, str] = {}
         self.head: Head | None = None
 
@@ -220,8 +228,10 @@ class RefMerger:
             raise LineError(f"has the name {name!r}, which an earlier line has")
         self._named.add(name)
         if self._merger.tree.empty:
+            if name in self._tags:
+                raise LineError(f"has the name {name!r}, which a tag has")
             position = self._position(line.at)
-            self._restore(Restored(branches=(Branch(name, position),)))
+            self._put(Branch(name, position))
             self._heads[name], self.branches[name] = position, name
             return
         # Empty positions can look the same. If one of them is the end of the branch already, that one is meant.
@@ -229,9 +239,8 @@ class RefMerger:
         there = next((here for here in known if self._is_at(line.at, self._heads[here])), None)
         if there is None:
             position = self._position(line.at)
-            path = self._path(position)
             free = (here for here in self._candidate_names(name) if here not in self._tags)
-            there = next(here for here in free if self._advance(here, position, path))
+            there = next(here for here in free if self._advance(here, position))
         self.branches[name] = there
 
     def _candidate_names(self, name: str) -> Iterator[str]:
@@ -244,44 +253,48 @@ class RefMerger:
         self._merger.positions.check(ref)
         return self._merger.positions.is_at(ref, self._normalized(position))
 
-    def _advance(self, name: str, position: Position, path: Path) -> bool:
+    def _advance(self, name: str, position: Position) -> bool:
         """Create a branch or move it forward to a position; return False if that would drop messages from it."""
         head = self._heads.get(name)
         if head is None:
-            self._store.change(self._session, [Create(name, position)])
+            self._put(Create(name, position))
             self._heads[name] = position
             return True
-        if not path.without(self._path(head)):
+        leads_to = self._merger.tree.ancestors.leads_to
+        if leads_to(position, head):
             return True
-        if self._path(head).without(path):
+        if not leads_to(head, position):
             return False
-        self._store.change(self._session, [Move(name, position, self._note, head)])
+        self._put(Move(name, position, self._note, head))
         self._heads[name] = position
         return True
 
     def tag(self, line: TagLine) -> None:
         """Store a tag, under another name if its own is taken by another position."""
         name, when = _checked_name(line.name), _checked_time(line.created_at)
+        if name in self._named_tags:
+            raise LineError(f"has the name {name!r}, which an earlier line has")
+        self._named_tags.add(name)
         for here in self._candidate_names(name):
             if here in self._tags and self._is_at(line.at, self._tags[here]):
                 return
             if here not in self._tags and here not in self._heads:
                 position = self._position(line.at)
-                self._store_ref(Ref(0, "tag", here, position, None, line.note, when))
+                self._put(Ref(0, "tag", here, position, None, line.note, when))
                 self._tags[here] = position
                 return
 
     def stash(self, line: StashLine) -> None:
         """Store a stash, unless it is stored already."""
         about = (line.branch, line.note, _checked_time(line.created_at))
-        alike = (ref for ref in self._stashes if (ref.name, ref.note, ref.created_at) == about)
+        alike = [] if self._merger.tree.empty else self._stashes.get(about, [])
         there = (ref for ref in alike if self._is_at(line.base, ref.base) and self._is_at(line.at, ref.position))
         known = next(there, None)
         if known is not None:
-            self._stashes.remove(known)  # a second stash that looks the same must not match this one again
+            alike.remove(known)  # a second stash that looks the same must not match this one again
             return
         at, base = self._position(line.at), self._position(line.base)
-        self._store_ref(Ref(0, "stash", line.branch, at, base, line.note, line.created_at))
+        self._put(Ref(0, "stash", line.branch, at, base, line.note, line.created_at))
 
     def move(self, line: MoveLine) -> None:
         """Store an entry of the reflog in a session that was empty. Any other session keeps its own reflog."""
@@ -290,7 +303,7 @@ class RefMerger:
             self._merger.positions.check(ref)
         if self._merger.tree.empty:
             base, position = self._position(line.base), None if line.deleted else self._position(line.at)
-            self._store_ref(Ref(0, "move", line.branch, position, base, line.note, when))
+            self._put(Ref(0, "move", line.branch, position, base, line.note, when))
 
     def set_head(self, line: HeadLine) -> None:
         """Note what the exporting memory had checked out."""
@@ -311,7 +324,8 @@ class RefMerger:
         if MAIN not in self._heads:
             raise LineError(f"ends without a branch {MAIN!r}")
         if self._merger.tree.empty and MAIN not in self._named and self.head is not None and self.head.branch:
-            self._restore(Restored(branches=(Branch(MAIN, self._heads[self.head.branch]),)))
+            self._put(Branch(MAIN, self._heads[self.head.branch]))
+        self._write()
         self._merger.tree.flush()
 
     def _position(self, ref: str | int | None) -> Position:
@@ -323,15 +337,22 @@ class RefMerger:
     def _normalized(self, position: Position | None) -> Position:
         return self._merger.tree.normalized(position)
 
-    def _path(self, position: Position) -> Path:
-        return walk(position, self._merger.tree.segment)
+    def _put(self, one: Create | Move | Branch | Ref) -> None:
+        """Write a branch or a ref, together with the next ones of its kind."""
+        if self._pending and (len(self._pending) >= TOGETHER or type(one) is not type(self._pending[0])):
+            self._write()
+        self._pending.append(one)
 
-    def _store_ref(self, ref: Ref) -> None:
-        self._restore(Restored(refs=(ref,)))
-
-    def _restore(self, restored: Restored) -> None:
+    def _write(self) -> None:
+        pending, self._pending = self._pending, []
+        branches = tuple(one for one in pending if isinstance(one, Branch))
+        refs = tuple(one for one in pending if isinstance(one, Ref))
+        changes = [one for one in pending if isinstance(one, Create | Move)]
         try:
-            self._store.restore(self._session, restored)
+            if changes:
+                self._store.change(self._session, changes)
+            elif pending:
+                self._store.restore(self._session, Restored(branches=branches, refs=refs))
         except (ValueError, LookupError) as error:
             if not isinstance(error, InfiniteMemoryError):
                 raise

@@ -127,8 +127,8 @@ class Rows(ABC):
         """Set where a branch ends; create it if it does not exist. `attached`: see `BranchEnd`."""
 
     @abstractmethod
-    def detach_branches(self, session: int, segment: int) -> None:
-        """Have the branches that are attached to a segment stay where its tip is now."""
+    def detach_branches(self, session: int, segments: Collection[int]) -> None:
+        """Have the branches that are attached to some segments stay where the tips of these are now."""
 
     @abstractmethod
     def rename_branch(self, session: int, name: str, to: str) -> None:

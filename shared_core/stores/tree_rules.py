@@ -364,7 +364,7 @@ def _room(rows: Rows, session: int, branch: str, end: BranchEnd) -> Position:
     """Let a branch go on from its head: in its segment if it stands at the tip, else in a new one."""
     number = end.head.segment
     if end.head.depth == end.tip:
-        rows.detach_branches(session, number)
+        rows.detach_branches(session, [number])
     else:
         number = rows.next_segment(session)
         rows.put_segment(session, Segment(number, end.head, end.head.depth))
@@ -398,8 +398,8 @@ def restore(rows: Rows, session: int, restored: Restored) -> None:
     """Write parts of a session just as another store had them; see `Store.restore`."""
     if rows.state(session, None) is None:
         raise UnknownReferenceError(f"there is no session {session!r}")
-    for number in {one.segment for one in restored.segments} | {one.position.segment for one in restored.records}:
-        rows.detach_branches(session, number)
+    grown = {one.segment for one in restored.segments} | {one.position.segment for one in restored.records}
+    rows.detach_branches(session, grown)
     for segment in restored.segments:
         for parent in (segment.parent, segment.merged):
             if parent is not None:

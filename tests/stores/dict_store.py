@@ -122,9 +122,9 @@ class DictRows(Rows):
             raise UnknownReferenceError(f"there is no session {session!r}")
         self.tables[session].branches[name] = head, attached
 
-    def detach_branches(self, session: int, segment: int) -> None:
+    def detach_branches(self, session: int, segments: Collection[int]) -> None:
         for branch in self.branches(session):
-            if branch.head.segment == segment:
+            if branch.head.segment in segments:
                 self.put_branch(session, branch.name, branch.head)
 
     def rename_branch(self, session: int, name: str, to: str) -> None:

@@ -9,6 +9,7 @@ from datetime import datetime
 from shared_core.errors import StoreError
 from shared_core.records import TITLE_READ, SessionInfo, title_of
 from shared_core.stores.sqlite.connection import plain, text
+from shared_core.stores.sqlite.tree_rows import PUBLISHED
 
 # The first and the last message are ends of an index, and the count reads that index alone.
 _OF_SESSION = "FROM messages AS m INDEXED BY messages_seq WHERE m.session = s.session"
@@ -48,7 +49,7 @@ def overview(connection: sqlite3.Connection, user_ids: Collection[str | None], l
 
 def _sessions(connection: sqlite3.Connection, user_ids: Collection[str | None]) -> Iterator[tuple[SessionInfo, int]]:
     users: list[tuple[str | bytes | None, ...]] = [(None if one is None else text(one),) for one in set(user_ids)]
-    condition = "WHERE s.user_id IS ?" if users else ""
+    condition = f"WHERE {PUBLISHED}" + (" AND s.user_id IS ?" if users else "")
     for values in users or [()]:
         for key, *fields in connection.execute(_SESSIONS + condition, values):
             if fields[2]:

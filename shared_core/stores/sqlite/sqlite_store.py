@@ -1,7 +1,7 @@
 """The default store: one SQLite file, or a database in memory."""
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from sqlite3 import Connection
@@ -16,6 +16,8 @@ from shared_core.stores.sqlite.connection import Database
 from shared_core.stores.sqlite.derived_rows import DerivedRows
 from shared_core.stores.sqlite.message_rows import MessageRows
 from shared_core.stores.sqlite.session_rows import overview
+from shared_core.stores.sqlite.stages import abandoned, insert_stage, name_stages, remove_part
+from shared_core.stores.tree_rules import begin
 from shared_core.stores.tree_store import TreeStore
 
 _SYNCHRONOUS = {"full": "FULL", "process": "NORMAL"}
@@ -86,6 +88,28 @@ class SQLiteStore(TreeStore):
     def transaction(self) -> AbstractContextManager[None]:
         """See `Store`."""
         return self._db.joining()
+
+    def stage(self) -> int | None:
+        """See `Store`."""
+        with self._db.writing() as connection:
+            session = insert_stage(connection)
+            begin(SQLiteRows(connection), session)
+            left = abandoned(connection)
+        self.unstage(left)
+        return session
+
+    def publish(self, names: Mapping[int, tuple[str | None, str]]) -> bool:
+        """See `Store`."""
+        with self._db.writing() as connection:
+            return name_stages(connection, names)
+
+    def unstage(self, sessions: Collection[int]) -> None:
+        """See `Store`."""
+        for session in sessions:
+            gone = False
+            while not gone:
+                with self._db.writing() as connection:
+                    gone = remove_part(connection, session)
 
     def scrub(self) -> str | None:
         """See `Store`."""

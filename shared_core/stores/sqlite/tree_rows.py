@@ -10,6 +10,9 @@ from shared_core.records import MAIN, ROOT, Branch, Position, Ref, RefKind, Segm
 from shared_core.stores.rows import BranchEnd, Rows
 from shared_core.stores.sqlite.connection import plain, text, transaction
 
+PUBLISHED = "ident >= '['"
+"""The condition for a session that is not the stage of an import: an `ident` is JSON of a list, that of a stage not."""
+
 _STATE = (
     "SELECT last_seq, epoch, (SELECT segment FROM branches WHERE session = ?1 AND name = ?2), "
     "(SELECT depth FROM heads WHERE session = ?1 AND name = ?2) FROM states WHERE session = ?1"
@@ -17,7 +20,7 @@ _STATE = (
 _MAIN_STATES = (
     "SELECT session, user_id, session_id, last_seq, epoch, segment, depth "
     "FROM sessions JOIN states USING (session, epoch) JOIN heads USING (session) "
-    "WHERE name = ? AND (segment, depth) != (?, ?)"
+    f"WHERE {PUBLISHED} AND name = ? AND (segment, depth) != (?, ?)"
 )
 _END = (
     "SELECT segment, depth, tip, goes_on, last_seq, EXISTS (SELECT 1 FROM tombstones WHERE session = ?1), "
@@ -36,12 +39,14 @@ _PUT_SEGMENT = (
 )
 _PUT_BRANCH = (
     "INSERT INTO branches (session, name, segment, depth, ordinal) "
-    "SELECT ?1, ?2, ?3, ?4, coalesce(max(ordinal), 0) + 1 FROM branches WHERE session = ?1 "
+    "VALUES (?1, ?2, ?3, ?4, ?5) "
     "ON CONFLICT (session, name) DO UPDATE SET segment = excluded.segment, depth = excluded.depth"
 )
+_LAST_ORDINAL = "SELECT coalesce(max(ordinal), 0) FROM branches WHERE session = ?"
 _DETACH = (
-    "UPDATE branches SET depth = (SELECT tip FROM tips AS t WHERE t.session = ?1 AND t.segment = ?2) "
-    "WHERE session = ?1 AND segment = ?2 AND depth IS NULL"
+    "UPDATE branches SET depth = "
+    "(SELECT tip FROM tips AS t WHERE t.session = branches.session AND t.segment = branches.segment) "
+    "WHERE session = ? AND depth IS NULL AND segment IN (SELECT value FROM json_each(?))"
 )
 _REFS = (
     "SELECT ref, kind, name, segment, depth, base_segment, base_depth, note, created_at FROM refs WHERE session = ? "
@@ -64,6 +69,7 @@ class TreeRows(Rows):
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
         self._text_key: int | None = None
+        self._ordinals: dict[int, int] = {}
 
     def take_text_keys(self, count: int) -> int:
         """Return the first of so many free keys of table `texts`."""
@@ -82,12 +88,12 @@ class TreeRows(Rows):
     def session(self, user_id: str | None, session_id: str) -> int | None:
         """See `Rows`."""
         sql = "SELECT session FROM sessions WHERE ident = ?"
-        row = self.connection.execute(sql, (_ident(user_id, session_id),)).fetchone()
+        row = self.connection.execute(sql, (ident_of(user_id, session_id),)).fetchone()
         return None if row is None else int(row[0])
 
     def sessions(self, user_ids: Collection[str | None] | None) -> list[SessionKey]:
         """See `Rows`."""
-        found = self._of_users("SELECT session, user_id, session_id FROM sessions WHERE true", (), user_ids)
+        found = self._of_users(f"SELECT session, user_id, session_id FROM sessions WHERE {PUBLISHED}", (), user_ids)
         return [_session_key(*row) for row in found]
 
     def sessions_named(self, session_id: str) -> list[SessionKey]:
@@ -112,7 +118,7 @@ class TreeRows(Rows):
     def insert_session(self, user_id: str | None, session_id: str) -> int:
         """See `Rows`."""
         user = None if user_id is None else text(user_id)
-        values = (_ident(user_id, session_id), user, text(session_id))
+        values = (ident_of(user_id, session_id), user, text(session_id))
         sql = "INSERT INTO sessions (ident, user_id, session_id) VALUES (?, ?, ?)"
         session = self.connection.execute(sql, values).lastrowid
         assert session is not None
@@ -127,7 +133,9 @@ class TreeRows(Rows):
     def rename_sessions(self, names: Mapping[int, str]) -> None:
         """See `Rows`."""
         keys = [self.session_key(session) for session in names]
-        rows = [(_ident(one.user_id, names[one.key]), text(names[one.key]), one.key) for one in keys if one is not None]
+        rows = [
+            (ident_of(one.user_id, names[one.key]), text(names[one.key]), one.key) for one in keys if one is not None
+        ]
         # No `ident` is a bare number: two sessions may swap their names, and none meets the other's on the way.
         self.connection.executemany("UPDATE sessions SET ident = session WHERE session = ?", [row[2:] for row in rows])
         self.connection.executemany("UPDATE sessions SET ident = ?, session_id = ? WHERE session = ?", rows)
@@ -174,11 +182,15 @@ class TreeRows(Rows):
     def put_branch(self, session: int, name: str, head: Position, *, attached: bool = False) -> None:
         """See `Rows`."""
         depth = None if attached else head.depth
-        self.connection.execute(_PUT_BRANCH, (session, text(name), head.segment, depth))
+        # The largest is looked up once a transaction, because that takes as long as there are branches.
+        if session not in self._ordinals:
+            self._ordinals[session] = int(self.connection.execute(_LAST_ORDINAL, (session,)).fetchone()[0])
+        self._ordinals[session] += 1
+        self.connection.execute(_PUT_BRANCH, (session, text(name), head.segment, depth, self._ordinals[session]))
 
-    def detach_branches(self, session: int, segment: int) -> None:
+    def detach_branches(self, session: int, segments: Collection[int]) -> None:
         """See `Rows`."""
-        self.connection.execute(_DETACH, (session, segment))
+        self.connection.execute(_DETACH, (session, json.dumps(list(segments))))
 
     def rename_branch(self, session: int, name: str, to: str) -> None:
         """See `Rows`."""
@@ -210,7 +222,7 @@ class TreeRows(Rows):
         return bool(self.connection.execute(sql, (session, number)).rowcount)
 
 
-def _ident(user_id: str | None, session_id: str) -> str | bytes:
+def ident_of(user_id: str | None, session_id: str) -> str | bytes:
     """Return a text that no other (user_id, session_id) has."""
     return text(json.dumps([user_id, session_id], ensure_ascii=False))
 
