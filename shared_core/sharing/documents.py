@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from datetime import UTC
 
 from shared_core.messages import Message
@@ -34,9 +33,8 @@ def _heading(message: Message) -> str:
     who = message.role if message.name is None else f"{message.role} ({_plain(message.name)})"
     if message.created_at is None:
         return who
-    with suppress(OverflowError):  # UTC has no year 0 and no year 10000
-        return f"{who}, {message.created_at.astimezone(UTC):%Y-%m-%d %H:%M}"
-    return f"{who}, {message.created_at.isoformat()}"
+    at = message.created_at.astimezone(UTC).isoformat(" ", "minutes")
+    return f"{who}, {at.removesuffix('+00:00')}"
 
 
 def _plain(text: str) -> str:
