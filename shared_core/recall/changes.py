@@ -1,17 +1,14 @@
 """Which messages newer ones replace: statements about the same thing with another value; pure."""
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from shared_core.index.text import terms
-from shared_core.recall.statements import CHANGE, FEW, LONGEST, Statement, informative, statements
+from shared_core.recall.frames import Asked, alike, one_part_differs
+from shared_core.recall.statements import CHANGE, LONGEST, Statement, statements
 
 MOST_JUDGED = 40
 """Of so many of the best results it is judged which replace which."""
-
-EITHER = re.compile(r"\bor\b", re.IGNORECASE)
-"""Matches questions that name several values, such as "am I vegan or vegetarian?"."""
 
 SHORT = 2
 """Informative words of a statement that gives little but a value, such as "I eat vegan"."""
@@ -21,12 +18,6 @@ MOST_ADDED = (1, 2, 4)
 
 MOST_LACKING = 3
 """Informative words that the older one has for itself, at most."""
-
-PART = 4
-"""Words of a value, at most."""
-
-ALIKE = 3
-"""Words that two sentences share around it, at least."""
 
 History = Literal["before", "beginning"]
 
@@ -63,7 +54,7 @@ def asks_history(question: str) -> History | None:
     return "before" if _BEFORE.search(question) else None
 
 
-def superseded(said: Sequence[Said], words: Collection[str], *, either: bool = False) -> dict[int, int]:
+def superseded(said: Sequence[Said], words: Collection[str], question: str = "") -> dict[int, int]:
     """Return the index of each message that is replaced, with that of the newest message that replaces it.
 
     Only sentences that hold the words of the question count, and only those that hold about as many as the best do.
@@ -71,29 +62,58 @@ def superseded(said: Sequence[Said], words: Collection[str], *, either: bool = F
     Args:
         said: the messages, in any order.
         words: the stems that the question looks for.
-        either: whether it names values to choose from.
+        question: its text, which may name the value that it asks about.
     """
-    asked = informative(words) - frozenset(terms(" ".join(name for (_, name), _, _ in said if name)))
-    stated = [_bearing(statements(text), asked) if _may_state(speaker, text) else () for speaker, _, text in said]
-    most = max((len((one.words | one.gone) & asked) for each in stated for one in each), default=0)
+    asked = Asked.by(question, words, [name for (_, name), _, _ in said if name])
+    stated = _stated(said, asked) if asked.about_one_thing else {}
+    most = max((len(one.held & asked.words) for each in stated.values() for one in each), default=0)
     newest: dict[int, int] = {}
-    # Of most messages it is known without a comparison that they neither replace another nor are replaced.
-    says_so = [[one for one in each if not asked.isdisjoint(one.words)] for each in stated]
-    bears = [[one for one in each if len((one.words | one.gone) & asked) * 2 >= most] for each in stated]
-    ends = [any(one.gone for one in each) or either for each in stated]
-    order = sorted((index for index in range(len(said)) if stated[index]), key=lambda index: said[index].order)
-    for number, old in reversed(list(enumerate(order))):
-        for new in order[number + 1 :]:
-            if said[new].speaker != said[old].speaker or said[new].order == said[old].order:
-                continue
-            if newest.get(old, -1) == newest.get(new, new):
-                continue
-            pairs = [(b, a) for a in (stated if ends[new] else bears)[old] for b in says_so[new]]
-            if any(_replaces(b, a, asked, most) or (either and _chosen(b, a, asked)) for b, a in pairs):
-                last = newest.get(new, new)
-                if old not in newest or said[last].order > said[newest[old]].order:
-                    newest[old] = last
+    for old, new in _likely_pairs(said, stated, asked, most):
+        if newest.get(old, -1) == newest.get(new, new):
+            continue
+        pairs = [(b, a) for a in stated[old] for b in stated[new]]
+        if any(_replaces(b, a, asked, most) for b, a in pairs):
+            last = newest.get(new, new)
+            if old not in newest or said[last].order > said[newest[old]].order:
+                newest[old] = last
     return newest
+
+
+def _stated(said: Sequence[Said], asked: Asked) -> dict[int, tuple[Statement, ...]]:
+    """Return what the messages state that bears on a question, of those that state something."""
+    found = {}
+    for index, (speaker, _, text) in enumerate(said):
+        if _may_state(speaker, text) and asked.occurs_in(text):
+            held = tuple(one for one in statements(text, asked.occurs_in) if not asked.words.isdisjoint(one.held))
+            if held:
+                found[index] = held
+    return found
+
+
+def _likely_pairs(
+    said: Sequence[Said], stated: Mapping[int, Sequence[Statement]], asked: Asked, most: int
+) -> Iterator[tuple[int, int]]:
+    """Yield pairs of an older and a newer message of one speaker that share a word of the question, the newest first.
+
+    Of most messages it is known without a comparison that they replace nothing.
+    """
+    by_speaker: dict[tuple[str, str | None], list[int]] = {}
+    for index in sorted(stated, key=lambda index: said[index].order):
+        by_speaker.setdefault(said[index].speaker, []).append(index)
+    for own in by_speaker.values():
+        about = {index: frozenset().union(*(one.held for one in stated[index])) & asked.words for index in own}
+        tells = [index for index in own if any(_says_so(one, asked) for one in stated[index])]
+        bears = {index for index in own if any(2 * len(one.held & asked.words) >= most for one in stated[index])}
+        for old in reversed(own):
+            for new in tells:
+                apart = about[old].isdisjoint(about[new]) and not asked.either
+                if said[new].order > said[old].order and not apart and (old in bears or new in bears):
+                    yield old, new
+
+
+def _says_so(one: Statement, asked: Asked) -> bool:
+    """Return whether a statement may replace another one: it says what is so, or what has changed."""
+    return (one.lasts or one.changes > 0) and not asked.words.isdisjoint(one.words)
 
 
 def _may_state(speaker: tuple[str, str | None], text: str) -> bool:
@@ -101,19 +121,21 @@ def _may_state(speaker: tuple[str, str | None], text: str) -> bool:
     return speaker != ("assistant", None) or len(text) <= LONGEST
 
 
-def _bearing(said: Sequence[Statement], asked: frozenset[str]) -> Sequence[Statement]:
-    """Return the statements that bear on a question; of a message of few sentences, all."""
-    return said if len(said) <= FEW else [one for one in said if not asked.isdisjoint(one.words | one.gone)]
-
-
-def _replaces(new: Statement, old: Statement, asked: frozenset[str], most: int) -> bool:
+def _replaces(new: Statement, old: Statement, asked: Asked, most: int) -> bool:
     """Return whether a newer statement replaces an older one of the same speaker."""
-    if not new.words & asked or _of_something_else(new, old, asked):
+    if not _says_so(new, asked) or asked.names_value_of(old, new):
         return False
-    if not (new.changes or (new.lasts and (old.lasts or old.was))):
+    if asked.either and _chosen(new, old, asked.words):
+        return True
+    return alike(new, old, asked) and _says_otherwise(new, old, asked.words, most)
+
+
+def _says_otherwise(new: Statement, old: Statement, asked: frozenset[str], most: int) -> bool:
+    """Return whether a newer statement gives another value of what an older one is about."""
+    if _of_something_else(new, old, asked) or not (new.changes or old.lasts or old.was):
         return False
-    common = old.words & (new.words | new.gone)
-    bears = len((old.words | old.gone) & asked), len((new.words | new.gone) & asked)
+    common = old.words & new.held
+    bears = len(old.held & asked), len(new.held & asked)
     if new.gone & _value(old, asked) and (common & asked or not old.words & asked):
         return True
     if new.changes and _told_by_values(new, old, asked):
@@ -181,21 +203,12 @@ def _gives_another_value(new: Statement, old: Statement, common: frozenset[str],
         return new.changes > 0 or figures != names
     if new.negated != old.negated and not (added and lacking):
         return True
-    if _one_part_differs(new.tokens, old.tokens):
+    if one_part_differs(new.tokens, old.tokens):
         return True
     gives = bool(added or new.figures - old.figures or new.names - old.names)
     gave = bool(lacking or old.figures or old.names - asked)
     noun = bool(common & old.nouns & new.nouns)
     return gives and gave and ((noun or len(common) > 1) if new.changes else noun and max(added, lacking) == 1)
-
-
-def _one_part_differs(new: Sequence[str], old: Sequence[str]) -> bool:
-    """Return whether two sentences have the same words but for one part of each, which is at most `PART` words."""
-    least = min(len(new), len(old))
-    start = next((at for at in range(least) if new[at] != old[at]), least)
-    end = next((at for at in range(least - start) if new[-1 - at] != old[-1 - at]), least - start)
-    parts = len(new) - start - end, len(old) - start - end
-    return min(parts) > 0 and max(parts) <= PART and start + end >= ALIKE
 
 
 def newest_first(

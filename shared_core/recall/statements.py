@@ -1,7 +1,7 @@
 """What a sentence states: its subject, its values, and whether it says that something has changed; pure."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 
@@ -15,6 +15,9 @@ LOOKED_AT = 2_000
 LONGEST = 300
 """Characters of a sentence at most: longer ones are lists, code or quotations."""
 
+MOST_WORDS = 24
+"""Words of a sentence, at most. Longer ones tell stories."""
+
 MOST_SENTENCES = 24
 """Sentences of a message that are read."""
 
@@ -27,8 +30,8 @@ CHANGE = 2
 GONE_WORDS = 6
 """Words after "no longer" and the like that belong to what is not so any more."""
 
-KNOWN_TEXTS = 4_096
-"""Messages whose sentences are cached: the same ones are among the best for many questions."""
+KNOWN_TEXTS = 8_192
+"""Sentences and messages that are cached: the same ones are among the best for many questions."""
 
 _LIKELY_NAME = frozenset(
     ["a", "an", "another", "is", "it's", "my", "our", "the", "was", "will", "took", "left", "retired"]
@@ -119,6 +122,7 @@ class Statement:
         negated: whether it is a negative statement.
         tokens: its words, folded, without those that say that something has changed.
         words: its terms and names.
+        held: its words and what it says is gone.
     """
 
     terms: frozenset[str]
@@ -136,9 +140,11 @@ class Statement:
     negated: bool
     tokens: tuple[str, ...]
     words: frozenset[str] = field(init=False)
+    held: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "words", self.terms | self.names)
+        object.__setattr__(self, "held", self.words | self.gone)
 
 
 @cache
@@ -157,21 +163,37 @@ def informative(words: Iterable[str]) -> frozenset[str]:
     return (stems - _stems(english.LIGHT)) or stems
 
 
-@lru_cache(maxsize=KNOWN_TEXTS)
-def statements(text: str) -> tuple[Statement, ...]:
+def statements(text: str, bears: Callable[[str], bool] = bool) -> tuple[Statement, ...]:
     """Return what the sentences of a text state. Questions and doubts state nothing.
 
     In a short message, what one sentence says has changed is what the others are about: "I was wrong. It is on Friday."
+
+    Args:
+        text: what was said.
+        bears: whether a sentence is read. Those of a short message all are, if one of them is.
     """
-    found = []
-    for sentence in _SENTENCE.split(text[:LOOKED_AT])[:MOST_SENTENCES]:
-        said = sentence.strip()
-        if said and len(said) <= LONGEST and not _asks_or_reacts(said):
-            found.append(_statement(said))
-    if 1 < len(found) <= FEW and any(one.changes == CHANGE for one in found):
+    said = _sentences(text)
+    short = len(said) <= FEW
+    if short and not any(map(bears, said)):
+        return ()
+    found = [statement(one) for one in said if short or bears(one)]
+    found = [one for one in found if one is not None]
+    if short and len(found) > 1 and any(one.changes == CHANGE and len(one.words) <= FEW - 1 for one in found):
         gone = frozenset().union(*(one.gone for one in found))
         found = [replace(one, changes=CHANGE, gone=one.gone | gone - one.words - one.figures) for one in found]
     return tuple(found)
+
+
+@lru_cache(maxsize=KNOWN_TEXTS)
+def _sentences(text: str) -> tuple[str, ...]:
+    said = (sentence.strip() for sentence in _SENTENCE.split(text[:LOOKED_AT])[:MOST_SENTENCES])
+    return tuple(one for one in said if one and len(one) <= LONGEST and one.count(" ") < MOST_WORDS)
+
+
+@lru_cache(maxsize=KNOWN_TEXTS)
+def statement(sentence: str) -> Statement | None:
+    """Return what a sentence states; None: nothing."""
+    return None if _asks_or_reacts(sentence) else _statement(sentence)
 
 
 def _shortened(found: re.Match[str]) -> str:
@@ -333,3 +355,10 @@ def _plain(tokens: Iterable[str]) -> Iterable[str]:
             yield _figure(token)
         else:
             yield from terms(token).keys() - _stems(english.LIGHT)
+
+
+def figures_of(text: str) -> frozenset[str]:
+    """Return the numbers, times, weekdays and months of a text, as statements have them."""
+    tokens = _TOKEN.findall(text)
+    kinds = (_kind(tokens, at) for at in range(len(tokens)))
+    return frozenset(_figure(token) for token, kind in zip(tokens, kinds, strict=True) if kind in ("figure", "label"))

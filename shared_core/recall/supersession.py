@@ -10,7 +10,7 @@ import numpy.typing as npt
 from shared_core.messages import Message
 from shared_core.prompt.reasons import Reason
 from shared_core.prompt.window import ELSEWHERE, Candidate
-from shared_core.recall.changes import EITHER, MOST_JUDGED, Said, asks_history, newest_first, superseded
+from shared_core.recall.changes import MOST_JUDGED, Said, asks_history, newest_first, superseded
 from shared_core.recall.ranking import RankedResults, ScoredMessage
 from shared_core.turns import Entry, Turn
 
@@ -49,7 +49,7 @@ def hits_newest_first(
         words: its stems.
     """
     said = [_said(hit.message, order) for hit, order in zip(hits, _numbered(ages), strict=True)]
-    replaced = superseded(said[:MOST_JUDGED], words, either=EITHER.search(question) is not None)
+    replaced = superseded(said[:MOST_JUDGED], words, question)
     if not replaced:
         return list(hits)
     ranks = newest_first(
@@ -86,7 +86,7 @@ def candidates_newest_first(
     entries = [*(every[at].stating for at in may), *shown]
     ages = _ages(entries)
     said = [_said(entry.message, ages[index]) for index, entry in enumerate(entries)]
-    replaced = superseded(said, words, either=EITHER.search(question) is not None)
+    replaced = superseded(said, words, question)
     if not any(old < len(may) for old in replaced):
         return list(candidates)
     ids = {may[old]: entries[new].message.id for old, new in replaced.items() if old < len(may)}

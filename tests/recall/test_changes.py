@@ -17,7 +17,7 @@ def replaced(question: str, *texts: str, speakers: tuple[tuple[str, str | None],
     """What newer texts replace, the texts given oldest first."""
     by = speakers or (ME,) * len(texts)
     said = [Said(speaker, order, text) for order, (speaker, text) in enumerate(zip(by, texts, strict=True))]
-    return superseded(said, parse_query(question, []).words, either=" or " in question)
+    return superseded(said, parse_query(question, []).words, question)
 
 
 @given(AMOUNTS, AMOUNTS)

@@ -1,0 +1,151 @@
+"""Whether two statements are about one thing, as a question asks for it, and may give two values of it; pure."""
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from shared_core.index.text import terms
+from shared_core.recall.statements import CHANGE, Statement, figures_of, informative
+
+MOST_ASKED = 8
+"""Informative words of a question that asks for one thing. Longer ones tell what somebody wants done."""
+
+LONGEST_FRAME = 18
+"""Words of a statement around a figure or name that may be replaced, at most."""
+
+LONGEST_PLAIN = 12
+"""The same for values that are plain words, which hardly differ from what else a sentence tells."""
+
+LONGEST_ALONE = 8
+"""The same for statements about the speaker that share a single word of the question."""
+
+MOST_REST = (2, 2, 3)
+"""Words that two statements do not share, at most, beside figures and names, for each value of `Statement.changes`."""
+
+PART = 4
+"""Words of a value, at most."""
+
+ALIKE = 3
+"""Words that two sentences share around it, at least."""
+
+_EITHER = re.compile(r"\bor\b", re.IGNORECASE)
+"""Matches questions that name several values, such as "am I vegan or vegetarian?"."""
+
+_KIND = re.compile(r"\b(?:what|which|whose|how many|how much)\s+([^\W\d_]+)", re.IGNORECASE)
+"""Matches what a question says about the kind of a value: "which colour". Statements seldom say it."""
+
+_SAID_BY = {"live": ("moved", "relocat")}
+"""How sentences begin a word by which they say what another word asks for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a question asks for.
+
+    Attributes:
+        words: the stems of its informative words, without the names of those who speak.
+        core: those of them that do not only say of which kind the value is.
+        figures: its numbers, times, weekdays and months.
+        either: whether it names values to choose from.
+        hints: matches texts in which one of its words may occur, folded.
+    """
+
+    words: frozenset[str]
+    core: frozenset[str]
+    figures: frozenset[str]
+    either: bool
+    hints: re.Pattern[str]
+
+    @classmethod
+    def by(cls, question: str, words: Collection[str], speakers: Collection[str]) -> "Asked":
+        """Return what a question asks for, given its stems and the names of those who speak."""
+        own = informative(words) - frozenset(terms(" ".join(speakers)))
+        kinds = frozenset(terms(" ".join(_KIND.findall(question))))
+        begins = {word[:-1] if len(word) > len("abc") else word for word in own}
+        begins.update(said for word in own for said in _SAID_BY.get(word, ()))
+        hints = re.compile(rf"(?<![^\W_])(?:{'|'.join(map(re.escape, sorted(begins)))})" if begins else "(?!)")
+        either = _EITHER.search(question) is not None
+        return cls(own, (own - kinds) or own, figures_of(question), either, hints)
+
+    @property
+    def about_one_thing(self) -> bool:
+        """Whether newer statements may replace older ones that answer it."""
+        return 0 < len(self.words) <= MOST_ASKED
+
+    def occurs_in(self, text: str) -> bool:
+        """Return whether a word may occur in a text; certain are only those that do not."""
+        return self.hints.search(text.casefold()) is not None
+
+    def names_value_of(self, old: Statement, new: Statement) -> bool:
+        """Return whether it is about the value of an older statement, which a newer one says nothing of.
+
+        "How hot is the sauna beside locker 7?" asks about a message with 7, whatever another one says about locker 16.
+        """
+        asks_about = (old.figures | old.labels) & (self.figures | self.words)
+        asks_about |= old.names & self.words
+        if not asks_about and not self.either and not old.figures and not old.names:
+            asks_about = (old.terms - new.held) & (self.core if one_part_differs(new.tokens, old.tokens) else set())
+        return bool(asks_about - new.held - new.figures - new.labels)
+
+
+def alike(new: Statement, old: Statement, asked: Asked) -> bool:
+    """Return whether two statements are about what is asked for, and about little else but their values.
+
+    Events of different days are both true, and people say many things about one topic: a statement replaces another one
+    if they share what is asked for, say it in few words, and give values of one kind, or if the newer one says of the
+    value of the older one that it is gone.
+    """
+    common = old.words & new.held
+    share, most = len(common & asked.core), len(asked.core)
+    lacking, added = len(old.terms - common), len(new.terms - common)
+    rest, longest = lacking + added, max(len(new.tokens), len(old.tokens))
+    if longest > LONGEST_FRAME or max(lacking, added) > MOST_REST[new.changes]:
+        return False
+    if new.gone & ((old.words | old.figures) - asked.words):
+        says_so = new.changes > 0 or (old.lasts and longest <= LONGEST_PLAIN and 2 * share >= most)
+        return says_so and max(lacking, added) <= MOST_REST[0]
+    if 3 * share < most or (2 * share < most and rest > 1) or not (old.lasts or old.was or new.changes):
+        return False
+    figures, names = _exchanged(new.figures, old.figures), _exchanged(new.names, old.names)
+    if figures or names:
+        return figures != names and rest <= MOST_REST[new.changes]
+    if rest == 0:
+        return new.negated != old.negated and share == most
+    return longest <= LONGEST_PLAIN and _plainly_alike(new, old, common & asked.core, most)
+
+
+def _plainly_alike(new: Statement, old: Statement, common: frozenset[str], most: int) -> bool:
+    """Return whether two statements may differ in a value that is neither a figure nor a name.
+
+    Args:
+        new: the newer statement.
+        old: the older one.
+        common: the words of the question that both hold.
+        most: how many words it has.
+    """
+    head = common & new.heads & old.heads
+    of_self = new.of_self and old.of_self
+    rest = len(old.terms ^ new.terms)
+    if not (old.lasts or old.was):
+        return False
+    if not new.changes:
+        return bool(head or of_self) and one_part_differs(new.tokens, old.tokens)
+    noun = common & new.nouns & old.nouns
+    briefly = of_self and rest <= MOST_REST[CHANGE] and max(len(new.tokens), len(old.tokens)) <= LONGEST_ALONE
+    if len(common) == 1 and not (head or (noun and new.changes == CHANGE) or briefly):
+        return False
+    return 3 * len(common) >= 2 * most or (bool(head or noun) and 2 * len(common) >= most)
+
+
+def _exchanged(new: frozenset[str], old: frozenset[str]) -> bool:
+    """Return whether each of two statements has a value that the other one has not."""
+    return bool(new - old and old - new)
+
+
+def one_part_differs(new: Sequence[str], old: Sequence[str]) -> bool:
+    """Return whether two sentences have the same words but for one part of each, which is at most `PART` words."""
+    least = min(len(new), len(old))
+    start = next((at for at in range(least) if new[at] != old[at]), least)
+    end = next((at for at in range(least - start) if new[-1 - at] != old[-1 - at]), least - start)
+    parts = len(new) - start - end, len(old) - start - end
+    return min(parts) > 0 and max(parts) <= PART and start + end >= ALIKE
