@@ -34,6 +34,8 @@ _EITHER = re.compile(r"\bor\b", re.IGNORECASE)
 _KIND = re.compile(r"\b(?:what|which|whose|how many|how much)\s+([^\W\d_]+)", re.IGNORECASE)
 """Matches what a question says about the kind of a value: "which colour". Statements seldom say it."""
 
+_STOPS = frozenset(",:()\u2014")
+
 _SAID_BY = {"live": ("moved", "relocat")}
 """How sentences begin a word by which they say what another word asks for."""
 
@@ -76,16 +78,22 @@ class Asked:
         """Return whether a word may occur in a text; certain are only those that do not."""
         return self.hints.search(text.casefold()) is not None
 
+    def share(self, common: frozenset[str]) -> float:
+        """Return how much of the question some words are, the kind of the value being asked for or not."""
+        return max(len(common & self.words) / len(self.words), len(common & self.core) / len(self.core))
+
     def names_value_of(self, old: Statement, new: Statement) -> bool:
         """Return whether it is about the value of an older statement, which a newer one says nothing of.
 
         "How hot is the sauna beside locker 7?" asks about a message with 7, whatever another one says about locker 16.
         """
+        if self.either:
+            return False
         asks_about = (old.figures | old.labels) & (self.figures | self.words)
-        asks_about |= old.names & self.words
-        if not asks_about and not self.either and not old.figures and not old.names:
-            asks_about = (old.terms - new.held) & (self.core if one_part_differs(new.tokens, old.tokens) else set())
-        return bool(asks_about - new.held - new.figures - new.labels)
+        plain = not (old.figures or old.names) and one_part_differs(new.tokens, old.tokens)
+        asks_about |= (old.terms - new.held) & self.core if plain else frozenset()
+        of_another = (old.names - new.held | new.names - old.held) & self.words
+        return bool(asks_about - new.held - new.figures - new.labels or of_another)
 
 
 def alike(new: Statement, old: Statement, asked: Asked) -> bool:
@@ -96,45 +104,47 @@ def alike(new: Statement, old: Statement, asked: Asked) -> bool:
     value of the older one that it is gone.
     """
     common = old.words & new.held
-    share, most = len(common & asked.core), len(asked.core)
     lacking, added = len(old.terms - common), len(new.terms - common)
     rest, longest = lacking + added, max(len(new.tokens), len(old.tokens))
     if longest > LONGEST_FRAME or max(lacking, added) > MOST_REST[new.changes]:
         return False
+    share = asked.share(common)
     if new.gone & ((old.words | old.figures) - asked.words):
-        says_so = new.changes > 0 or (old.lasts and longest <= LONGEST_PLAIN and 2 * share >= most)
+        says_so = new.changes > 0 or (old.lasts and longest <= LONGEST_PLAIN and 2 * share >= 1)
         return says_so and max(lacking, added) <= MOST_REST[0]
-    if 3 * share < most or (2 * share < most and rest > 1) or not (old.lasts or old.was or new.changes):
+    noun = bool(common & asked.words & new.nouns & old.nouns)
+    if 3 * share < 1 or not (old.lasts or old.was or new.changes):
         return False
     figures, names = _exchanged(new.figures, old.figures), _exchanged(new.names, old.names)
     if figures or names:
-        return figures != names and rest <= MOST_REST[new.changes]
+        said = 2 * share >= 1 or rest <= 1 or (noun and new.changes > 0)
+        return figures != names and said and rest <= MOST_REST[CHANGE if noun else new.changes]
     if rest == 0:
-        return new.negated != old.negated and share == most
-    return longest <= LONGEST_PLAIN and _plainly_alike(new, old, common & asked.core, most)
+        return new.negated != old.negated and share == 1
+    return 2 * share >= 1 and longest <= LONGEST_PLAIN and _plainly_alike(new, old, common & asked.words, share)
 
 
-def _plainly_alike(new: Statement, old: Statement, common: frozenset[str], most: int) -> bool:
+def _plainly_alike(new: Statement, old: Statement, common: frozenset[str], share: float) -> bool:
     """Return whether two statements may differ in a value that is neither a figure nor a name.
 
     Args:
         new: the newer statement.
         old: the older one.
         common: the words of the question that both hold.
-        most: how many words it has.
+        share: how much of it they are.
     """
     head = common & new.heads & old.heads
     of_self = new.of_self and old.of_self
-    rest = len(old.terms ^ new.terms)
     if not (old.lasts or old.was):
         return False
     if not new.changes:
         return bool(head or of_self) and one_part_differs(new.tokens, old.tokens)
     noun = common & new.nouns & old.nouns
+    rest = len(old.terms - common) + len(new.terms - common)
     briefly = of_self and rest <= MOST_REST[CHANGE] and max(len(new.tokens), len(old.tokens)) <= LONGEST_ALONE
     if len(common) == 1 and not (head or (noun and new.changes == CHANGE) or briefly):
         return False
-    return 3 * len(common) >= 2 * most or (bool(head or noun) and 2 * len(common) >= most)
+    return 3 * share >= 2 or bool(head or noun)
 
 
 def _exchanged(new: frozenset[str], old: frozenset[str]) -> bool:
@@ -143,7 +153,21 @@ def _exchanged(new: frozenset[str], old: frozenset[str]) -> bool:
 
 
 def one_part_differs(new: Sequence[str], old: Sequence[str]) -> bool:
-    """Return whether two sentences have the same words but for one part of each, which is at most `PART` words."""
+    """Return whether two sentences have the same words but for one part of each, which is at most `PART` words.
+
+    Of a newer sentence, one clause may have them: "they called, the dentist is on Friday".
+    """
+    return _differs(new, old) or any(_differs(clause, old) for clause in _clauses(new))
+
+
+def _clauses(tokens: Sequence[str]) -> list[Sequence[str]]:
+    """Return the clauses of a sentence, if it has several."""
+    ends = [at for at, token in enumerate(tokens) if token in _STOPS]
+    starts = [0, *(at + 1 for at in ends)]
+    return [tokens[start:end] for start, end in zip(starts, [*ends, len(tokens)], strict=True)] if ends else []
+
+
+def _differs(new: Sequence[str], old: Sequence[str]) -> bool:
     least = min(len(new), len(old))
     start = next((at for at in range(least) if new[at] != old[at]), least)
     end = next((at for at in range(least - start) if new[-1 - at] != old[-1 - at]), least - start)
