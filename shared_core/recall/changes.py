@@ -147,8 +147,7 @@ def _says_otherwise(new: Statement, old: Statement, asked: frozenset[str], most:
         return False
     if len(common) < 2 and old.of_self and not new.of_self and not common & old.nouns & new.nouns:
         return False
-    answers = new.changes > 0 and bears[0] == bears[1] == most == len(common & asked) > 1
-    return (answers and _differ(new, old)) or _gives_another_value(new, old, common, asked)
+    return True
 
 
 def _value(old: Statement, asked: frozenset[str]) -> frozenset[str]:
@@ -185,30 +184,6 @@ def _of_something_else(new: Statement, old: Statement, asked: frozenset[str]) ->
     nouns = old.nouns & asked - held and new.nouns - old.words
     names = old.names & asked - held and new.names - old.words and not old.names & new.names & asked
     return bool(nouns or names)
-
-
-def _differ(new: Statement, old: Statement) -> bool:
-    pairs = ((new.figures, old.figures), (new.words, old.words))
-    return any(one - other and other - one for one, other in pairs)
-
-
-def _gives_another_value(new: Statement, old: Statement, common: frozenset[str], asked: frozenset[str]) -> bool:
-    """Return whether two statements are alike but for a value, the less alike the more the newer says of a change."""
-    added, lacking = len(new.terms - common), len(old.terms - common)
-    if added > MOST_ADDED[new.changes] or lacking > MOST_LACKING:
-        return False
-    figures = bool(new.figures - old.figures and old.figures)
-    names = bool(new.names - old.names and old.names - asked)
-    if figures or names:
-        return new.changes > 0 or figures != names
-    if new.negated != old.negated and not (added and lacking):
-        return True
-    if one_part_differs(new.tokens, old.tokens):
-        return True
-    gives = bool(added or new.figures - old.figures or new.names - old.names)
-    gave = bool(lacking or old.figures or old.names - asked)
-    noun = bool(common & old.nouns & new.nouns)
-    return gives and gave and ((noun or len(common) > 1) if new.changes else noun and max(added, lacking) == 1)
 
 
 def newest_first(

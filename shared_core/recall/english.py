@@ -57,7 +57,7 @@ PLANS = (
 """Verbs in the past with which people tell what is so from then on."""
 
 DOUBTS = (
-    r"might|maybe|perhaps|if|would|could|considering|thinking\ of|thinking\ about|wish|hope|wonder(?:ing)?|should\ i"
+    r"might|maybe|perhaps|if|would|\w+['\u2019]d|could|considering|thinking\ of|thinking\ about|wish|hope|wonder(?:ing)?|should\ i"
 )
 
 KIN = """

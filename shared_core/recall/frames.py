@@ -36,6 +36,12 @@ _KIND = re.compile(r"\b(?:what|which|whose|how many|how much)\s+([^\W\d_]+)", re
 
 _STOPS = frozenset(",:()\u2014")
 
+_SEVERAL = re.compile(r"\b(?:what|which)\s+(?:are\b|[^\W\d_]+(?<![su])s\b)", re.IGNORECASE)
+"""Matches questions for all that there is, such as "which books have I read?"."""
+
+_ADDS = frozenset(["also", "too"])
+"""Who uses these says something in addition."""
+
 _SAID_BY = {"live": ("moved", "relocat")}
 """How sentences begin a word by which they say what another word asks for."""
 
@@ -49,6 +55,7 @@ class Asked:
         core: those of them that do not only say of which kind the value is.
         figures: its numbers, times, weekdays and months.
         either: whether it names values to choose from.
+        several: whether it asks for all that there is. Only what is gone is no answer to it.
         hints: matches texts in which one of its words may occur, folded.
     """
 
@@ -56,6 +63,7 @@ class Asked:
     core: frozenset[str]
     figures: frozenset[str]
     either: bool
+    several: bool
     hints: re.Pattern[str]
 
     @classmethod
@@ -67,7 +75,8 @@ class Asked:
         begins.update(said for word in own for said in _SAID_BY.get(word, ()))
         hints = re.compile(rf"(?<![^\W_])(?:{'|'.join(map(re.escape, sorted(begins)))})" if begins else "(?!)")
         either = _EITHER.search(question) is not None
-        return cls(own, (own - kinds) or own, figures_of(question), either, hints)
+        several = _SEVERAL.search(question) is not None
+        return cls(own, (own - kinds) or own, figures_of(question), either, several, hints)
 
     @property
     def about_one_thing(self) -> bool:
@@ -106,12 +115,16 @@ def alike(new: Statement, old: Statement, asked: Asked) -> bool:
     common = old.words & new.held
     lacking, added = len(old.terms - common), len(new.terms - common)
     rest, longest = lacking + added, max(len(new.tokens), len(old.tokens))
-    if longest > LONGEST_FRAME or max(lacking, added) > MOST_REST[new.changes]:
+    if longest > LONGEST_FRAME or max(lacking, added) > MOST_REST[new.changes] or not _ADDS.isdisjoint(new.tokens):
         return False
     share = asked.share(common)
-    if new.gone & ((old.words | old.figures) - asked.words):
-        says_so = new.changes > 0 or (old.lasts and longest <= LONGEST_PLAIN and 2 * share >= 1)
+    gone = new.gone & ((old.words | old.figures) - (frozenset() if asked.either else asked.words))
+    if gone:
+        brief = longest <= LONGEST_PLAIN or bool(gone & old.figures)
+        says_so = new.changes > 0 or (old.lasts and brief and 2 * share >= 1)
         return says_so and max(lacking, added) <= MOST_REST[0]
+    if asked.several:
+        return False
     noun = bool(common & asked.words & new.nouns & old.nouns)
     if 3 * share < 1 or not (old.lasts or old.was or new.changes):
         return False

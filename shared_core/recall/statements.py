@@ -64,6 +64,16 @@ _GREETINGS = frozenset(
 
 _COPULAS = frozenset(["is", "isn't", "are", "aren't", "was", "were", "will", "won't", "costs", "has"])
 
+_VERBS = _COPULAS | frozenset(
+    """
+    am be been can cannot could did do does don't get gets had have he i it makes must needs shall she should takes they
+    there this we would you
+    """.split()
+)
+"""With these, something is said of what comes before, or they begin a sentence of their own."""
+
+_NUMBERED = frozenset(["day", "no", "nr", "number", "week", "year"])
+
 _SELF = frozenset(["i", "we", "my", "our", "me", "us", "mine", "ours"])
 
 _CLAUSE = re.compile(r"[,:;]\s|\s(?:so|because|but|since)\s")
@@ -85,7 +95,7 @@ _NO_PROSE = re.compile(r"[{}<>=`#*_\[\]|\\]|https?:|\byours?\b(?!.*\b(?:i|my|we|
 
 _TITLES = r"(?<!\bDr)(?<!\bMr)(?<!\bMrs)(?<!\bMs)(?<!\bSt)(?<!\bProf)(?<!\bNo)"
 _SENTENCE = re.compile(rf"{_TITLES}[.!]+(?=\s|$)|(?<=\?)\s+|\n+|;\s")
-_TOKEN = re.compile(r"[$\u20ac\u00a3]?\d+(?:[.,:]\d+)*|[^\W\d_]+(?:['\u2019][^\W\d_]+)*|[,:()\u2014]")
+_TOKEN = re.compile(r"[A-Za-z]+\d[\w.]*(?<=\d)|[$\u20ac\u00a3]?\d+(?:[.,:]\d+)*|[^\W\d_]+(?:['\u2019][^\W\d_]+)*|[,:()\u2014]")
 
 
 def _any_of(pattern: str) -> re.Pattern[str]:
@@ -117,7 +127,7 @@ class Statement:
         labels: numbers that name something, as in "ticket 12 is".
         of_self: whether the speaker occurs in it.
         changes: 2 if it says that something has changed, or corrects something; 1 if it says that something is new.
-        lasts: whether it says what is so, rather than what happened.
+        lasts: whether it says what is so, rather than what happened, or is a mere fragment.
         was: whether it says what was so, as in "the rent was 800".
         negated: whether it is a negative statement.
         tokens: its words, folded, without those that say that something has changed.
@@ -216,7 +226,10 @@ def _asks_or_reacts(sentence: str) -> bool:
 
 def _statement(sentence: str) -> Statement:
     tokens = _TOKEN.findall(LATER.sub(_shortened, CHANGED.sub(_shortened, sentence)).replace("\u2019", "'"))
-    kinds = [_kind(tokens, at) for at in range(len(tokens))]
+    says_at = _predicate_at(tokens)
+    changed, later = CHANGED.search(sentence) is not None, LATER.search(sentence) is not None
+    subject = says_at if says_at is not None else 0 if changed or later else len(tokens)
+    kinds = [_kind(tokens, at, subject) for at in range(len(tokens))]
     gone = _gone(sentence)
     informative = _informative(tokens, kinds, "word") | {
         term for means, term in english.MEANT if means.search(sentence)
@@ -239,22 +252,20 @@ def _statement(sentence: str) -> Statement:
         owners=_owners(tokens),
         labels=frozenset(labels),
         of_self=any(word.split("'")[0] in _SELF for word in folded),
-        changes=CHANGE
-        if CHANGED.search(sentence)
-        else int(LATER.search(sentence) is not None or (lasts and bool(past))),
-        lasts=lasts,
+        changes=CHANGE if changed else int(later or (lasts and bool(past))),
+        lasts=lasts and says_at is not None,
         was=past in ("was", "were"),
         negated=any(word.endswith("n't") or word in ("not", "never", "no") for word in folded),
         tokens=tuple(folded),
     )
 
 
-def _kind(tokens: list[str], at: int) -> str:
-    """Return what a token is: a word, a name, a figure, a label, or nothing."""
+def _kind(tokens: list[str], at: int, subject: int) -> str:
+    """Return what a token is: a word, a name, a figure, a label, or nothing. The first `subject` ones are the subject."""
     token = tokens[at]
     folded = token.lower()
     if token[-1].isdigit():
-        return "label" if _labels(tokens, at) else "figure"
+        return "label" if at < subject and _labels(tokens, at) else "figure"
     if folded in _set(english.CALENDAR) or folded in _set(english.COUNTED) or token == "May":
         return "figure"
     if not token[0].isalpha() or _is_called(tokens, at):
@@ -281,8 +292,27 @@ def _is_called(tokens: list[str], at: int) -> bool:
 
 
 def _labels(tokens: list[str], at: int) -> bool:
-    """Return whether a number names what a sentence is about: it follows its first word, as in "Ticket 12 is open"."""
-    return at == 1 and tokens[0].isalpha() and bool(terms(tokens[0])) and tokens[at + 1 : at + 2] != [":"]
+    """Return whether a number tells which one something is, as in "locker number 12" and "m0426"."""
+    if tokens[at + 1 : at + 2] == [":"]:
+        return False
+    before = tokens[at - 1].lower() if at else ""
+    return tokens[at][0].isalpha() or before in _NUMBERED or (before.isalpha() and bool(terms(before)))
+
+
+def _predicate_at(tokens: list[str]) -> int | None:
+    """Return the index at which a sentence begins to say something of its subject; None: it is a mere fragment."""
+    return next((at for at in range(len(tokens)) if _is_predicate(tokens, at)), None)
+
+
+def _is_predicate(tokens: list[str], at: int) -> bool:
+    folded = tokens[at].lower()
+    if folded in _VERBS or folded in (":", "\u2014") or PAST.fullmatch(folded) or REGULAR_PAST.fullmatch(folded):
+        return True
+    if "'" in folded:
+        return not folded.endswith("'s") or not tokens[at + 1 : at + 2] or not terms(tokens[at + 1])
+    # A word such as "opens" after a noun is a verb, as far as can be told.
+    noun = at > 0 and tokens[at - 1].isalpha() and bool(terms(tokens[at - 1]))
+    return noun and folded.endswith("s") and not folded.endswith("ss") and tokens[at].islower() and at + 1 < len(tokens)
 
 
 def _figure(token: str) -> str:
@@ -360,5 +390,5 @@ def _plain(tokens: Iterable[str]) -> Iterable[str]:
 def figures_of(text: str) -> frozenset[str]:
     """Return the numbers, times, weekdays and months of a text, as statements have them."""
     tokens = _TOKEN.findall(text)
-    kinds = (_kind(tokens, at) for at in range(len(tokens)))
-    return frozenset(_figure(token) for token, kind in zip(tokens, kinds, strict=True) if kind in ("figure", "label"))
+    kinds = (_kind(tokens, at, 0) for at in range(len(tokens)))
+    return frozenset(_figure(token) for token, kind in zip(tokens, kinds, strict=True) if kind == "figure")
