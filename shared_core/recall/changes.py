@@ -1,6 +1,7 @@
 """Which messages newer ones replace: statements about the same thing with another value; pure."""
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
@@ -82,11 +83,13 @@ def superseded(said: Sequence[Said], words: Collection[str], question: str = "")
 def _stated(said: Sequence[Said], asked: Asked) -> dict[int, tuple[Statement, ...]]:
     """Return what the messages state that bears on a question, of those that state something."""
     found = {}
-    for index, (speaker, _, text) in enumerate(said):
-        if _may_state(speaker, text) and asked.occurs_in(text):
-            held = tuple(one for one in statements(text, asked.occurs_in) if not asked.words.isdisjoint(one.held))
+    bears = [index for index, (who, _, text) in enumerate(said) if _may_state(who, text) and asked.occurs_in(text)]
+    speakers = Counter(said[index].speaker for index in bears)
+    for index in bears:
+        if speakers[said[index].speaker] > 1:
+            held = [one for one in statements(said[index].text, asked.occurs_in) if one.held & asked.words]
             if held:
-                found[index] = held
+                found[index] = tuple(held)
     return found
 
 
@@ -123,11 +126,12 @@ def _may_state(speaker: tuple[str, str | None], text: str) -> bool:
 
 def _replaces(new: Statement, old: Statement, asked: Asked, most: int) -> bool:
     """Return whether a newer statement replaces an older one of the same speaker."""
-    if not _says_so(new, asked) or asked.names_value_of(old, new):
+    if not _says_so(new, asked):
         return False
     if asked.either and _chosen(new, old, asked.words):
         return True
-    return alike(new, old, asked) and _says_otherwise(new, old, asked.words, most)
+    same = alike(new, old, asked) and _says_otherwise(new, old, asked.words, most)
+    return same and not asked.names_value_of(old, new)
 
 
 def _says_otherwise(new: Statement, old: Statement, asked: frozenset[str], most: int) -> bool:

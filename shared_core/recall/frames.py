@@ -36,7 +36,7 @@ _KIND = re.compile(r"\b(?:what|which|whose|how many|how much)\s+([^\W\d_]+)", re
 
 _STOPS = frozenset(",:()\u2014")
 
-_SEVERAL = re.compile(r"\b(?:what|which)\s+(?:are\b|[^\W\d_]+(?<![su])s\b)", re.IGNORECASE)
+_SEVERAL = re.compile(r"\b(?:what|which)\s+(?:are\b|(?!is\b|was\b|does\b|has\b)[^\W\d_]+(?<![su])s\b)", re.IGNORECASE)
 """Matches questions for all that there is, such as "which books have I read?"."""
 
 _ADDS = frozenset(["also", "too"])
@@ -56,7 +56,7 @@ class Asked:
         figures: its numbers, times, weekdays and months.
         either: whether it names values to choose from.
         several: whether it asks for all that there is. Only what is gone is no answer to it.
-        hints: matches texts in which one of its words may occur, folded.
+        hints: how its words begin, and those by which people say them otherwise.
     """
 
     words: frozenset[str]
@@ -64,19 +64,18 @@ class Asked:
     figures: frozenset[str]
     either: bool
     several: bool
-    hints: re.Pattern[str]
+    hints: tuple[str, ...]
 
     @classmethod
     def by(cls, question: str, words: Collection[str], speakers: Collection[str]) -> "Asked":
         """Return what a question asks for, given its stems and the names of those who speak."""
         own = informative(words) - frozenset(terms(" ".join(speakers)))
         kinds = frozenset(terms(" ".join(_KIND.findall(question))))
-        begins = {word[:-1] if len(word) > len("abc") else word for word in own}
-        begins.update(said for word in own for said in _SAID_BY.get(word, ()))
-        hints = re.compile(rf"(?<![^\W_])(?:{'|'.join(map(re.escape, sorted(begins)))})" if begins else "(?!)")
+        hints = {word[:-1] if len(word) > len("abc") else word for word in own}
+        hints.update(said for word in own for said in _SAID_BY.get(word, ()))
         either = _EITHER.search(question) is not None
         several = _SEVERAL.search(question) is not None
-        return cls(own, (own - kinds) or own, figures_of(question), either, several, hints)
+        return cls(own, (own - kinds) or own, figures_of(question), either, several, tuple(hints))
 
     @property
     def about_one_thing(self) -> bool:
@@ -84,8 +83,9 @@ class Asked:
         return 0 < len(self.words) <= MOST_ASKED
 
     def occurs_in(self, text: str) -> bool:
-        """Return whether a word may occur in a text; certain are only those that do not."""
-        return self.hints.search(text.casefold()) is not None
+        """Return whether a third of what it asks for may occur in a text; certain is only that it does not."""
+        folded = text.casefold()
+        return 3 * sum(hint in folded for hint in self.hints) >= len(self.core)
 
     def share(self, common: frozenset[str]) -> float:
         """Return how much of the question some words are, the kind of the value being asked for or not."""

@@ -24,6 +24,9 @@ MOST_SENTENCES = 24
 FEW = 3
 """A message of at most this many sentences is about one thing."""
 
+BRIEF = 6
+"""Spaces of a sentence, at most, that tells a change of what another one is about, such as "I was wrong"."""
+
 CHANGE = 2
 """`Statement.changes` of a sentence that says that something has changed."""
 
@@ -180,16 +183,16 @@ def statements(text: str, bears: Callable[[str], bool] = bool) -> tuple[Statemen
 
     Args:
         text: what was said.
-        bears: whether a sentence is read. Those of a short message all are, if one of them is.
+        bears: whether a sentence is read.
     """
     said = _sentences(text)
-    short = len(said) <= FEW
-    if short and not any(map(bears, said)):
-        return ()
-    found = [statement(one) for one in said if short or bears(one)]
-    found = [one for one in found if one is not None]
-    if short and len(found) > 1 and any(one.changes == CHANGE and len(one.words) <= FEW - 1 for one in found):
-        gone = frozenset().union(*(one.gone for one in found))
+    found = [one for one in map(statement, filter(bears, said)) if one is not None]
+    if not found or not 1 < len(said) <= FEW:
+        return tuple(found)
+    brief = [one for one in said if one.count(" ") <= BRIEF and CHANGED.search(one)]
+    marks = [one for one in map(statement, brief) if one is not None and len(one.words) < FEW]
+    if marks:
+        gone = frozenset().union(*(one.gone for one in (*marks, *found)))
         found = [replace(one, changes=CHANGE, gone=one.gone | gone - one.words - one.figures) for one in found]
     return tuple(found)
 
