@@ -32,7 +32,13 @@ from shared_core.recall.standing_lane import (
     statement_entry,
     with_standing,
 )
-from shared_core.recall.supersession import candidates_newest_first, hits_newest_first, judged
+from shared_core.recall.supersession import (
+    MOST_FURTHER,
+    candidates_newest_first,
+    hits_newest_first,
+    judged,
+    may_be_replaced,
+)
 from shared_core.records import Record
 from shared_core.session import LiveSession
 from shared_core.tokens import message_tokens
@@ -194,10 +200,10 @@ def read_candidates(
     # What a silent question matches is not read: it would only be reported.
     shortlist = [] if found.silent else _shortlist(found, tokens, room, inf if size is None else size)
     candidates = _without_repeats(list(reader.read(shortlist)), (statement_code(question),))
-    if any(candidate.reason is None for candidate in candidates):
+    if may_be_replaced(candidates, question, found.words):
         further = _further(found, {(one.scope, one.line_index) for one, _ in shortlist})
         others = _Reader(live, rules, found, path, whole_turns=placement == "messages")
-        more = [candidate for candidate, _ in others.read(further)]
+        more = [candidate for candidate, _ in others.read(further)] if further else []
         candidates = candidates_newest_first(candidates, more, question, found.words, window)
     if placement != "messages":
         candidates = [reader.cut(candidate) for candidate in candidates]
@@ -208,11 +214,8 @@ def read_candidates(
 
 def _further(found: Found, shown: set[tuple[int, int]]) -> list[tuple[Ranked, Reason | None]]:
     """Return the results that may replace one of those read, or be replaced by it, and are not read yet."""
-    return [
-        (ranked, Reason.UNLIKELY)
-        for ranked in found.ranked.at(judged(found.ranked))
-        if (ranked.scope, ranked.line_index) not in shown
-    ]
+    likely = (one for one in found.ranked.at(judged(found.ranked)) if (one.scope, one.line_index) not in shown)
+    return [(ranked, Reason.UNLIKELY) for ranked in islice(likely, MOST_FURTHER)]
 
 
 def read_hits(live: LiveSession, found: Found, best: Sequence[Ranked], question: str) -> list[ScoredMessage]:

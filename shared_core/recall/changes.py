@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from shared_core.recall.frames import Asked, alike, one_part_differs
-from shared_core.recall.statements import CHANGE, LONGEST, Statement, statements
+from shared_core.recall.frames import LONGEST_FRAME, Asked, alike
+from shared_core.recall.statements import CHANGE, LONGEST, Statement, bearing, statements
 
 MOST_JUDGED = 40
 """Of so many of the best results it is judged which replace which."""
@@ -65,7 +65,7 @@ def superseded(said: Sequence[Said], words: Collection[str], question: str = "")
         words: the stems that the question looks for.
         question: its text, which may name the value that it asks about.
     """
-    asked = Asked.by(question, words, [name for (_, name), _, _ in said if name])
+    asked = _asked(said, words, question)
     stated = _stated(said, asked) if asked.about_one_thing else {}
     most = max((len(one.held & asked.words) for each in stated.values() for one in each), default=0)
     newest: dict[int, int] = {}
@@ -80,10 +80,27 @@ def superseded(said: Sequence[Said], words: Collection[str], question: str = "")
     return newest
 
 
+def _asked(said: Sequence[Said], words: Collection[str], question: str) -> Asked:
+    return Asked.by(question, frozenset(words), frozenset(name for (_, name), _, _ in said if name))
+
+
+def states(said: Sequence[Said], words: Collection[str], question: str) -> bool:
+    """Return whether a message states something that bears on a question, in as few words as what may be replaced."""
+    asked = _asked(said, words, question)
+    if not asked.about_one_thing:
+        return False
+    bears = (text for who, _, text in said if _may_state(who, text))
+    return any(
+        3 * asked.share(one.held) >= 1 and len(one.tokens) <= LONGEST_FRAME and (one.lasts or one.was or one.changes)
+        for text in bears
+        for one in statements(text, asked.occurs_in)
+    )
+
+
 def _stated(said: Sequence[Said], asked: Asked) -> dict[int, tuple[Statement, ...]]:
     """Return what the messages state that bears on a question, of those that state something."""
     found = {}
-    bears = [index for index, (who, _, text) in enumerate(said) if _may_state(who, text) and asked.occurs_in(text)]
+    bears = [index for index, (who, _, text) in enumerate(said) if _may_state(who, text) and bearing(text, asked.occurs_in)]
     speakers = Counter(said[index].speaker for index in bears)
     for index in bears:
         if speakers[said[index].speaker] > 1:

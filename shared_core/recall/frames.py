@@ -1,11 +1,15 @@
 """Whether two statements are about one thing, as a question asks for it, and may give two values of it; pure."""
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from shared_core.index.text import terms
 from shared_core.recall.statements import CHANGE, Statement, figures_of, informative
+
+KNOWN_QUESTIONS = 64
+"""Questions that are cached: the messages recalled for one are judged several times."""
 
 MOST_ASKED = 8
 """Informative words of a question that asks for one thing. Longer ones tell what somebody wants done."""
@@ -67,7 +71,8 @@ class Asked:
     hints: tuple[str, ...]
 
     @classmethod
-    def by(cls, question: str, words: Collection[str], speakers: Collection[str]) -> "Asked":
+    @lru_cache(maxsize=KNOWN_QUESTIONS)
+    def by(cls, question: str, words: frozenset[str], speakers: frozenset[str]) -> "Asked":
         """Return what a question asks for, given its stems and the names of those who speak."""
         own = informative(words) - frozenset(terms(" ".join(speakers)))
         kinds = frozenset(terms(" ".join(_KIND.findall(question))))

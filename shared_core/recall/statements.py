@@ -15,7 +15,7 @@ LOOKED_AT = 2_000
 LONGEST = 300
 """Characters of a sentence at most: longer ones are lists, code or quotations."""
 
-MOST_WORDS = 24
+MOST_WORDS = 20
 """Words of a sentence, at most. Longer ones tell stories."""
 
 MOST_SENTENCES = 24
@@ -74,6 +74,8 @@ _VERBS = _COPULAS | frozenset(
     """.split()
 )
 """With these, something is said of what comes before, or they begin a sentence of their own."""
+
+_FIGURES = frozenset(f"{english.CALENDAR} {english.COUNTED}".split())
 
 _NUMBERED = frozenset(["day", "no", "nr", "number", "week", "year"])
 
@@ -186,7 +188,7 @@ def statements(text: str, bears: Callable[[str], bool] = bool) -> tuple[Statemen
         bears: whether a sentence is read.
     """
     said = _sentences(text)
-    found = [one for one in map(statement, filter(bears, said)) if one is not None]
+    found = [one for one in map(statement, bearing(text, bears)) if one is not None]
     if not found or not 1 < len(said) <= FEW:
         return tuple(found)
     brief = [one for one in said if one.count(" ") <= BRIEF and CHANGED.search(one)]
@@ -269,7 +271,7 @@ def _kind(tokens: list[str], at: int, subject: int) -> str:
     folded = token.lower()
     if token[-1].isdigit():
         return "label" if at < subject and _labels(tokens, at) else "figure"
-    if folded in _set(english.CALENDAR) or folded in _set(english.COUNTED) or token == "May":
+    if _is_figure(token):
         return "figure"
     if not token[0].isalpha() or _is_called(tokens, at):
         return ""
@@ -292,6 +294,11 @@ def _is_called(tokens: list[str], at: int) -> bool:
     """Return whether a name is that of the person who is spoken to, as in "Hi Ann"."""
     greeted = at == 1 and tokens[0].lower() in _GREETINGS
     return tokens[at][0].isupper() and tokens[at + 1 : at + 2] in ([","], []) and greeted
+
+
+def _is_figure(token: str) -> bool:
+    folded = token.lower()
+    return folded[-1].isdigit() or folded in _FIGURES or token == "May"
 
 
 def _labels(tokens: list[str], at: int) -> bool:
@@ -378,13 +385,7 @@ def _gone(sentence: str) -> frozenset[str]:
 def _plain(tokens: Iterable[str]) -> Iterable[str]:
     """Yield the stems and figures of tokens."""
     for token in tokens:
-        folded = token.lower()
-        if (
-            folded[-1].isdigit()
-            or folded in _set(english.CALENDAR)
-            or folded in _set(english.COUNTED)
-            or token == "May"
-        ):
+        if _is_figure(token):
             yield _figure(token)
         else:
             yield from terms(token).keys() - _stems(english.LIGHT)
@@ -392,6 +393,9 @@ def _plain(tokens: Iterable[str]) -> Iterable[str]:
 
 def figures_of(text: str) -> frozenset[str]:
     """Return the numbers, times, weekdays and months of a text, as statements have them."""
-    tokens = _TOKEN.findall(text)
-    kinds = (_kind(tokens, at, 0) for at in range(len(tokens)))
-    return frozenset(_figure(token) for token, kind in zip(tokens, kinds, strict=True) if kind == "figure")
+    return frozenset(map(_figure, filter(_is_figure, _TOKEN.findall(text))))
+
+
+def bearing(text: str, bears: Callable[[str], bool]) -> tuple[str, ...]:
+    """Return the sentences of a text that are read."""
+    return tuple(filter(bears, _sentences(text))) if bears(text) else ()

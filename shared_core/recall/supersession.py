@@ -10,7 +10,7 @@ import numpy.typing as npt
 from shared_core.messages import Message
 from shared_core.prompt.reasons import Reason
 from shared_core.prompt.window import ELSEWHERE, Candidate
-from shared_core.recall.changes import MOST_JUDGED, Said, asks_history, newest_first, superseded
+from shared_core.recall.changes import MOST_JUDGED, Said, asks_history, newest_first, states, superseded
 from shared_core.recall.ranking import RankedResults, ScoredMessage
 from shared_core.turns import Entry, Turn
 
@@ -19,6 +19,9 @@ HOLDS = 0.3
 
 Statements about one thing share its words, and reading a result costs more than judging it.
 """
+
+MOST_FURTHER = 8
+"""So many further results are read at most, for what may replace a candidate or be what was before it."""
 
 MOST_SHOWN = 20
 """Of so many of the newest messages in the prompt it is judged what they replace."""
@@ -33,6 +36,12 @@ def judged(ranked: RankedResults) -> npt.NDArray[np.int64]:
     holds = ranked.present[best]
     likely: npt.NDArray[np.int64] = best[holds >= HOLDS * holds.max(initial=0)]
     return likely
+
+
+def may_be_replaced(candidates: Sequence[Candidate], question: str, words: Sequence[str]) -> bool:
+    """Return whether one of the likely candidates states something that another message may state otherwise."""
+    likely = [one.stating.message for one in candidates if one.reason is None]
+    return states([_said(message, 0) for message in likely], words, question)
 
 
 def hits_newest_first(
