@@ -88,9 +88,9 @@ class Asked:
         return 0 < len(self.words) <= MOST_ASKED
 
     def occurs_in(self, text: str) -> bool:
-        """Return whether a third of what it asks for may occur in a text; certain is only that it does not."""
+        """Return whether half of what it asks for may occur in a text; certain is only that it does not."""
         folded = text.casefold()
-        return 3 * sum(hint in folded for hint in self.hints) >= len(self.core)
+        return 2 * sum(hint in folded for hint in self.hints) >= len(self.core)
 
     def share(self, common: frozenset[str]) -> float:
         """Return how much of the question some words are, the kind of the value being asked for or not."""
