@@ -1,7 +1,7 @@
 """What a sentence states: its subject, its values, and whether it says that something has changed; pure."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 
@@ -76,6 +76,8 @@ _VERBS = _COPULAS | frozenset(
 """With these, something is said of what comes before, or they begin a sentence of their own."""
 
 _FIGURES = frozenset(f"{english.CALENDAR} {english.COUNTED}".split())
+
+_STOPS = frozenset(",:()\u2014")
 
 _NUMBERED = frozenset(["day", "no", "nr", "number", "week", "year"])
 
@@ -231,10 +233,10 @@ def _asks_or_reacts(sentence: str) -> bool:
 
 def _statement(sentence: str) -> Statement:
     tokens = _TOKEN.findall(LATER.sub(_shortened, CHANGED.sub(_shortened, sentence)).replace("\u2019", "'"))
-    says_at = _predicate_at(tokens)
     changed, later = CHANGED.search(sentence) is not None, LATER.search(sentence) is not None
-    subject = says_at if says_at is not None else 0 if changed or later else len(tokens)
-    kinds = [_kind(tokens, at, subject) for at in range(len(tokens))]
+    says = any(_is_predicate(tokens, at) for at in range(len(tokens)))
+    subjects = _subjects(tokens) if says or changed or later else frozenset(range(len(tokens)))
+    kinds = [_kind(tokens, at, subjects) for at in range(len(tokens))]
     gone = _gone(sentence)
     informative = _informative(tokens, kinds, "word") | {
         term for means, term in english.MEANT if means.search(sentence)
@@ -258,19 +260,19 @@ def _statement(sentence: str) -> Statement:
         labels=frozenset(labels),
         of_self=any(word.split("'")[0] in _SELF for word in folded),
         changes=CHANGE if changed else int(later or (lasts and bool(past))),
-        lasts=lasts and says_at is not None,
+        lasts=lasts and says,
         was=past in ("was", "were"),
         negated=any(word.endswith("n't") or word in ("not", "never", "no") for word in folded),
         tokens=tuple(folded),
     )
 
 
-def _kind(tokens: list[str], at: int, subject: int) -> str:
-    """Return what a token is: a word, a name, a figure, a label, or nothing. The first `subject` ones are the subject."""
+def _kind(tokens: list[str], at: int, subjects: Collection[int]) -> str:
+    """Return what a token is, given the indices of those of subjects: a word, a name, a figure, a label, or nothing."""
     token = tokens[at]
     folded = token.lower()
     if token[-1].isdigit():
-        return "label" if at < subject and _labels(tokens, at) else "figure"
+        return "label" if at in subjects and _labels(tokens, at) else "figure"
     if _is_figure(token):
         return "figure"
     if not token[0].isalpha() or _is_called(tokens, at):
@@ -309,9 +311,19 @@ def _labels(tokens: list[str], at: int) -> bool:
     return tokens[at][0].isalpha() or before in _NUMBERED or (before.isalpha() and bool(terms(before)))
 
 
-def _predicate_at(tokens: list[str]) -> int | None:
-    """Return the index at which a sentence begins to say something of its subject; None: it is a mere fragment."""
-    return next((at for at in range(len(tokens)) if _is_predicate(tokens, at)), None)
+def _subjects(tokens: list[str]) -> frozenset[int]:
+    """Return the indices of the tokens of which their clauses say something: those before the first verb."""
+    found: list[int] = []
+    clause: list[int] = []
+    for at, token in enumerate(tokens):
+        if token in _STOPS:
+            clause = []
+        elif _is_predicate(tokens, at):
+            found += clause
+            clause = []
+        else:
+            clause.append(at)
+    return frozenset(found)
 
 
 def _is_predicate(tokens: list[str], at: int) -> bool:
