@@ -1,24 +1,26 @@
 """Which messages newer ones replace: statements about the same thing with another value; pure."""
 
 import re
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from shared_core.recall.frames import LONGEST_FRAME, Asked, alike
-from shared_core.recall.statements import CHANGE, LONGEST, Statement, bearing, statements
+from shared_core.recall.statements import (
+    CHANGE,
+    LONGEST,
+    Statement,
+    bearing,
+    may_be_replaced,
+    may_say_so,
+    statement,
+    statements,
+)
 
 MOST_JUDGED = 40
 """Of so many of the best results it is judged which replace which."""
 
 SHORT = 2
 """Informative words of a statement that gives little but a value, such as "I eat vegan"."""
-
-MOST_ADDED = (1, 2, 4)
-"""Informative words that the newer statement has for itself, at most, for each value of `Statement.changes`."""
-
-MOST_LACKING = 3
-"""Informative words that the older one has for itself, at most."""
 
 History = Literal["before", "beginning"]
 
@@ -89,25 +91,26 @@ def states(said: Sequence[Said], words: Collection[str], question: str) -> bool:
     asked = _asked(said, words, question)
     if not asked.about_one_thing:
         return False
-    bears = (text for who, _, text in said if _may_state(who, text))
-    return any(
-        3 * asked.share(one.held) >= 1 and len(one.tokens) <= LONGEST_FRAME and (one.lasts or one.was or one.changes)
-        for text in bears
-        for one in statements(text, asked.occurs_in)
-    )
+    bears = (sentence for one in said if _may_state(one) for sentence in bearing(one.text, asked.occurs_in))
+    likely = (statement(sentence) for sentence in bears if may_be_replaced(sentence))
+    return any(one and 3 * asked.share(one.held) >= 1 and len(one.tokens) <= LONGEST_FRAME for one in likely)
 
 
 def _stated(said: Sequence[Said], asked: Asked) -> dict[int, tuple[Statement, ...]]:
     """Return what the messages state that bears on a question, of those that state something."""
-    found = {}
-    bears = [index for index, (who, _, text) in enumerate(said) if _may_state(who, text) and bearing(text, asked.occurs_in)]
-    speakers = Counter(said[index].speaker for index in bears)
-    for index in bears:
-        if speakers[said[index].speaker] > 1:
-            held = [one for one in statements(said[index].text, asked.occurs_in) if one.held & asked.words]
-            if held:
-                found[index] = tuple(held)
-    return found
+    found: dict[int, tuple[Statement, ...]] = {}
+    sentences = {index: bearing(one.text, asked.occurs_in) for index, one in enumerate(said) if _may_state(one)}
+    by_speaker: dict[tuple[str, str | None], list[int]] = {}
+    for index, bears in sentences.items():
+        if bears:
+            by_speaker.setdefault(said[index].speaker, []).append(index)
+    for own in by_speaker.values():
+        if len(own) > 1 and any(may_say_so(one) for index in own for one in sentences[index]):
+            for index in own:
+                found[index] = tuple(
+                    one for one in statements(said[index].text, asked.occurs_in) if one.held & asked.words
+                )
+    return {index: held for index, held in found.items() if held}
 
 
 def _likely_pairs(
@@ -136,9 +139,9 @@ def _says_so(one: Statement, asked: Asked) -> bool:
     return (one.lasts or one.changes > 0) and not asked.words.isdisjoint(one.words)
 
 
-def _may_state(speaker: tuple[str, str | None], text: str) -> bool:
-    """Return whether a text may tell what is so. Long answers of a model explain and advise."""
-    return speaker != ("assistant", None) or len(text) <= LONGEST
+def _may_state(said: Said) -> bool:
+    """Return whether a message may tell what is so. Long answers of a model explain and advise."""
+    return said.speaker != ("assistant", None) or len(said.text) <= LONGEST
 
 
 def _replaces(new: Statement, old: Statement, asked: Asked, most: int) -> bool:
@@ -166,9 +169,7 @@ def _says_otherwise(new: Statement, old: Statement, asked: frozenset[str], most:
     happened = not (old.lasts or old.was)
     if happened and not (new.changes and common >= old.words & asked and (new.changes == CHANGE or common & new.nouns)):
         return False
-    if len(common) < 2 and old.of_self and not new.of_self and not common & old.nouns & new.nouns:
-        return False
-    return True
+    return len(common) > 1 or not old.of_self or new.of_self or bool(common & old.nouns & new.nouns)
 
 
 def _value(old: Statement, asked: frozenset[str]) -> frozenset[str]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from shared_core.index.text import terms
-from shared_core.recall.statements import CHANGE, Statement, figures_of, informative
+from shared_core.recall.statements import CHANGE, STOPS, Statement, figures_of, informative
 
 KNOWN_QUESTIONS = 64
 """Questions that are cached: the messages recalled for one are judged several times."""
@@ -37,8 +37,6 @@ _EITHER = re.compile(r"\bor\b", re.IGNORECASE)
 
 _KIND = re.compile(r"\b(?:what|which|whose|how many|how much)\s+([^\W\d_]+)", re.IGNORECASE)
 """Matches what a question says about the kind of a value: "which colour". Statements seldom say it."""
-
-_STOPS = frozenset(",:()\u2014")
 
 _SEVERAL = re.compile(r"\b(?:what|which)\s+(?:are\b|(?!is\b|was\b|does\b|has\b)[^\W\d_]+(?<![su])s\b)", re.IGNORECASE)
 """Matches questions for all that there is, such as "which books have I read?"."""
@@ -180,7 +178,7 @@ def one_part_differs(new: Sequence[str], old: Sequence[str]) -> bool:
 
 def _clauses(tokens: Sequence[str]) -> list[Sequence[str]]:
     """Return the clauses of a sentence, if it has several."""
-    ends = [at for at, token in enumerate(tokens) if token in _STOPS]
+    ends = [at for at, token in enumerate(tokens) if token in STOPS]
     starts = [0, *(at + 1 for at in ends)]
     return [tokens[start:end] for start, end in zip(starts, [*ends, len(tokens)], strict=True)] if ends else []
 

@@ -67,17 +67,12 @@ _GREETINGS = frozenset(
 
 _COPULAS = frozenset(["is", "isn't", "are", "aren't", "was", "were", "will", "won't", "costs", "has"])
 
-_VERBS = _COPULAS | frozenset(
-    """
-    am be been can cannot could did do does don't get gets had have he i it makes must needs shall she should takes they
-    there this we would you
-    """.split()
-)
+_VERBS = _COPULAS | frozenset(english.SAYS.split())
 """With these, something is said of what comes before, or they begin a sentence of their own."""
 
 _FIGURES = frozenset(f"{english.CALENDAR} {english.COUNTED}".split())
 
-_STOPS = frozenset(",:()\u2014")
+STOPS = frozenset(",:()\u2014")
 
 _NUMBERED = frozenset(["day", "no", "nr", "number", "week", "year"])
 
@@ -102,7 +97,9 @@ _NO_PROSE = re.compile(r"[{}<>=`#*_\[\]|\\]|https?:|\byours?\b(?!.*\b(?:i|my|we|
 
 _TITLES = r"(?<!\bDr)(?<!\bMr)(?<!\bMrs)(?<!\bMs)(?<!\bSt)(?<!\bProf)(?<!\bNo)"
 _SENTENCE = re.compile(rf"{_TITLES}[.!]+(?=\s|$)|(?<=\?)\s+|\n+|;\s")
-_TOKEN = re.compile(r"[A-Za-z]+\d[\w.]*(?<=\d)|[$\u20ac\u00a3]?\d+(?:[.,:]\d+)*|[^\W\d_]+(?:['\u2019][^\W\d_]+)*|[,:()\u2014]")
+_TOKEN = re.compile(
+    r"[A-Za-z]+\d[\w.]*(?<=\d)|[$\u20ac\u00a3]?\d+(?:[.,:]\d+)*|[^\W\d_]+(?:['\u2019][^\W\d_]+)*|[,:()\u2014]"
+)
 
 
 def _any_of(pattern: str) -> re.Pattern[str]:
@@ -213,6 +210,25 @@ def statement(sentence: str) -> Statement | None:
     return None if _asks_or_reacts(sentence) else _statement(sentence)
 
 
+@lru_cache(maxsize=KNOWN_TEXTS)
+def _manner(sentence: str) -> tuple[bool, bool, tuple[str | None, ...]]:
+    """Return whether a sentence says that something has changed or is new, and of each clause what `_happened` does."""
+    clauses = [clause for clause in _CLAUSE.split(sentence) if clause.count(" ") >= FEW]
+    happened = tuple(map(_happened, clauses or [sentence]))
+    return CHANGED.search(sentence) is not None, LATER.search(sentence) is not None, happened
+
+
+def may_say_so(sentence: str) -> bool:
+    """Return whether a sentence may replace another one: it does not only tell what happened."""
+    changed, later, happened = _manner(sentence)
+    return changed or later or None in happened
+
+
+def may_be_replaced(sentence: str) -> bool:
+    """Return whether a sentence may be replaced by one that does not say that something has changed."""
+    return may_say_so(sentence) or not {"was", "were"}.isdisjoint(_manner(sentence)[2])
+
+
 def _shortened(found: re.Match[str]) -> str:
     """Return what stays of words that say that something has changed: what stands between them."""
     return "" if found[0].count(" ") < FEW else found[0]
@@ -233,7 +249,7 @@ def _asks_or_reacts(sentence: str) -> bool:
 
 def _statement(sentence: str) -> Statement:
     tokens = _TOKEN.findall(LATER.sub(_shortened, CHANGED.sub(_shortened, sentence)).replace("\u2019", "'"))
-    changed, later = CHANGED.search(sentence) is not None, LATER.search(sentence) is not None
+    changed, later, happened = _manner(sentence)
     says = any(_is_predicate(tokens, at) for at in range(len(tokens)))
     subjects = _subjects(tokens) if says or changed or later else frozenset(range(len(tokens)))
     kinds = [_kind(tokens, at, subjects) for at in range(len(tokens))]
@@ -245,8 +261,6 @@ def _statement(sentence: str) -> Statement:
     names = _informative(tokens, kinds, "name")
     labels = {_figure(token) for token, kind in zip(tokens, kinds, strict=True) if kind == "label"}
     folded = [token.lower() for token in tokens]
-    clauses = [clause for clause in _CLAUSE.split(sentence) if clause.count(" ") >= FEW]
-    happened = [_happened(clause) for clause in clauses or [sentence]]
     past = next((word for word in happened if word), None)
     lasts = None in happened
     return Statement(
@@ -270,7 +284,6 @@ def _statement(sentence: str) -> Statement:
 def _kind(tokens: list[str], at: int, subjects: Collection[int]) -> str:
     """Return what a token is, given the indices of those of subjects: a word, a name, a figure, a label, or nothing."""
     token = tokens[at]
-    folded = token.lower()
     if token[-1].isdigit():
         return "label" if at in subjects and _labels(tokens, at) else "figure"
     if _is_figure(token):
@@ -316,7 +329,7 @@ def _subjects(tokens: list[str]) -> frozenset[int]:
     found: list[int] = []
     clause: list[int] = []
     for at, token in enumerate(tokens):
-        if token in _STOPS:
+        if token in STOPS:
             clause = []
         elif _is_predicate(tokens, at):
             found += clause
