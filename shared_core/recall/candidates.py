@@ -19,6 +19,7 @@ from shared_core.prompt.abridged import lighter
 from shared_core.prompt.assembler import Placement
 from shared_core.prompt.reasons import Reason
 from shared_core.prompt.window import ELSEWHERE, Candidate
+from shared_core.recall.corrections import LONGEST_CORRECTION
 from shared_core.recall.lengths import WHOLE, excerpt_size, recalled_tokens
 from shared_core.recall.ranking import Ranked, ScoredMessage, Source
 from shared_core.recall.search import Found, RecallRules
@@ -33,6 +34,7 @@ from shared_core.recall.standing_lane import (
     with_standing,
 )
 from shared_core.recall.supersession import (
+    MOST_CORRECTED,
     MOST_FURTHER,
     candidates_newest_first,
     hits_newest_first,
@@ -201,7 +203,8 @@ def read_candidates(
     shortlist = [] if found.silent else _shortlist(found, tokens, room, inf if size is None else size)
     candidates = _without_repeats(list(reader.read(shortlist)), (statement_code(question),))
     if may_be_replaced(candidates, question, found.words):
-        further = _further(found, {(one.scope, one.line_index) for one, _ in shortlist})
+        shown = {(one.scope, one.line_index) for one, _ in shortlist}
+        further = [*_further(found, shown), *_next_ones(found, shortlist, shown)]
         others = _Reader(live, rules, found, path, whole_turns=placement == "messages")
         more = [candidate for candidate, _ in others.read(further)] if further else []
         candidates = candidates_newest_first(candidates, more, question, found.words, window)
@@ -216,6 +219,21 @@ def _further(found: Found, shown: set[tuple[int, int]]) -> list[tuple[Ranked, Re
     """Return the results that may replace one of those read, or be replaced by it, and are not read yet."""
     likely = (one for one in found.ranked.at(judged(found.ranked)) if (one.scope, one.line_index) not in shown)
     return [(ranked, Reason.UNLIKELY) for ranked in islice(likely, MOST_FURTHER)]
+
+
+def _next_ones(
+    found: Found, shortlist: Sequence[tuple[Ranked, Reason | None]], shown: set[tuple[int, int]]
+) -> list[tuple[Ranked, Reason | None]]:
+    """Return the short messages right after the best results, which may do nothing but correct them."""
+    best = [one for one, reason in shortlist if reason is None and one.own][:MOST_CORRECTED]
+    following: dict[tuple[int, int], None] = {}
+    for one in best:
+        scope = found.scopes[one.scope]
+        after = [index for index in range(one.line_index + 1, one.line_index + 3) if index < scope.line.upto]
+        sizes = scope.session_index.column("characters")[scope.line.rows[after]].tolist()
+        short = (index for index, size in zip(after, sizes, strict=True) if size <= LONGEST_CORRECTION)
+        following |= dict.fromkeys((one.scope, index) for index in short if (one.scope, index) not in shown)
+    return [(Ranked(*key, 0.0, 0.0, None, weak=False), Reason.UNLIKELY) for key in following]
 
 
 def read_hits(live: LiveSession, found: Found, best: Sequence[Ranked], question: str) -> list[ScoredMessage]:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
+from shared_core.recall.corrections import correction
 from shared_core.recall.frames import LONGEST_FRAME, Asked, alike
 from shared_core.recall.statements import (
     CHANGE,
@@ -43,11 +44,13 @@ class Said(NamedTuple):
         speaker: who said it, by role and name; statements of different speakers never replace each other.
         order: the newer, the larger.
         text: what was said.
+        turn: the number of its turn, if it is one of this conversation.
     """
 
     speaker: tuple[str, str | None]
     order: int
     text: str
+    turn: int | None = None
 
 
 def asks_history(question: str) -> History | None:
@@ -79,11 +82,32 @@ def superseded(said: Sequence[Said], words: Collection[str], question: str = "")
             last = newest.get(new, new)
             if old not in newest or said[last].order > said[newest[old]].order:
                 newest[old] = last
-    return newest
+    return newest | _corrected(said, stated, newest)
+
+
+def _corrected(
+    said: Sequence[Said], stated: Mapping[int, Sequence[Statement]], newest: Mapping[int, int]
+) -> dict[int, int]:
+    """Return what corrections without a subject replace: the statement just before, and what that one replaces."""
+    found: dict[int, int] = {}
+    for index, one in enumerate(said):
+        value = correction(one.text) if one.turn is not None else None
+        before = [other for other in stated if value and _just_before(said[other], one)]
+        old = max(before, key=lambda other: said[other].order, default=None)
+        if value and old is not None and any(value.is_of_kind_of(state) for state in stated[old]):
+            found |= {other: index for other, new in newest.items() if new == old} | {old: index}
+    return found
+
+
+def _just_before(old: Said, new: Said) -> bool:
+    """Return whether a message is of the same speaker, in the same turn or the one before."""
+    if old.speaker != new.speaker or old.order >= new.order or old.turn is None or new.turn is None:
+        return False
+    return new.turn - old.turn <= 1
 
 
 def _asked(said: Sequence[Said], words: Collection[str], question: str) -> Asked:
-    return Asked.by(question, frozenset(words), frozenset(name for (_, name), _, _ in said if name))
+    return Asked.by(question, frozenset(words), frozenset(one.speaker[1] for one in said if one.speaker[1]))
 
 
 def states(said: Sequence[Said], words: Collection[str], question: str) -> bool:
@@ -105,7 +129,8 @@ def _stated(said: Sequence[Said], asked: Asked) -> dict[int, tuple[Statement, ..
         if bears:
             by_speaker.setdefault(said[index].speaker, []).append(index)
     for own in by_speaker.values():
-        if len(own) > 1 and any(may_say_so(one) for index in own for one in sentences[index]):
+        compared = len(own) > 1 or any(one.turn is not None and correction(one.text) for one in said)
+        if compared and any(may_say_so(one) for index in own for one in sentences[index]):
             for index in own:
                 found[index] = tuple(
                     one for one in statements(said[index].text, asked.occurs_in) if one.held & asked.words

@@ -59,7 +59,10 @@ PLANS = (
 )
 """Verbs in the past with which people tell what is so from then on."""
 
-DOUBTS = r"might|maybe|perhaps|if|would|\w+['\u2019]d|could|considering|thinking\ of|thinking\ about|wish|hope|wonder(?:ing)?|should\ i"
+DOUBTS = (
+    r"might|maybe|perhaps|if|would|\w+['\u2019]d|could"
+    r"|considering|thinking\ of|thinking\ about|wish|hope|wonder(?:ing)?|should\ i"
+)
 
 KIN = """
 aunt boss boyfriend brother colleague cousin dad daughter father flatmate friend girlfriend grandfather grandma

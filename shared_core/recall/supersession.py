@@ -23,6 +23,9 @@ Statements about one thing share its words, and reading a result costs more than
 MOST_FURTHER = 8
 """So many further results are read at most, for what may replace a candidate or be what was before it."""
 
+MOST_CORRECTED = 3
+"""Of so many of the best results the next messages are read, if they are as short as a mere correction."""
+
 MOST_SHOWN = 20
 """Of so many of the newest messages in the prompt it is judged what they replace."""
 
@@ -94,7 +97,8 @@ def candidates_newest_first(
     shown = [*islice(chain.from_iterable(reversed(turn.entries) for turn in window), MOST_SHOWN)]
     entries = [*(every[at].stating for at in may), *shown]
     ages = _ages(entries)
-    said = [_said(entry.message, ages[index]) for index, entry in enumerate(entries)]
+    turns = [None if entry.turn_no == ELSEWHERE else entry.turn_no for entry in entries]
+    said = [_said(entry.message, ages[index])._replace(turn=turns[index]) for index, entry in enumerate(entries)]
     replaced = superseded(said, words, question)
     if not any(old < len(may) for old in replaced):
         return list(candidates)

@@ -150,3 +150,22 @@ def test_the_coroutines_take_as_of_too(memory: InfiniteMemory) -> None:
         assert "u40" not in {line.id for line in lines}
 
     asyncio.run(ask())
+
+
+@pytest.mark.parametrize(
+    ("said", "correction"),
+    [
+        ("The budget for the kitchen is 2,800.", "Sorry, I meant 3,200."),
+        ("The kitchen budget meeting is on Monday.", "No wait, Tuesday."),
+    ],
+)
+def test_a_mere_correction_replaces_what_was_said_just_before(said: str, correction: str) -> None:
+    with InfiniteMemory(ranking="lexical", max_tokens=300, reserve_tokens=0, token_counter="characters/4") as memory:
+        memory.add([Message.user(said, id="old"), Message.assistant("Noted.")])
+        memory.add([Message.user(correction, id="new"), Message.assistant("Fine.")])
+        memory.add([Message.user(f"Day {day} was sunny and dry, and we walked in the woods.") for day in range(60)])
+        lines = memory.context("What about the kitchen budget?").report.best
+    assert [(line.id, line.superseded_by) for line in lines if line.id in ("old", "new")] == [
+        ("new", None),
+        ("old", "new"),
+    ]
