@@ -19,6 +19,7 @@ from shared_core.prompt.abridged import lighter
 from shared_core.prompt.assembler import Placement
 from shared_core.prompt.reasons import Reason
 from shared_core.prompt.window import ELSEWHERE, Candidate
+from shared_core.recall.corrections import LONGEST_CORRECTION
 from shared_core.recall.lengths import WHOLE, excerpt_size, recalled_tokens
 from shared_core.recall.ranking import Ranked, ScoredMessage, Source
 from shared_core.recall.rules import RecallRules
@@ -33,7 +34,14 @@ from shared_core.recall.standing_lane import (
     statement_entry,
     with_standing,
 )
-from shared_core.recall.supersession import candidates_newest_first, hits_newest_first, judged
+from shared_core.recall.supersession import (
+    MOST_CORRECTED,
+    MOST_FURTHER,
+    candidates_newest_first,
+    hits_newest_first,
+    judged,
+    may_be_replaced,
+)
 from shared_core.records import Record
 from shared_core.session import LiveSession
 from shared_core.tokens import message_tokens
@@ -195,10 +203,11 @@ def read_candidates(
     # What a silent question matches is not read: it would only be reported.
     shortlist = [] if found.silent else _shortlist(found, tokens, room, inf if size is None else size)
     candidates = _without_repeats(list(reader.read(shortlist)), (statement_code(question),))
-    if any(candidate.reason is None for candidate in candidates):
-        further = _further(found, {(one.scope, one.line_index) for one, _ in shortlist})
+    if may_be_replaced(candidates, question, found.words):
+        shown = {(one.scope, one.line_index) for one, _ in shortlist}
+        further = [*_further(found, shown), *_next_ones(found, shortlist, shown)]
         others = _Reader(live, rules, found, path, whole_turns=placement == "messages")
-        more = [candidate for candidate, _ in others.read(further)]
+        more = [candidate for candidate, _ in others.read(further)] if further else []
         candidates = candidates_newest_first(candidates, more, question, found.words, window)
     if placement != "messages":
         candidates = [reader.cut(candidate) for candidate in candidates]
@@ -209,11 +218,23 @@ def read_candidates(
 
 def _further(found: Found, shown: set[tuple[int, int]]) -> list[tuple[Ranked, Reason | None]]:
     """Return the results that may replace one of those read, or be replaced by it, and are not read yet."""
-    return [
-        (ranked, Reason.UNLIKELY)
-        for ranked in found.ranked.at(judged(found.ranked))
-        if (ranked.scope, ranked.line_index) not in shown
-    ]
+    likely = (one for one in found.ranked.at(judged(found.ranked)) if (one.scope, one.line_index) not in shown)
+    return [(ranked, Reason.UNLIKELY) for ranked in islice(likely, MOST_FURTHER)]
+
+
+def _next_ones(
+    found: Found, shortlist: Sequence[tuple[Ranked, Reason | None]], shown: set[tuple[int, int]]
+) -> list[tuple[Ranked, Reason | None]]:
+    """Return the short messages right after the best results, which may do nothing but correct them."""
+    best = [one for one, reason in shortlist if reason is None and one.own][:MOST_CORRECTED]
+    following: dict[tuple[int, int], None] = {}
+    for one in best:
+        scope = found.scopes[one.scope]
+        after = [index for index in range(one.line_index + 1, one.line_index + 3) if index < scope.line.upto]
+        sizes = scope.session_index.column("characters")[scope.line.rows[after]].tolist()
+        short = (index for index, size in zip(after, sizes, strict=True) if size <= LONGEST_CORRECTION)
+        following |= dict.fromkeys((one.scope, index) for index in short if (one.scope, index) not in shown)
+    return [(Ranked(*key, 0.0, 0.0, None, weak=False), Reason.UNLIKELY) for key in following]
 
 
 def read_hits(live: LiveSession, found: Found, best: Sequence[Ranked], question: str) -> list[ScoredMessage]:

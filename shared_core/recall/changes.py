@@ -1,32 +1,27 @@
 """Which messages newer ones replace: statements about the same thing with another value; pure."""
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from shared_core.index.text import terms
-from shared_core.recall.statements import CHANGE, FEW, LONGEST, Statement, informative, statements
+from shared_core.recall.corrections import correction
+from shared_core.recall.frames import LONGEST_FRAME, Asked, alike
+from shared_core.recall.statements import (
+    CHANGE,
+    LONGEST,
+    Statement,
+    bearing,
+    may_be_replaced,
+    may_say_so,
+    statement,
+    statements,
+)
 
 MOST_JUDGED = 40
 """Of so many of the best results it is judged which replace which."""
 
-EITHER = re.compile(r"\bor\b", re.IGNORECASE)
-"""Matches questions that name several values, such as "am I vegan or vegetarian?"."""
-
 SHORT = 2
 """Informative words of a statement that gives little but a value, such as "I eat vegan"."""
-
-MOST_ADDED = (1, 2, 4)
-"""Informative words that the newer statement has for itself, at most, for each value of `Statement.changes`."""
-
-MOST_LACKING = 3
-"""Informative words that the older one has for itself, at most."""
-
-PART = 4
-"""Words of a value, at most."""
-
-ALIKE = 3
-"""Words that two sentences share around it, at least."""
 
 History = Literal["before", "beginning"]
 
@@ -49,11 +44,13 @@ class Said(NamedTuple):
         speaker: who said it, by role and name; statements of different speakers never replace each other.
         order: the newer, the larger.
         text: what was said.
+        turn: the number of its turn, if it is one of this conversation.
     """
 
     speaker: tuple[str, str | None]
     order: int
     text: str
+    turn: int | None = None
 
 
 def asks_history(question: str) -> History | None:
@@ -63,7 +60,7 @@ def asks_history(question: str) -> History | None:
     return "before" if _BEFORE.search(question) else None
 
 
-def superseded(said: Sequence[Said], words: Collection[str], *, either: bool = False) -> dict[int, int]:
+def superseded(said: Sequence[Said], words: Collection[str], question: str = "") -> dict[int, int]:
     """Return the index of each message that is replaced, with that of the newest message that replaces it.
 
     Only sentences that hold the words of the question count, and only those that hold about as many as the best do.
@@ -71,49 +68,123 @@ def superseded(said: Sequence[Said], words: Collection[str], *, either: bool = F
     Args:
         said: the messages, in any order.
         words: the stems that the question looks for.
-        either: whether it names values to choose from.
+        question: its text, which may name the value that it asks about.
     """
-    asked = informative(words) - frozenset(terms(" ".join(name for (_, name), _, _ in said if name)))
-    stated = [_bearing(statements(text), asked) if _may_state(speaker, text) else () for speaker, _, text in said]
-    most = max((len((one.words | one.gone) & asked) for each in stated for one in each), default=0)
+    asked = _asked(said, words, question)
+    stated = _stated(said, asked) if asked.about_one_thing else {}
+    most = max((len(one.held & asked.words) for each in stated.values() for one in each), default=0)
     newest: dict[int, int] = {}
-    # Of most messages it is known without a comparison that they neither replace another nor are replaced.
-    says_so = [[one for one in each if not asked.isdisjoint(one.words)] for each in stated]
-    bears = [[one for one in each if len((one.words | one.gone) & asked) * 2 >= most] for each in stated]
-    ends = [any(one.gone for one in each) or either for each in stated]
-    order = sorted((index for index in range(len(said)) if stated[index]), key=lambda index: said[index].order)
-    for number, old in reversed(list(enumerate(order))):
-        for new in order[number + 1 :]:
-            if said[new].speaker != said[old].speaker or said[new].order == said[old].order:
-                continue
-            if newest.get(old, -1) == newest.get(new, new):
-                continue
-            pairs = [(b, a) for a in (stated if ends[new] else bears)[old] for b in says_so[new]]
-            if any(_replaces(b, a, asked, most) or (either and _chosen(b, a, asked)) for b, a in pairs):
-                last = newest.get(new, new)
-                if old not in newest or said[last].order > said[newest[old]].order:
-                    newest[old] = last
-    return newest
+    for old, new in _likely_pairs(said, stated, asked, most):
+        if newest.get(old, -1) == newest.get(new, new):
+            continue
+        pairs = [(b, a) for a in stated[old] for b in stated[new]]
+        if any(_replaces(b, a, asked, most) for b, a in pairs):
+            last = newest.get(new, new)
+            if old not in newest or said[last].order > said[newest[old]].order:
+                newest[old] = last
+    return newest | _corrected(said, stated, newest)
 
 
-def _may_state(speaker: tuple[str, str | None], text: str) -> bool:
-    """Return whether a text may tell what is so. Long answers of a model explain and advise."""
-    return speaker != ("assistant", None) or len(text) <= LONGEST
+def _corrected(
+    said: Sequence[Said], stated: Mapping[int, Sequence[Statement]], newest: Mapping[int, int]
+) -> dict[int, int]:
+    """Return what corrections without a subject replace: the statement just before, and what that one replaces."""
+    found: dict[int, int] = {}
+    for index, one in enumerate(said):
+        value = correction(one.text) if one.turn is not None else None
+        before = [other for other in stated if value and _just_before(said[other], one)]
+        old = max(before, key=lambda other: said[other].order, default=None)
+        if value and old is not None and any(value.is_of_kind_of(state) for state in stated[old]):
+            found |= {other: index for other, new in newest.items() if new == old} | {old: index}
+    return found
 
 
-def _bearing(said: Sequence[Statement], asked: frozenset[str]) -> Sequence[Statement]:
-    """Return the statements that bear on a question; of a message of few sentences, all."""
-    return said if len(said) <= FEW else [one for one in said if not asked.isdisjoint(one.words | one.gone)]
+def _just_before(old: Said, new: Said) -> bool:
+    """Return whether a message is of the same speaker, in the same turn or the one before."""
+    if old.speaker != new.speaker or old.order >= new.order or old.turn is None or new.turn is None:
+        return False
+    return new.turn - old.turn <= 1
 
 
-def _replaces(new: Statement, old: Statement, asked: frozenset[str], most: int) -> bool:
+def _asked(said: Sequence[Said], words: Collection[str], question: str) -> Asked:
+    return Asked.by(question, frozenset(words), frozenset(one.speaker[1] for one in said if one.speaker[1]))
+
+
+def states(said: Sequence[Said], words: Collection[str], question: str) -> bool:
+    """Return whether a message states something that bears on a question, in as few words as what may be replaced."""
+    asked = _asked(said, words, question)
+    if not asked.about_one_thing:
+        return False
+    bears = (sentence for one in said if _may_state(one) for sentence in bearing(one.text, asked.occurs_in))
+    likely = (statement(sentence) for sentence in bears if may_be_replaced(sentence))
+    return any(one and 3 * asked.share(one.held) >= 1 and len(one.tokens) <= LONGEST_FRAME for one in likely)
+
+
+def _stated(said: Sequence[Said], asked: Asked) -> dict[int, tuple[Statement, ...]]:
+    """Return what the messages state that bears on a question, of those that state something."""
+    found: dict[int, tuple[Statement, ...]] = {}
+    sentences = {index: bearing(one.text, asked.occurs_in) for index, one in enumerate(said) if _may_state(one)}
+    by_speaker: dict[tuple[str, str | None], list[int]] = {}
+    for index, bears in sentences.items():
+        if bears:
+            by_speaker.setdefault(said[index].speaker, []).append(index)
+    for own in by_speaker.values():
+        compared = len(own) > 1 or any(one.turn is not None and correction(one.text) for one in said)
+        if compared and any(may_say_so(one) for index in own for one in sentences[index]):
+            for index in own:
+                found[index] = tuple(
+                    one for one in statements(said[index].text, asked.occurs_in) if one.held & asked.words
+                )
+    return {index: held for index, held in found.items() if held}
+
+
+def _likely_pairs(
+    said: Sequence[Said], stated: Mapping[int, Sequence[Statement]], asked: Asked, most: int
+) -> Iterator[tuple[int, int]]:
+    """Yield pairs of an older and a newer message of one speaker that share a word of the question, the newest first.
+
+    Of most messages it is known without a comparison that they replace nothing.
+    """
+    by_speaker: dict[tuple[str, str | None], list[int]] = {}
+    for index in sorted(stated, key=lambda index: said[index].order):
+        by_speaker.setdefault(said[index].speaker, []).append(index)
+    for own in by_speaker.values():
+        about = {index: frozenset().union(*(one.held for one in stated[index])) & asked.words for index in own}
+        tells = [index for index in own if any(_says_so(one, asked) for one in stated[index])]
+        bears = {index for index in own if any(2 * len(one.held & asked.words) >= most for one in stated[index])}
+        for old in reversed(own):
+            for new in tells:
+                apart = about[old].isdisjoint(about[new]) and not asked.either
+                if said[new].order > said[old].order and not apart and (old in bears or new in bears):
+                    yield old, new
+
+
+def _says_so(one: Statement, asked: Asked) -> bool:
+    """Return whether a statement may replace another one: it says what is so, or what has changed."""
+    return (one.lasts or one.changes > 0) and not asked.words.isdisjoint(one.words)
+
+
+def _may_state(said: Said) -> bool:
+    """Return whether a message may tell what is so. Long answers of a model explain and advise."""
+    return said.speaker != ("assistant", None) or len(said.text) <= LONGEST
+
+
+def _replaces(new: Statement, old: Statement, asked: Asked, most: int) -> bool:
     """Return whether a newer statement replaces an older one of the same speaker."""
-    if not new.words & asked or _of_something_else(new, old, asked):
+    if not _says_so(new, asked):
         return False
-    if not (new.changes or (new.lasts and (old.lasts or old.was))):
+    if asked.either and _chosen(new, old, asked.words):
+        return True
+    same = alike(new, old, asked) and _says_otherwise(new, old, asked.words, most)
+    return same and not asked.names_value_of(old, new)
+
+
+def _says_otherwise(new: Statement, old: Statement, asked: frozenset[str], most: int) -> bool:
+    """Return whether a newer statement gives another value of what an older one is about."""
+    if _of_something_else(new, old, asked) or not (new.changes or old.lasts or old.was):
         return False
-    common = old.words & (new.words | new.gone)
-    bears = len((old.words | old.gone) & asked), len((new.words | new.gone) & asked)
+    common = old.words & new.held
+    bears = len(old.held & asked), len(new.held & asked)
     if new.gone & _value(old, asked) and (common & asked or not old.words & asked):
         return True
     if new.changes and _told_by_values(new, old, asked):
@@ -123,10 +194,7 @@ def _replaces(new: Statement, old: Statement, asked: frozenset[str], most: int) 
     happened = not (old.lasts or old.was)
     if happened and not (new.changes and common >= old.words & asked and (new.changes == CHANGE or common & new.nouns)):
         return False
-    if len(common) < 2 and old.of_self and not new.of_self and not common & old.nouns & new.nouns:
-        return False
-    answers = new.changes > 0 and bears[0] == bears[1] == most == len(common & asked) > 1
-    return (answers and _differ(new, old)) or _gives_another_value(new, old, common, asked)
+    return len(common) > 1 or not old.of_self or new.of_self or bool(common & old.nouns & new.nouns)
 
 
 def _value(old: Statement, asked: frozenset[str]) -> frozenset[str]:
@@ -163,39 +231,6 @@ def _of_something_else(new: Statement, old: Statement, asked: frozenset[str]) ->
     nouns = old.nouns & asked - held and new.nouns - old.words
     names = old.names & asked - held and new.names - old.words and not old.names & new.names & asked
     return bool(nouns or names)
-
-
-def _differ(new: Statement, old: Statement) -> bool:
-    pairs = ((new.figures, old.figures), (new.words, old.words))
-    return any(one - other and other - one for one, other in pairs)
-
-
-def _gives_another_value(new: Statement, old: Statement, common: frozenset[str], asked: frozenset[str]) -> bool:
-    """Return whether two statements are alike but for a value, the less alike the more the newer says of a change."""
-    added, lacking = len(new.terms - common), len(old.terms - common)
-    if added > MOST_ADDED[new.changes] or lacking > MOST_LACKING:
-        return False
-    figures = bool(new.figures - old.figures and old.figures)
-    names = bool(new.names - old.names and old.names - asked)
-    if figures or names:
-        return new.changes > 0 or figures != names
-    if new.negated != old.negated and not (added and lacking):
-        return True
-    if _one_part_differs(new.tokens, old.tokens):
-        return True
-    gives = bool(added or new.figures - old.figures or new.names - old.names)
-    gave = bool(lacking or old.figures or old.names - asked)
-    noun = bool(common & old.nouns & new.nouns)
-    return gives and gave and ((noun or len(common) > 1) if new.changes else noun and max(added, lacking) == 1)
-
-
-def _one_part_differs(new: Sequence[str], old: Sequence[str]) -> bool:
-    """Return whether two sentences have the same words but for one part of each, which is at most `PART` words."""
-    least = min(len(new), len(old))
-    start = next((at for at in range(least) if new[at] != old[at]), least)
-    end = next((at for at in range(least - start) if new[-1 - at] != old[-1 - at]), least - start)
-    parts = len(new) - start - end, len(old) - start - end
-    return min(parts) > 0 and max(parts) <= PART and start + end >= ALIKE
 
 
 def newest_first(

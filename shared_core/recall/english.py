@@ -3,7 +3,8 @@
 import re
 
 LIGHT = """
-able actual actually ago all already another anymore around away back became become been began begin big but came come
+able actual actually ago all already alway always another anymore around away back
+became become been began begin big but came come
 day days decide decided done everybody everyone far finally first full gave get give go goes going gone good got great
 happen heads insist insisted keep kept know last lately let like little long longer look lot made make many mean mind
 moment month more most move much name named need new news next nice now number often old one other own picked plan
@@ -19,8 +20,9 @@ instead|correction|corrected|no\ longer|any\ ?(?:more|longer)|not\b.{0,40}\bbut|
 |reschedule[ds]?|rebooked|rearranged|brought\ forward|switched|swapped|replace[ds]?|renamed|migrated|upgraded
 |downgraded|ported|roll(?:ed)?|raised?|lowered|cut\ (?:back|down)|bumped|increased|reduced|extended|shortened
 |(?:went|gone|go|came|come|going|is|up|down)\ (?:up|down|over)\ (?:to|from)|put\b.{0,40}\b(?:up|down)
-|gone\ (?:up|down|over)|took\ over|became|become|turned\ into|traded\ in|cancell?ed|dropped|quit|gave\ up|given\ up
-|stopped|revised|adjusted|updated|let's\ make|^make\ (?:it|that)|on\ second\ thoughts?|in\ the\ end
+|gone\ (?:up|down|over)|took\ over|became|become|turned\ into|traded\ in|cancell?ed|dropped(?!\ off)|quit
+|gave\ up|given\ up|stopped|revised|adjusted|updated
+|let's\ make\ (?:it|that|the|my|our)|^make\ (?:it|that)|on\ second\ thoughts?|in\ the\ end
 |(?:scrap|strike|scratch)\ (?:that|it|what)|^forget|i\ (?:mean|meant)|mixed\ .{0,12}up|misread|got\ .{0,12}wrong
 |was\ wrong|my\ mistake|agreed|decided|put\ off
 """
@@ -36,7 +38,8 @@ now|new|another|already|today|these\ days|nowadays|lately|currently|at\ the\ mom
 """What people say about what is new. They also say it about much else."""
 
 GONE = r"""
-no\ longer|not|\w+n['\u2019]t|instead\ of|rather\ than|stopped|gave\ up|given\ up|quit|cancell?ed|dropped|drop|forget
+no\ longer|not|\w+n['\u2019]t|instead\ of|rather\ than|stopped|gave\ up|given\ up|quit|cancell?ed
+|dropped(?!\ off)|drop(?!\ off)|forget
 |scrap|replaced|without|no\ more|sold|(?:down|up|over|away|changed|switched|moved)\ from|no
 """
 """What comes before something that is not so any more."""
@@ -57,7 +60,8 @@ PLANS = (
 """Verbs in the past with which people tell what is so from then on."""
 
 DOUBTS = (
-    r"might|maybe|perhaps|if|would|could|considering|thinking\ of|thinking\ about|wish|hope|wonder(?:ing)?|should\ i"
+    r"might|maybe|perhaps|if|would|\w+['\u2019]d|could"
+    r"|considering|thinking\ of|thinking\ about|wish|hope|wonder(?:ing)?|should\ i"
 )
 
 KIN = """
@@ -78,6 +82,12 @@ daily eight eighteen eighty eleven every fifteen fifty five forty four fourteen 
 ninety once seven seventeen seventy six sixteen sixty ten thirteen thirty thousand three twelve twenty twice two
 weekly zero
 """
+
+SAYS = """
+am be been can cannot could did do does don't get gets had have he i it makes must needs shall she should takes they
+there this we would you
+"""
+"""Verbs and pronouns, beside copulas, with which a clause says something of what comes before, or begins another."""
 
 MEANT = ((re.compile(r"\b(?:i|we)\b.{0,20}\b(?:moved|relocated)\b.{0,8}\b(?:to|into)\b", re.IGNORECASE), "live"),)
 """What a sentence says in other words, with the term that it stands for."""

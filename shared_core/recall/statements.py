@@ -1,7 +1,7 @@
 """What a sentence states: its subject, its values, and whether it says that something has changed; pure."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 
@@ -15,11 +15,17 @@ LOOKED_AT = 2_000
 LONGEST = 300
 """Characters of a sentence at most: longer ones are lists, code or quotations."""
 
+MOST_WORDS = 20
+"""Words of a sentence, at most. Longer ones tell stories."""
+
 MOST_SENTENCES = 24
 """Sentences of a message that are read."""
 
 FEW = 3
 """A message of at most this many sentences is about one thing."""
+
+BRIEF = 6
+"""Spaces of a sentence, at most, that tells a change of what another one is about, such as "I was wrong"."""
 
 CHANGE = 2
 """`Statement.changes` of a sentence that says that something has changed."""
@@ -27,8 +33,8 @@ CHANGE = 2
 GONE_WORDS = 6
 """Words after "no longer" and the like that belong to what is not so any more."""
 
-KNOWN_TEXTS = 4_096
-"""Messages whose sentences are cached: the same ones are among the best for many questions."""
+KNOWN_TEXTS = 8_192
+"""Sentences and messages that are cached: the same ones are among the best for many questions."""
 
 _LIKELY_NAME = frozenset(
     ["a", "an", "another", "is", "it's", "my", "our", "the", "was", "will", "took", "left", "retired"]
@@ -61,6 +67,15 @@ _GREETINGS = frozenset(
 
 _COPULAS = frozenset(["is", "isn't", "are", "aren't", "was", "were", "will", "won't", "costs", "has"])
 
+_VERBS = _COPULAS | frozenset(english.SAYS.split())
+"""With these, something is said of what comes before, or they begin a sentence of their own."""
+
+_FIGURES = frozenset(f"{english.CALENDAR} {english.COUNTED}".split())
+
+STOPS = frozenset(",:()\u2014")
+
+_NUMBERED = frozenset(["day", "no", "nr", "number", "week", "year"])
+
 _SELF = frozenset(["i", "we", "my", "our", "me", "us", "mine", "ours"])
 
 _CLAUSE = re.compile(r"[,:;]\s|\s(?:so|because|but|since)\s")
@@ -82,7 +97,9 @@ _NO_PROSE = re.compile(r"[{}<>=`#*_\[\]|\\]|https?:|\byours?\b(?!.*\b(?:i|my|we|
 
 _TITLES = r"(?<!\bDr)(?<!\bMr)(?<!\bMrs)(?<!\bMs)(?<!\bSt)(?<!\bProf)(?<!\bNo)"
 _SENTENCE = re.compile(rf"{_TITLES}[.!]+(?=\s|$)|(?<=\?)\s+|\n+|;\s")
-_TOKEN = re.compile(r"[$\u20ac\u00a3]?\d+(?:[.,:]\d+)*|[^\W\d_]+(?:['\u2019][^\W\d_]+)*|[,:()\u2014]")
+_TOKEN = re.compile(
+    r"[A-Za-z]+\d[\w.]*(?<=\d)|[$\u20ac\u00a3]?\d+(?:[.,:]\d+)*|[^\W\d_]+(?:['\u2019][^\W\d_]+)*|[,:()\u2014]"
+)
 
 
 def _any_of(pattern: str) -> re.Pattern[str]:
@@ -114,11 +131,12 @@ class Statement:
         labels: numbers that name something, as in "ticket 12 is".
         of_self: whether the speaker occurs in it.
         changes: 2 if it says that something has changed, or corrects something; 1 if it says that something is new.
-        lasts: whether it says what is so, rather than what happened.
+        lasts: whether it says what is so, rather than what happened, or is a mere fragment.
         was: whether it says what was so, as in "the rent was 800".
         negated: whether it is a negative statement.
         tokens: its words, folded, without those that say that something has changed.
         words: its terms and names.
+        held: its words and what it says is gone.
     """
 
     terms: frozenset[str]
@@ -136,9 +154,11 @@ class Statement:
     negated: bool
     tokens: tuple[str, ...]
     words: frozenset[str] = field(init=False)
+    held: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "words", self.terms | self.names)
+        object.__setattr__(self, "held", self.words | self.gone)
 
 
 @cache
@@ -157,21 +177,56 @@ def informative(words: Iterable[str]) -> frozenset[str]:
     return (stems - _stems(english.LIGHT)) or stems
 
 
-@lru_cache(maxsize=KNOWN_TEXTS)
-def statements(text: str) -> tuple[Statement, ...]:
+def statements(text: str, bears: Callable[[str], bool] = bool) -> tuple[Statement, ...]:
     """Return what the sentences of a text state. Questions and doubts state nothing.
 
     In a short message, what one sentence says has changed is what the others are about: "I was wrong. It is on Friday."
+
+    Args:
+        text: what was said.
+        bears: whether a sentence is read.
     """
-    found = []
-    for sentence in _SENTENCE.split(text[:LOOKED_AT])[:MOST_SENTENCES]:
-        said = sentence.strip()
-        if said and len(said) <= LONGEST and not _asks_or_reacts(said):
-            found.append(_statement(said))
-    if 1 < len(found) <= FEW and any(one.changes == CHANGE for one in found):
-        gone = frozenset().union(*(one.gone for one in found))
+    said = _sentences(text)
+    found = [one for one in map(statement, bearing(text, bears)) if one is not None]
+    if not found or not 1 < len(said) <= FEW:
+        return tuple(found)
+    brief = [one for one in said if one.count(" ") <= BRIEF and CHANGED.search(one)]
+    marks = [one for one in map(statement, brief) if one is not None and len(one.words) < FEW]
+    if marks:
+        gone = frozenset().union(*(one.gone for one in (*marks, *found)))
         found = [replace(one, changes=CHANGE, gone=one.gone | gone - one.words - one.figures) for one in found]
     return tuple(found)
+
+
+@lru_cache(maxsize=KNOWN_TEXTS)
+def _sentences(text: str) -> tuple[str, ...]:
+    said = (sentence.strip() for sentence in _SENTENCE.split(text[:LOOKED_AT])[:MOST_SENTENCES])
+    return tuple(one for one in said if one and len(one) <= LONGEST and one.count(" ") < MOST_WORDS)
+
+
+@lru_cache(maxsize=KNOWN_TEXTS)
+def statement(sentence: str) -> Statement | None:
+    """Return what a sentence states; None: nothing."""
+    return None if _asks_or_reacts(sentence) else _statement(sentence)
+
+
+@lru_cache(maxsize=KNOWN_TEXTS)
+def _manner(sentence: str) -> tuple[bool, bool, tuple[str | None, ...]]:
+    """Return whether a sentence says that something has changed or is new, and of each clause what `_happened` does."""
+    clauses = [clause for clause in _CLAUSE.split(sentence) if clause.count(" ") >= FEW]
+    happened = tuple(map(_happened, clauses or [sentence]))
+    return CHANGED.search(sentence) is not None, LATER.search(sentence) is not None, happened
+
+
+def may_say_so(sentence: str) -> bool:
+    """Return whether a sentence may replace another one: it does not only tell what happened."""
+    changed, later, happened = _manner(sentence)
+    return changed or later or None in happened
+
+
+def may_be_replaced(sentence: str) -> bool:
+    """Return whether a sentence may be replaced by one that does not say that something has changed."""
+    return may_say_so(sentence) or not {"was", "were"}.isdisjoint(_manner(sentence)[2])
 
 
 def _shortened(found: re.Match[str]) -> str:
@@ -194,7 +249,10 @@ def _asks_or_reacts(sentence: str) -> bool:
 
 def _statement(sentence: str) -> Statement:
     tokens = _TOKEN.findall(LATER.sub(_shortened, CHANGED.sub(_shortened, sentence)).replace("\u2019", "'"))
-    kinds = [_kind(tokens, at) for at in range(len(tokens))]
+    changed, later, happened = _manner(sentence)
+    says = any(_is_predicate(tokens, at) for at in range(len(tokens)))
+    subjects = _subjects(tokens) if says or changed or later else frozenset(range(len(tokens)))
+    kinds = [_kind(tokens, at, subjects) for at in range(len(tokens))]
     gone = _gone(sentence)
     informative = _informative(tokens, kinds, "word") | {
         term for means, term in english.MEANT if means.search(sentence)
@@ -203,8 +261,6 @@ def _statement(sentence: str) -> Statement:
     names = _informative(tokens, kinds, "name")
     labels = {_figure(token) for token, kind in zip(tokens, kinds, strict=True) if kind == "label"}
     folded = [token.lower() for token in tokens]
-    clauses = [clause for clause in _CLAUSE.split(sentence) if clause.count(" ") >= FEW]
-    happened = [_happened(clause) for clause in clauses or [sentence]]
     past = next((word for word in happened if word), None)
     lasts = None in happened
     return Statement(
@@ -217,23 +273,20 @@ def _statement(sentence: str) -> Statement:
         owners=_owners(tokens),
         labels=frozenset(labels),
         of_self=any(word.split("'")[0] in _SELF for word in folded),
-        changes=CHANGE
-        if CHANGED.search(sentence)
-        else int(LATER.search(sentence) is not None or (lasts and bool(past))),
-        lasts=lasts,
+        changes=CHANGE if changed else int(later or (lasts and bool(past))),
+        lasts=lasts and says,
         was=past in ("was", "were"),
         negated=any(word.endswith("n't") or word in ("not", "never", "no") for word in folded),
         tokens=tuple(folded),
     )
 
 
-def _kind(tokens: list[str], at: int) -> str:
-    """Return what a token is: a word, a name, a figure, a label, or nothing."""
+def _kind(tokens: list[str], at: int, subjects: Collection[int]) -> str:
+    """Return what a token is, given the indices of those of subjects: a word, a name, a figure, a label, or nothing."""
     token = tokens[at]
-    folded = token.lower()
     if token[-1].isdigit():
-        return "label" if _labels(tokens, at) else "figure"
-    if folded in _set(english.CALENDAR) or folded in _set(english.COUNTED) or token == "May":
+        return "label" if at in subjects and _labels(tokens, at) else "figure"
+    if _is_figure(token):
         return "figure"
     if not token[0].isalpha() or _is_called(tokens, at):
         return ""
@@ -258,9 +311,43 @@ def _is_called(tokens: list[str], at: int) -> bool:
     return tokens[at][0].isupper() and tokens[at + 1 : at + 2] in ([","], []) and greeted
 
 
+def _is_figure(token: str) -> bool:
+    folded = token.lower()
+    return folded[-1].isdigit() or folded in _FIGURES or token == "May"
+
+
 def _labels(tokens: list[str], at: int) -> bool:
-    """Return whether a number names what a sentence is about: it follows its first word, as in "Ticket 12 is open"."""
-    return at == 1 and tokens[0].isalpha() and bool(terms(tokens[0])) and tokens[at + 1 : at + 2] != [":"]
+    """Return whether a number tells which one something is, as in "locker number 12" and "m0426"."""
+    if tokens[at + 1 : at + 2] == [":"]:
+        return False
+    before = tokens[at - 1].lower() if at else ""
+    return tokens[at][0].isalpha() or before in _NUMBERED or (before.isalpha() and bool(terms(before)))
+
+
+def _subjects(tokens: list[str]) -> frozenset[int]:
+    """Return the indices of the tokens of which their clauses say something: those before the first verb."""
+    found: list[int] = []
+    clause: list[int] = []
+    for at, token in enumerate(tokens):
+        if token in STOPS:
+            clause = []
+        elif _is_predicate(tokens, at):
+            found += clause
+            clause = []
+        else:
+            clause.append(at)
+    return frozenset(found)
+
+
+def _is_predicate(tokens: list[str], at: int) -> bool:
+    folded = tokens[at].lower()
+    if folded in _VERBS or folded in (":", "\u2014") or PAST.fullmatch(folded) or REGULAR_PAST.fullmatch(folded):
+        return True
+    if "'" in folded:
+        return not folded.endswith("'s") or not tokens[at + 1 : at + 2] or not terms(tokens[at + 1])
+    # A word such as "opens" after a noun is a verb, as far as can be told.
+    noun = at > 0 and tokens[at - 1].isalpha() and bool(terms(tokens[at - 1]))
+    return noun and folded.endswith("s") and not folded.endswith("ss") and tokens[at].islower() and at + 1 < len(tokens)
 
 
 def _figure(token: str) -> str:
@@ -323,13 +410,17 @@ def _gone(sentence: str) -> frozenset[str]:
 def _plain(tokens: Iterable[str]) -> Iterable[str]:
     """Yield the stems and figures of tokens."""
     for token in tokens:
-        folded = token.lower()
-        if (
-            folded[-1].isdigit()
-            or folded in _set(english.CALENDAR)
-            or folded in _set(english.COUNTED)
-            or token == "May"
-        ):
+        if _is_figure(token):
             yield _figure(token)
         else:
             yield from terms(token).keys() - _stems(english.LIGHT)
+
+
+def figures_of(text: str) -> frozenset[str]:
+    """Return the numbers, times, weekdays and months of a text, as statements have them."""
+    return frozenset(map(_figure, filter(_is_figure, _TOKEN.findall(text))))
+
+
+def bearing(text: str, bears: Callable[[str], bool]) -> tuple[str, ...]:
+    """Return the sentences of a text that are read."""
+    return tuple(filter(bears, _sentences(text))) if bears(text) else ()

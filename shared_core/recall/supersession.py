@@ -10,7 +10,7 @@ import numpy.typing as npt
 from shared_core.messages import Message
 from shared_core.prompt.reasons import Reason
 from shared_core.prompt.window import ELSEWHERE, Candidate
-from shared_core.recall.changes import EITHER, MOST_JUDGED, Said, asks_history, newest_first, superseded
+from shared_core.recall.changes import MOST_JUDGED, Said, asks_history, newest_first, states, superseded
 from shared_core.recall.ranking import RankedResults, ScoredMessage
 from shared_core.turns import Entry, Turn
 
@@ -19,6 +19,12 @@ HOLDS = 0.3
 
 Statements about one thing share its words, and reading a result costs more than judging it.
 """
+
+MOST_FURTHER = 8
+"""So many further results are read at most, for what may replace a candidate or be what was before it."""
+
+MOST_CORRECTED = 3
+"""Of so many of the best results the next messages are read, if they are as short as a mere correction."""
 
 MOST_SHOWN = 20
 """Of so many of the newest messages in the prompt it is judged what they replace."""
@@ -35,6 +41,12 @@ def judged(ranked: RankedResults) -> npt.NDArray[np.int64]:
     return likely
 
 
+def may_be_replaced(candidates: Sequence[Candidate], question: str, words: Sequence[str]) -> bool:
+    """Return whether one of the likely candidates states something that another message may state otherwise."""
+    likely = [one.stating.message for one in candidates if one.reason is None]
+    return states([_said(message, 0) for message in likely], words, question)
+
+
 def hits_newest_first(
     hits: Sequence[ScoredMessage], ages: Sequence[tuple[float, ...]], question: str, words: Sequence[str]
 ) -> list[ScoredMessage]:
@@ -49,7 +61,7 @@ def hits_newest_first(
         words: its stems.
     """
     said = [_said(hit.message, order) for hit, order in zip(hits, _numbered(ages), strict=True)]
-    replaced = superseded(said[:MOST_JUDGED], words, either=EITHER.search(question) is not None)
+    replaced = superseded(said[:MOST_JUDGED], words, question)
     if not replaced:
         return list(hits)
     ranks = newest_first(
@@ -85,8 +97,9 @@ def candidates_newest_first(
     shown = [*islice(chain.from_iterable(reversed(turn.entries) for turn in window), MOST_SHOWN)]
     entries = [*(every[at].stating for at in may), *shown]
     ages = _ages(entries)
-    said = [_said(entry.message, ages[index]) for index, entry in enumerate(entries)]
-    replaced = superseded(said, words, either=EITHER.search(question) is not None)
+    turns = [None if entry.turn_no == ELSEWHERE else entry.turn_no for entry in entries]
+    said = [_said(entry.message, ages[index])._replace(turn=turns[index]) for index, entry in enumerate(entries)]
+    replaced = superseded(said, words, question)
     if not any(old < len(may) for old in replaced):
         return list(candidates)
     ids = {may[old]: entries[new].message.id for old, new in replaced.items() if old < len(may)}

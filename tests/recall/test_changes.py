@@ -17,7 +17,7 @@ def replaced(question: str, *texts: str, speakers: tuple[tuple[str, str | None],
     """What newer texts replace, the texts given oldest first."""
     by = speakers or (ME,) * len(texts)
     said = [Said(speaker, order, text) for order, (speaker, text) in enumerate(zip(by, texts, strict=True))]
-    return superseded(said, parse_query(question, []).words, either=" or " in question)
+    return superseded(said, parse_query(question, []).words, question)
 
 
 @given(AMOUNTS, AMOUNTS)
@@ -129,3 +129,38 @@ def test_the_right_one_takes_the_best_place_and_nothing_is_lost(
     assert members[0] == first
     assert result.index(first) == min(map(ranks.index, group))
     assert history is None or members[-1] == newest
+
+
+@pytest.mark.parametrize(
+    ("question", "old", "new"),
+    [
+        ("How hot is locker number 7 at the gym?", "About locker number 7 at the gym.", "About locker number 16 now."),
+        ("Which lockers do I know?", "About locker number 7 at the gym.", "About locker number 16 at the gym."),
+        (
+            "What is the code of the locker?",
+            "Noted: the code of locker 6 is 186.",
+            "Noted: the code of locker 14 is 434.",
+        ),
+        ("Which locker is red?", "m0426 locker number 7 is red.", "m0427 locker number 16 is red."),
+        (
+            "What is version 2.0 of the plan?",
+            "Version 2.0 of the plan is short.",
+            "Version 2.1 of the plan is long now.",
+        ),
+        ("What did I buy for the hall?", "I bought a lamp for the hall.", "I bought a mirror for the hall."),
+        ("When does the Oslo flight leave?", "The Oslo flight leaves at 7:15.", "The flight leaves at 9:05 now."),
+        ("What books have I got?", "I have a book about whales.", "I have a book about canals now."),
+        ("What do I collect?", "I collect stamps.", "I also collect coins."),
+    ],
+)
+def test_what_a_question_names_numbers_of_things_and_additions_replace_nothing(
+    question: str, old: str, new: str
+) -> None:
+    assert replaced(question, old, new) == {}
+
+
+def test_long_prompts_ask_for_no_single_value() -> None:
+    asked = (
+        "Draft a letter to the landlord about the budget, the rent, the garden, the heating, the roof and the cellar."
+    )
+    assert replaced(asked, "The budget is 2,800.", "The budget is 3,200 now.") == {}

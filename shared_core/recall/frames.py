@@ -1,0 +1,191 @@
+"""Whether two statements are about one thing, as a question asks for it, and may give two values of it; pure."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from shared_core.index.text import terms
+from shared_core.recall.statements import CHANGE, STOPS, Statement, figures_of, informative
+
+KNOWN_QUESTIONS = 64
+"""Questions that are cached: the messages recalled for one are judged several times."""
+
+MOST_ASKED = 8
+"""Informative words of a question that asks for one thing. Longer ones tell what somebody wants done."""
+
+LONGEST_FRAME = 18
+"""Words of a statement around a figure or name that may be replaced, at most."""
+
+LONGEST_PLAIN = 12
+"""The same for values that are plain words, which hardly differ from what else a sentence tells."""
+
+LONGEST_ALONE = 8
+"""The same for statements about the speaker that share a single word of the question."""
+
+MOST_REST = (2, 2, 3)
+"""Words that two statements do not share, at most, beside figures and names, for each value of `Statement.changes`."""
+
+PART = 4
+"""Words of a value, at most."""
+
+ALIKE = 3
+"""Words that two sentences share around it, at least."""
+
+_EITHER = re.compile(r"\bor\b", re.IGNORECASE)
+"""Matches questions that name several values, such as "am I vegan or vegetarian?"."""
+
+_KIND = re.compile(r"\b(?:what|which|whose|how many|how much)\s+([^\W\d_]+)", re.IGNORECASE)
+"""Matches what a question says about the kind of a value: "which colour". Statements seldom say it."""
+
+_SEVERAL = re.compile(r"\b(?:what|which)\s+(?:are\b|(?!is\b|was\b|does\b|has\b)[^\W\d_]+(?<![su])s\b)", re.IGNORECASE)
+"""Matches questions for all that there is, such as "which books have I read?"."""
+
+_ADDS = frozenset(["also", "too"])
+"""Who uses these says something in addition."""
+
+_SAID_BY = {"live": ("moved", "relocat")}
+"""How sentences begin a word by which they say what another word asks for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a question asks for.
+
+    Attributes:
+        words: the stems of its informative words, without the names of those who speak.
+        core: those of them that do not only say of which kind the value is.
+        figures: its numbers, times, weekdays and months.
+        either: whether it names values to choose from.
+        several: whether it asks for all that there is. Only what is gone is no answer to it.
+        hints: how its words begin, and those by which people say them otherwise.
+    """
+
+    words: frozenset[str]
+    core: frozenset[str]
+    figures: frozenset[str]
+    either: bool
+    several: bool
+    hints: tuple[str, ...]
+
+    @classmethod
+    @lru_cache(maxsize=KNOWN_QUESTIONS)
+    def by(cls, question: str, words: frozenset[str], speakers: frozenset[str]) -> "Asked":
+        """Return what a question asks for, given its stems and the names of those who speak."""
+        own = informative(words) - frozenset(terms(" ".join(speakers)))
+        kinds = frozenset(terms(" ".join(_KIND.findall(question))))
+        hints = {word[:-1] if len(word) > len("abc") else word for word in own}
+        hints.update(said for word in own for said in _SAID_BY.get(word, ()))
+        either = _EITHER.search(question) is not None
+        several = _SEVERAL.search(question) is not None
+        return cls(own, (own - kinds) or own, figures_of(question), either, several, tuple(hints))
+
+    @property
+    def about_one_thing(self) -> bool:
+        """Whether newer statements may replace older ones that answer it."""
+        return 0 < len(self.words) <= MOST_ASKED
+
+    def occurs_in(self, text: str) -> bool:
+        """Return whether half of what it asks for may occur in a text; certain is only that it does not."""
+        folded = text.casefold()
+        return 2 * sum(hint in folded for hint in self.hints) >= len(self.core)
+
+    def share(self, common: frozenset[str]) -> float:
+        """Return how much of the question some words are, the kind of the value being asked for or not."""
+        return max(len(common & self.words) / len(self.words), len(common & self.core) / len(self.core))
+
+    def names_value_of(self, old: Statement, new: Statement) -> bool:
+        """Return whether it is about the value of an older statement, which a newer one says nothing of.
+
+        "How hot is the sauna beside locker 7?" asks about a message with 7, whatever another one says about locker 16.
+        """
+        if self.either:
+            return False
+        asks_about = (old.figures | old.labels) & (self.figures | self.words)
+        plain = not (old.figures or old.names) and one_part_differs(new.tokens, old.tokens)
+        asks_about |= (old.terms - new.held) & self.core if plain else frozenset()
+        of_another = (old.names - new.held | new.names - old.held) & self.words
+        return bool(asks_about - new.held - new.figures - new.labels or of_another)
+
+
+def alike(new: Statement, old: Statement, asked: Asked) -> bool:
+    """Return whether two statements are about what is asked for, and about little else but their values.
+
+    Events of different days are both true, and people say many things about one topic: a statement replaces another one
+    if they share what is asked for, say it in few words, and give values of one kind, or if the newer one says of the
+    value of the older one that it is gone.
+    """
+    common = old.words & new.held
+    lacking, added = len(old.terms - common), len(new.terms - common)
+    rest, longest = lacking + added, max(len(new.tokens), len(old.tokens))
+    if longest > LONGEST_FRAME or max(lacking, added) > MOST_REST[new.changes] or not _ADDS.isdisjoint(new.tokens):
+        return False
+    share = asked.share(common)
+    gone = new.gone & ((old.words | old.figures) - (frozenset() if asked.either else asked.words))
+    if gone:
+        brief = longest <= LONGEST_PLAIN or bool(gone & old.figures)
+        says_so = new.changes > 0 or (old.lasts and brief and 2 * share >= 1)
+        return says_so and max(lacking, added) <= MOST_REST[0]
+    if asked.several:
+        return False
+    noun = bool(common & asked.words & new.nouns & old.nouns)
+    if 3 * share < 1 or not (old.lasts or old.was or new.changes):
+        return False
+    figures, names = _exchanged(new.figures, old.figures), _exchanged(new.names, old.names)
+    if figures or names:
+        said = 2 * share >= 1 or rest <= 1 or (noun and new.changes > 0)
+        return figures != names and said and rest <= MOST_REST[CHANGE if noun else new.changes]
+    if rest == 0:
+        return new.negated != old.negated and share == 1
+    return 2 * share >= 1 and longest <= LONGEST_PLAIN and _plainly_alike(new, old, common & asked.words, share)
+
+
+def _plainly_alike(new: Statement, old: Statement, common: frozenset[str], share: float) -> bool:
+    """Return whether two statements may differ in a value that is neither a figure nor a name.
+
+    Args:
+        new: the newer statement.
+        old: the older one.
+        common: the words of the question that both hold.
+        share: how much of it they are.
+    """
+    head = common & new.heads & old.heads
+    of_self = new.of_self and old.of_self
+    if not (old.lasts or old.was):
+        return False
+    if not new.changes:
+        return bool(head or of_self) and one_part_differs(new.tokens, old.tokens)
+    noun = common & new.nouns & old.nouns
+    rest = len(old.terms - common) + len(new.terms - common)
+    briefly = of_self and rest <= MOST_REST[CHANGE] and max(len(new.tokens), len(old.tokens)) <= LONGEST_ALONE
+    if len(common) == 1 and not (head or (noun and new.changes == CHANGE) or briefly):
+        return False
+    return 3 * share >= 2 or bool(head or noun)
+
+
+def _exchanged(new: frozenset[str], old: frozenset[str]) -> bool:
+    """Return whether each of two statements has a value that the other one has not."""
+    return bool(new - old and old - new)
+
+
+def one_part_differs(new: Sequence[str], old: Sequence[str]) -> bool:
+    """Return whether two sentences have the same words but for one part of each, which is at most `PART` words.
+
+    Of a newer sentence, one clause may have them: "they called, the dentist is on Friday".
+    """
+    return _differs(new, old) or any(_differs(clause, old) for clause in _clauses(new))
+
+
+def _clauses(tokens: Sequence[str]) -> list[Sequence[str]]:
+    """Return the clauses of a sentence, if it has several."""
+    ends = [at for at, token in enumerate(tokens) if token in STOPS]
+    starts = [0, *(at + 1 for at in ends)]
+    return [tokens[start:end] for start, end in zip(starts, [*ends, len(tokens)], strict=True)] if ends else []
+
+
+def _differs(new: Sequence[str], old: Sequence[str]) -> bool:
+    least = min(len(new), len(old))
+    start = next((at for at in range(least) if new[at] != old[at]), least)
+    end = next((at for at in range(least - start) if new[-1 - at] != old[-1 - at]), least - start)
+    parts = len(new) - start - end, len(old) - start - end
+    return min(parts) > 0 and max(parts) <= PART and start + end >= ALIKE
