@@ -238,6 +238,8 @@ class Store(ABC):
     ) -> Iterator[VectorRow]:  # fmt: skip
         """Iterate over vectors of a space; the store may be used meanwhile, and the iterator be left open.
 
+        A vector whose row is damaged comes with an empty hash and no bytes, so that it can be made again.
+
         Args:
             session: the key.
             space: the name of the vector space.
@@ -296,6 +298,14 @@ class Store(ABC):
             found |= wanted.intersection(page)
             page = self.forgotten(session, page[-1], PAGE)
         return found
+
+    def watch(self, session: int) -> Callable[[], bool]:
+        """Return a function that says whether something of the session has been forgotten since this call.
+
+        Iterators call it before each message that they read earlier. By default, it reads the state of the session.
+        """
+        epoch = self.state(session).epoch
+        return lambda: self.state(session).epoch != epoch
 
     @abstractmethod
     def scrub(self) -> str | None:

@@ -4,6 +4,7 @@ import os
 import sqlite3
 import threading
 import time
+import warnings
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -193,7 +194,10 @@ def _apply(connection: sqlite3.Connection, version: int, step: Migration) -> Non
             "applied_at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP)"
         )
     for statement in step.statements:
-        connection.execute(statement)
+        if callable(statement):
+            statement(connection)
+        else:
+            connection.execute(statement)
     connection.execute("INSERT INTO migrations (version, name) VALUES (?, ?)", (version, step.name))
 
 
@@ -297,15 +301,14 @@ class Database:
         if self._memory:
             return None
         with self._lock, self._errors():
+            return _scrub(self._ready(), self._label, _CHECKPOINT_SECONDS)
+
+    def changes(self) -> tuple[int, ...]:
+        """Return numbers that differ after any change to the database, whoever made it; this takes a microsecond."""
+        with self._lock, self._errors():
             connection = self._ready()
-            try:
-                _wait_at_most(connection, _CHECKPOINT_SECONDS)
-                busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
-            finally:
-                _wait_at_most(connection, _BUSY_SECONDS)
-        if busy:
-            return f"{self._label} is being read or written by another connection; call scrub() again when it is done"
-        return None
+            (version,) = connection.execute("PRAGMA data_version").fetchone()
+            return version, connection.total_changes, id(connection)
 
     @contextmanager
     def reader(self) -> Iterator[sqlite3.Connection]:
@@ -421,6 +424,8 @@ class Database:
             if not self._memory:
                 _switch_to_wal(connection, self._label)
             migrate(connection, self._label)
+            if not self._memory:
+                _resume_scrub(connection, self._label)
         except BaseException:
             connection.close()
             raise
@@ -460,6 +465,45 @@ def _switch_to_wal(connection: sqlite3.Connection, label: str) -> None:
             if mode != "wal":
                 raise StoreError(f"{label} is on a file system that SQLite cannot share; put it on a local disk")
             return
+
+
+def note_scrub_due(connection: sqlite3.Connection) -> None:
+    """Note that erased bytes are still in the files, in the transaction that erases them.
+
+    The note is the header's user version: how often something was erased since all such bytes were removed.
+    """
+    due = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    connection.execute(f"PRAGMA user_version = {due % (2**31 - 1) + 1}")
+
+
+def _scrub(connection: sqlite3.Connection, label: str, seconds: float) -> str | None:
+    """Empty the write-ahead log and take back the note; return None, or why that cannot be done now."""
+    due = connection.execute("PRAGMA user_version").fetchone()[0]
+    try:
+        _wait_at_most(connection, seconds)
+        busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+    finally:
+        _wait_at_most(connection, _BUSY_SECONDS)
+    if busy:
+        return f"{label} is being read or written by another connection; call scrub() again when it is done"
+    if due:
+        with transaction(connection, write=True):
+            # Another process may have erased more meanwhile, whose bytes are in the log now.
+            if connection.execute("PRAGMA user_version").fetchone()[0] == due:
+                connection.execute("PRAGMA user_version = 0")
+    return None
+
+
+def _resume_scrub(connection: sqlite3.Connection, label: str) -> None:
+    """Remove the erased bytes that a killed process, or a reader, left in the files; warn if that is not possible."""
+    if not connection.execute("PRAGMA user_version").fetchone()[0]:
+        return
+    try:
+        reason = _scrub(connection, label, 0)
+    except sqlite3.OperationalError as error:
+        reason = f"{label}: {error}; call scrub()"
+    if reason is not None:
+        warnings.warn(f"messages were forgotten, and their bytes are still in the files: {reason}", RuntimeWarning, 2)
 
 
 def _wait_at_most(connection: sqlite3.Connection, seconds: float) -> None:

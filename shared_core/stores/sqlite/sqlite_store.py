@@ -1,7 +1,7 @@
 """The default store: one SQLite file, or a database in memory."""
 
 import os
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
 from pathlib import Path
 from sqlite3 import Connection
@@ -82,6 +82,20 @@ class SQLiteStore(TreeStore):
         """See `Store`."""
         with self._reads as rows, rows.one_moment():
             return sum(rows.count(session, stretch) for stretch in stretches)
+
+    def watch(self, session: int) -> Callable[[], bool]:
+        """See `Store`."""
+        seen, has_forgotten = self._db.changes(), super().watch(session)
+
+        def look() -> bool:
+            nonlocal seen
+            now = self._db.changes()
+            if now != seen and has_forgotten():
+                return True
+            seen = now
+            return False
+
+        return look
 
     def transaction(self) -> AbstractContextManager[None]:
         """See `Store`."""
