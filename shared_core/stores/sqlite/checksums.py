@@ -47,11 +47,17 @@ def _form(count: int) -> str:
 @contextmanager
 def lenient(connection: sqlite3.Connection) -> Iterator[None]:
     """Enter a block in which a text that is not UTF-8 is read all the same, so that its row can be named."""
-    before, connection.text_factory = connection.text_factory, _decoded
+    before = connection.text_factory
+    read_leniently(connection)
     try:
         yield
     finally:
         connection.text_factory = before
+
+
+def read_leniently(connection: sqlite3.Connection) -> None:
+    """Have a connection read texts that are not UTF-8 all the same."""
+    connection.text_factory = _decoded
 
 
 def is_undecodable(error: sqlite3.Error) -> bool:

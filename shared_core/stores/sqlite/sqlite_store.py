@@ -1,6 +1,7 @@
 """The default store: one SQLite file, or a database in memory."""
 
 import os
+import time
 from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -19,6 +20,10 @@ from shared_core.stores.sqlite.session_rows import overview
 from shared_core.stores.tree_store import TreeStore
 
 _SYNCHRONOUS = {"full": "FULL", "process": "NORMAL"}
+
+
+_UNSEEN = 1e-4
+"""Seconds for which what another connection writes may go unseen by `watch`; to forget takes several times as long."""
 
 
 class SQLiteRows(MessageRows, DerivedRows):
@@ -85,14 +90,17 @@ class SQLiteStore(TreeStore):
 
     def watch(self, session: int) -> Callable[[], bool]:
         """See `Store`."""
-        seen, has_forgotten = self._db.changes(), super().watch(session)
+        seen, looked, has_forgotten = self._db.changes(), time.perf_counter(), super().watch(session)
 
         def look() -> bool:
-            nonlocal seen
-            now = self._db.changes()
-            if now != seen and has_forgotten():
+            nonlocal seen, looked
+            now = time.perf_counter()
+            if now - looked < _UNSEEN and not self._db.has_written(seen):
+                return False
+            changes, looked = self._db.changes(), now
+            if changes != seen and has_forgotten():
                 return True
-            seen = now
+            seen = changes
             return False
 
         return look
