@@ -189,6 +189,12 @@ class Store(ABC):
     def get(self, session: int, keys: Sequence[str] | Sequence[Position]) -> list[Record]:
         """Return the messages with these ids or at these positions, in the order asked; unknown keys are left out."""
 
+    def check_absent(self, session: int, ids: Collection[str]) -> None:
+        """Raise StoreError if one of these messages, which `get` has not found, is stored after all.
+
+        That shows a damaged index. It may read all of the session, and is for errors only. By default, it does nothing.
+        """
+
     def count(self, session: int, stretches: Collection[Stretch]) -> int:
         """Return how many messages these stretches hold. By default, this reads them all."""
         found = 0

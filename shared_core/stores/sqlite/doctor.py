@@ -49,13 +49,15 @@ class Damage:
     """Something that is damaged.
 
     Attributes:
-        what: what it is, such as "message", and why it cannot be read.
+        what: what it is, such as "message".
+        why: why it cannot be read.
         session: the name of the session. None: it is not known, or the damage is to the file as a whole.
         user: the user whose session it is. None: nobody's.
         id: the id of the message. None: it is not known, or the damage is to something else.
     """
 
     what: str
+    why: str
     session: str | None = None
     user: str | None = None
     id: str | None = None
@@ -82,11 +84,11 @@ class Findings:
         """How many messages can be read."""
         return sum(map(len, self.records.values()))
 
-    def add(self, what: str, session: int | None = None, id_: object = None) -> None:
+    def add(self, what: str, why: str, session: int | None = None, id_: object = None) -> None:
         """Note a damage."""
         own = self.sessions.get(session) if session is not None else None
         told = plain(id_) if isinstance(id_, str | bytes) else None
-        self.damages.append(Damage(what, own and own.session_id, own and own.user_id, told))
+        self.damages.append(Damage(what, why, own and own.session_id, own and own.user_id, told))
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON data."""
@@ -113,8 +115,8 @@ def examine(path: str | Path) -> Findings:
             read_leniently(connection)
             refuse_foreign(connection, repr(str(path)))
             if log.dropped:
-                lost = f"the write-ahead log cannot be read from frame {log.frames + 1} on; what was stored then is lost"
-                found.add(f"{lost}: transactions: {log.dropped}")
+                why = f"it cannot be read from frame {log.frames + 1} on, and holds what was stored last"
+                found.add("the write-ahead log", why)
             _Reader(connection, found, path.stat().st_size).read()
     except (OSError, sqlite3.Error) as error:
         raise StoreError(f"{str(path)!r} cannot be opened: {error}; restore it from a backup") from error
@@ -153,7 +155,7 @@ class _Reader:
     def _check_structure(self) -> None:
         lines = [str(row[0]) for row in self._scan(f"PRAGMA integrity_check({STRUCTURE})")]
         for line in lines if lines != ["ok"] else ():
-            self.found.add(f"the structure of the file: {line}")
+            self.found.add("the structure of the file", line)
 
     def _scan(self, sql: str, values: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
         """Yield the rows of a statement up to the first that cannot be read."""
@@ -163,7 +165,7 @@ class _Reader:
         except (sqlite3.Error, OverflowError) as error:
             if str(error) not in self._structure:
                 self._structure.add(str(error))
-                self.found.add(f"the structure of the file: {error}")
+                self.found.add("the structure of the file", str(error))
 
     def _name_sessions(self) -> None:
         for number, user, name in self.found.rows["sessions"]:
@@ -177,7 +179,7 @@ class _Reader:
         for *row, checksum in self.found.rows[table]:
             sealed = {"segments": row[:8], "refs": row[:8], "summaries": row[1:]}.get(table, row)
             if checksum is not None and checksum != checksum_of(sealed):
-                self.found.add(f"{_WORDS[table]}: its checksum is wrong", row[0])
+                self.found.add(_WORDS[table], "its checksum is wrong", row[0])
                 if table == "summaries":
                     continue
             kept.append(tuple(row))
@@ -203,7 +205,7 @@ class _Reader:
             self._take(row)
         for session, id_, segment, depth in known:
             if (session, Position(segment, depth)) not in heads:
-                self.found.add("message: it is missing", session, id_)
+                self.found.add("message", "it is missing", session, id_)
         self._count_missing()
         for records in self.found.records.values():
             records.sort(key=lambda record: record.seq)
@@ -234,7 +236,7 @@ class _Reader:
             record = record_of((*full, checksum_of(full) if checksum is None and not self.sealed else checksum))
         except StoreError as error:
             why = str(error).partition(": ")[2].partition("; ")[0] or str(error)
-            self.found.add(f"message: {why}", row[0], row[4])
+            self.found.add("message", why, row[0], row[4])
         else:
             self.found.records[row[0]].append(record)
 
@@ -242,7 +244,7 @@ class _Reader:
         """Note how many messages are missing whose ids no index has."""
         if not self.sealed:
             return
-        listed = Counter((one.session, one.user) for one in self.found.damages if one.what.startswith("message: "))
+        listed = Counter((one.session, one.user) for one in self.found.damages if one.what == "message")
         for number, records in self.found.records.items():
             there = sorted({row.seq for row in records})
             noted = [row[2:] for row in self.found.rows["gaps"] if row[:2] == (number, gaps.NUMBERS)]
@@ -250,4 +252,4 @@ class _Reader:
             own = self.found.sessions.get(number)
             more = sum(upto - start + 1 for start, upto in lost) - listed[own and own.session_id, own and own.user_id]
             if more > 0:
-                self.found.add(f"messages that are missing, of which nothing is known: {more}", number)
+                self.found.add("messages", f"{more} more are missing, and nothing else is known of them", number)

@@ -231,6 +231,11 @@ _TURN_NUMBER = (
     "ORDER BY seq LIMIT 1"
 )
 
+# A column that no index has keeps SQLite to the table itself, which NOT INDEXED alone does not.
+_WITHOUT_INDEX = (
+    "SELECT id, role FROM messages NOT INDEXED WHERE session = ? AND +id IN (SELECT value FROM json_each(?)) LIMIT 1"
+)
+
 _BEFORE_LOSS = (
     "SELECT id FROM messages WHERE session = ?1 AND segment = ?2 AND depth < ?3 ORDER BY depth DESC LIMIT 1",
     "SELECT id FROM messages WHERE session = ?1 AND ?2 AND seq < ?3 ORDER BY seq DESC LIMIT 1",
@@ -260,6 +265,13 @@ class MessageRows(TreeRows):
     def _looked_up(self, session: int, ids: Sequence[str]) -> list[Record]:
         marks = ", ".join("?" * len(ids))
         return self._records(f"{_BY_ID}AND m.id IN ({marks})", (session, *map(text, ids)))
+
+    def check_absent(self, session: int, ids: Collection[str]) -> None:
+        """See `Store`."""
+        wanted = json.dumps([id_ for id_ in ids if isinstance(text(id_), str)])
+        row = self.connection.execute(_WITHOUT_INDEX, (session, wanted)).fetchone()
+        if row is not None:
+            raise damaged(f"message {row[0]!r}", "it is missing in an index")
 
     def at(self, session: int, positions: Sequence[Position]) -> list[Record]:
         """See `Rows`."""

@@ -81,12 +81,17 @@ class SQLiteStore(TreeStore):
     def overview(self, *user_ids: str | None, limit: int = ALL) -> list[SessionInfo]:
         """See `Store`."""
         with self._reads as rows, rows.one_moment():
-            return overview(rows.connection, user_ids, limit)
+            return overview(rows, user_ids, limit)
 
     def count(self, session: int, stretches: Collection[Stretch]) -> int:
         """See `Store`."""
         with self._reads as rows, rows.one_moment():
             return sum(rows.count(session, stretch) for stretch in stretches)
+
+    def check_absent(self, session: int, ids: Collection[str]) -> None:
+        """See `Store`."""
+        with self._reads as rows:
+            rows.check_absent(session, ids)
 
     def watch(self, session: int) -> Callable[[], bool]:
         """See `Store`."""
