@@ -194,6 +194,7 @@ class Store(ABC):
 
         That shows a damaged index. It may read all of the session, and is for errors only. By default, it does nothing.
         """
+        return
 
     def count(self, session: int, stretches: Collection[Stretch]) -> int:
         """Return how many messages these stretches hold. By default, this reads them all."""

@@ -116,8 +116,9 @@ for commands in (file_commands, doctor_commands, own_commands):
 def run(args: Sequence[str] | None = None) -> int:
     """Run the command with these arguments, by default those of the process, and return the exit code.
 
-    The exit code is 0 if the command succeeds, 1 if it is not confirmed, the store holds no session of that name, or `doctor` finds damage, 2
-    if an argument, a file or the store is invalid, and 130 if it is interrupted; one line on stderr then says why.
+    The exit code is 0 if the command succeeds, 1 if it is not confirmed, the store holds no session of that name, or
+    `doctor` finds damage, 2 if an argument, a file or the store is invalid, and 130 if it is interrupted; one line on
+    stderr then says why.
     """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

@@ -23,10 +23,10 @@ def doctor(
         typer.Option("--recover", metavar="FILE", help="Write everything that can be read to this new store."),
     ] = None,
 ) -> None:
-    """Check the whole store for damage, and list what cannot be read.
+    """Check the whole store for damage, and save the rest.
 
-    The store is not changed. All sessions of all users are read, whatever --session and --user say. The exit code is 1
-    if anything is damaged.
+    What cannot be read is listed by user, session and message. The store is not changed. All sessions of all users are
+    read, whatever --session and --user say. The exit code is 1 if anything is damaged.
     """
     options.require_store()
     path = Path(options.store.removeprefix("sqlite:///")).expanduser()

@@ -193,6 +193,7 @@ class Rows(ABC):
 
         An engine that can tell a message lost through damage from one that never was needs them; by default, none does.
         """
+        return
 
     # Forgetting
 

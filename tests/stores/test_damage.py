@@ -1,7 +1,10 @@
 """Damage to a database is named where it is read, listed by the doctor, and the rest is saved."""
 
 import json
+import os
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -76,7 +79,9 @@ def test_a_changed_value_is_named(path: Path, store: SQLiteStore, table: str, co
     session.append(MAIN, drafts("u1", "u2", "u3"))
     change(path, f"UPDATE {table} SET {column} = ? WHERE text = 2", value)
     name = value if column == "id" else "u2"
-    with pytest.raises(StoreError, match=f"message '{name}' cannot be read: its checksum is wrong.*infinite-memory doctor"):
+    with pytest.raises(
+        StoreError, match=f"message '{name}' cannot be read: its checksum is wrong.*infinite-memory doctor"
+    ):
         store.newest(session.key, Position(0, 2), 3)
     assert [record.message.id for record in store.get(session.key, ["u1", "u3"])] == ["u1", "u3"]
 
@@ -104,7 +109,7 @@ def test_a_message_that_is_lost_is_noticed(path: Path, store: SQLiteStore, id_: 
     change(path, "DELETE FROM messages WHERE id = ?", id_)
     with pytest.raises(StoreError, match=f"1 message of session 's' cannot be read: missing {where}"):
         store.newest(session.key, Position(0, 2), 3)
-    for keys in ([Position(0, depth) for depth in range(3)], [Position(0, "u1 u2".split().index(id_))]):
+    for keys in ([Position(0, depth) for depth in range(3)], [Position(0, ["u1", "u2"].index(id_))]):
         with pytest.raises(StoreError, match=f"missing {where}"):
             store.get(session.key, keys)
     with pytest.raises(StoreError, match=f"missing {where}"):
@@ -124,15 +129,17 @@ def test_the_newest_message_is_missed_by_its_number(path: Path) -> None:
     path.write_bytes(data)
     with closing(SQLiteStore(path)) as store:
         for read in (lambda: store.state(key, MAIN), lambda: store.find(key, After(0, ALL))):
-            with pytest.raises(StoreError, match="the newest message of session number 1 cannot be read: it is missing"):
+            with pytest.raises(
+                StoreError, match="the newest message of session number 1 cannot be read: it is missing"
+            ):
                 read()
 
 
 def test_an_id_that_its_index_has_lost_is_no_unknown_id(path: Path) -> None:
     with InfiniteMemory(path, ranking="lexical") as memory:
         memory.add(history(3))
-        memory._store.scrub()
-        (page,) = memory._store._db.query("SELECT rootpage FROM sqlite_master WHERE name = 'messages_id'")[0]
+    with closing(sqlite3.connect(path)) as connection:
+        (page,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'messages_id'").fetchone()
     data = bytearray(path.read_bytes())
     at = data.index(b"m1", (page - 1) * 4096)
     assert at < page * 4096
@@ -200,11 +207,16 @@ def test_a_damaged_tree_is_named(path: Path, sql: str, what: str) -> None:
         memory.add(Message.user("aside", id="s"))
         memory.rename("side", "other")
     change(path, sql)
-    with InfiniteMemory(path, ranking="lexical") as memory, pytest.raises(StoreError, match=f"{what} of session number 1"):
-        memory.branches()
-        memory.checkout("other")
-        list(memory.messages())
-        memory.tags()
+    with InfiniteMemory(path, ranking="lexical") as memory:
+
+        def read() -> None:
+            memory.branches()
+            memory.checkout("other")
+            list(memory.messages())
+            memory.tags()
+
+        with pytest.raises(StoreError, match=f"{what} of session number 1 cannot be read: its checksum is wrong"):
+            read()
 
 
 def test_a_damaged_vector_is_made_again_and_said(path: Path) -> None:
@@ -307,7 +319,9 @@ def test_a_program_that_opened_it_before_writes_nothing_without_checksums(path: 
 # The doctor
 
 
-def test_the_doctor_finds_nothing_in_what_is_whole(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_doctor_finds_nothing_in_what_is_whole(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     conversation(path)
     before = path.read_bytes()
     assert run(["doctor", "--store", str(path)]) == 0
@@ -320,7 +334,10 @@ def test_the_doctor_finds_nothing_in_what_is_whole(path: Path, tmp_path: Path, c
             "SELECT kind, name, segment, depth, base_segment, base_depth, note, created_at FROM refs ORDER BY ref",
         ):  # fmt: skip
             assert saved._db.query(sql) == store._db.query(sql)
-    with InfiniteMemory(path, ranking="lexical") as memory, InfiniteMemory(tmp_path / "saved.db", ranking="lexical") as saved:
+    with (
+        InfiniteMemory(path, ranking="lexical") as memory,
+        InfiniteMemory(tmp_path / "saved.db", ranking="lexical") as saved,
+    ):
         assert saved.branches() == memory.branches()
         assert saved.context("what of item3?").messages == memory.context("what of item3?").messages
 
@@ -410,5 +427,24 @@ def test_gaps_and_what_they_explain() -> None:
 
 
 def test_the_checksum_is_the_same_in_every_version() -> None:
-    assert checksum_of((1, None, "Zoë", b"\xed\xa0\x80", "a\0b")) == checksum_of([1, None, "Zoë", b"\xed\xa0\x80", "a\0b"])
+    assert checksum_of((1, None, "Zoë", b"\xed\xa0\x80", "a\0b")) == checksum_of(
+        [1, None, "Zoë", b"\xed\xa0\x80", "a\0b"]
+    )
     assert checksum_of(("u1", 3)) == 1_273_782_870
+
+
+def test_a_migration_that_was_killed_is_done_again(path: Path, tmp_path: Path) -> None:
+    conversation(tmp_path / "new.db")
+    old_database(path, tmp_path / "new.db")
+    code = (
+        "import os, sys; from shared_core.stores import SQLiteStore; "
+        "from shared_core.stores.sqlite import schema, gaps; "
+        "step = schema.MIGRATIONS[-1]; stop = lambda connection: os._exit(9); "
+        "done = tuple(stop if one is gaps.note_gaps else one for one in step.statements); "
+        "schema.MIGRATIONS[-1] = step._replace(statements=done); SQLiteStore(sys.argv[1])"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    assert subprocess.run([sys.executable, "-c", code, str(path)], env=environment, check=False).returncode == 9
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT max(version) FROM migrations").fetchone() == (OLD,)
+    assert told(path) == told(tmp_path / "new.db")

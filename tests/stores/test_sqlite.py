@@ -757,7 +757,5 @@ def test_a_damaged_time_is_said_with_its_session(store: SQLiteStore) -> None:
     key = store.create_session("ann", "diary")
     store.append(key, MAIN, drafts("u1"))
     store._db._ready().execute("UPDATE messages SET created_at = 'yesterday'")
-    with pytest.raises(
-        StoreError, match=r"a time of session 'diary' cannot be read.*restore it from a backup"
-    ):
+    with pytest.raises(StoreError, match=r"a time of session 'diary' cannot be read.*restore it from a backup"):
         store.overview()

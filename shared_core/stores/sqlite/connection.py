@@ -487,7 +487,7 @@ def _switch_to_wal(connection: sqlite3.Connection, label: str) -> None:
 
 
 def _check_log(path: Path, label: str) -> None:
-    """Raise StoreError if the write-ahead log is damaged; warn if that, or a power failure, took the last transaction."""
+    """Raise StoreError if the write-ahead log is damaged; warn if only its last transaction cannot be read."""
     wal = Path(f"{path}-wal")
     try:
         # Looked into twice, because another process may be writing to it.

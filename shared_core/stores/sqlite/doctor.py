@@ -174,7 +174,7 @@ class _Reader:
                 self.found.sessions[number] = own
 
     def _check(self, table: str) -> None:
-        """Note which rows of a table are damaged; they are kept, but for summaries, and used as far as they make sense."""
+        """Note which rows of a table are damaged; they are used as far as they make sense, but for summaries."""
         kept = []
         for *row, checksum in self.found.rows[table]:
             sealed = {"segments": row[:8], "refs": row[:8], "summaries": row[1:]}.get(table, row)

@@ -1,4 +1,4 @@
-"""Gaps: which positions and numbers of a session hold no message on purpose, so that any other that is missing is noticed."""
+"""Gaps: which positions and numbers hold no message on purpose, so that any other that is missing is noticed."""
 
 import sqlite3
 from bisect import bisect_left, bisect_right
@@ -79,9 +79,7 @@ def without(ranges: Sequence[Range], gaps: Sequence[Range]) -> list[Range]:
     return left
 
 
-def unexplained(
-    connection: sqlite3.Connection, session: int, segment: int, ranges: Sequence[Range]
-) -> list[Range]:
+def unexplained(connection: sqlite3.Connection, session: int, segment: int, ranges: Sequence[Range]) -> list[Range]:
     """Return which of some ascending ranges without messages are not noted as gaps."""
     if not ranges:
         return []

@@ -199,7 +199,7 @@ MIGRATIONS: list[Migration] = [
             seal_messages,
             # A program that had the file open before this step goes on with its own statements.
             """CREATE TRIGGER messages_sealed BEFORE INSERT ON messages WHEN new.checksum IS NULL BEGIN
-                SELECT RAISE(ABORT, 'a newer version of infinite-memory has changed the database; restart this program');
+                SELECT RAISE(ABORT, 'a newer version of infinite-memory changed the database; restart this program');
                 END""",
             # Stretches of a segment that hold no messages, because these were forgotten or never came with an import;
             # with segment -1, stretches of the numbers of a session. Any other message that is missing is a damage.

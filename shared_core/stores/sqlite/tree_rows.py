@@ -28,12 +28,14 @@ _MAIN_STATES = (
 )
 _END = (
     "SELECT segment, depth, tip, goes_on, "
-    "(SELECT checksum FROM branches WHERE session = ?1 AND name = ?2), last_seq, EXISTS (SELECT 1 FROM tombstones WHERE session = ?1), "
+    "(SELECT checksum FROM branches WHERE session = ?1 AND name = ?2), last_seq, "
+    "EXISTS (SELECT 1 FROM tombstones WHERE session = ?1), "
     "(SELECT coalesce(max(text), 0) + 1 FROM texts) "
     "FROM heads JOIN states USING (session) WHERE session = ?1 AND name = ?2"
 )
 _SEGMENT = (
-    "SELECT g.parent_segment, g.parent_depth, t.tip, g.merged_segment, g.merged_depth, g.base, g.turn_shift, g.checksum "
+    "SELECT g.parent_segment, g.parent_depth, t.tip, "
+    "g.merged_segment, g.merged_depth, g.base, g.turn_shift, g.checksum "
     "FROM segments AS g JOIN tips AS t ON t.session = g.session AND t.segment = g.segment "
     "WHERE g.session = ? AND g.segment = ?"
 )
