@@ -72,6 +72,7 @@ def select(
         chosen = store.get(session, ids)
         missing = set(ids) - {record.message.id for record in chosen}
         if missing:
+            store.check_absent(session, missing)
             raise UnknownReferenceError(f"no message {', '.join(map(repr, sorted(missing)))} in this session")
     else:
         assert before is not None

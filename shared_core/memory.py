@@ -330,6 +330,8 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         session = self._checkout.live.key
         records = self._store.get(session, [id]) if session is not None else []
         if not records:
+            if session is not None:
+                self._store.check_absent(session, [id])
             raise UnknownReferenceError(f"no message {id!r} in this session")
         return records[0].message
 

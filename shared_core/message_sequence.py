@@ -5,8 +5,8 @@ from itertools import islice
 from typing import overload
 
 from shared_core.messages import Message
-from shared_core.paths import PAGE, Path, Span, read
-from shared_core.records import Position
+from shared_core.paths import PAGE, Path, Span, kept, read
+from shared_core.records import Position, Record
 from shared_core.store import Store
 from shared_core.system_prompt import is_prompt
 
@@ -42,14 +42,18 @@ class MessageSequence(Sequence[Message]):
                 yield record.message
 
     def __reversed__(self) -> Iterator[Message]:
+        if self._session is None:
+            return
         for span in reversed(self._path.spans):
-            yield from self._backwards(span)
+            for record in kept(self._store, self._session, self._backwards(self._session, span)):
+                if self._shows(record.message):
+                    yield record.message
 
-    def _backwards(self, span: Span) -> Iterator[Message]:
+    def _backwards(self, session: int, span: Span) -> Iterator[list[Record]]:
         upto, size = span.upto, 1
-        while self._session is not None and upto >= span.start:
-            records = self._store.newest(self._session, Position(span.segment, upto), size)
-            yield from (r.message for r in records if r.position.depth >= span.start and self._shows(r.message))
+        while upto >= span.start:
+            records = self._store.newest(session, Position(span.segment, upto), size)
+            yield [record for record in records if record.position.depth >= span.start]
             if len(records) < size:
                 return
             upto, size = records[-1].position.depth - 1, min(2 * size, PAGE)

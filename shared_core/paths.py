@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import count, takewhile
@@ -168,11 +168,29 @@ def walk(head: Position, segment_of: Callable[[int], Segment]) -> Path:
 
 
 def read(store: Store, session: int, spans: Iterable[Span]) -> Iterator[Record]:
-    """Yield the messages of some spans in order, reading them page by page."""
+    """Yield the messages of some spans in order, reading them page by page; none that has been forgotten meanwhile."""
+    yield from kept(store, session, _pages(store, session, spans))
+
+
+def _pages(store: Store, session: int, spans: Iterable[Span]) -> Iterator[list[Record]]:
     for span in spans:
         for start in range(span.start, span.upto + 1, PAGE):
             depths = range(start, min(start + PAGE, span.upto + 1))
-            yield from store.get(session, [Position(span.segment, depth) for depth in depths])
+            yield store.get(session, [Position(span.segment, depth) for depth in depths])
+
+
+def kept(store: Store, session: int, pages: Iterable[Sequence[Record]]) -> Iterator[Record]:
+    """Yield the messages of pages, which are read one by one, but for those forgotten since their page was read."""
+    has_forgotten = store.watch(session)
+    for page in pages:
+        waiting = list(page[::-1])
+        while waiting:
+            if has_forgotten():
+                has_forgotten = store.watch(session)
+                left = {record.position for record in store.get(session, [record.position for record in waiting])}
+                waiting = [record for record in waiting if record.position in left]
+                continue
+            yield waiting.pop()
 
 
 def resolve(store: Store, session: int, reference: str) -> Head:

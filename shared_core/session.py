@@ -219,8 +219,10 @@ class LiveSession:
         assert self.key is not None
         new = self.store.newest(self.key, head, head.depth - self.path.head.depth)[::-1]
         new = [record for record in new if record.position.depth > self.path.head.depth]
-        self.path = Path((*self.path.spans[:-1], self.path.spans[-1]._replace(upto=head.depth)))
-        self._tail += self.entries(new)
+        path = Path((*self.path.spans[:-1], self.path.spans[-1]._replace(upto=head.depth)))
+        entries = self.entries(new, path)  # which may fail; nothing has changed then
+        self.path = path
+        self._tail += entries
         staying = [record for record in new if record.message.stays]
         if staying:
             self._keep_staying(staying)
@@ -250,8 +252,8 @@ class LiveSession:
         self._openers |= {r.message.id or "": r.position for r in records if r.message.id == r.message.turn_id}
         turns = {record.message.turn_id or "" for record in records} - self._openers.keys()
         if turns and self.key is not None:
-            self._openers |= dict.fromkeys(turns)
-            self._openers |= {r.message.id or "": r.position for r in self.store.get(self.key, sorted(turns))}
+            found = {r.message.id or "": r.position for r in self.store.get(self.key, sorted(turns))}
+            self._openers |= dict.fromkeys(turns) | found
 
     def stays_beside(self, turn_id: str | None) -> list[Entry]:
         """Return the messages of every prompt: the system prompt, and what is pinned, with its whole turn.
@@ -286,14 +288,16 @@ class LiveSession:
 
     def _read_page(self) -> list[Entry]:
         assert self.key is not None
-        span = self._cursor.pop()
+        span = self._cursor[-1]
         limit = min(PAGE, span.upto - span.start + 1)
         records = self.store.newest(self.key, Position(span.segment, span.upto), limit) if limit > 0 else []
         # If messages of the span were forgotten, the store returns older ones instead, which are not on this span.
         records = [record for record in records if record.position.depth >= span.start]
+        entries = self.entries(records[::-1])
+        self._cursor.pop()  # only now, so that a page that cannot be read is tried again and not left out
         if len(records) == limit and limit and records[-1].position.depth > span.start:
             self._cursor.append(span._replace(upto=records[-1].position.depth - 1))
-        return self.entries(records[::-1])
+        return entries
 
     def last(self, count: int) -> list[Entry]:
         """Return the newest messages of the path, at most `count`, oldest first."""

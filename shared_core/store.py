@@ -193,6 +193,13 @@ class Store(ABC):
     def get(self, session: int, keys: Sequence[str] | Sequence[Position]) -> list[Record]:
         """Return the messages with these ids or at these positions, in the order asked; unknown keys are left out."""
 
+    def check_absent(self, session: int, ids: Collection[str]) -> None:
+        """Raise StoreError if one of these messages, which `get` has not found, is stored after all.
+
+        That shows a damaged index. It may read all of the session, and is for errors only. By default, it does nothing.
+        """
+        return
+
     def count(self, session: int, stretches: Collection[Stretch]) -> int:
         """Return how many messages these stretches hold. By default, this reads them all."""
         found = 0
@@ -241,6 +248,8 @@ class Store(ABC):
         hashes: Collection[str] | None = None,
     ) -> Iterator[VectorRow]:  # fmt: skip
         """Iterate over vectors of a space; the store may be used meanwhile, and the iterator be left open.
+
+        A vector whose row is damaged comes with an empty hash and no bytes, so that it can be made again.
 
         Args:
             session: the key.
@@ -300,6 +309,14 @@ class Store(ABC):
             found |= wanted.intersection(page)
             page = self.forgotten(session, page[-1], PAGE)
         return found
+
+    def watch(self, session: int) -> Callable[[], bool]:
+        """Return a function that says whether something of the session has been forgotten since this call.
+
+        Iterators call it before each message that they read earlier. By default, it reads the state of the session.
+        """
+        epoch = self.state(session).epoch
+        return lambda: self.state(session).epoch != epoch
 
     @abstractmethod
     def scrub(self) -> str | None:

@@ -21,6 +21,7 @@ try:
 
     from shared_core.cli.branch_commands import branch_commands
     from shared_core.cli.chat import chat_commands
+    from shared_core.cli.doctor import doctor_commands
     from shared_core.cli.error_words import in_words
     from shared_core.cli.evaluate_command import evaluate_commands
     from shared_core.cli.examples import epilog
@@ -109,15 +110,16 @@ def completion(
 for commands in (message_commands, chat_commands, session_commands, branch_commands):
     app.add_typer(commands)
 app.add_typer(stash_commands, name="stash")
-for commands in (file_commands, evaluate_commands, own_commands):
+for commands in (file_commands, doctor_commands, evaluate_commands, own_commands):
     app.add_typer(commands)
 
 
 def run(args: Sequence[str] | None = None) -> int:
     """Run the command with these arguments, by default those of the process, and return the exit code.
 
-    The exit code is 0 if the command succeeds, 1 if it is not confirmed or the store holds no session of that name, 2
-    if an argument, a file or the store is invalid, and 130 if it is interrupted; one line on stderr then says why.
+    The exit code is 0 if the command succeeds, 1 if it is not confirmed, the store holds no session of that name, or
+    `doctor` finds damage, 2 if an argument, a file or the store is invalid, and 130 if it is interrupted; one line on
+    stderr then says why.
     """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

@@ -28,7 +28,8 @@ Mask = npt.NDArray[np.bool_]
 class SessionVectors:
     """The dense half of a session's index.
 
-    `damaged` is set if the snapshot could not be read and the index was made from the stored vectors.
+    `damaged` is set if the snapshot could not be read and the index was made from the stored vectors, or if a stored
+    vector was damaged and has to be made again.
 
     Args:
         session_index: the session's rows.
@@ -140,6 +141,8 @@ class SessionVectors:
             self._unsaved = []
 
     def _take(self, found: Sequence[tuple[Position, bytes]]) -> None:
+        self.damaged |= not all(data for _, data in found)
+        found = [one for one in found if one[1]]
         rows = self.session_index.rows_at([position for position, _ in found])
         # A concurrent caller may have embedded the same rows. The first vector stays, as a row has only one.
         there = self.vectors.has(len(self.session_index))

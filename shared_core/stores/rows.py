@@ -192,6 +192,13 @@ class Rows(ABC):
             StoreError: a message cannot be stored; the error names its id.
         """
 
+    def note_empty(self, session: int, stretches: Sequence[Stretch], numbers: Sequence[range]) -> None:
+        """Note positions, and numbers of messages, that hold nothing on purpose.
+
+        An engine that can tell a message lost through damage from one that never was needs them; by default, none does.
+        """
+        return
+
     # Forgetting
 
     @abstractmethod

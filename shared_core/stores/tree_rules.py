@@ -396,16 +396,19 @@ def _records(
 
 def restore(rows: Rows, session: int, restored: Restored) -> None:
     """Write parts of a session just as another store had them; see `Store.restore`."""
-    if rows.state(session, None) is None:
+    state = rows.state(session, None)
+    if state is None:
         raise UnknownReferenceError(f"there is no session {session!r}")
-    grown = {one.segment for one in restored.segments} | {one.position.segment for one in restored.records}
-    rows.detach_branches(session, grown)
+    touched = {one.segment for one in restored.segments} | {one.position.segment for one in restored.records}
+    before = {number: rows.segment(session, number) for number in touched}
+    rows.detach_branches(session, touched)
     for segment in restored.segments:
         for parent in (segment.parent, segment.merged):
             if parent is not None:
                 check_position(rows, session, parent)
         rows.put_segment(session, segment)
     rows.insert_records(session, restored.records, restored.covers)
+    _note_empty(rows, session, restored, before, state.last_seq)
     for branch in restored.branches:
         if rows.end(session, branch.name) is None:
             create_branch(rows, session, branch.name, branch.head)
@@ -415,3 +418,28 @@ def restore(rows: Rows, session: int, restored: Restored) -> None:
     for ref in restored.refs:
         insert_ref(rows, session, ref)
     rows.insert_tombstones(session, restored.forgotten)
+
+
+def _note_empty(
+    rows: Rows, session: int, restored: Restored, before: Mapping[int, Segment | None], last_seq: int
+) -> None:
+    """Note the positions and numbers that parts of a session pass over."""
+    depths: dict[int, list[int]] = {number: [] for number in before}
+    for record in restored.records:
+        depths[record.position.segment].append(record.position.depth)
+    empty: list[Stretch] = []
+    for number, own in before.items():
+        now = segment_at(rows, session, number)
+        first = own.tip + 1 if own is not None else now.start if now.base is None else now.base + 1
+        empty += [Stretch(number, one.start, one.stop - 1) for one in _passed_over(depths[number], first, now.tip)]
+    seqs = [record.seq for record in restored.records]
+    passed = _passed_over(seqs, last_seq + 1, max(seqs, default=0))
+    if empty or passed:
+        rows.note_empty(session, empty, passed)
+
+
+def _passed_over(numbers: Iterable[int], first: int, last: int) -> list[range]:
+    """Return the ranges from `first` to `last` in which none of some numbers are."""
+    taken = sorted({number for number in numbers if first <= number <= last})
+    ends = zip([first - 1, *taken], [*taken, last + 1], strict=True)
+    return [range(low + 1, high) for low, high in ends if low + 1 < high]

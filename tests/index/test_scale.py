@@ -8,7 +8,7 @@ import pytest
 
 from shared_core import InfiniteMemory, Message, SessionPool
 from shared_core.index import session_vectors
-from shared_core.recall import search as sessions
+from shared_core.recall import open_indexes as sessions
 from shared_core.testing import HashingEmbedder
 from tests.index.kill_indexer import QUESTIONS, opened
 from tests.index.test_crashes import Answers, answers

@@ -23,6 +23,7 @@ from shared_core.records import MAIN, ROOT, After, Draft, Position, Snapshot, Ve
 from shared_core.store import Store
 from shared_core.stores import SQLiteStore, open_store
 from shared_core.stores.sqlite import connection
+from shared_core.stores.sqlite.checksums import seal_messages
 from shared_core.stores.sqlite.connection import APPLICATION_ID, migrate, version_of
 from shared_core.stores.sqlite.schema import MIGRATIONS, Migration
 from shared_core.testing import StoreContract
@@ -392,14 +393,18 @@ def make_version(path: Path, version: int, *, fill: bool) -> None:
         writer.execute("INSERT INTO sessions (ident, session_id) VALUES ('[null, \"s\"]', 's')")
         writer.execute("INSERT INTO segments (session, segment, least_tip) VALUES (1, 0, 1)")
         writer.execute("INSERT INTO branches (session, name, segment, depth, ordinal) VALUES (1, 'main', 0, 1, 1)")
+        sealed = version >= 5
         for number, id_ in enumerate(("u1", "a1")):
             role = "user" if id_ == "u1" else "assistant"
             writer.execute("INSERT INTO texts VALUES (?, NULL, ?, NULL)", (number + 1, f"text of {id_}"))
             writer.execute(
-                "INSERT INTO messages (session, segment, depth, seq, id, turn_id, turn_no, role, created_at, stays, "
-                "counter, tokens, text) VALUES (1, 0, ?1, ?1 + 1, ?2, 'u1', 0, ?3, ?4, 0, 'words', 3, ?1 + 1)",
+                f"INSERT INTO messages (session, segment, depth, seq, id, turn_id, turn_no, role, created_at, stays, "
+                f"counter, tokens, text{', checksum' * sealed}) "
+                f"VALUES (1, 0, ?1, ?1 + 1, ?2, 'u1', 0, ?3, ?4, 0, 'words', 3, ?1 + 1{', 0' * sealed})",
                 (number, id_, role, "2024-02-29T12:00:00.123456+05:45"),
             )
+        if sealed:
+            seal_messages(writer)
 
 
 @pytest.mark.parametrize("fill", [False, True])
@@ -752,7 +757,5 @@ def test_a_damaged_time_is_said_with_its_session(store: SQLiteStore) -> None:
     key = store.create_session("ann", "diary")
     store.append(key, MAIN, drafts("u1"))
     store._db._ready().execute("UPDATE messages SET created_at = 'yesterday'")
-    with pytest.raises(
-        StoreError, match=r"the times of session 'diary' cannot be read.*restore the database from a backup"
-    ):
+    with pytest.raises(StoreError, match=r"a time of session 'diary' cannot be read.*restore it from a backup"):
         store.overview()

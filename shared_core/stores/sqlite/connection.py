@@ -4,6 +4,7 @@ import os
 import sqlite3
 import threading
 import time
+import warnings
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -12,7 +13,12 @@ from typing import Any
 
 from shared_core.errors import StoreError
 from shared_core.lifecycle import at_fork
+from shared_core.stores.sqlite.checksums import ADVICE, damaged, is_undecodable
 from shared_core.stores.sqlite.schema import MIGRATIONS, Migration
+from shared_core.stores.sqlite.wal import LogState, look_into
+
+SEALED = next(number for number, step in enumerate(MIGRATIONS, 1) if step.name == "checksums")
+"""The version of the schema from which on rows have checksums."""
 
 APPLICATION_ID = 0x696D656D
 """The bytes "imem", at offset 68 of each of our files, which tell whose file it is."""
@@ -88,7 +94,7 @@ def probe(path: Path) -> None:
             # SQLite takes a file of one byte for an empty one.
             raise sqlite3.DatabaseError("it is shorter than any database")
         if size:
-            _look_into(path, label)
+            _read_header(path, label)
     except (OSError, ValueError) as error:
         raise StoreError(f"{label} cannot be opened: {error}; check the path and its permissions") from error
     except sqlite3.Error as error:
@@ -125,7 +131,7 @@ def is_database(path: Path) -> bool:
     return True
 
 
-def _look_into(path: Path, label: str) -> None:
+def _read_header(path: Path, label: str) -> None:
     # Reading through SQLite and not with open(): closing a file drops every POSIX lock that this process holds on it,
     # also those of other connections. "immutable" takes no locks and makes no -wal and -shm files. A checkpoint running
     # elsewhere may just be writing page 1 before the file has grown; writable_schema lifts the check of its length.
@@ -136,13 +142,18 @@ def _look_into(path: Path, label: str) -> None:
             refuse_newer(version_of(connection), len(MIGRATIONS), label)
     if ours and _pending(path):
         # The newest schema may still be in the WAL. A read-only connection does not write the WAL back on closing.
-        with closing(_connect(path, "mode=ro")) as connection:
+        with closing(connect_to_read(path)) as connection:
             refuse_newer(version_of(connection), len(MIGRATIONS), label)
 
 
 def _pending(path: Path) -> bool:
     wal = Path(f"{path}-wal")
     return wal.exists() and wal.stat().st_size > 0
+
+
+def connect_to_read(path: Path) -> sqlite3.Connection:
+    """Return a connection that reads a database, with its write-ahead log, and cannot write to it."""
+    return _connect(path, "mode=ro")
 
 
 def _connect(path: Path, options: str) -> sqlite3.Connection:
@@ -193,13 +204,18 @@ def _apply(connection: sqlite3.Connection, version: int, step: Migration) -> Non
             "applied_at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP)"
         )
     for statement in step.statements:
-        connection.execute(statement)
+        if callable(statement):
+            statement(connection)
+        else:
+            connection.execute(statement)
     connection.execute("INSERT INTO migrations (version, name) VALUES (?, ?)", (version, step.name))
 
 
 _BUSY_SECONDS = 30.0
 _CHECKPOINT_SECONDS = 0.5
-_SQLITE_ERRORS = (sqlite3.Error, OverflowError)  # a number that SQLite has no room for is an OverflowError
+_SQLITE_ERRORS = (sqlite3.Error, OverflowError, UnicodeDecodeError)
+"""SQLite's errors; a number that it has no room for is an OverflowError, a damaged text in one of its own messages a
+UnicodeDecodeError."""
 
 # Held while a file is opened and while this process forks, so that neither happens in the middle of the other.
 _process = threading.RLock()
@@ -234,6 +250,8 @@ class Database:
             if not self._memory:
                 probe(self._path)
                 self._make_file()
+                if not any(one._path == self._path and one._connection for one in _open):
+                    _check_log(self._path, self._label)
             with self._errors():
                 self._connection = self._connect()
             _open.add(self)
@@ -297,15 +315,19 @@ class Database:
         if self._memory:
             return None
         with self._lock, self._errors():
+            return _scrub(self._ready(), self._label, _CHECKPOINT_SECONDS)
+
+    def changes(self) -> tuple[int, int, int]:
+        """Return numbers that differ after any change to the database, whoever made it."""
+        with self._lock, self._errors():
             connection = self._ready()
-            try:
-                _wait_at_most(connection, _CHECKPOINT_SECONDS)
-                busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
-            finally:
-                _wait_at_most(connection, _BUSY_SECONDS)
-        if busy:
-            return f"{self._label} is being read or written by another connection; call scrub() again when it is done"
-        return None
+            (version,) = connection.execute("PRAGMA data_version").fetchone()
+            return int(version), connection.total_changes, id(connection)
+
+    def has_written(self, since: tuple[int, int, int]) -> bool:
+        """Return whether this connection has changed the database since `changes` returned these numbers."""
+        connection = self._connection
+        return connection is None or (connection.total_changes, id(connection)) != since[1:]
 
     @contextmanager
     def reader(self) -> Iterator[sqlite3.Connection]:
@@ -322,7 +344,7 @@ class Database:
             return
         with self._lock, self._errors():
             self._ready()
-            connection = _connect(self._path, "mode=ro")
+            connection = connect_to_read(self._path)
         with closing(connection):
             yield connection
 
@@ -421,6 +443,8 @@ class Database:
             if not self._memory:
                 _switch_to_wal(connection, self._label)
             migrate(connection, self._label)
+            if not self._memory:
+                _resume_scrub(connection, self._label)
         except BaseException:
             connection.close()
             raise
@@ -462,16 +486,76 @@ def _switch_to_wal(connection: sqlite3.Connection, label: str) -> None:
             return
 
 
+def _check_log(path: Path, label: str) -> None:
+    """Raise StoreError if the write-ahead log is damaged; warn if only its last transaction cannot be read."""
+    wal = Path(f"{path}-wal")
+    try:
+        # Looked into twice, because another process may be writing to it.
+        log = look_into(wal) if wal.exists() and look_into(wal).dropped else LogState(0, 0)
+    except OSError as error:
+        raise StoreError(f"{label} cannot be opened: {error}; check the permissions of {str(wal)!r}") from error
+    if log.dropped > 1:
+        raise damaged(label, f"{str(wal)!r}, which holds what was written last, is damaged at frame {log.frames + 1}")
+    if log.dropped:
+        warnings.warn(
+            f"{str(wal)!r} ends with a transaction that cannot be read, as after a power failure: "
+            "what was stored last may be missing",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+
+
+def note_scrub_due(connection: sqlite3.Connection) -> None:
+    """Note that erased bytes are still in the files, in the transaction that erases them.
+
+    The note is the header's user version: how often something was erased since all such bytes were removed.
+    """
+    due = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    connection.execute(f"PRAGMA user_version = {due % (2**31 - 1) + 1}")
+
+
+def _scrub(connection: sqlite3.Connection, label: str, seconds: float) -> str | None:
+    """Empty the write-ahead log and take back the note; return None, or why that cannot be done now."""
+    due = connection.execute("PRAGMA user_version").fetchone()[0]
+    try:
+        _wait_at_most(connection, seconds)
+        busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+    finally:
+        _wait_at_most(connection, _BUSY_SECONDS)
+    if busy:
+        return f"{label} is being read or written by another connection; call scrub() again when it is done"
+    if due:
+        with transaction(connection, write=True):
+            # Another process may have erased more meanwhile, whose bytes are in the log now.
+            if connection.execute("PRAGMA user_version").fetchone()[0] == due:
+                connection.execute("PRAGMA user_version = 0")
+    return None
+
+
+def _resume_scrub(connection: sqlite3.Connection, label: str) -> None:
+    """Remove the erased bytes that a killed process, or a reader, left in the files; warn if that is not possible."""
+    if not connection.execute("PRAGMA user_version").fetchone()[0]:
+        return
+    try:
+        reason = _scrub(connection, label, 0)
+    except sqlite3.OperationalError as error:
+        reason = f"{label}: {error}; call scrub()"
+    if reason is not None:
+        warnings.warn(f"messages were forgotten, and their bytes are still in the files: {reason}", RuntimeWarning, 2)
+
+
 def _wait_at_most(connection: sqlite3.Connection, seconds: float) -> None:
     connection.execute(f"PRAGMA busy_timeout = {int(seconds * 1000)}")
 
 
 def _advice(error: Exception) -> str:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if isinstance(error, UnicodeDecodeError) or (isinstance(error, sqlite3.Error) and is_undecodable(error)):
+        return ADVICE
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return f"another process held it for {_BUSY_SECONDS:.0f} s; try again"
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-        return "restore it from a backup"
+        return ADVICE
     return "check the disk space and the permissions"
 
 

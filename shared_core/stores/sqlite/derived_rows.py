@@ -3,10 +3,13 @@
 import json
 from collections.abc import Collection, Sequence
 from datetime import datetime
+from typing import Any
 
 from shared_core.records import Position, Summary, VectorRow
 from shared_core.stores.rows import SummaryReach
-from shared_core.stores.sqlite.connection import plain, text
+from shared_core.stores.sqlite.checksums import checksum_of, damaged, vector_checksum
+from shared_core.stores.sqlite.connection import note_scrub_due, plain, text
+from shared_core.stores.sqlite.gaps import NUMBERS, by_segment, note, runs
 from shared_core.stores.sqlite.tree_rows import TreeRows
 
 _PART = 16 * 2**20
@@ -19,23 +22,26 @@ _PUT_SPACE = (
     "ON CONFLICT (session, name) DO UPDATE SET written = excluded.written"
 )
 _PUT_VECTOR = (
-    "INSERT INTO vectors (session, space, segment, depth, hash, vector) "
-    "SELECT m.session, s.space, m.segment, m.depth, ?5, ?6 FROM messages AS m JOIN spaces AS s "
+    "INSERT INTO vectors (session, space, segment, depth, hash, vector, checksum) "
+    "SELECT m.session, s.space, m.segment, m.depth, ?5, ?6, ?7 FROM messages AS m JOIN spaces AS s "
     "ON s.session = m.session AND s.name = ?2 WHERE m.session = ?1 AND m.segment = ?3 AND m.depth = ?4 "
     "ON CONFLICT (session, segment, depth, space) "
-    "DO UPDATE SET hash = excluded.hash, vector = excluded.vector, live = 1"
+    "DO UPDATE SET hash = excluded.hash, vector = excluded.vector, checksum = excluded.checksum, live = 1"
 )
 _SPACE = "(SELECT space FROM spaces WHERE session = ?1 AND name = ?2)"
 _VECTORS_AT = (
-    "SELECT v.segment, v.depth, v.hash, v.vector FROM json_each(?3) AS w CROSS JOIN vectors AS v "
+    "SELECT v.segment, v.depth, v.hash, v.vector, v.checksum FROM json_each(?3) AS w CROSS JOIN vectors AS v "
     "WHERE v.session = ?1 AND v.segment = json_extract(w.value, '$[0]') AND v.depth = json_extract(w.value, '$[1]') "
     f"AND v.live = 1 AND v.space = {_SPACE} ORDER BY w.key"
 )
 _VECTORS_AFTER = (
-    "SELECT segment, depth, hash, vector FROM vectors WHERE session = ?1 AND (segment, depth) > (?3, ?4) "
+    "SELECT segment, depth, hash, vector, checksum FROM vectors WHERE session = ?1 AND (segment, depth) > (?3, ?4) "
     f"AND live = 1 AND space = {_SPACE} ORDER BY segment, depth LIMIT ?5"
 )
-_VECTOR_OF = f"SELECT segment, depth, vector FROM vectors WHERE hash = ?3 AND live = 1 AND space = {_SPACE} LIMIT 1"
+_VECTOR_OF = (
+    "SELECT segment, depth, hash, vector, checksum FROM vectors WHERE hash = ?3 AND live = 1 "
+    f"AND space = {_SPACE} LIMIT 1"
+)
 _SPACES = (
     "SELECT name FROM spaces AS s WHERE session = ? "
     "AND EXISTS (SELECT 1 FROM vectors AS v WHERE v.space = s.space AND live = 1) ORDER BY written DESC"
@@ -43,13 +49,13 @@ _SPACES = (
 
 _SUMMARIES = (
     "SELECT t.content, s.segment, s.depth, s.along_segment, s.along_depth, s.last_id, s.messages, "
-    "s.created_at, s.counter, s.tokens "
-    "FROM summaries AS s JOIN texts AS t USING (text) WHERE s.session = ? AND s.segment = ? AND s.depth <= ? "
+    "s.created_at, s.counter, s.tokens, s.checksum "
+    "FROM summaries AS s LEFT JOIN texts AS t USING (text) WHERE s.session = ? AND s.segment = ? AND s.depth <= ? "
     "ORDER BY s.depth DESC, s.summary DESC LIMIT ?"
 )
 _INSERT_SUMMARY = (
     "INSERT INTO summaries (session, segment, depth, along_segment, along_depth, last_id, messages, created_at, "
-    "counter, tokens, text) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "counter, tokens, text, checksum) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 
 _RAISE_EPOCH = (
@@ -89,27 +95,24 @@ class DerivedRows(TreeRows):
         """See `Rows`."""
         name = text(space)
         self.connection.execute(_PUT_SPACE, (session, name))
-        values = [(session, name, *position, text(hash_), vector) for position, hash_, vector in vectors]
-        self.connection.executemany(_PUT_VECTOR, values)
+        rows = [(*position, text(hash_), vector) for position, hash_, vector in vectors]
+        self.connection.executemany(_PUT_VECTOR, [(session, name, *row, vector_checksum(*row)) for row in rows])
 
     def vectors_at(self, session: int, space: str, positions: Sequence[Position]) -> list[VectorRow]:
         """See `Rows`."""
-        rows = self.connection.execute(_VECTORS_AT, (session, text(space), json.dumps(positions)))
-        return [(Position(segment, depth), plain(hash_), vector) for segment, depth, hash_, vector in rows]
+        return list(map(_vector_row, self.fetch(_VECTORS_AT, (session, text(space), json.dumps(positions)))))
 
     def vectors_after(self, session: int, space: str, after: Position, limit: int) -> list[VectorRow]:
         """See `Rows`."""
-        rows = self.connection.execute(_VECTORS_AFTER, (session, text(space), *after, max(limit, 0)))
-        return [(Position(segment, depth), plain(hash_), vector) for segment, depth, hash_, vector in rows]
+        return list(map(_vector_row, self.fetch(_VECTORS_AFTER, (session, text(space), *after, max(limit, 0)))))
 
     def vectors_of(self, session: int, space: str, hashes: Collection[str]) -> list[VectorRow]:
         """See `Rows`."""
         found: list[VectorRow] = []
         with self.one_moment():
             for hash_ in hashes:
-                row = self.connection.execute(_VECTOR_OF, (session, text(space), text(hash_))).fetchone()
-                if row is not None:
-                    found.append((Position(*row[:2]), hash_, row[2]))
+                rows = map(_vector_row, self.fetch(_VECTOR_OF, (session, text(space), text(hash_))))
+                found += [row for row in rows if row[1] == hash_]
         return found
 
     def spaces(self, session: int) -> list[str]:
@@ -136,19 +139,13 @@ class DerivedRows(TreeRows):
         self.connection.execute("INSERT INTO texts VALUES (?, NULL, ?, NULL)", (key, text(summary.text)))
         counter = None if summary.counter is None else text(summary.counter)
         made = (summary.messages, summary.created_at.isoformat(), counter, summary.tokens)
-        values = (session, *summary.upto, *summary.along, text(summary.last_id), *made, key)
-        self.connection.execute(_INSERT_SUMMARY, values)
+        place = (*summary.upto, *summary.along, text(summary.last_id), *made)
+        checksum = checksum_of((text(summary.text), *place))
+        self.connection.execute(_INSERT_SUMMARY, (session, *place, key, checksum))
 
     def summaries(self, session: int, upto: Position, limit: int) -> list[Summary]:
         """See `Rows`."""
-        rows = self.connection.execute(_SUMMARIES, (session, *upto, max(limit, 0)))
-        return [
-            Summary(
-                plain(said), Position(segment, depth), Position(along_segment, along_depth), plain(last_id), messages,
-                datetime.fromisoformat(created_at), None if counter is None else plain(counter), tokens,
-            )
-            for said, segment, depth, along_segment, along_depth, last_id, messages, created_at, counter, tokens in rows
-        ]  # fmt: skip
+        return list(map(_summary, self.fetch(_SUMMARIES, (session, *upto, max(limit, 0)))))
 
     def summary_reaches(self, session: int) -> list[SummaryReach]:
         """See `Rows`."""
@@ -162,10 +159,10 @@ class DerivedRows(TreeRows):
         """See `Rows`."""
         if not self.connection.execute(_RAISE_EPOCH, (session,)).rowcount:
             return False
+        note_scrub_due(self.connection)
         self.connection.executemany(_HOLD_TIP, {(session, position.segment) for position in positions})
         self._erase_summaries(summaries)
-        for position in positions:
-            self._erase_message(session, position)
+        self._note_erased(session, [row for one in positions if (row := self._erase_message(session, one)) is not None])
         self.connection.executemany(_BLANK_VECTORS, [(session, *position) for position in stale])
         self.connection.execute("DELETE FROM snapshots WHERE session = ?", (session,))
         return True
@@ -176,18 +173,43 @@ class DerivedRows(TreeRows):
             keys = self.connection.execute(sql, (number,)).fetchall()
             self.connection.executemany(_BLANK_TEXT, keys)
 
-    def _erase_message(self, session: int, position: Position) -> None:
+    def _erase_message(self, session: int, position: Position) -> tuple[Position, int] | None:
+        """Erase a message; return its position and its number, None if there is none."""
         key = (session, *position)
-        row = self.connection.execute("SELECT id, text FROM messages " + _AT, key).fetchone()
+        row = self.connection.execute("SELECT id, text, seq FROM messages " + _AT, key).fetchone()
         if row is None:
-            return
+            return None
         self.connection.execute("INSERT INTO tombstones VALUES (?, ?)", (session, row[0]))
         self.connection.execute("DELETE FROM messages " + _AT, key)
         self.connection.execute(_BLANK_VECTORS, key)
         self.connection.execute(_BLANK_TEXT, (row[1],))
+        return position, row[2]
+
+    def _note_erased(self, session: int, erased: Sequence[tuple[Position, int]]) -> None:
+        for segment, depths in by_segment(position for position, _ in erased).items():
+            note(self.connection, session, segment, runs(depths))
+        note(self.connection, session, NUMBERS, runs(number for _, number in erased))
 
     def counts(self, session: int) -> dict[str, int]:
         """See `Rows`."""
         found = self.connection.execute(_COUNTS, (session,))
         names = [column[0] for column in found.description]
         return dict(zip(names, found.fetchone(), strict=True))
+
+
+def _vector_row(row: tuple[Any, ...]) -> VectorRow:
+    """Return a stored vector; a damaged one without hash and bytes, so that it is made again."""
+    segment, depth, hash_, vector, checksum = row
+    if checksum not in (None, vector_checksum(segment, depth, hash_, vector)):
+        return Position(segment, depth), "", b""
+    return Position(segment, depth), plain(hash_), vector
+
+
+def _summary(row: tuple[Any, ...]) -> Summary:
+    said, segment, depth, along_segment, along_depth, last_id, messages, created_at, counter, tokens, checksum = row
+    if checksum not in (None, checksum_of(row[:-1])):
+        raise damaged(f"the summary up to message {last_id!r}")
+    return Summary(
+        plain(said), Position(segment, depth), Position(along_segment, along_depth), plain(last_id), messages,
+        datetime.fromisoformat(created_at), None if counter is None else plain(counter), tokens,
+    )  # fmt: skip

@@ -13,14 +13,17 @@ from pydantic import BaseModel, TypeAdapter
 from shared_core.errors import DuplicateError, StoreError, UnknownReferenceError
 from shared_core.messages import Message
 from shared_core.records import After, Criterion, IdPrefix, InTurn, MadeFrom, Newest, Pinned, Position, Record, Stretch
+from shared_core.stores.sqlite.checksums import checksum_of, damaged
 from shared_core.stores.sqlite.connection import plain, text
+from shared_core.stores.sqlite.gaps import NUMBERS, Range, by_segment, missing, note, runs, unexplained
 from shared_core.stores.sqlite.tree_rows import TreeRows
 
 COLUMNS = (
-    "m.segment, m.depth, m.seq, m.id, m.turn_id, m.turn_no, m.role, m.created_at, m.counter, m.tokens, "
-    "m.picked_from, t.name, t.content, t.extra"
+    "m.session, m.segment, m.depth, m.seq, m.id, m.turn_id, m.turn_no, m.role, m.created_at, m.stays, m.counter, "
+    "m.tokens, m.picked_from, t.name, t.content, t.extra, m.checksum"
 )
-"""The columns that `record_of` reads, of `messages AS m` joined with `texts AS t`."""
+"""The columns that `record_of` reads, of `messages AS m` left-joined with `texts AS t`; a checksum of the others ends
+them."""
 
 _BLANK = Message(role="user")
 _COLUMNS = {"id", "turn_id", "role", "created_at", "name", "content"}
@@ -93,13 +96,14 @@ def text_row(key: int, message: Message) -> tuple[Any, ...]:
     return key, name, text(message.content), _extra(message)
 
 
-def message_row(session: int, record: Record, key: int) -> tuple[Any, ...]:
-    """Return the row of table `messages`, all columns in order; `key` is the key of its text."""
+def message_row(session: int, record: Record, said: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the row of table `messages`, all columns in order; `said` is its row of table `texts`."""
     message = record.message
     assert message.id is not None
     assert message.turn_id is not None
     assert message.created_at is not None
-    return (
+    key, *texts = said
+    row = (
         session,
         record.position.segment,
         record.position.depth,
@@ -113,18 +117,20 @@ def message_row(session: int, record: Record, key: int) -> tuple[Any, ...]:
         None if record.counter is None else text(record.counter),
         record.tokens,
         None if record.picked_from is None else text(record.picked_from),
-        key,
     )
+    return (*row, key, checksum_of((*row, *texts)))
 
 
 def record_of(row: tuple[Any, ...]) -> Record:
     """Return the record in a row of `COLUMNS`, without validating it again.
 
     Raises:
-        StoreError: the row is not one that this package writes.
+        StoreError: the row is damaged, or not one that this package writes.
     """
-    segment, depth, seq, id_, turn_id, turn_no, role, created_at, counter, tokens, picked_from, *said = row
-    name, content, extra = said
+    _, segment, depth, seq, id_, turn_id, turn_no, role, created_at, _, *others = row
+    counter, tokens, picked_from, name, content, extra, checksum = others
+    if checksum != checksum_of(row[:-1]):
+        raise damaged(f"message {id_!r}")
     try:
         fields = {
             "role": role,
@@ -138,7 +144,7 @@ def record_of(row: tuple[Any, ...]) -> Record:
         if extra is not None:
             fields.update(_decoded(json.loads(plain(extra))))
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise StoreError(f"message {id_!r} cannot be read: {error}; restore the database from a backup") from error
+        raise damaged(f"message {id_!r}", str(error)) from error
     return Record(
         message=_BLANK.replace(**fields),
         position=Position(segment, depth),
@@ -171,12 +177,12 @@ def _decoded(fields: dict[str, Any]) -> dict[str, Any]:
     return fields
 
 
-_SELECT = f"SELECT {COLUMNS} FROM messages AS m JOIN texts AS t USING (text) WHERE m.session = ? "
+_SELECT = f"SELECT {COLUMNS} FROM messages AS m LEFT JOIN texts AS t USING (text) WHERE m.session = ? "
 """Reads rows for `record_of`; conditions on `m` follow."""
 
 # One statement for many positions, given as JSON, takes half as long as one for each.
 _AT = (
-    f"SELECT {COLUMNS} FROM json_each(?) AS w CROSS JOIN messages AS m JOIN texts AS t USING (text) "
+    f"SELECT {COLUMNS} FROM json_each(?) AS w CROSS JOIN messages AS m LEFT JOIN texts AS t USING (text) "
     "WHERE m.session = ? AND m.segment = json_extract(w.value, '$[0]') "
     "AND m.depth = json_extract(w.value, '$[1]') ORDER BY w.key"
 )
@@ -194,7 +200,7 @@ _LOOKED_UP = 100
 # A range instead of LIKE: nothing is a wildcard, and the index is used. No UTF-8 has a byte 0xFF. Ids with lone
 # surrogates are stored as bytes, which compare as larger than every text.
 _BY_PREFIX = (
-    f"SELECT {COLUMNS} FROM messages AS m JOIN texts AS t USING (text) WHERE m.session = ?1 AND m.id IN "
+    f"SELECT {COLUMNS} FROM messages AS m LEFT JOIN texts AS t USING (text) WHERE m.session = ?1 AND m.id IN "
     "(SELECT id FROM messages WHERE session = ?1 AND id >= CAST(?2 AS TEXT) AND id < CAST(?3 AS TEXT) UNION ALL "
     "SELECT id FROM messages WHERE session = ?1 AND id >= ?2 AND id < ?3) ORDER BY m.seq LIMIT ?4"
 )
@@ -225,9 +231,19 @@ _TURN_NUMBER = (
     "ORDER BY seq LIMIT 1"
 )
 
+# A column that no index has keeps SQLite to the table itself, which NOT INDEXED alone does not.
+_WITHOUT_INDEX = (
+    "SELECT id, role FROM messages NOT INDEXED WHERE session = ? AND +id IN (SELECT value FROM json_each(?)) LIMIT 1"
+)
+
+_BEFORE_LOSS = (
+    "SELECT id FROM messages WHERE session = ?1 AND segment = ?2 AND depth < ?3 ORDER BY depth DESC LIMIT 1",
+    "SELECT id FROM messages WHERE session = ?1 AND ?2 AND seq < ?3 ORDER BY seq DESC LIMIT 1",
+)
+
 _INSERT_MESSAGE = (
     "INSERT INTO messages (session, segment, depth, seq, id, turn_id, turn_no, role, created_at, stays, counter, "
-    "tokens, picked_from, text) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "tokens, picked_from, text, checksum) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _INSERT_COVER = (
     "INSERT INTO covers SELECT ?1, ?2, ?3, coalesce(max(ordinal), -1) + 1, ?4, ?5, ?6 FROM covers "
@@ -250,19 +266,45 @@ class MessageRows(TreeRows):
         marks = ", ".join("?" * len(ids))
         return self._records(f"{_BY_ID}AND m.id IN ({marks})", (session, *map(text, ids)))
 
+    def check_absent(self, session: int, ids: Collection[str]) -> None:
+        """See `Store`."""
+        wanted = json.dumps([id_ for id_ in ids if isinstance(text(id_), str)])
+        row = self.connection.execute(_WITHOUT_INDEX, (session, wanted)).fetchone()
+        if row is not None:
+            raise damaged(f"message {row[0]!r}", "it is missing in an index")
+
     def at(self, session: int, positions: Sequence[Position]) -> list[Record]:
         """See `Rows`."""
-        return self._records(_AT, (json.dumps(positions), session))
+        values = (json.dumps(positions), session)
+        records = self._records(_AT, values)
+        if len(records) == len(positions):
+            return records
+        with self.one_moment():
+            records = self._records(_AT, values)
+            absent = set(positions) - {record.position for record in records}
+            for segment, depths in by_segment(absent).items():
+                self._refuse_loss(session, segment, runs(depths))
+        return records
 
     def newest(self, session: int, upto: Position, limit: int) -> list[Record]:
         """See `Rows`."""
-        return self._records(_NEWEST, (session, *upto, max(limit, 0)))
+        values = (session, *upto, max(limit, 0))
+        records = self._records(_NEWEST, values)
+        lowest = records[-1].position.depth if records else upto.depth + 1
+        if upto.depth - lowest + 1 == len(records) and (len(records) >= limit or not lowest):
+            return records
+        with self.one_moment():
+            records = self._records(_NEWEST, values)
+            lowest = records[-1].position.depth if 0 < limit <= len(records) else 0
+            depths = [record.position.depth for record in reversed(records)]
+            self._refuse_loss(session, upto.segment, missing(depths, lowest, upto.depth) if limit > 0 else [])
+        return records
 
     def find(self, session: int, criterion: Criterion) -> list[Record]:
         """See `Rows`."""
         match criterion:
             case After():
-                return self._records(_AFTER, (session, criterion.seq, max(criterion.limit, 0)))
+                return self._after(session, criterion.seq, criterion.limit)
             case InTurn():
                 return self._records(_TURN, (session, text(criterion.turn_id)))
             case Pinned():
@@ -275,6 +317,40 @@ class MessageRows(TreeRows):
             case _:
                 assert_never(criterion)
 
+    def _after(self, session: int, seq: int, limit: int) -> list[Record]:
+        values = (session, seq, max(limit, 0))
+        records = self._records(_AFTER, values)
+        if limit <= 0 or (len(records) == limit and records[-1].seq == max(seq, 0) + limit):
+            return records
+        with self.one_moment():
+            records = self._records(_AFTER, values)
+            state = self.state(session, None)
+            last = records[-1].seq if len(records) == limit else state.last_seq if state is not None else 0
+            ranges = missing((record.seq for record in records), max(seq, 0) + 1, last)
+            self._refuse_loss(session, NUMBERS, ranges)
+        return records
+
+    def _refuse_loss(self, session: int, segment: int, ranges: Sequence[Range]) -> None:
+        """Raise StoreError if a segment should hold a message in one of some ascending ranges, which hold none."""
+        if segment != NUMBERS and ranges:
+            own = self.segment(session, segment)
+            if own is None:
+                return
+            first = own.start if own.base is None else own.base + 1
+            ranges = [(max(start, first), min(upto, own.tip)) for start, upto in ranges]
+            ranges = [one for one in ranges if one[0] <= one[1]]
+        lost = unexplained(self.connection, session, segment, ranges)
+        if lost:
+            raise self._loss(session, segment, lost)
+
+    def _loss(self, session: int, segment: int, lost: Sequence[Range]) -> StoreError:
+        count = sum(upto - start + 1 for start, upto in lost)
+        row = self.connection.execute(_BEFORE_LOSS[segment == NUMBERS], (session, segment, lost[0][0])).fetchone()
+        key = self.session_key(session)
+        where = "at the beginning" if row is None else f"after message {row[0]!r}"
+        whose = "a session" if key is None else f"session {key.session_id!r}"
+        return damaged(f"{count} message{'' if count == 1 else 's'} of {whose}", f"missing {where}")
+
     def _made_from(self, session: int, positions: Sequence[Position]) -> list[Record]:
         found: dict[Position, Record] = {}
         with self.one_moment():
@@ -285,7 +361,7 @@ class MessageRows(TreeRows):
         return sorted(found.values(), key=lambda record: record.seq)
 
     def _records(self, sql: str, values: tuple[Any, ...]) -> list[Record]:
-        return list(map(record_of, self.connection.execute(sql, values).fetchall()))
+        return list(map(record_of, self.fetch(sql, values)))
 
     def covers(self, session: int, segments: Collection[int]) -> list[tuple[Position, Stretch]]:
         """See `Rows`."""
@@ -314,7 +390,7 @@ class MessageRows(TreeRows):
         """See `Rows`."""
         key = self.take_text_keys(len(records))
         texts = [text_row(number, record.message) for number, record in enumerate(records, key)]
-        messages = [message_row(session, record, number) for number, record in enumerate(records, key)]
+        messages = [message_row(session, record, said) for record, said in zip(records, texts, strict=True)]
         try:
             self.connection.executemany("INSERT INTO texts VALUES (?, ?, ?, ?)", texts)
             self.connection.executemany(_INSERT_MESSAGE, messages)
@@ -325,6 +401,12 @@ class MessageRows(TreeRows):
             if error.sqlite_errorcode == sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY:
                 raise UnknownReferenceError("a message or a summary stands in a segment that does not exist") from error
             raise DuplicateError(f"an id, a position or a number of a message is taken ({error})") from error
+
+    def note_empty(self, session: int, stretches: Sequence[Stretch], numbers: Sequence[range]) -> None:
+        """See `Rows`."""
+        for stretch in stretches:
+            note(self.connection, session, stretch.segment, [stretch[1:]])
+        note(self.connection, session, NUMBERS, [(one.start, one.stop - 1) for one in numbers])
 
     def forgotten(self, session: int, ids: Sequence[str]) -> set[str]:
         """See `Rows`."""

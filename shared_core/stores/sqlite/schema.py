@@ -1,13 +1,18 @@
 """The SQLite schema, as an append-only list of steps whose position is the version."""
 
+import sqlite3
+from collections.abc import Callable
 from typing import NamedTuple
+
+from shared_core.stores.sqlite.checksums import seal_messages, seal_tree
+from shared_core.stores.sqlite.gaps import note_gaps
 
 
 class Migration(NamedTuple):
     """One step of the schema; it never changes once it has been released."""
 
     name: str
-    statements: tuple[str, ...]
+    statements: tuple[str | Callable[[sqlite3.Connection], None], ...]
 
 
 MIGRATIONS: list[Migration] = [
@@ -185,6 +190,32 @@ MIGRATIONS: list[Migration] = [
                     SELECT 1 FROM messages AS p WHERE p.session = f.session AND p.segment = f.segment
                     AND p.depth = f.depth - 1 AND p.role = 'system')
                 ORDER BY f.depth DESC LIMIT 1) WHERE stays = 1 AND role = 'system'""",
+        ),
+    ),
+    Migration(
+        "checksums",
+        (
+            "ALTER TABLE messages ADD COLUMN checksum INTEGER",
+            seal_messages,
+            # A program that had the file open before this step goes on with its own statements.
+            """CREATE TRIGGER messages_sealed BEFORE INSERT ON messages WHEN new.checksum IS NULL BEGIN
+                SELECT RAISE(ABORT, 'a newer version of infinite-memory changed the database; restart this program');
+                END""",
+            # Stretches of a segment that hold no messages, because these were forgotten or never came with an import;
+            # with segment -1, stretches of the numbers of a session. Any other message that is missing is a damage.
+            """CREATE TABLE gaps (
+                session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
+                segment INTEGER NOT NULL,
+                start INTEGER NOT NULL,
+                upto INTEGER NOT NULL,
+                PRIMARY KEY (session, segment, start, upto)) WITHOUT ROWID""",
+            note_gaps,
+            "ALTER TABLE vectors ADD COLUMN checksum INTEGER",
+            "ALTER TABLE summaries ADD COLUMN checksum INTEGER",
+            "ALTER TABLE segments ADD COLUMN checksum INTEGER",
+            "ALTER TABLE branches ADD COLUMN checksum INTEGER",
+            "ALTER TABLE refs ADD COLUMN checksum INTEGER",
+            seal_tree,
         ),
     ),
 ]

@@ -1,7 +1,8 @@
 """The default store: one SQLite file, or a database in memory."""
 
 import os
-from collections.abc import Collection, Mapping
+import time
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from sqlite3 import Connection
@@ -21,6 +22,10 @@ from shared_core.stores.tree_rules import begin
 from shared_core.stores.tree_store import TreeStore
 
 _SYNCHRONOUS = {"full": "FULL", "process": "NORMAL"}
+
+
+_UNSEEN = 1e-4
+"""Seconds for which what another connection writes may go unseen by `watch`; to forget takes several times as long."""
 
 
 class SQLiteRows(MessageRows, DerivedRows):
@@ -78,12 +83,34 @@ class SQLiteStore(TreeStore):
     def overview(self, *user_ids: str | None, limit: int = ALL) -> list[SessionInfo]:
         """See `Store`."""
         with self._reads as rows, rows.one_moment():
-            return overview(rows.connection, user_ids, limit)
+            return overview(rows, user_ids, limit)
 
     def count(self, session: int, stretches: Collection[Stretch]) -> int:
         """See `Store`."""
         with self._reads as rows, rows.one_moment():
             return sum(rows.count(session, stretch) for stretch in stretches)
+
+    def check_absent(self, session: int, ids: Collection[str]) -> None:
+        """See `Store`."""
+        with self._reads as rows:
+            rows.check_absent(session, ids)
+
+    def watch(self, session: int) -> Callable[[], bool]:
+        """See `Store`."""
+        seen, looked, has_forgotten = self._db.changes(), time.perf_counter(), super().watch(session)
+
+        def look() -> bool:
+            nonlocal seen, looked
+            now = time.perf_counter()
+            if now - looked < _UNSEEN and not self._db.has_written(seen):
+                return False
+            changes, looked = self._db.changes(), now
+            if changes != seen and has_forgotten():
+                return True
+            seen = changes
+            return False
+
+        return look
 
     def transaction(self) -> AbstractContextManager[None]:
         """See `Store`."""

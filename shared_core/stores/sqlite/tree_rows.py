@@ -8,6 +8,7 @@ from typing import Any
 
 from shared_core.records import MAIN, ROOT, Branch, Position, Ref, RefKind, Segment, SessionKey, SessionState
 from shared_core.stores.rows import BranchEnd, Rows
+from shared_core.stores.sqlite.checksums import checksum_of, damaged, is_undecodable, lenient
 from shared_core.stores.sqlite.connection import plain, text, transaction
 
 PUBLISHED = "ident >= '['"
@@ -15,45 +16,58 @@ PUBLISHED = "ident >= '['"
 
 _STATE = (
     "SELECT last_seq, epoch, (SELECT segment FROM branches WHERE session = ?1 AND name = ?2), "
-    "(SELECT depth FROM heads WHERE session = ?1 AND name = ?2) FROM states WHERE session = ?1"
+    "(SELECT depth FROM heads WHERE session = ?1 AND name = ?2), "
+    "(SELECT depth FROM branches WHERE session = ?1 AND name = ?2), "
+    "(SELECT checksum FROM branches WHERE session = ?1 AND name = ?2), "
+    "(SELECT max(seq) FROM messages WHERE session = ?1) IS (SELECT m.seq FROM messages AS m WHERE m.session = ?1 "
+    "AND (m.segment, m.depth) = (SELECT n.segment, n.depth FROM messages AS n INDEXED BY messages_seq "
+    "WHERE n.session = ?1 ORDER BY n.seq DESC LIMIT 1)) FROM states WHERE session = ?1"
 )
+"""Its last column is whether the message that the index of numbers ends with is there."""
 _MAIN_STATES = (
     "SELECT session, user_id, session_id, last_seq, epoch, segment, depth "
     "FROM sessions JOIN states USING (session, epoch) JOIN heads USING (session) "
     f"WHERE {PUBLISHED} AND name = ? AND (segment, depth) != (?, ?)"
 )
 _END = (
-    "SELECT segment, depth, tip, goes_on, last_seq, EXISTS (SELECT 1 FROM tombstones WHERE session = ?1), "
+    "SELECT segment, depth, tip, goes_on, "
+    "(SELECT checksum FROM branches WHERE session = ?1 AND name = ?2), last_seq, "
+    "EXISTS (SELECT 1 FROM tombstones WHERE session = ?1), "
     "(SELECT coalesce(max(text), 0) + 1 FROM texts) "
     "FROM heads JOIN states USING (session) WHERE session = ?1 AND name = ?2"
 )
 _SEGMENT = (
-    "SELECT g.parent_segment, g.parent_depth, t.tip, g.merged_segment, g.merged_depth, g.base, g.turn_shift "
+    "SELECT g.parent_segment, g.parent_depth, t.tip, "
+    "g.merged_segment, g.merged_depth, g.base, g.turn_shift, g.checksum "
     "FROM segments AS g JOIN tips AS t ON t.session = g.session AND t.segment = g.segment "
     "WHERE g.session = ? AND g.segment = ?"
 )
 _PUT_SEGMENT = (
     "INSERT INTO segments (session, segment, parent_segment, parent_depth, least_tip, merged_segment, "
-    "merged_depth, base, turn_shift) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) "
+    "merged_depth, base, turn_shift, checksum) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
     "ON CONFLICT (session, segment) DO UPDATE SET least_tip = max(least_tip, excluded.least_tip)"
 )
 _PUT_BRANCH = (
-    "INSERT INTO branches (session, name, segment, depth, ordinal) "
-    "VALUES (?1, ?2, ?3, ?4, ?5) "
-    "ON CONFLICT (session, name) DO UPDATE SET segment = excluded.segment, depth = excluded.depth"
+    "INSERT INTO branches (session, name, segment, depth, ordinal, checksum) "
+    "VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (session, name) "
+    "DO UPDATE SET segment = excluded.segment, depth = excluded.depth, checksum = excluded.checksum"
 )
 _LAST_ORDINAL = "SELECT coalesce(max(ordinal), 0) FROM branches WHERE session = ?"
-_DETACH = (
-    "UPDATE branches SET depth = "
-    "(SELECT tip FROM tips AS t WHERE t.session = branches.session AND t.segment = branches.segment) "
-    "WHERE session = ? AND depth IS NULL AND segment IN (SELECT value FROM json_each(?))"
+_ATTACHED = (
+    "SELECT name, segment, depth FROM heads "
+    "WHERE session = ? AND goes_on AND segment IN (SELECT value FROM json_each(?))"
+)
+_BRANCHES = (
+    "SELECT name, h.segment, h.depth, h.goes_on, b.checksum FROM heads AS h JOIN branches AS b USING (session, name) "
+    "WHERE session = ? ORDER BY h.ordinal"
 )
 _REFS = (
-    "SELECT ref, kind, name, segment, depth, base_segment, base_depth, note, created_at FROM refs WHERE session = ? "
+    "SELECT ref, kind, name, segment, depth, base_segment, base_depth, note, created_at, checksum FROM refs "
+    "WHERE session = ? "
 )
 _INSERT_REF = (
-    "INSERT INTO refs (session, kind, name, segment, depth, base_segment, base_depth, note, created_at) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, coalesce(?, CURRENT_TIMESTAMP))"
+    "INSERT INTO refs (session, kind, name, segment, depth, base_segment, base_depth, note, checksum, created_at) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, coalesce(?, CURRENT_TIMESTAMP))"
 )
 
 _NO_POSITION = (None, None)
@@ -78,6 +92,16 @@ class TreeRows(Rows):
             first = int(self.connection.execute("SELECT coalesce(max(text), 0) + 1 FROM texts").fetchone()[0])
         self._text_key = first + count
         return first
+
+    def fetch(self, sql: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+        """Return the rows of one SELECT; texts that are not UTF-8 come with escapes, so that checksums find them."""
+        try:
+            return self.connection.execute(sql, values).fetchall()
+        except sqlite3.OperationalError as error:
+            if not is_undecodable(error):
+                raise
+        with lenient(self.connection):
+            return self.connection.execute(sql, values).fetchall()
 
     def one_moment(self) -> AbstractContextManager[None]:
         """Enter a block in which several SELECTs see the same moment, as they do in any transaction."""
@@ -145,7 +169,11 @@ class TreeRows(Rows):
         row = self.connection.execute(_STATE, (session, None if branch is None else text(branch))).fetchone()
         if row is None:
             return None
-        last_seq, epoch, segment, depth = row
+        last_seq, epoch, segment, depth, own_depth, checksum, whole = row
+        if not whole:
+            raise damaged(f"the newest message of session number {session}", "it is missing")
+        if segment is not None:
+            _check("branch", branch, checksum, (session, text(branch or ""), segment, own_depth))
         return SessionState(None if segment is None else Position(segment, depth), last_seq, epoch)
 
     def segment(self, session: int, segment: int) -> Segment | None:
@@ -153,7 +181,9 @@ class TreeRows(Rows):
         row = self.connection.execute(_SEGMENT, (session, segment)).fetchone()
         if row is None:
             return None
-        return Segment(segment, _position(*row[:2]), row[2], _position(*row[3:5]), *row[5:])
+        *tree, checksum = row
+        _check("segment", segment, checksum, (session, segment, *tree[:2], *tree[3:]))
+        return Segment(segment, _position(*tree[:2]), tree[2], _position(*tree[3:5]), *tree[5:])
 
     def next_segment(self, session: int) -> int:
         """See `Rows`."""
@@ -163,21 +193,26 @@ class TreeRows(Rows):
     def put_segment(self, session: int, segment: Segment) -> None:
         """See `Rows`."""
         number, parent, tip, merged, base, turn_shift = segment
-        parents = (*(parent or _NO_POSITION), tip, *(merged or _NO_POSITION))
-        self.connection.execute(_PUT_SEGMENT, (session, number, *parents, base, turn_shift))
+        first, second = (*(parent or _NO_POSITION),), (*(merged or _NO_POSITION), base, turn_shift)
+        checksum = checksum_of((session, number, *first, *second))
+        self.connection.execute(_PUT_SEGMENT, (session, number, *first, tip, *second, checksum))
 
     def end(self, session: int, branch: str) -> BranchEnd | None:
         """See `Rows`."""
         row = self.connection.execute(_END, (session, text(branch))).fetchone()
         if row is None:
             return None
-        segment, depth, tip, attached, last_seq, forgetful, self._text_key = row
+        segment, depth, tip, attached, checksum, last_seq, forgetful, self._text_key = row
+        _check("branch", branch, checksum, (session, text(branch), segment, None if attached else depth))
         return BranchEnd(Position(segment, depth), tip, bool(attached), last_seq, bool(forgetful))
 
     def branches(self, session: int) -> list[Branch]:
         """See `Rows`."""
-        sql = "SELECT name, segment, depth FROM heads WHERE session = ? ORDER BY ordinal"
-        return [Branch(plain(name), Position(*head)) for name, *head in self.connection.execute(sql, (session,))]
+        found = []
+        for name, segment, depth, attached, checksum in self.fetch(_BRANCHES, (session,)):
+            _check("branch", name, checksum, (session, name, segment, None if attached else depth))
+            found.append(Branch(plain(name), Position(segment, depth)))
+        return found
 
     def put_branch(self, session: int, name: str, head: Position, *, attached: bool = False) -> None:
         """See `Rows`."""
@@ -186,18 +221,28 @@ class TreeRows(Rows):
         if session not in self._ordinals:
             self._ordinals[session] = int(self.connection.execute(_LAST_ORDINAL, (session,)).fetchone()[0])
         self._ordinals[session] += 1
-        self.connection.execute(_PUT_BRANCH, (session, text(name), head.segment, depth, self._ordinals[session]))
+        row = (session, text(name), head.segment, depth)
+        self.connection.execute(_PUT_BRANCH, (*row, self._ordinals[session], checksum_of(row)))
 
     def detach_branches(self, session: int, segments: Collection[int]) -> None:
         """See `Rows`."""
-        self.connection.execute(_DETACH, (session, json.dumps(list(segments))))
+        wanted = (session, json.dumps(list(segments)))
+        for name, segment, depth in self.connection.execute(_ATTACHED, wanted).fetchall():
+            self.put_branch(session, plain(name), Position(segment, depth))
 
     def rename_branch(self, session: int, name: str, to: str) -> None:
         """See `Rows`."""
-        values = (text(to), session, text(name))
-        self.connection.execute("UPDATE branches SET name = ? WHERE session = ? AND name = ?", values)
-        sql = "UPDATE refs SET name = ? WHERE session = ? AND name = ? AND kind IN ('move', 'stash', 'head')"
-        self.connection.execute(sql, values)
+        found = "SELECT session, ?3, segment, depth FROM branches WHERE session = ?1 AND name = ?2"
+        for row in self.fetch(found, (session, text(name), text(to))):
+            sql = "UPDATE branches SET name = ?, checksum = ? WHERE session = ? AND name = ?"
+            self.connection.execute(sql, (row[1], checksum_of(row), session, text(name)))
+        found = (
+            "SELECT session, kind, ?3, segment, depth, base_segment, base_depth, note, ref FROM refs "
+            "WHERE session = ?1 AND name = ?2 AND kind IN ('move', 'stash', 'head')"
+        )
+        rows = self.fetch(found, (session, text(name), text(to)))
+        values = [(row[2], checksum_of(row[:-1]), row[-1]) for row in rows]
+        self.connection.executemany("UPDATE refs SET name = ?, checksum = ? WHERE ref = ?", values)
 
     def drop_branch(self, session: int, name: str) -> None:
         """See `Rows`."""
@@ -207,14 +252,14 @@ class TreeRows(Rows):
         """See `Rows`."""
         wanted = "AND kind = ? " if name is None else "AND kind = ? AND name = ? "
         values = (session, kind, *(() if name is None else (text(name),)), max(limit, 0))
-        return [_ref(row) for row in self.connection.execute(f"{_REFS}{wanted}ORDER BY ref DESC LIMIT ?", values)]
+        return [_ref(session, row) for row in self.fetch(f"{_REFS}{wanted}ORDER BY ref DESC LIMIT ?", values)]
 
     def insert_ref(self, session: int, ref: Ref) -> None:
         """See `Rows`."""
         positions = (*(ref.position or _NO_POSITION), *(ref.base or _NO_POSITION))
         created_at = text(ref.created_at) if ref.created_at else None
-        values = (session, ref.kind, text(ref.name), *positions, text(ref.note), created_at)
-        self.connection.execute(_INSERT_REF, values)
+        values = (session, ref.kind, text(ref.name), *positions, text(ref.note))
+        self.connection.execute(_INSERT_REF, (*values, checksum_of(values), created_at))
 
     def drop_ref(self, session: int, number: int) -> bool:
         """See `Rows`."""
@@ -231,10 +276,17 @@ def _position(segment: int | None, depth: int | None) -> Position | None:
     return None if segment is None or depth is None else Position(segment, depth)
 
 
-def _ref(row: tuple[Any, ...]) -> Ref:
-    number, kind, name, segment, depth, base_segment, base_depth, note, created_at = row
+def _ref(session: int, row: tuple[Any, ...]) -> Ref:
+    number, kind, name, segment, depth, base_segment, base_depth, note, created_at, checksum = row
+    _check(kind, name, checksum, (session, *row[1:8]))
     position, base = _position(segment, depth), _position(base_segment, base_depth)
     return Ref(number, kind, plain(name), position, base, plain(note), created_at)
+
+
+def _check(what: str, name: object, checksum: int | None, values: tuple[Any, ...]) -> None:
+    """Raise StoreError if the checksum of a row is wrong; rows of an older schema have none."""
+    if checksum not in (None, checksum_of(values)):
+        raise damaged(f"{what} {name!r} of session number {values[0]}")
 
 
 def _session_key(session: int, user: bytes | str | None, session_id: bytes | str) -> SessionKey:

@@ -1,0 +1,450 @@
+"""Damage to a database is named where it is read, listed by the doctor, and the rest is saved."""
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shared_core import InfiniteMemory, Message, StoreError, UnknownReferenceError
+from shared_core.cli.app import run
+from shared_core.recall.search import DAMAGED
+from shared_core.records import MAIN, After, Position, Restored, Segment, Summary, VectorRows
+from shared_core.stores import SQLiteStore
+from shared_core.stores.sqlite import connection as database
+from shared_core.stores.sqlite import gaps
+from shared_core.stores.sqlite.checksums import checksum_of
+from shared_core.stores.sqlite.connection import migrate
+from shared_core.stores.sqlite.doctor import examine
+from shared_core.stores.sqlite.recovery import recover
+from shared_core.stores.sqlite.schema import MIGRATIONS
+from shared_core.testing.hashing_embedder import HashingEmbedder
+from shared_core.testing.oracle import ALL, Session, drafts
+from tests.support.histories import NOON, history
+
+OLD = 4
+"""The last schema without checksums."""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "chat.db"
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[SQLiteStore]:
+    with closing(SQLiteStore(path, durability="process")) as store:
+        yield store
+
+
+def change(path: Path, sql: str, *values: object) -> None:
+    """Do what damage does: change rows past our code."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute("DELETE FROM sqlite_master WHERE type = 'trigger'")
+        assert connection.execute(sql, values).rowcount == 1
+
+
+# Rows
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "value"),
+    [
+        ("texts", "content", "other words"),
+        ("texts", "content", b"text of u2"),
+        ("texts", "name", "Eve"),
+        ("texts", "extra", '{"pinned":true}'),
+        ("messages", "id", "u9"),
+        ("messages", "role", "system"),
+        ("messages", "turn_id", "u1"),
+        ("messages", "turn_no", 7),
+        ("messages", "created_at", "2024-05-01T12:00:01+00:00"),
+        ("messages", "stays", 1),
+        ("messages", "tokens", 4),
+        ("messages", "counter", "other"),
+        ("messages", "picked_from", "u1"),
+        ("messages", "checksum", None),
+        ("messages", "seq", 9),
+    ],
+)
+def test_a_changed_value_is_named(path: Path, store: SQLiteStore, table: str, column: str, value: object) -> None:
+    session = Session(store)
+    session.append(MAIN, drafts("u1", "u2", "u3"))
+    change(path, f"UPDATE {table} SET {column} = ? WHERE text = 2", value)
+    name = value if column == "id" else "u2"
+    with pytest.raises(
+        StoreError, match=f"message '{name}' cannot be read: its checksum is wrong.*infinite-memory doctor"
+    ):
+        store.newest(session.key, Position(0, 2), 3)
+    assert [record.message.id for record in store.get(session.key, ["u1", "u3"])] == ["u1", "u3"]
+
+
+def test_bytes_that_are_no_text_are_named(path: Path, store: SQLiteStore) -> None:
+    session = Session(store)
+    session.append(MAIN, drafts("u1", "u2"))
+    change(path, "UPDATE texts SET content = CAST(x'ff41' AS TEXT) WHERE text = 1")
+    with pytest.raises(StoreError, match="message 'u1' cannot be read: its checksum is wrong"):
+        store.find(session.key, After(0, ALL))
+
+
+def test_a_text_that_is_lost_is_named(path: Path, store: SQLiteStore) -> None:
+    session = Session(store)
+    session.append(MAIN, drafts("u1", "u2"))
+    change(path, "DELETE FROM texts WHERE text = 1")
+    with pytest.raises(StoreError, match="message 'u1' cannot be read"):
+        store.get(session.key, ["u2", "u1"])
+
+
+@pytest.mark.parametrize(("id_", "where"), [("u1", "at the beginning"), ("u2", "after message 'u1'")])
+def test_a_message_that_is_lost_is_noticed(path: Path, store: SQLiteStore, id_: str, where: str) -> None:
+    session = Session(store)
+    session.append(MAIN, drafts("u1", "u2", "u3"))
+    change(path, "DELETE FROM messages WHERE id = ?", id_)
+    with pytest.raises(StoreError, match=f"1 message of session 's' cannot be read: missing {where}"):
+        store.newest(session.key, Position(0, 2), 3)
+    for keys in ([Position(0, depth) for depth in range(3)], [Position(0, ["u1", "u2"].index(id_))]):
+        with pytest.raises(StoreError, match=f"missing {where}"):
+            store.get(session.key, keys)
+    with pytest.raises(StoreError, match=f"missing {where}"):
+        store.find(session.key, After(0, ALL))
+
+
+def test_the_newest_message_is_missed_by_its_number(path: Path) -> None:
+    """The table has lost its last row, but the index of numbers has not."""
+    with closing(SQLiteStore(path)) as store:
+        key = Session(store).key
+        store.append(key, MAIN, drafts("u1", "u2", "u3"))
+        (page,) = store._db.query("SELECT rootpage FROM sqlite_master WHERE name = 'messages'")[0]
+    data = bytearray(path.read_bytes())
+    count = (page - 1) * 4096 + 3  # the number of cells of the page
+    assert data[count : count + 2] == b"\0\3"
+    data[count + 1] = 2
+    path.write_bytes(data)
+    with closing(SQLiteStore(path)) as store:
+        for read in (lambda: store.state(key, MAIN), lambda: store.find(key, After(0, ALL))):
+            with pytest.raises(
+                StoreError, match="the newest message of session number 1 cannot be read: it is missing"
+            ):
+                read()
+
+
+def test_an_id_that_its_index_has_lost_is_no_unknown_id(path: Path) -> None:
+    with InfiniteMemory(path, ranking="lexical") as memory:
+        memory.add(history(3))
+    with closing(sqlite3.connect(path)) as connection:
+        (page,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'messages_id'").fetchone()
+    data = bytearray(path.read_bytes())
+    at = data.index(b"m1", (page - 1) * 4096)
+    assert at < page * 4096
+    data[at : at + 2] = b"x1"
+    path.write_bytes(data)
+    with InfiniteMemory(path, ranking="lexical") as memory:
+        for ask in (lambda: memory.get("m1"), lambda: memory.forget(ids=["m1"])):
+            with pytest.raises(StoreError, match="message 'm1' cannot be read: it is missing in an index"):
+                ask()
+        with pytest.raises(UnknownReferenceError):
+            memory.get("m9")
+
+
+def test_what_was_forgotten_or_never_came_is_not_missed(store: SQLiteStore) -> None:
+    session = Session(store)
+    session.append(MAIN, drafts(*(f"u{number}" for number in range(9))))
+    for depths in ([3], [4, 5], [8], [0]):
+        session.forget([Position(0, depth) for depth in depths])
+    session.check()
+    assert [record.seq for record in store.find(session.key, After(0, ALL))] == [2, 3, 7, 8]
+    assert len(store.newest(session.key, Position(0, 8), 99)) == 4
+    assert store._db.query("SELECT start, upto FROM gaps WHERE segment = 0 ORDER BY start") == [
+        (0, 0), (3, 3), (4, 5), (8, 8),
+    ]  # fmt: skip
+    # A session as another store had it, with positions and numbers passed over.
+    other = Session(store, "other")
+    whole = store.find(session.key, After(0, ALL))
+    store.restore(other.key, Restored((Segment(0, None, 11), Segment(1, Position(0, 8), 9)), tuple(whole)))
+    assert store.newest(other.key, Position(0, 11), 99) == whole[::-1]
+    assert store.find(other.key, After(0, ALL)) == whole
+    assert store.get(other.key, [Position(0, depth) for depth in range(-1, 20)]) == whole
+
+
+def test_derived_rows_are_made_again_or_named(path: Path, store: SQLiteStore) -> None:
+    session = Session(store)
+    session.append(MAIN, drafts("u1", "u2"))
+    positions = [Position(0, 0), Position(0, 1)]
+    store.keep(session.key, VectorRows("space", [(positions[0], "h1", b"one"), (positions[1], "h2", b"two")]))
+    store.keep(session.key, Summary("all of it", positions[1], positions[1], "u2", 2, NOON, None, None))
+    change(path, "UPDATE vectors SET vector = ? WHERE depth = 0", b"eno")
+    lost = (positions[0], "", b"")
+    assert list(store.vectors(session.key, "space")) == [lost, (positions[1], "h2", b"two")]
+    assert list(store.vectors(session.key, "space", positions[:1])) == [lost]
+    assert list(store.vectors(session.key, "space", hashes=["h1", "h2"])) == [(positions[1], "h2", b"two")]
+    change(path, "UPDATE texts SET content = 'none of it' WHERE text = 3")
+    with pytest.raises(StoreError, match="the summary up to message 'u2' cannot be read"):
+        store.summaries(session.key, positions[1], 1)
+
+
+@pytest.mark.parametrize(
+    ("sql", "what"),
+    [
+        ("UPDATE branches SET segment = 1 WHERE name = 'main'", "branch 'main'"),
+        ("UPDATE branches SET name = 'niam' WHERE name = 'main'", "branch 'niam'"),
+        ("UPDATE segments SET parent_depth = 0 WHERE segment = 1", "segment 1"),
+        ("UPDATE refs SET depth = 0 WHERE kind = 'tag'", "tag 'here'"),
+    ],
+)
+def test_a_damaged_tree_is_named(path: Path, sql: str, what: str) -> None:
+    with InfiniteMemory(path, ranking="lexical") as memory:
+        memory.add(history(4))
+        memory.tag("here", at="m1")
+        memory.fork("side", at="m2")
+        memory.checkout("side")
+        memory.add(Message.user("aside", id="s"))
+        memory.rename("side", "other")
+    change(path, sql)
+    with InfiniteMemory(path, ranking="lexical") as memory:
+
+        def read() -> None:
+            memory.branches()
+            memory.checkout("other")
+            list(memory.messages())
+            memory.tags()
+
+        with pytest.raises(StoreError, match=f"{what} of session number 1 cannot be read: its checksum is wrong"):
+            read()
+
+
+def test_a_damaged_vector_is_made_again_and_said(path: Path) -> None:
+    settings: dict[str, Any] = {"embedder": HashingEmbedder(), "embed_budget_ms": 1e6, "max_tokens": 700}
+    with InfiniteMemory(path, **settings) as memory:
+        memory.add(history(20))
+        memory.index()
+        expected = [(hit.message.id, hit.score) for hit in memory.search("item7 gardens", 9)]
+    change(path, "UPDATE vectors SET vector = zeroblob(length(vector)) WHERE depth = 7")
+    change_all(path, "DELETE FROM snapshots")
+    with InfiniteMemory(path, **settings) as memory:
+        context = memory.context("item7 gardens")
+        assert [(hit.message.id, hit.score) for hit in memory.search("item7 gardens", 9)] == expected
+        assert DAMAGED in context.report.degraded
+    with InfiniteMemory(path, **settings) as memory:
+        assert memory.context("item7 gardens").report.degraded == ()
+
+
+def change_all(path: Path, sql: str) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(sql)
+
+
+def test_a_page_that_cannot_be_read_is_not_left_out_of_the_next_prompt(path: Path) -> None:
+    with InfiniteMemory(path, ranking="lexical") as memory:
+        memory.add(history(9))
+    change(path, "UPDATE texts SET content = 'other' WHERE text = 9")
+    with InfiniteMemory(path, ranking="lexical") as memory:
+        for _ in range(2):
+            with pytest.raises(StoreError, match="'m8'"):
+                memory.context("and now?")
+
+
+# Old databases
+
+
+def old_database(path: Path, new: Path) -> None:
+    """Make the database that an older version would have left, from one of this version."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as old:
+        old.execute(f"PRAGMA application_id = {database.APPLICATION_ID}")
+        old.execute("PRAGMA journal_mode = WAL")
+        migrate(old, str(path), MIGRATIONS[:OLD])
+        old.execute("ATTACH ? AS new", (str(new),))
+        for (table,) in old.execute("SELECT name FROM main.sqlite_master WHERE type = 'table'").fetchall():
+            if not table.startswith("sqlite_") and table != "migrations":
+                columns = ", ".join(row[1] for row in old.execute(f"PRAGMA main.table_info({table})"))
+                old.execute(f"INSERT INTO main.{table} ({columns}) SELECT {columns} FROM new.{table}")
+
+
+def told(path: Path) -> list[Any]:
+    with InfiniteMemory(path, embedder=HashingEmbedder(), embed_budget_ms=1e6) as memory:
+        found: list[Any] = [memory.branches(), memory.tags(), memory.stats() | {"bytes": 0}]
+        for branch in ("side", "main"):
+            memory.checkout(branch)
+            found += [list(memory.messages()), [hit.score for hit in memory.search("item7 gardens", 9)]]
+            found.append(memory.context("what of item3?").messages)
+        return found
+
+
+def conversation(path: Path) -> None:
+    with InfiniteMemory(path, embedder=HashingEmbedder(), embed_budget_ms=1e6) as memory:
+        memory.add(history(30))
+        memory.fork("side", at="m20")
+        memory.checkout("side")
+        memory.add([Message.user("Über uns \ud800", id="s0", created_at=NOON), Message.assistant("So.", id="s1")])
+        memory.tag("here")
+        memory.checkout("main")
+        memory.merge("side")
+        memory.add(history(4, 30))
+        memory.forget(ids=["m5", "m6", "m33"])
+        memory.index()
+
+
+def test_a_database_without_checksums_answers_as_before_and_gets_them(path: Path, tmp_path: Path) -> None:
+    new = tmp_path / "new.db"
+    conversation(new)
+    old_database(path, new)
+    assert told(path) == told(new)
+    with closing(SQLiteStore(path)) as one, closing(SQLiteStore(new)) as other:
+        for sql in ("SELECT id, checksum FROM messages ORDER BY id", "SELECT segment, checksum FROM segments"):
+            assert one._db.query(sql) == other._db.query(sql)
+        ranges = [(one.query("SELECT segment, start, upto FROM gaps")) for one in (one._db, other._db)]
+        depths = [{(s, n) for s, start, upto in found for n in range(start, upto + 1)} for found in ranges]
+        assert depths[0] == depths[1]
+    change(path, "UPDATE texts SET content = 'other' WHERE text = 3")
+    with InfiniteMemory(path, ranking="lexical") as memory, pytest.raises(StoreError, match="message 'm2'"):
+        memory.get("m2")
+
+
+def test_a_program_that_opened_it_before_writes_nothing_without_checksums(path: Path, store: SQLiteStore) -> None:
+    session = Session(store)
+    session.append(MAIN, drafts("u1"))
+    with closing(sqlite3.connect(path)) as old, pytest.raises(sqlite3.IntegrityError, match="restart this program"):
+        old.execute(
+            "INSERT INTO messages (session, segment, depth, seq, id, turn_id, turn_no, role, created_at, stays, text) "
+            "VALUES (1, 0, 1, 2, 'u2', 'u2', 1, 'user', '2024-05-01T12:00:00+00:00', 0, 1)"
+        )
+
+
+# The doctor
+
+
+def test_the_doctor_finds_nothing_in_what_is_whole(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    conversation(path)
+    before = path.read_bytes()
+    assert run(["doctor", "--store", str(path)]) == 0
+    assert capsys.readouterr().out == f"{path}: 33 messages in 1 session and no damage\n"
+    recover(examine(path), tmp_path / "saved.db")
+    assert path.read_bytes() == before
+    with closing(SQLiteStore(tmp_path / "saved.db")) as saved, closing(SQLiteStore(path)) as store:
+        for sql in (
+            "SELECT id, checksum FROM messages ORDER BY id", "SELECT * FROM tombstones", "SELECT * FROM covers",
+            "SELECT kind, name, segment, depth, base_segment, base_depth, note, created_at FROM refs ORDER BY ref",
+        ):  # fmt: skip
+            assert saved._db.query(sql) == store._db.query(sql)
+    with (
+        InfiniteMemory(path, ranking="lexical") as memory,
+        InfiniteMemory(tmp_path / "saved.db", ranking="lexical") as saved,
+    ):
+        assert saved.branches() == memory.branches()
+        assert saved.context("what of item3?").messages == memory.context("what of item3?").messages
+
+
+def test_the_doctor_lists_damage_by_session_and_saves_the_rest(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for user, name in (("ann", "diary"), (None, "other")):
+        with InfiniteMemory(path, session_id=name, user_id=user, ranking="lexical") as memory:
+            memory.add(history(9))
+    change(path, "UPDATE texts SET content = 'other' WHERE text = 3")
+    change(path, "DELETE FROM texts WHERE text = 5")
+    change(path, "UPDATE branches SET checksum = 1 WHERE session = 2")
+    change(path, "DELETE FROM messages WHERE session = 2 AND id = 'm7'")
+    saved = tmp_path / "saved.db"
+    assert run(["doctor", "--store", str(path), "--json", "--recover", str(saved)]) == 1
+    answer = json.loads(capsys.readouterr().out)
+    expected = {
+        ("message", "its checksum is wrong", "diary", "ann", "m2"),
+        ("message", "its text cannot be read", "diary", "ann", "m4"),
+        ("a branch", "its checksum is wrong", "other", None, None),
+        ("messages", "1 more are missing, and nothing else is known of them", "other", None, None),
+    }
+    named = {tuple(one.values()) for one in answer["damages"] if one["what"] != "the structure of the file"}
+    assert named == expected
+    assert (answer["messages"], answer["sessions"], answer["recovered"]) == (15, 2, str(saved))
+    for user, name, lost in (("ann", "diary", (2, 4)), (None, "other", (7,))):
+        with InfiniteMemory(saved, session_id=name, user_id=user, ranking="lexical") as memory:
+            kept = [message for number, message in enumerate(history(9)) if number not in lost]
+            assert [message.content for message in memory.messages()] == [message.content for message in kept]
+            memory.add(Message.user("and on"))
+            assert memory.newest(1)[0].content == "and on"
+    assert examine(saved).damages == []
+    assert run(["doctor", "--store", str(path)]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert "  user ann, session diary: message m2: its checksum is wrong" in lines
+    assert run(["doctor", "--store", str(path), "--recover", str(saved)]) == 2
+    assert "exists already" in capsys.readouterr().err
+
+
+def test_the_doctor_reads_around_a_damaged_page(path: Path, tmp_path: Path) -> None:
+    with InfiniteMemory(path, ranking="lexical") as memory:
+        memory.add(history(600))
+    data = bytearray(path.read_bytes())
+    with closing(sqlite3.connect(path)) as connection:
+        size = connection.execute("PRAGMA page_size").fetchone()[0]
+    at = data.find(b"item300 concerns")
+    page = at // size * size
+    data[page : page + size] = bytes(size)
+    path.write_bytes(data)
+    found = examine(path)
+    recover(found, tmp_path / "saved.db")
+    with InfiniteMemory(tmp_path / "saved.db", ranking="lexical") as memory:
+        saved = [message.id for message in memory.messages()]
+    lost = [message for message in history(600) if message.id not in saved]
+    assert 0 < len(lost) < 80
+    assert "m300" in {message.id for message in lost}
+    assert {damage.id for damage in found.damages if damage.what == "message"} == {message.id for message in lost}
+
+
+def test_an_old_database_is_examined_as_it_is(path: Path, tmp_path: Path) -> None:
+    conversation(tmp_path / "new.db")
+    old_database(path, tmp_path / "new.db")
+    found = examine(path)
+    assert (found.damages, found.messages) == ([], 33)
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT max(version) FROM migrations").fetchone() == (OLD,)
+
+
+def test_what_is_no_store_of_ours_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "text.db").write_text("Dear diary, " * 100)
+    assert run(["doctor", "--store", str(tmp_path / "text.db")]) == 2
+    assert "cannot be opened" in capsys.readouterr().err
+    assert run(["doctor", "--store", str(tmp_path / "none.db")]) == 2
+    assert "no store at" in capsys.readouterr().err
+
+
+# Pure parts
+
+
+def test_gaps_and_what_they_explain() -> None:
+    assert gaps.runs([5, 1, 2, 3, 9, 2]) == [(1, 3), (5, 5), (9, 9)]
+    assert gaps.missing([2, 3, 7], 1, 9) == [(1, 1), (4, 6), (8, 9)]
+    assert gaps.missing([], 3, 2) == []
+    assert gaps.without([(1, 9), (12, 12)], [(0, 2), (5, 5), (8, 10), (12, 20)]) == [(3, 4), (6, 7)]
+    assert gaps.without([(4, 4)], []) == [(4, 4)]
+
+
+def test_the_checksum_is_the_same_in_every_version() -> None:
+    assert checksum_of((1, None, "Zoë", b"\xed\xa0\x80", "a\0b")) == checksum_of(
+        [1, None, "Zoë", b"\xed\xa0\x80", "a\0b"]
+    )
+    assert checksum_of(("u1", 3)) == 1_273_782_870
+
+
+def test_a_migration_that_was_killed_is_done_again(path: Path, tmp_path: Path) -> None:
+    conversation(tmp_path / "new.db")
+    old_database(path, tmp_path / "new.db")
+    code = (
+        "import os, sys; from shared_core.stores import SQLiteStore; "
+        "from shared_core.stores.sqlite import schema, gaps; "
+        "step = schema.MIGRATIONS[-1]; stop = lambda connection: os._exit(9); "
+        "done = tuple(stop if one is gaps.note_gaps else one for one in step.statements); "
+        "schema.MIGRATIONS[-1] = step._replace(statements=done); SQLiteStore(sys.argv[1])"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    assert subprocess.run([sys.executable, "-c", code, str(path)], env=environment, check=False).returncode == 9
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT max(version) FROM migrations").fetchone() == (OLD,)
+    assert told(path) == told(tmp_path / "new.db")
