@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from shared_core.prompt.context import ContextReport
 from shared_core.prompt.reasons import Kind
-from shared_core.recall.candidates import EXCERPT_MARK
+from shared_core.recall.excerpts import EXCERPT_MARK
 
 __all__ = ["Gain", "Prompt", "foreign_questions", "prompt_of", "small_talk"]
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from shared_core import InfiniteMemory, Message
 from shared_core.prompt.context import Context
 from shared_core.prompt.reasons import Reason
-from shared_core.recall.candidates import excerpt
+from shared_core.recall.excerpts import excerpt
 from shared_core.recall.lengths import WHOLE
 
 FILLER = "The weather was fine and we walked along the river for a while. "

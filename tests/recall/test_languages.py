@@ -16,7 +16,7 @@ from shared_core.languages.language import Language
 from shared_core.languages.russian import RUSSIAN
 from shared_core.languages.spanish import SPANISH
 from shared_core.prompt.reasons import Kind
-from shared_core.recall.candidates import excerpt
+from shared_core.recall.excerpts import excerpt
 from shared_core.recall.query import DatePattern, parse_query, with_parts
 from shared_core.recall.topic import in_conversation, points_back, tells
 
