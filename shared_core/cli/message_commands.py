@@ -157,7 +157,7 @@ def standing(options: BranchOptions, full: Full = False) -> None:
     with options.open() as memory:
         facts = memory.standing()
     if not facts:
-        say("note: no standing facts are stated")
+        say("note: no standing facts are stored")
     options.answer([fact.to_dict() for fact in facts], map(Lines.of(full).fact, facts))
 
 

@@ -235,6 +235,14 @@ ENGLISH = Language(
         ),
         Rule(
             "instruction",
+            r"(?:please,? )?(?:always |only )?(?P<what>(?:metric|imperial|si) units|(?:24|12)[- ]hour (?:clock|times?)"
+            r"|(?:all )?prices in \w+(?: unless i say otherwise)?)(?:,? please)?\W*$",
+            ("reply",),
+            subject="phrase",
+            lasting=False,
+        ),
+        Rule(
+            "instruction",
             r"(?:please )?(?:don't|do not|stop|never|avoid|no more) (?:ever )?(?P<what>(?:us(?:e|ing)"
             r"|add(?:ing)?|includ(?:e|ing)|send(?:ing)?) (?:any |so many |the )?(?:emojis?|emoticons|markdown"
             r"|bullet|bullets|jargon|tables|exclamation|headings|disclaimers|slang|em dashes)\b.*)",

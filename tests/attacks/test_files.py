@@ -57,7 +57,7 @@ def test_a_backup_holds_all_that_is_stored(tmp_path: Path, store: str | None) ->
             plain = tmp_path / "cp.db"
             shutil.copy(tmp_path / store, plain)
             assert told(plain) == []  # why cp is no backup: all of it is still in the log
-        with pytest.raises(StoreError, match="already; a backup replaces nothing"):
+        with pytest.raises(StoreError, match="exists already, and a backup replaces nothing"):
             memory.backup(copy)
     assert told(copy) == [f"Number {number}." for number in range(5)]
     assert steps[-1][0] == steps[-1][1]

@@ -304,7 +304,7 @@ def test_standing_lists_what_holds_from_then_on(stored: str, call: Call) -> None
     call("forget", "--id", found[0]["id"], "--yes")
     assert [fact["superseded"] for fact in json.loads(call("standing", "--json")[1])] == [False]
     call("forget", "--id", found[1]["id"], "--yes")
-    assert call("standing", "--json") == (0, "[]\n", "infinite-memory: note: no standing facts are stated\n")
+    assert call("standing", "--json") == (0, "[]\n", "infinite-memory: note: no standing facts are stored\n")
 
 
 def test_log_and_its_json_can_be_imported_again(stored: str, here: Path, call: Call) -> None:

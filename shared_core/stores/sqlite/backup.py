@@ -8,7 +8,6 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from shared_core.errors import StoreError
-from shared_core.stores.sqlite.connection import is_database
 
 Progress = Callable[[int, int], None]
 """Called with how many pages are copied and how many there are."""
@@ -29,8 +28,7 @@ def back_up(source: sqlite3.Connection, path: str | os.PathLike[str], progress: 
     if target.is_dir():
         raise StoreError(f"{os.fspath(path)!r} is a folder; give the path of a file in it")
     if target.exists():
-        what = "another database" if is_database(target) else "a file"
-        raise StoreError(f"{os.fspath(path)!r} is {what} already; a backup replaces nothing: choose another name")
+        raise StoreError(f"{os.fspath(path)!r} exists already, and a backup replaces nothing; choose another name")
     try:
         handle, part = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:50]}.", suffix=".part")
         os.close(handle)
