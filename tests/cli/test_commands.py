@@ -16,10 +16,11 @@ import pytest
 
 from shared_core.__main__ import main
 from shared_core.cli.app import run
-from shared_core.cli.printing import PREVIEW_LIMIT, PROGRESS_FROM, message_line, message_record, message_text, printable
+from shared_core.cli.printing import PREVIEW_LIMIT, PROGRESS_FROM, message_line, message_record, message_text
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message, ToolCall
 from shared_core.prompt.reasons import Reason
+from shared_core.prompt.terminal import printable
 from shared_core.sharing.readers.openai import read_messages
 
 ROOT = Path(__file__).parents[2]
@@ -340,7 +341,7 @@ def test_without_the_session_those_there_are_are_named(command: list[str], store
 
 
 def test_a_warning_is_one_line(stored: str, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    def context(self: InfiniteMemory, question: str) -> None:
+    def context(self: InfiniteMemory, question: str, **limits: object) -> None:
         warnings.warn("the model\nis broken", RuntimeWarning, stacklevel=2)
         raise ValueError("and so\nis the rest")
 

@@ -18,7 +18,7 @@ LONG = "w " * 300
 
 
 def size(message: Message) -> int:
-    return message_tokens(message, lambda text: len(text.split()), 0)  # type: ignore[arg-type]
+    return message_tokens(message, lambda text: len(text.split()), 0)
 
 
 def turn(number: int, *messages: Message) -> Turn:

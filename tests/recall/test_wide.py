@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from shared_core import InfiniteMemory, Message
 from shared_core.prompt.context import Context
 from shared_core.prompt.reasons import Kind, Reason
-from shared_core.recall.candidates import EXCERPT_MARK
+from shared_core.recall.excerpts import EXCERPT_MARK
 from shared_core.recall.lengths import SHORTEST, excerpt_size, recalled_tokens
 from shared_core.recall.query import parse_query
 from shared_core.recall.wide import is_wide
