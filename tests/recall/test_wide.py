@@ -177,11 +177,6 @@ def test_a_list_question_finds_every_item_in_order_of_time(question: str, settin
     assert context.report.total_tokens <= 1_000
 
 
-def test_an_ordinary_question_about_the_same_talk_recalls_less() -> None:
-    wide, narrow = asked("List all books I mentioned."), asked("Which book did I finish last night?")
-    assert narrow.report.totals[Kind.RECALLED] <= wide.report.totals[Kind.RECALLED]
-
-
 @pytest.mark.parametrize(
     "question", ["List all volcanoes in Iceland.", "Summarise the French Revolution.", "How many times did Rome burn?"]
 )
