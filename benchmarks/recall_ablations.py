@@ -53,6 +53,7 @@ ABLATIONS = (
     Ablation("what the assistant said", {(SIGNALS, "ASKED_BACK"): 0.0}),
     Ablation("date boost", {(SIGNALS, "DATE_BOOST"): 0.0}),
     Ablation("standing instructions", {(SIGNALS, "INSTRUCTION_BOOST"): 0.0}),
+    Ablation("beginnings", {(SIGNALS, "BEGINNING_BOOST"): 0.0}),
     Ablation("of whom it speaks", {(SIGNALS, "REACTION_BOOST"): 0.0, (SIGNALS, "NOT_OF_SELF"): 1.0}),
     Ablation("lifting", {(LIFTING, "LIFT"): 0.0}),
     Ablation("neighbours' meaning", {(SIGNALS, "AROUND"): {}}),
@@ -78,7 +79,7 @@ PROMPT_ABLATIONS = (
     Ablation("whole lists", {(QUERY, "is_wide"): lambda text: False}),
     Ablation("shorter excerpts", {(CANDIDATES, "excerpt_size"): lambda tokens, room, most: most}),
     Ablation("excerpts", arguments={"excerpt_tokens": None}),
-    *(one for one in ABLATIONS if one.name in ("standing instructions", "of whom it speaks")),
+    *(one for one in ABLATIONS if one.name in ("standing instructions", "beginnings", "of whom it speaks")),
     *(one for one in ABLATIONS if one.name in ("words about the talk", "lifting")),
 )
 """Every ingredient of a prompt by itself, and those of the ranking that bring least."""
