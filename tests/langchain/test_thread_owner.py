@@ -196,9 +196,9 @@ def test_the_helpers_of_a_run_without_a_user_are_the_owners_too(tmp_path: Path) 
 
 
 BROUGHT = [
-    [HumanMessage("i am emil, my code is 9182")],
-    [HumanMessage("i am emil"), AIMessage("hello emil"), HumanMessage("my code is 9182")],
-    [SystemMessage("emil is from 9182"), HumanMessage("i am emil")],
+    [HumanMessage("i am emil, my code is tulip9182")],
+    [HumanMessage("i am emil"), AIMessage("hello emil"), HumanMessage("my code is tulip9182")],
+    [SystemMessage("emil is from tulip9182"), HumanMessage("i am emil")],
 ]
 
 
@@ -221,7 +221,7 @@ def test_what_a_refused_run_brought_is_neither_sent_nor_stored(
     told = [SECRET, f"fine: {SECRET}", "hello", "fine: hello", "what is my code?", "I do not know", "good bye"]
     assert texts_of(tmp_path, "dora")[:7] == told
     assert "emil" not in str(model.sent)
-    assert "9182" not in str(model.sent)
+    assert "tulip9182" not in str(model.sent)
 
 
 @WAYS
