@@ -1,12 +1,14 @@
 """EchoChatModel: a chat model that needs no key, for tests, examples and first steps."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from langchain_core.callbacks import CallbackManagerForLLMRun
-from langchain_core.language_models import BaseChatModel
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.runnables import Runnable
+from langchain_core.tools import BaseTool
 from pydantic import Field
 from typing_extensions import override
 
@@ -21,6 +23,13 @@ class EchoChatModel(BaseChatModel):
     """Answers a question with the line of its prompt that matches best: "You said: My locker code is 4471"."""
 
     profile: Any = Field(default_factory=lambda: {"max_input_tokens": 16_000})
+
+    @override
+    def bind_tools(
+        self, tools: Sequence[dict[str, Any] | type | Callable[..., Any] | BaseTool], **kwargs: Any
+    ) -> Runnable[LanguageModelInput, AIMessage]:
+        """Return the model as it is: it may be given tools, and never calls one."""
+        return self
 
     @property
     @override

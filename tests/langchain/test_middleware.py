@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain.agents import create_agent
 from langchain.agents.middleware import ModelRetryMiddleware
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_infinite_memory import InfiniteMemoryMiddleware
+from langchain_infinite_memory.testing import EchoChatModel
 from shared_core import SQLiteStore
 from shared_core.pool import SessionPool
 from tests.langchain.agents import (
@@ -384,3 +386,11 @@ class TestSeveralUsers:
         with pytest.raises(ValueError, match=r'scope="user".*name the user_id in each run'):
             asyncio.run(one.ainvoke({"messages": [HumanMessage("hello")]}, config("other")))
         assert (len(model.sent), caplog.records) == (1, [])
+
+
+def test_the_echo_model_takes_an_agent_with_tools() -> None:
+    with closing(InfiniteMemoryMiddleware(recall_tool=True)) as memory:
+        one = create_agent(EchoChatModel(), middleware=[memory], checkpointer=InMemorySaver())
+        one.invoke({"messages": [HumanMessage("My locker code is 4471.")]}, config())
+        told = one.invoke({"messages": [HumanMessage("What is my locker code?")]}, config())
+    assert told["messages"][-1].text == "You said: My locker code is 4471."
