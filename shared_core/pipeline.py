@@ -21,7 +21,6 @@ from shared_core.prompt.context import Context
 from shared_core.prompt.frame import Frame
 from shared_core.prompt.window import SKIP_LIMIT, Candidate, Selection, Window
 from shared_core.recall.candidates import read_candidates, read_hits
-from shared_core.recall.changes import MOST_JUDGED
 from shared_core.recall.embedding import EmbedderChoice, EmbedReply, EmbedRequest
 from shared_core.recall.grounding_hits import grounding_hits, with_grounding_hits
 from shared_core.recall.ranking import Ranked, ScoredMessage
@@ -29,7 +28,8 @@ from shared_core.recall.reranking import RERANKED, Reranking, RerankReply, Reran
 from shared_core.recall.scope import Filter
 from shared_core.recall.search import POOL_TOKENS, Found, Searcher
 from shared_core.recall.standing_list import StandingFact, read_facts
-from shared_core.recall.supersession import judged
+from shared_core.recall.supersession.changes import MOST_JUDGED
+from shared_core.recall.supersession.results import judged
 from shared_core.records import Position, SessionState, Summary
 from shared_core.session import LiveSession
 from shared_core.summaries.requests import SummaryReply, SummaryRequest

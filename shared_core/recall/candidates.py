@@ -16,7 +16,6 @@ from shared_core.prompt.abridged import lighter
 from shared_core.prompt.assembler import Placement
 from shared_core.prompt.reasons import Reason
 from shared_core.prompt.window import ELSEWHERE, Candidate
-from shared_core.recall.corrections import LONGEST_CORRECTION
 from shared_core.recall.excerpts import EXCERPT_MARK, excerpt
 from shared_core.recall.lengths import WHOLE, excerpt_size, recalled_tokens
 from shared_core.recall.ranking import Ranked, ScoredMessage, Source
@@ -32,7 +31,8 @@ from shared_core.recall.standing_lane import (
     statement_entry,
     with_standing,
 )
-from shared_core.recall.supersession import (
+from shared_core.recall.supersession.corrections import LONGEST_CORRECTION
+from shared_core.recall.supersession.results import (
     MOST_CORRECTED,
     MOST_FURTHER,
     candidates_newest_first,

@@ -4,9 +4,9 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from shared_core.recall.corrections import correction
-from shared_core.recall.frames import LONGEST_FRAME, Asked, alike
-from shared_core.recall.statements import (
+from shared_core.recall.supersession.comparison import LONGEST_FRAME, Asked, alike
+from shared_core.recall.supersession.corrections import correction
+from shared_core.recall.supersession.statements import (
     CHANGE,
     LONGEST,
     Statement,

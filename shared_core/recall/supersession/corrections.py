@@ -3,7 +3,7 @@
 import re
 from typing import NamedTuple
 
-from shared_core.recall.statements import Statement, statement
+from shared_core.recall.supersession.statements import Statement, statement
 
 LONGEST_CORRECTION = 48
 """Characters of such a message, at most."""

@@ -7,7 +7,7 @@ from functools import cache, lru_cache
 
 from shared_core.index.text import terms
 from shared_core.languages.english import ENGLISH
-from shared_core.recall import english
+from shared_core.recall.supersession import english_phrases as english
 
 LOOKED_AT = 2_000
 """Characters of a message that are read. What comes after them is seldom the change itself."""

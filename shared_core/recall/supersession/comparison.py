@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from shared_core.index.text import terms
-from shared_core.recall.statements import CHANGE, STOPS, Statement, figures_of, informative
+from shared_core.recall.supersession.statements import CHANGE, STOPS, Statement, figures_of, informative
 
 KNOWN_QUESTIONS = 64
 """Questions that are cached: the messages recalled for one are judged several times."""
