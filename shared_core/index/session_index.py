@@ -10,8 +10,7 @@ import numpy.typing as npt
 from shared_core.index.arrays import GrowingArray, TurnNumbers, distinct, pack, read_snapshot
 from shared_core.index.lexical import LexicalIndex, Postings
 from shared_core.index.path_rows import LinePrefix, PathLine
-from shared_core.index.standing import statements
-from shared_core.index.standing_facts import StandingFacts
+from shared_core.index.standing_facts import StandingFacts, facts_in
 from shared_core.index.text import is_standing_instruction, read_terms, speaker_focus, statement_code, terms
 from shared_core.languages.detection import LANGUAGES, digest
 from shared_core.paths import Path, Span
@@ -144,7 +143,7 @@ class SessionIndex:
             self.grounding.add(row, document)
         for row, message in enumerate(messages, start):
             if message.role == "user":
-                self.standing.add(row, message.name, statements(message.content))
+                self.standing.add(row, message.name, facts_in(message.content))
         self._enter_segments(start)
         self.last_seq = records[-1].seq
 

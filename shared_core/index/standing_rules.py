@@ -45,7 +45,7 @@ class Rule(NamedTuple):
     lasting: bool = True
 
 
-class Language(NamedTuple):
+class StandingRules(NamedTuple):
     """The rules of one language.
 
     Attributes:

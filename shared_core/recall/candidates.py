@@ -21,11 +21,11 @@ from shared_core.recall.lengths import WHOLE, excerpt_size, recalled_tokens
 from shared_core.recall.ranking import Ranked, ScoredMessage, Source
 from shared_core.recall.rules import RecallRules
 from shared_core.recall.search import Found
-from shared_core.recall.standing import StandingHit
 from shared_core.recall.standing_lane import (
     ELLIPSIS,
     EntryKey,
     StandingCandidate,
+    StandingHit,
     around,
     entry_key,
     statement_entry,

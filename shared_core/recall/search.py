@@ -34,7 +34,7 @@ from shared_core.recall.scope import (
     languages,
     speakers,
 )
-from shared_core.recall.standing import Closeness, StandingHit, bearing
+from shared_core.recall.standing_lane import Closeness, StandingHit, bearing
 from shared_core.recall.topic import NEWEST_MESSAGES, in_conversation, points_back, share, towards
 from shared_core.recall.worth import ASKED, BARS, GOES_ON, Verdict, chance_of_answer, verdict
 from shared_core.records import Record, SessionState

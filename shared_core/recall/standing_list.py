@@ -9,7 +9,7 @@ import numpy as np
 
 from shared_core.index.standing_rules import StandingKind
 from shared_core.recall.scope import Scope
-from shared_core.recall.standing import facts_of, superseded
+from shared_core.recall.standing_lane import facts_of, superseded
 from shared_core.records import Position, Record
 from shared_core.session import LiveSession
 

@@ -13,8 +13,7 @@ from shared_core import AsyncInfiniteMemory, InfiniteMemory, Message
 from shared_core.prompt.context import ContextReport
 from shared_core.prompt.reasons import Kind, Reason
 from shared_core.prompt.window import Candidate
-from shared_core.recall.standing import is_request, superseded
-from shared_core.recall.standing_lane import StandingCandidate, around, entry_key, with_standing
+from shared_core.recall.standing_lane import StandingCandidate, around, entry_key, is_request, superseded, with_standing
 from shared_core.turns import Entry
 
 SETTINGS: dict[str, Any] = {

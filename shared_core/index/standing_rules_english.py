@@ -1,6 +1,6 @@
 """The English rules that find standing facts: preferences, allergies, diets, roles, constraints, instructions."""
 
-from shared_core.index.standing_rules import Language, Rule
+from shared_core.index.standing_rules import Rule, StandingRules
 
 _VERBS = (
     "include|use|show|give|provide|format|answer|reply|respond|explain|mention|confirm|add|write|list|cite|ask|remind"
@@ -41,7 +41,7 @@ _FOODS = (
     "|garlic|mushrooms?|tomatoes|cilantro|red meat|processed|spicy"
 )
 
-ENGLISH = Language(
+ENGLISH_RULES = StandingRules(
     words={
         "i": r"i(?:'m| am)",
         "very": (
