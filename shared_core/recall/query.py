@@ -11,8 +11,7 @@ import numpy.typing as npt
 
 from shared_core.index.text import language_of, question_terms, terms
 from shared_core.languages.english import ENGLISH
-from shared_core.languages.language import Language, matcher
-from shared_core.languages.letters import unaccented
+from shared_core.languages.language import Language, matcher, unaccented
 from shared_core.recall.wide import is_wide
 
 EARLIEST, LATEST = (moment.replace(microsecond=0, tzinfo=UTC).timestamp() for moment in (datetime.min, datetime.max))

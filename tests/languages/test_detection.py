@@ -15,8 +15,7 @@ from shared_core.languages.finnish import FINNISH
 from shared_core.languages.french import FRENCH
 from shared_core.languages.german import GERMAN
 from shared_core.languages.italian import ITALIAN
-from shared_core.languages.language import Language, matcher
-from shared_core.languages.letters import fold
+from shared_core.languages.language import Language, fold, matcher
 from shared_core.languages.norwegian import NORWEGIAN
 from shared_core.languages.portuguese import PORTUGUESE
 from shared_core.languages.russian import RUSSIAN

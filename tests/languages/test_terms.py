@@ -9,8 +9,7 @@ from shared_core.languages.english import ENGLISH
 from shared_core.languages.french import FRENCH
 from shared_core.languages.german import GERMAN
 from shared_core.languages.italian import ITALIAN
-from shared_core.languages.language import Language
-from shared_core.languages.letters import fold
+from shared_core.languages.language import Language, fold
 from shared_core.languages.portuguese import PORTUGUESE
 from shared_core.languages.russian import RUSSIAN
 from shared_core.languages.spanish import SPANISH

@@ -13,7 +13,7 @@ from typing import Any
 
 from shared_core.errors import StoreError
 from shared_core.lifecycle import at_fork
-from shared_core.stores.sqlite.checksums import ADVICE, damaged, is_undecodable
+from shared_core.stores.sqlite.damage import ADVICE, damaged, is_undecodable
 from shared_core.stores.sqlite.schema import MIGRATIONS, Migration
 from shared_core.stores.sqlite.wal import LogState, look_into
 
