@@ -4,10 +4,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from shared_core.messages import Message, Role
+from shared_core.prompt.abridged import tokens as _size
 from shared_core.prompt.context import ReportLine
 from shared_core.prompt.frame import Frame, render_grounding
 from shared_core.prompt.reasons import Kind, Reason
-from shared_core.prompt.stubs import tokens as _size
 from shared_core.prompt.window import Candidate, Selection, Window
 from shared_core.turns import Entry
 
