@@ -31,7 +31,7 @@ from shared_core.recall.standing_lane import (
     statement_entry,
     with_standing,
 )
-from shared_core.recall.supersession.corrections import LONGEST_CORRECTION
+from shared_core.recall.supersession.changes import LONGEST_CORRECTION
 from shared_core.recall.supersession.results import (
     MOST_CORRECTED,
     MOST_FURTHER,
