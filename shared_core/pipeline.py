@@ -175,7 +175,8 @@ class PromptBuilder:
                     in_conversation=True, standing=True, as_of=self.until,
                 )  # fmt: skip
                 found = yield from self.searcher.find(question, plan.state, wanted, room)
-                found = yield from self.reranking.found_steps(question, found)
+                if self.searcher.rules.reranker is not None:
+                    found = yield from self.reranking.found_steps(question, found)
                 with self._lock:
                     if self.live.sync().epoch != plan.state.epoch:
                         continue  # messages were forgotten in the meantime: the plan may contain them
@@ -299,7 +300,7 @@ class PromptBuilder:
             ranks = np.union1d(np.flatnonzero(~found.ranked.weak)[:top_k], judged(found.ranked))
             with self._lock:
                 best = _with_grounding_hits(found, ranks)[: max(top_k, MOST_JUDGED)]
-            if self.reranking.used and top_k:
+            if self.searcher.rules.reranker is not None and top_k:
                 with self._lock:
                     hits = _with_grounding_hits(found, np.flatnonzero(~found.ranked.weak)[: max(top_k, RERANKED)])
                 ordered = yield from self.reranking.hits_steps(query, found, hits[: max(top_k, RERANKED)])
