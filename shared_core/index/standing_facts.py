@@ -2,9 +2,10 @@
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,10 +15,14 @@ from shared_core.index.arrays import GrowingArray
 from shared_core.index.lexical import Postings
 from shared_core.index.standing_rules import KINDS, TASKS, Rule, StandingKind, StandingRules
 from shared_core.index.standing_rules_english import ENGLISH_RULES
+from shared_core.index.standing_rules_others import OTHER_RULES
 from shared_core.index.text import terms
+from shared_core.languages.detection import LANGUAGES
+from shared_core.languages.english import ENGLISH
+from shared_core.languages.language import Language
 
-RULES: tuple[StandingRules, ...] = (ENGLISH_RULES,)
-"""The languages whose rules are applied, one after the other."""
+RULES: tuple[StandingRules, ...] = (ENGLISH_RULES, *OTHER_RULES)
+"""The rules of each language; English ones are applied to every text, because a short one hardly tells its language."""
 
 LOOKED_AT = 4_000
 """Characters of a message that are read. What people paste behind them is seldom about themselves."""
@@ -81,7 +86,7 @@ class StatedFact:
 class _Rules(NamedTuple):
     """The rules of a language, compiled."""
 
-    language: StandingRules
+    stems: Callable[[str], Counter[str]]
     rules: tuple[tuple[Rule, re.Pattern[str]], ...]
     clause: re.Pattern[str]
     ends: re.Pattern[str]
@@ -97,16 +102,19 @@ class _Rules(NamedTuple):
 
 
 @cache
-def _compiled() -> tuple[_Rules, ...]:
-    return tuple(map(_compile, RULES))
+def _rules_of(language: Language) -> tuple[_Rules, ...]:
+    """Return the rules for texts in a language, compiled."""
+    return tuple(_compile(rules) for rules in RULES if rules.language in (ENGLISH.code, language.code))
 
 
 def _compile(language: StandingRules) -> _Rules:
+    stems = partial(terms, language=next(one for one in LANGUAGES if one.code == language.language))
+
     def pattern(text: str, *, case: bool = False) -> re.Pattern[str]:
         return re.compile(text, 0 if case else re.IGNORECASE)
 
     return _Rules(
-        language,
+        stems,
         tuple((rule, pattern(rule.pattern.format(**language.words), case=rule.case)) for rule in language.rules),
         pattern(language.clause),
         pattern(language.ends),
@@ -116,10 +124,16 @@ def _compile(language: StandingRules) -> _Rules:
         frozenset(language.starts.split()),
         frozenset(language.lead_ins.split()),
         frozenset(language.light.split()),
-        frozenset(terms(language.verbs)),
-        frozenset(terms(language.generic)),
+        frozenset(stems(language.verbs)),
+        frozenset(stems(language.generic)),
         tuple((pattern(found), name) for found, name in language.subjects.items()),
     )
+
+
+@cache
+def rules_digest() -> str:
+    """Return a hash of the rules, so that what other rules found in a message is found again."""
+    return hashlib.blake2b(repr(RULES).encode(), digest_size=8).hexdigest()
 
 
 def task_bits(words: frozenset[str]) -> int:
@@ -147,14 +161,18 @@ def bit(task: str) -> int:
     return 1 << TASKS.index(task)
 
 
-def facts_in(text: str) -> list[StatedFact]:
+def facts_in(text: str, language: Language = ENGLISH) -> list[StatedFact]:
     """Return the standing facts in a user's message, in order.
 
     Code, quotes, questions and what is only supposed are no standing facts.
+
+    Args:
+        text: the message.
+        language: the language it is in.
     """
     said = text[:LOOKED_AT].replace("\u2019", "'")
     found: list[StatedFact] = []
-    for rules in _compiled():
+    for rules in _rules_of(language):
         if hints := _hints(said, rules.hints):
             said = _NOT_SAID.sub(lambda match: re.sub(r"[^\n]", _BOX, match[0]), said)
             found += _found(said, rules, hints)
@@ -275,23 +293,25 @@ def _statement(
     start, said = match.start(), match.string
     end, groups = start + len(text), match.re.groupindex
     phrase = said[match.start("what") : end] if "what" in groups else ""
+    words = frozenset[str]()
     if condition is not None:
         if condition[0] > start:
             phrase = said[match.start("what") : condition[0]]
-        words = frozenset(terms(said[condition[1] : min(condition[2], end)])) - rules.generic
-    else:
-        words = frozenset(terms(f"{match['about']} {phrase}" if "about" in groups else phrase)) - rules.generic
-    if rule.kind == "instruction" and condition is None:
+        words = frozenset(rules.stems(said[condition[1] : min(condition[2], end)])) - rules.generic
+    conditional = bool(words)  # "when I ask" alone is no condition
+    if not conditional:
+        words = frozenset(rules.stems(f"{match['about']} {phrase}" if "about" in groups else phrase)) - rules.generic
+    if rule.kind == "instruction" and not conditional:
         words -= rules.verbs
-    if "what" in groups and not terms(phrase):
+    if "what" in groups and not rules.stems(phrase):
         return None
     tasks = task_bits(words)
     for task in rule.tasks:
         tasks |= bit(task)
     about = [rule.about or _subject(rule, phrase, text, rules, match)]
-    about += sorted(terms(match["who"])) if "who" in groups and match["who"] else []
-    about += ["|", *sorted(words)] if condition is not None else []
-    return StatedFact(rule.kind, " ".join(about), start, end, tasks, condition is not None, words)
+    about += sorted(rules.stems(match["who"])) if "who" in groups and match["who"] else []
+    about += ["|", *sorted(words)] if conditional else []
+    return StatedFact(rule.kind, " ".join(about), start, end, tasks, conditional, words)
 
 
 def _subject(rule: Rule, phrase: str, text: str, rules: _Rules, match: re.Match[str]) -> str:
@@ -299,9 +319,9 @@ def _subject(rule: Rule, phrase: str, text: str, rules: _Rules, match: re.Match[
         if pattern.search(text):
             return name
     if "about" in match.re.groupindex:
-        return " ".join(sorted(terms(match["about"])))
+        return " ".join(sorted(rules.stems(match["about"])))
     if rule.subject == "phrase" or not phrase:
-        return " ".join(sorted(terms(phrase or text)))
+        return " ".join(sorted(rules.stems(phrase or text)))
     return _head(phrase, rules)
 
 
@@ -326,9 +346,9 @@ def _last_noun(phrase: str, rules: _Rules) -> str:
         words = words[1:]
     text = " ".join(words)
     if words and words[0].lower().endswith("ing") and len(words) > 1:
-        return " ".join(sorted(terms(text)))  # "working at night": its last noun alone says too little
+        return " ".join(sorted(rules.stems(text)))  # "working at night": its last noun alone says too little
     cut = _AFTER_HEAD.search(" " + text)
-    noun = list(terms(text[: cut.start()] if cut is not None and cut.start() > 0 else text))
+    noun = list(rules.stems(text[: cut.start()] if cut is not None and cut.start() > 0 else text))
     return noun[-1] if noun else ""
 
 

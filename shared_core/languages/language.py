@@ -41,7 +41,6 @@ class Language:
         points: words that stand for what was named before.
         requests: words that begin a request.
         asks_back: a pattern for questions about what the assistant said.
-        standing: a pattern for instructions that hold from then on.
         months: the names of the twelve months, separated by commas.
         day: a pattern for what may follow the number of a day.
         of: a pattern for what may come between day and month.
@@ -70,7 +69,6 @@ class Language:
     points: str = ""
     requests: str = ""
     asks_back: str = NEVER
-    standing: str = NEVER
     months: str = ""
     day: str = ""
     of: str = ""

@@ -176,7 +176,7 @@ def bearing(query: Query, scopes: Sequence[Scope], closeness: "Closeness | None"
     facts = facts_of(scopes)
     if not len(facts) or not query.informative:
         return []
-    said_now = [said.code(None) for said in facts_in(query.text)]
+    said_now = [said.code(None) for said in facts_in(query.text, query.language)]
     open_to = ~superseded(facts.codes, said_now) & _eligible(facts, scopes)
     matched = _matched(facts, scopes, query.words)
     close, far = np.zeros(len(facts), dtype=np.bool_), np.zeros(len(facts), dtype=np.bool_)

@@ -11,6 +11,7 @@ from shared_core import SQLiteStore
 from shared_core.index import arrays
 from shared_core.index.session_index import SessionIndex
 from shared_core.index.standing_facts import FACT_COLUMNS, LOOKED_AT, MOST_FACTS, bit, facts_in
+from shared_core.index.text import language_of
 from shared_core.messages import Role
 from shared_core.records import MAIN
 from shared_core.testing.oracle import Session, draft
@@ -46,7 +47,29 @@ STATED = [
     ("Whenever I ask about code, use type hints.", "instruction", "Whenever I ask about code, use type hints"),
     ("Don't use emojis", "instruction", "Don't use emojis"),
     ("Keep your answers short, please.", "instruction", "Keep your answers short"),
+    ("Always report sizes when I ask for shoes.", "instruction", "Always report sizes when I ask for shoes"),
+    ("24-hour clock.", "instruction", "24-hour clock"),
+    ("Metric units, please.", "instruction", "Metric units"),
 ]
+
+STATED_ELSEWHERE = [
+    ("Zeig mir immer die Einheiten, wenn ich nach einem Mass frage.", True),
+    ("Wenn ich dich frage, antworte auf Deutsch.", False),
+    ("Ab jetzt antworte bitte kurz.", False),
+    ("Montre toujours les unités quand je te demande une mesure.", True),
+    ("Quand je parle de cuisine, donne les quantités en grammes.", True),
+    ("Muestra siempre las unidades cuando te pregunte por una medida.", True),
+    ("A partir de ahora, responde en español.", False),
+    ("Всегда показывай единицы, когда я спрашиваю.", False),
+    ("Отвечай всегда кратко.", False),
+]
+
+NOT_STATED_ELSEWHERE = [
+    "Gestern war ich mit dem Hund im Wald.", "Ich gehe immer zum Bäcker, wenn ich Zeit habe.",
+    "Das hat mir immer geholfen.", "Kannst du mir immer die Einheiten zeigen?", "Zeigst du mir das, wenn ich frage?",
+    "Je vais toujours au marché quand je peux.", "Siempre voy al mercado cuando puedo.",
+    "Я всегда хожу на рынок, когда могу.", "> Zeig mir immer die Einheiten, wenn ich dich frage.",
+]  # fmt: skip
 
 NOT_STATED = [
     "Am I allergic to nuts?", "What if I'm allergic to nuts?", "If I'm vegan, what should I eat?", "Do I prefer tea?",
@@ -70,6 +93,19 @@ def say(session: Session, *said: tuple[Role, str]) -> None:
 def test_what_is_stated_is_found(text: str, kind: str, said: str) -> None:
     (found,) = facts_in(text)
     assert (found.kind, text[found.start : found.end]) == (kind, said)
+
+
+@pytest.mark.parametrize(("text", "conditional"), STATED_ELSEWHERE, ids=[text for text, _ in STATED_ELSEWHERE])
+def test_instructions_in_other_languages_are_found(text: str, conditional: bool) -> None:
+    (found,) = facts_in(text, language_of(text))
+    assert (found.kind, found.conditional) == ("instruction", conditional)
+    assert found.words
+    assert facts_in(text) == []
+
+
+@pytest.mark.parametrize("text", NOT_STATED_ELSEWHERE)
+def test_what_people_do_in_other_languages_is_no_instruction(text: str) -> None:
+    assert facts_in(text, language_of(text)) == []
 
 
 @pytest.mark.parametrize("text", NOT_STATED)
