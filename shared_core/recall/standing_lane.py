@@ -1,7 +1,7 @@
 """The lane of standing facts: which of them bear on a question, and where they stand among the candidates; pure."""
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import NamedTuple
@@ -17,6 +17,7 @@ from shared_core.prompt.reasons import Reason
 from shared_core.prompt.window import ELSEWHERE, Candidate
 from shared_core.recall.query import Query
 from shared_core.recall.scope import Scope
+from shared_core.recall.supersession.changes import restated
 from shared_core.turns import Entry
 
 CLOSE = 1.2
@@ -135,19 +136,6 @@ def _facts_on(number: int, scope: Scope) -> tuple[npt.NDArray[np.generic], ...]:
     return (np.full(len(own), number), indices[own], own, times, *columns, lengths)
 
 
-def superseded(codes: Indices, newer: Collection[int] = ()) -> Mask:
-    """Return which facts a newer one replaces: one of the same kind about the same thing, which has the same code.
-
-    Args:
-        codes: the code of each fact, oldest first.
-        newer: the codes of what is said after all of them.
-    """
-    _, last = np.unique(codes[::-1], return_index=True)
-    holds = np.zeros(len(codes), dtype=np.bool_)
-    holds[len(codes) - 1 - last] = True
-    return ~holds | np.isin(codes, np.array(list(newer), dtype=np.int64))
-
-
 @cache
 def _patterns() -> tuple[tuple[re.Pattern[str], re.Pattern[str]], ...]:
     return tuple(
@@ -177,7 +165,7 @@ def bearing(query: Query, scopes: Sequence[Scope], closeness: "Closeness | None"
     if not len(facts) or not query.informative:
         return []
     said_now = [said.code(None) for said in facts_in(query.text, query.language)]
-    open_to = ~superseded(facts.codes, said_now) & _eligible(facts, scopes)
+    open_to = ~restated(facts.codes, said_now) & _eligible(facts, scopes)
     matched = _matched(facts, scopes, query.words)
     close, far = np.zeros(len(facts), dtype=np.bool_), np.zeros(len(facts), dtype=np.bool_)
     if closeness is not None:

@@ -164,3 +164,30 @@ def test_long_prompts_ask_for_no_single_value() -> None:
         "Draft a letter to the landlord about the budget, the rent, the garden, the heating, the roof and the cellar."
     )
     assert replaced(asked, "The budget is 2,800.", "The budget is 3,200 now.") == {}
+
+
+@pytest.mark.parametrize(
+    ("question", "old", "new"),
+    [
+        ("What should I cook tonight?", "I'm vegan.", "Good news: I eat meat again."),
+        ("Is there a good recipe for Sunday lunch with my whole family, warm and quick, with rice or potatoes?",
+         "I'm vegan.", "I'm no longer vegan."),
+        ("Which seats do I like?", "I prefer window seats.", "I prefer aisle seats now."),
+    ],
+)  # fmt: skip
+def test_what_replaces_a_standing_fact_replaces_the_message_that_states_it(question: str, old: str, new: str) -> None:
+    assert replaced(question, old, new) == {0: 1}
+    assert replaced(question, old, new, speakers=(ME, BEN)) == {}
+    assert replaced(question, old, new, speakers=(("assistant", None),) * 2) == {}
+
+
+@pytest.mark.parametrize(
+    ("question", "old", "new"),
+    [
+        ("What should I cook tonight?", "I'm vegan.", "As I said, I'm vegan."),
+        ("Which train is the fastest?", "I'm vegan.", "I'm no longer vegan."),
+        ("What should I cook tonight?", "I'm allergic to nuts.", "I'm allergic to shellfish."),
+    ],
+)
+def test_a_standing_fact_said_again_or_about_something_else_replaces_nothing(question: str, old: str, new: str) -> None:
+    assert replaced(question, old, new) == {}

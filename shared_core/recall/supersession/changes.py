@@ -2,11 +2,17 @@
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
+from shared_core.index.standing_facts import StatedFact, facts_in, task_bits
 from shared_core.recall.supersession.comparison import LONGEST_FRAME, Asked, alike
 from shared_core.recall.supersession.statements import (
     CHANGE,
+    KNOWN_TEXTS,
     LONGEST,
     Statement,
     bearing,
@@ -96,7 +102,50 @@ def superseded(said: Sequence[Said], words: Collection[str], question: str = "")
             last = newest.get(new, new)
             if old not in newest or said[last].order > said[newest[old]].order:
                 newest[old] = last
-    return newest | _corrected(said, stated, newest)
+    return _restated(said, asked) | newest | _corrected(said, stated, newest)
+
+
+def restated(codes: npt.NDArray[np.int64], newer: Collection[int] = ()) -> npt.NDArray[np.bool_]:
+    """Return which standing facts a newer one replaces: one of the same kind about the same thing.
+
+    Args:
+        codes: the code of each fact, oldest first: the same code for the same kind and thing.
+        newer: the codes of what is said after all of them.
+    """
+    _, last = np.unique(codes[::-1], return_index=True)
+    holds = np.zeros(len(codes), dtype=np.bool_)
+    holds[len(codes) - 1 - last] = True
+    return ~holds | np.isin(codes, np.array(list(newer), dtype=np.int64))
+
+
+class _Told(NamedTuple):
+    """A standing fact in one of some messages: its code, the number of its message, and what it says."""
+
+    code: int
+    message: int
+    says: tuple[frozenset[str], frozenset[str], bool]
+
+
+def _restated(said: Sequence[Said], asked: Asked) -> dict[int, int]:
+    """Return which messages state a fact that bears on a question and that a newer one states otherwise."""
+    told: list[_Told] = []
+    for index in sorted(range(len(said)), key=lambda index: said[index].order):
+        (role, name), text = said[index].speaker, said[index].text
+        for fact, state in _facts(text) if role == "user" else ():
+            if fact.tasks & task_bits(asked.words) or not asked.words.isdisjoint(fact.words | state.held):
+                says = state.words | state.figures, state.gone, state.negated
+                told.append(_Told(fact.code(name), index, says))
+    replaced = restated(np.array([one.code for one in told], dtype=np.int64))
+    newest = {one.code: one for one in told}
+    old = (one for one, gone in zip(told, replaced.tolist(), strict=True) if gone)
+    return {one.message: newest[one.code].message for one in old if newest[one.code].says != one.says}
+
+
+@lru_cache(maxsize=KNOWN_TEXTS)
+def _facts(text: str) -> tuple[tuple[StatedFact, Statement], ...]:
+    """Return the standing facts in a message, each with what it states."""
+    facts = [(fact, statement(text[fact.start : fact.end])) for fact in facts_in(text)]
+    return tuple((fact, state) for fact, state in facts if state is not None)
 
 
 def _corrected(
