@@ -111,7 +111,13 @@ ENGLISH_RULES = StandingRules(
         ),
         Rule(
             "diet",
-            r"i (?:follow|keep|stick to|eat) (?:an? )?(?:strict )?(?P<what>{limits}|{eaters})\b",
+            r"i (?:follow|keep|stick to|eat) (?:an? )?(?:strict )?{eaters}\b",
+            ("food",),
+            about="diet",
+        ),
+        Rule(
+            "diet",
+            r"i (?:follow|keep|stick to|eat) (?:an? )?(?:strict )?(?P<what>{limits})\b",
             ("food",),
         ),
         Rule(

@@ -238,13 +238,14 @@ def _replaces(new: Statement, old: Statement, asked: Asked, most: int) -> bool:
         return False
     if asked.either and _chosen(new, old, asked.words):
         return True
-    same = alike(new, old, asked) and _says_otherwise(new, old, asked.words, most)
+    same = alike(new, old, asked) and _says_otherwise(new, old, asked, most)
     return same and not asked.names_value_of(old, new)
 
 
-def _says_otherwise(new: Statement, old: Statement, asked: frozenset[str], most: int) -> bool:
+def _says_otherwise(new: Statement, old: Statement, question: Asked, most: int) -> bool:
     """Return whether a newer statement gives another value of what an older one is about."""
-    if _of_something_else(new, old, asked) or not (new.changes or old.lasts or old.was):
+    asked = question.words
+    if _of_something_else(new, old, question) or not (new.changes or old.lasts or old.was):
         return False
     common = old.words & new.held
     bears = len(old.held & asked), len(new.held & asked)
@@ -281,7 +282,7 @@ def _chosen(new: Statement, old: Statement, asked: frozenset[str]) -> bool:
     return bool((new.words - old.words) & asked and (old.words - new.words) & asked)
 
 
-def _of_something_else(new: Statement, old: Statement, asked: frozenset[str]) -> bool:
+def _of_something_else(new: Statement, old: Statement, question: Asked) -> bool:
     """Return whether two statements are about different persons or things, as far as their grammar tells."""
     if (
         new.owners - old.names - old.owners
@@ -290,9 +291,9 @@ def _of_something_else(new: Statement, old: Statement, asked: frozenset[str]) ->
         or (new.heads - old.words and old.heads - new.words)
     ):
         return True
-    held = new.words | new.gone
+    held, asked = new.words | new.gone, question.words
     nouns = old.nouns & asked - held and new.nouns - old.words
-    names = old.names & asked - held and new.names - old.words and not old.names & new.names & asked
+    names = old.names & asked - question.plain - held and new.names - old.words and not old.names & new.names & asked
     return bool(nouns or names)
 
 

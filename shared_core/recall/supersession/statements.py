@@ -295,7 +295,7 @@ def _kind(tokens: list[str], at: int, subjects: Collection[int]) -> str:
 
 def _is_name(tokens: list[str], at: int) -> bool:
     token = tokens[at]
-    if not token[0].isupper() or token.split("'")[0] == "I":
+    if not token[0].isupper() or token.split("'")[0] == "I" or (not at and token.endswith("ing")):
         return False
     alone = all(word[0].isupper() for word in tokens[at:])
     if at and (tokens[at - 1] != ":" or alone):
@@ -399,7 +399,7 @@ def _gone(sentence: str) -> frozenset[str]:
     """Return the terms and figures after "no longer", "instead of" and the like, up to the end of their clause."""
     parts: list[str] = []
     for match in GONE.finditer(sentence):
-        words = re.split(r"[,:;]|\b(?:but|and|any|so)\b", sentence[match.end() :])[0].split()[:GONE_WORDS]
+        words = re.split(r"[,:](?!\d)|;|\b(?:but|and|any|so)\b", sentence[match.end() :])[0].split()[:GONE_WORDS]
         parts += words
     left = _LEFT.match(sentence)
     parts += [left[1]] if left else []
