@@ -17,10 +17,10 @@ from shared_core.cli.app import run
 from shared_core.recall.search import DAMAGED
 from shared_core.records import MAIN, After, Position, Restored, Segment, Summary, VectorRows
 from shared_core.stores import SQLiteStore
-from shared_core.stores.sqlite import connection as database
 from shared_core.stores.sqlite import damage
 from shared_core.stores.sqlite.connection import migrate
 from shared_core.stores.sqlite.damage import checksum_of
+from shared_core.stores.sqlite.database_file import APPLICATION_ID
 from shared_core.stores.sqlite.doctor import examine
 from shared_core.stores.sqlite.recovery import recover
 from shared_core.stores.sqlite.schema import MIGRATIONS
@@ -256,7 +256,7 @@ def test_a_page_that_cannot_be_read_is_not_left_out_of_the_next_prompt(path: Pat
 def old_database(path: Path, new: Path) -> None:
     """Make the database that an older version would have left, from one of this version."""
     with closing(sqlite3.connect(path, isolation_level=None)) as old:
-        old.execute(f"PRAGMA application_id = {database.APPLICATION_ID}")
+        old.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         old.execute("PRAGMA journal_mode = WAL")
         migrate(old, str(path), MIGRATIONS[:OLD])
         old.execute("ATTACH ? AS new", (str(new),))
