@@ -33,6 +33,7 @@ from langchain_infinite_memory.request_view import Shown, request_view
 from langchain_infinite_memory.sessions import Locks, RunMemories, RunMemory, lent_async
 from langchain_infinite_memory.traces import arecall_run, recall_run
 from shared_core.aio import adrive
+from shared_core.base import drive
 from shared_core.errors import BudgetError, UnknownReferenceError
 from shared_core.forget import ForgetResult
 from shared_core.memory import InfiniteMemory
@@ -42,7 +43,6 @@ from shared_core.prompt.context import Context, ContextReport
 from shared_core.prompt.reasons import Kind
 from shared_core.recall.ranking import ScoredMessage
 from shared_core.records import MAIN
-from shared_core.summaries.requests import drive
 
 logger = logging.getLogger("langchain_infinite_memory")
 

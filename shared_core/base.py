@@ -2,9 +2,9 @@
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -145,3 +145,17 @@ class Embedder(ABC):
     async def aembed_query(self, text: str) -> Vectors:
         """Embed a question without blocking the event loop. By default, this runs in a thread."""
         return await asyncio.to_thread(self.embed_query, text)
+
+
+Result = TypeVar("Result")
+
+
+def drive(steps: Generator[Any, Any, Result]) -> Result:
+    """Answer every request of some steps and return their result. `aio` has the asynchronous loop."""
+    try:
+        request = next(steps)
+        while True:
+            request = steps.send(request.answer())
+    except StopIteration as stop:
+        result: Result = stop.value
+        return result

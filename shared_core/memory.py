@@ -21,7 +21,7 @@ from shared_core.arguments import (
     whole_number,
 )
 from shared_core.as_of import Past, past_of
-from shared_core.base import Embedder, TokenCounter
+from shared_core.base import Embedder, TokenCounter, drive
 from shared_core.checkout import Checkout, Writer
 from shared_core.embedders import as_embedder
 from shared_core.errors import UnknownReferenceError
@@ -59,7 +59,7 @@ from shared_core.stamps import Stamps
 from shared_core.store import ALL, Store
 from shared_core.stores import open_store
 from shared_core.strippers import Stripper, strip, stripper_list
-from shared_core.summaries.requests import AnySummarizer, SummaryRules, drive
+from shared_core.summaries.requests import AnySummarizer, SummaryRules
 from shared_core.summaries.rolling import RollingSummary
 from shared_core.summaries.wording import SummaryTemplate
 from shared_core.system_prompt import SystemPrompt, prompt_text

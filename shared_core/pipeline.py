@@ -21,7 +21,6 @@ from shared_core.prompt.context import Context
 from shared_core.prompt.frame import Frame
 from shared_core.prompt.window import SKIP_LIMIT, Candidate, Selection, Window
 from shared_core.recall.candidates import read_candidates, read_hits
-from shared_core.recall.changes import MOST_JUDGED
 from shared_core.recall.embedding import EmbedderChoice, EmbedReply, EmbedRequest
 from shared_core.recall.grounding_hits import grounding_hits, with_grounding_hits
 from shared_core.recall.ranking import Ranked, ScoredMessage
@@ -29,7 +28,8 @@ from shared_core.recall.reranking import RERANKED, Reranking, RerankReply, Reran
 from shared_core.recall.scope import Filter
 from shared_core.recall.search import POOL_TOKENS, Found, Searcher
 from shared_core.recall.standing_list import StandingFact, read_facts
-from shared_core.recall.supersession import judged
+from shared_core.recall.supersession.changes import MOST_JUDGED
+from shared_core.recall.supersession.results import judged
 from shared_core.records import Position, SessionState, Summary
 from shared_core.session import LiveSession
 from shared_core.summaries.requests import SummaryReply, SummaryRequest
@@ -175,7 +175,8 @@ class PromptBuilder:
                     in_conversation=True, standing=True, as_of=self.until,
                 )  # fmt: skip
                 found = yield from self.searcher.find(question, plan.state, wanted, room)
-                found = yield from self.reranking.found_steps(question, found)
+                if self.searcher.rules.reranker is not None:
+                    found = yield from self.reranking.found_steps(question, found)
                 with self._lock:
                     if self.live.sync().epoch != plan.state.epoch:
                         continue  # messages were forgotten in the meantime: the plan may contain them
@@ -299,7 +300,7 @@ class PromptBuilder:
             ranks = np.union1d(np.flatnonzero(~found.ranked.weak)[:top_k], judged(found.ranked))
             with self._lock:
                 best = _with_grounding_hits(found, ranks)[: max(top_k, MOST_JUDGED)]
-            if self.reranking.used and top_k:
+            if self.searcher.rules.reranker is not None and top_k:
                 with self._lock:
                     hits = _with_grounding_hits(found, np.flatnonzero(~found.ranked.weak)[: max(top_k, RERANKED)])
                 ordered = yield from self.reranking.hits_steps(query, found, hits[: max(top_k, RERANKED)])

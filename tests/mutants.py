@@ -59,7 +59,7 @@ MUTANTS: dict[int, tuple[Mutant, ...]] = {
             "summary = self.summary.tokens if self.summary is not None else 0",
             "summary = 0",
         ),
-        Mutant("stubs are free", "prompt/stubs.py", "Entry(sent, tokens, ", "Entry(sent, 0, "),
+        Mutant("stubs are free", "prompt/abridged.py", "Entry(sent, tokens, ", "Entry(sent, 0, "),
         Mutant(
             "the window may take one token more",
             "prompt/window.py",
@@ -76,13 +76,13 @@ MUTANTS: dict[int, tuple[Mutant, ...]] = {
         ),
         Mutant(
             "an older group is kept behind one that was dropped",
-            "prompt/stubs.py",
+            "prompt/abridged.py",
             "if must or (not left_out and tokens(given) <= room):",
             "if must or tokens(given) <= room:",
         ),
         Mutant(
             "an older group is whole behind one with stubs",
-            "prompt/stubs.py",
+            "prompt/abridged.py",
             "whole = whole and (must or tokens(group) + min(older, reserve) <= room)",
             "whole = must or tokens(group) + min(older, reserve) <= room",
         ),

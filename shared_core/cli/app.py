@@ -21,7 +21,7 @@ try:
 
     from shared_core.cli.branch_commands import branch_commands
     from shared_core.cli.chat import chat_commands
-    from shared_core.cli.doctor import doctor_commands
+    from shared_core.cli.doctor_command import doctor_commands
     from shared_core.cli.error_words import in_words
     from shared_core.cli.evaluate_command import evaluate_commands
     from shared_core.cli.examples import epilog

@@ -10,9 +10,8 @@ import numpy.typing as npt
 from shared_core.index.arrays import GrowingArray, TurnNumbers, distinct, pack, read_snapshot
 from shared_core.index.lexical import LexicalIndex, Postings
 from shared_core.index.path_rows import LinePrefix, PathLine
-from shared_core.index.standing import statements
-from shared_core.index.standing_facts import StandingFacts
-from shared_core.index.text import is_standing_instruction, read_terms, speaker_focus, statement_code, terms
+from shared_core.index.standing_facts import StandingFacts, facts_in, rules_digest
+from shared_core.index.text import read_terms, speaker_focus, statement_code, terms
 from shared_core.languages.detection import LANGUAGES, digest
 from shared_core.paths import Path, Span
 from shared_core.records import After, Position, Record, SessionState, Snapshot
@@ -117,6 +116,7 @@ class SessionIndex:
             documents.append(document)
             languages.append(language)
         both = list(zip(messages, languages, strict=True))
+        facts = [facts_in(message.content, language) if message.role == "user" else [] for message, language in both]
         grounding = [message.grounding.text if message.grounding else "" for message in messages]
         apart = [terms(text, language) for text, language in zip(grounding, languages, strict=True)]
         values: dict[str, list[Any]] = {
@@ -124,10 +124,7 @@ class SessionIndex:
             "depths": [record.position.depth for record in records],
             "roles": [ROLES.index(message.role) for message in messages],
             "speaks": [bool(message.content.strip()) and message.role != "system" for message in messages],
-            "instructs": [
-                message.role == "user" and is_standing_instruction(message.content, language)
-                for message, language in both
-            ],
+            "instructs": [any(fact.kind == "instruction" for fact in found) for found in facts],
             "persons": [speaker_focus(message.content, language) for message, language in both],
             "characters": [len(message.content.strip()) for message in messages],
             "statements": [statement_code(message.content) for message in messages],
@@ -142,9 +139,8 @@ class SessionIndex:
         self.lexical.add(documents)
         for row, document in enumerate(apart, start):
             self.grounding.add(row, document)
-        for row, message in enumerate(messages, start):
-            if message.role == "user":
-                self.standing.add(row, message.name, statements(message.content))
+        for row, (message, found) in enumerate(zip(messages, facts, strict=True), start):
+            self.standing.add(row, message.name, found)
         self._enter_segments(start)
         self.last_seq = records[-1].seq
 
@@ -272,7 +268,7 @@ class SessionIndex:
 
     def save_snapshot(self) -> None:
         """Store a snapshot, so that the next process reads it instead of all messages."""
-        about = {"names": self.names, "last_seq": self.last_seq, "epoch": self.epoch, "languages": digest()}
+        about = {"names": self.names, "last_seq": self.last_seq, "epoch": self.epoch, "rules": _rules()}
         arrays = {name: self.column(name) for name in COLUMNS} | self.turns.arrays() | self.lexical.arrays()
         arrays |= {f"{GROUNDING}{name}": values for name, values in self.grounding.arrays().items()}
         arrays |= {f"{STANDING}{name}": values for name, values in self.standing.arrays().items()}
@@ -285,7 +281,7 @@ class SessionIndex:
         self._needs_rewrite = found.damaged
         self.damaged |= found.damaged
         about, arrays = found.about, found.arrays
-        if about is None or about["epoch"] != self.epoch or about.get("languages") != digest():
+        if about is None or about["epoch"] != self.epoch or about.get("rules") != _rules():
             return
         self.names = about["names"]
         self._columns = {name: GrowingArray.of(arrays[name]) for name in COLUMNS}
@@ -301,3 +297,8 @@ class SessionIndex:
 def _named(prefix: str, arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
     """Return the arrays whose names begin with a prefix, under the names without it."""
     return {name.removeprefix(prefix): values for name, values in arrays.items() if name.startswith(prefix)}
+
+
+def _rules() -> str:
+    """Return what changes with the rules by which messages are read."""
+    return f"{digest()} {rules_digest()}"

@@ -45,10 +45,11 @@ class Rule(NamedTuple):
     lasting: bool = True
 
 
-class Language(NamedTuple):
+class StandingRules(NamedTuple):
     """The rules of one language.
 
     Attributes:
+        language: the code of the language.
         words: parts of patterns, by name.
         rules: the rules; of several that match a clause, the first counts.
         lead_ins: words that may come before a statement in its clause.
@@ -67,6 +68,7 @@ class Language(NamedTuple):
         past: matches a question about what was.
     """
 
+    language: str
     words: dict[str, str]
     rules: tuple[Rule, ...]
     lead_ins: str

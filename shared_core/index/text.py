@@ -1,4 +1,4 @@
-"""What recall reads from a text: its terms, near-duplicate key, standing instructions, and whom it is about."""
+"""What recall reads from a text: its terms, near-duplicate key, and whom it is about."""
 
 import hashlib
 import re
@@ -10,8 +10,7 @@ from functools import cache, lru_cache
 
 from shared_core.languages.detection import detect, own_words, script
 from shared_core.languages.english import ENGLISH
-from shared_core.languages.language import Language, matcher
-from shared_core.languages.letters import fold, unaccented
+from shared_core.languages.language import Language, fold
 
 UNSPACED = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 """Thai, Lao, Burmese, Khmer, Japanese and Chinese, for the brackets of a regular expression."""
@@ -209,15 +208,6 @@ def statement_code(text: str) -> int:
 def is_statement(code: int) -> bool:
     """Return whether the text of a code is long enough that a second one like it says nothing new."""
     return bool(code & 1)
-
-
-LONGEST_INSTRUCTION = 600
-"""Characters of a standing instruction at most: longer texts use such words in passing."""
-
-
-def is_standing_instruction(text: str, language: Language = ENGLISH) -> bool:
-    """Return whether a text sounds like "always show the units when I ask for a measure"."""
-    return len(text) < LONGEST_INSTRUCTION and matcher(language.standing).search(unaccented(text)) is not None
 
 
 LOOKED_AT = 600

@@ -1,4 +1,4 @@
-"""Nearest vectors by cosine: the interface, an exact reference index, and the FAISS index that recall uses."""
+"""Nearest vectors by cosine: the interface, and the FAISS index that recall uses."""
 
 import weakref
 from abc import ABC, abstractmethod
@@ -11,7 +11,7 @@ import numpy.typing as npt
 from typing_extensions import override
 
 from shared_core.base import Vectors
-from shared_core.index.arrays import GrowingArray
+from shared_core.index.arrays import GrowingArray, to_single_precision
 from shared_core.lifecycle import Background, Work
 
 Half = npt.NDArray[np.float16]
@@ -175,33 +175,6 @@ def dot(vectors: Vectors, query: Vectors) -> Vectors:
     return products
 
 
-class ExactVectorIndex(VectorIndex):
-    """Plain NumPy over all vectors: the reference that every other index must agree with."""
-
-    def __init__(self, dimension: int) -> None:
-        super().__init__(dimension)
-        self._flat: GrowingArray[np.float16] = GrowingArray(np.float16)
-
-    @override
-    def _keep(self, vectors: Half) -> None:
-        self._flat.extend(vectors.ravel())
-
-    @override
-    def matrix(self, start: int = 0, stop: int | None = None) -> Half:
-        return self._flat.values.reshape(-1, self.dimension)[start:stop]
-
-    @override
-    def _vectors(self, numbers: npt.NDArray[np.int64]) -> Vectors:
-        return self.matrix()[numbers].astype(np.float32)
-
-    @override
-    def _nearest(self, query: Vectors, top_k: int, allowed: Mask | None) -> tuple[npt.NDArray[np.int64], Vectors]:
-        numbers = np.arange(len(self)) if allowed is None else np.flatnonzero(allowed[self.owners])
-        cosines = dot(self._vectors(numbers), query)
-        best = np.argsort(-cosines, kind="stable")[:top_k]
-        return numbers[best], cosines[best]
-
-
 BLOCK = 65_536
 """Vectors per block of memory. Adding vectors copies at most one block."""
 
@@ -211,14 +184,8 @@ CHUNK = 8_192
 LONG = 256
 """From this dimension on, half a byte codes four numbers of a vector. For shorter vectors, it codes two."""
 
-SAMPLE = 16_384
+TRAINED_ON = 16_384
 """Vectors from which the centroids are trained: 1,000 for each. Four times as many do not improve recall."""
-
-HALF_BITS = np.uint32(0x8FFF_E000).view(np.int32)
-"""The bits of single precision that hold the sign, exponent and fraction of half precision."""
-
-HALF_SCALE = np.float32(2.0**112)
-"""The factor by which an exponent of half precision, read as single precision, is too small."""
 
 
 @contextmanager
@@ -358,7 +325,7 @@ class ShortCodes:
         dimension = sample.shape[1] + self._padding
         with single_threaded_faiss() as faiss:
             self._index: Any = faiss.IndexPQFastScan(dimension, dimension // together, 4, faiss.METRIC_INNER_PRODUCT)
-            self._index.pq.cp.max_points_per_centroid = SAMPLE
+            self._index.pq.cp.max_points_per_centroid = TRAINED_ON
             self._index.train(self._padded(sample))
 
     def __len__(self) -> int:
@@ -378,16 +345,6 @@ class ShortCodes:
             _, numbers = self._index.search(self._padded(query.reshape(1, -1)), count)
         found: Numbers = np.sort(numbers[0][numbers[0] >= 0])
         return found
-
-
-def to_single_precision(halves: npt.NDArray[np.float16]) -> npt.NDArray[np.float32]:
-    """Return finite numbers in single precision, exactly as `astype` does, in a quarter of its time (NumPy 2.4)."""
-    bits = halves.view(np.int16).astype(np.int32)
-    bits <<= 13
-    bits &= HALF_BITS
-    values = bits.view(np.float32)
-    values *= HALF_SCALE
-    return values
 
 
 SHORTLIST_FROM = 100_000
@@ -501,7 +458,7 @@ class FaissVectorIndex(VectorIndex):
         # A concurrent `add` appends after the rows read here.
         rows = self.owners
         by_row = np.argsort(rows, kind="stable")[:due]
-        chosen = np.random.default_rng(due).choice(due, min(due, SAMPLE), replace=False)
+        chosen = np.random.default_rng(due).choice(due, min(due, TRAINED_ON), replace=False)
         return self._vectors(by_row[np.sort(chosen)].astype(np.int64))
 
     def _publish(self, codes: ShortCodes, due: int) -> None:

@@ -98,7 +98,7 @@ def digest() -> str:
     rules = [
         (
             language.code, language.stemmer, sorted(language.stops), sorted(language.sure), language.letters,
-            language.endings, language.speaker, language.hearer, language.standing,
+            language.endings, language.speaker, language.hearer,
         )
         for language in LANGUAGES
     ]  # fmt: skip

@@ -54,10 +54,6 @@ ENGLISH = Language(
         r"|\byou (?:\w+ )?(?:recommended|suggested|advised|proposed|said|told|mentioned|explained|gave|wrote)\b"
         r"|\byour (?:advice|recommendations?|suggestions?|answers?|explanations?|proposals?)\b"
     ),
-    standing=(
-        r"\b(?:always|never|from now on|whenever|every time|each time)\b.{0,80}\b(?:when|if|whenever|i ask|me)\b"
-        r"|\b(?:when(?:ever)? i (?:ask|say|mention|request)|if i (?:ask|say))\b"
-    ),
     months="""
     january jan, february feb, march mar, april apr, may, june jun, july jul, august aug, september sept sep, october
     oct, november nov, december dec

@@ -69,11 +69,6 @@ FRENCH = Language(
         r"|\b(?:ton|tes|ta|votre|vos) (?:conseils?|recommandations?|suggestions?|reponses?|explications?"
         r"|propositions?)\b"
     ),
-    standing=(
-        r"\b(?:toujours|jamais|desormais|dorenavant|a partir de maintenant|chaque fois)\b.{0,80}"
-        r"\b(?:quand|lorsque|lorsqu|si|me|m|moi)\b"
-        r"|\b(?:quand|lorsque|chaque fois que|si) je (?:te |vous )?(?:demande|dis|mentionne)\b"
-    ),
     months="""
     janvier janv, fevrier fevr, mars, avril avr, mai, juin, juillet juil, aout, septembre sept, octobre oct, novembre
     nov, decembre dec

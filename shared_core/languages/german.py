@@ -74,10 +74,6 @@ GERMAN = Language(
         r"geschrieben|genannt)\b|\bdein(?:e|en|em|er)? (?:rat|ratschlag\w*|empfehlung\w*|vorschlag\w*|antwort\w*|"
         r"erklarung\w*)\b"
     ),
-    standing=(
-        r"\b(?:immer|nie|niemals|ab jetzt|ab sofort|von nun an|kunftig|jedes mal)\b.{0,80}\b(?:wenn|falls|mir|mich)\b"
-        r"|\b(?:immer wenn|wenn|falls) ich (?:\w+ )?(?:frage|sage|bitte|erwahne)\b"
-    ),
     months="""
     januar janner jan, februar feb, marz mrz, april apr, mai, juni jun, juli jul, august aug, september sept sep,
     oktober okt, november nov, dezember dez

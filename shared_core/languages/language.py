@@ -1,10 +1,16 @@
-"""The words of one language that recall tells apart."""
+"""The words of one language that recall tells apart, and letters without capitals and accents."""
 
 import re
+import unicodedata
 from dataclasses import dataclass
 from functools import cache, cached_property
 
-from shared_core.languages.letters import fold, unaccented
+# Accents over Latin, Greek and Cyrillic letters, and the optional vowel signs of Hebrew and Arabic. Other combining
+# marks carry meaning, as in Thai and Hindi.
+_ACCENTS = re.compile(
+    r"(?<=[a-z\u03b1-\u03c9\u0430-\u044f])[\u0300-\u036f]+|[\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0640\u064b-\u0652\u0670]"
+)
+_ACCENTS_OF_ANY_CASE = re.compile(r"(?<=[A-Za-z\u0391-\u03a9\u03b1-\u03c9\u0410-\u042f\u0430-\u044f])[\u0300-\u036f]+")
 
 NEVER = "(?!)"
 """A regular expression that matches nothing."""
@@ -35,7 +41,6 @@ class Language:
         points: words that stand for what was named before.
         requests: words that begin a request.
         asks_back: a pattern for questions about what the assistant said.
-        standing: a pattern for instructions that hold from then on.
         months: the names of the twelve months, separated by commas.
         day: a pattern for what may follow the number of a day.
         of: a pattern for what may come between day and month.
@@ -64,7 +69,6 @@ class Language:
     points: str = ""
     requests: str = ""
     asks_back: str = NEVER
-    standing: str = NEVER
     months: str = ""
     day: str = ""
     of: str = ""
@@ -149,3 +153,17 @@ def any_of(words: str) -> str:
 def matcher(pattern: str) -> re.Pattern[str]:
     """Return a compiled pattern that ignores case; patterns are compiled when they are first needed."""
     return re.compile(unaccented(pattern), re.IGNORECASE)
+
+
+def fold(text: str) -> str:
+    """Return a text in lower case without accents, and with ligatures and the like as plain letters."""
+    if text.isascii():
+        return text.lower()
+    return unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFKD", text).casefold()))
+
+
+def unaccented(text: str) -> str:
+    """Return a text without accents, all else as it is."""
+    if text.isascii():
+        return text
+    return unicodedata.normalize("NFC", _ACCENTS_OF_ANY_CASE.sub("", unicodedata.normalize("NFD", text)))

@@ -73,10 +73,6 @@ SPANISH = Language(
         r"|\b(?:recomendaste|sugeriste|aconsejaste|propusiste|dijiste|mencionaste|explicaste|escribiste)\b"
         r"|\btus? (?:consejos?|recomendacion(?:es)?|sugerencias?|respuestas?|explicacion(?:es)?|propuestas?)\b"
     ),
-    standing=(
-        r"\b(?:siempre|nunca|jamas|a partir de ahora|de ahora en adelante|cada vez)\b.{0,80}\b(?:cuando|si|me|que te)\b"
-        r"|\b(?:cuando|siempre que|cada vez que|si) (?:yo )?te (?:pregunte|pregunto|pida|pido|diga|digo)\b"
-    ),
     months="""
     enero ene, febrero feb, marzo, abril abr, mayo, junio jun, julio jul, agosto ago, septiembre setiembre sept sep,
     octubre oct, noviembre nov, diciembre dic

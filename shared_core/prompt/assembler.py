@@ -11,17 +11,19 @@ from typing import Literal, get_args
 from shared_core.arguments import in_range, instance, one_of, whole_number
 from shared_core.messages import Message
 from shared_core.prompt.abridged import abridged
+from shared_core.prompt.abridged import tokens as _tokens
 from shared_core.prompt.context import Context, ContextReport
 from shared_core.prompt.frame import (
     Frame,
     Framer,
     asked_with,
     insert_summary,
+    trimming_notes,
     with_grounding,
     with_summary,
 )
-from shared_core.prompt.reasons import Reason
-from shared_core.prompt.report_lines import report_lines, totals, trimming_notes
+from shared_core.prompt.reasons import Kind, Reason
+from shared_core.prompt.report_lines import report_lines
 from shared_core.prompt.template import RecallEstimate, RecallTemplate
 from shared_core.prompt.window import ELSEWHERE, Candidate, Fill, Selection, Window, fit_window
 from shared_core.tokens import message_tokens, tokens_around
@@ -328,9 +330,9 @@ class Assembler:
             embedder: the key of the embedder whose vectors were used.
             stopped: why recall ends where it does.
         """
-        notes = [*notes, *trimming_notes(frame, selection.window)]
+        notes = [*notes, *trimming_notes(frame, reaches_all=selection.window.reaches_all)]
         report = ContextReport.with_lines_made_later(
-            partial(report_lines, frame, selection, tuple(orphans)), totals(frame, selection), budget=frame.budget,
+            partial(report_lines, frame, selection, tuple(orphans)), _totals(frame, selection), budget=frame.budget,
             reserve=reserve, pending=pending, degraded=tuple(notes), embedder=embedder, stopped=stopped,
         )  # fmt: skip
         return Context(tuple(self._messages(frame, selection, shown)), report)
@@ -385,3 +387,17 @@ def _days(candidate: Candidate) -> set[date | None]:
 
 def _recalled(candidates: Sequence[Candidate]) -> list[Candidate]:
     return [candidate for candidate in candidates if candidate.reason is Reason.RECALLED]
+
+
+def _totals(frame: Frame, selection: Selection) -> dict[Kind, int]:
+    """Return the tokens of each part of the prompt, which are those of the report's lines."""
+    asked = frame.question is not None
+    return {
+        Kind.SYSTEM: _tokens(frame.stays),
+        Kind.TOOLS: frame.tools,
+        Kind.QUESTION: (frame.bare if asked else 0) + _tokens(frame.groups),
+        Kind.GROUNDING: frame.grounding_tokens if asked and frame.grounding.text else 0,
+        Kind.SUMMARY: frame.summary.tokens if frame.summary is not None else 0,
+        Kind.RECALLED: selection.recall_tokens,
+        Kind.WINDOW: selection.window.tokens,
+    }

@@ -2,8 +2,6 @@
 
 import html
 import json
-import os
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,13 +17,21 @@ from shared_core.formats.openai_chat import custom_calls, write_chat
 from shared_core.formats.openai_responses import write_items
 from shared_core.messages import Message, Role, fields_of
 from shared_core.prompt.reasons import Kind, Reason
-from shared_core.prompt.terminal import Span, flowed, on_one_line, painted, passage, words_of, wrapped
+from shared_core.prompt.terminal import (
+    Span,
+    counted,
+    flowed,
+    on_a_terminal,
+    on_one_line,
+    painted,
+    passage,
+    preview,
+    words_of,
+    wrapped,
+)
 
 BAR_WIDTH = 60
 """Columns of the budget bar, where there is room for it."""
-
-PREVIEW = 48
-"""Characters of a message in a table of a notebook, and in JSON."""
 
 BEST = 5
 """Recalled messages that the short report shows."""
@@ -238,7 +244,7 @@ class ContextReport(_LinesLater):
         return self.render(colour=False)
 
     def __repr__(self) -> str:
-        return f"<ContextReport: {_counted(len(self.lines), 'line')}, {self._tokens()}>"
+        return f"<ContextReport: {counted(len(self.lines), 'line')}, {self._tokens()}>"
 
     def full(self, *, width: int | None = None, colour: bool | None = False) -> str:
         """Return the report with a line for every decision; see `render` for the arguments."""
@@ -297,7 +303,7 @@ class ContextReport(_LinesLater):
         if self.pending:
             one = self.pending == 1
             had, were, their = ("has", "was", "its") if one else ("have", "were", "their")
-            older = _counted(self.pending, "older message")
+            older = counted(self.pending, "older message")
             notes.append(f"{older} {had} no vector yet and {were} ranked by {their} words")
         if self.over_budget:
             notes.append("the prompt is larger than the budget")
@@ -383,7 +389,7 @@ class ContextReport(_LinesLater):
         indent = max(map(len, sentences), default=0) + 2
         beside = indent <= width // 2
         for code, (sentence, count) in sentences.items():
-            why = wrapped(f"{sentence} ({_counted(count, 'line')})", width - (indent if beside else 2))
+            why = wrapped(f"{sentence} ({counted(count, 'line')})", width - (indent if beside else 2))
             if not beside:
                 yield [(code, "")]
             for number, line in enumerate(why):
@@ -403,7 +409,7 @@ class ContextReport(_LinesLater):
             f'<div style="width:100%;background:#e5e7eb">{bar}</div>'
             f"<p>{html.escape(self._tokens())}: {html.escape('  '.join(self._totals()))}</p>{notes}"
             f"{f'<p>Recalled, best first:</p><ol>{best}</ol>' if best else ''}"
-            f"<details><summary>{_counted(len(self.lines), 'line')}</summary>{self._html_table()}</details>"
+            f"<details><summary>{counted(len(self.lines), 'line')}</summary>{self._html_table()}</details>"
         )
 
     def _html_table(self) -> str:
@@ -412,12 +418,6 @@ class ContextReport(_LinesLater):
         rows = [(*compress(_cells(line), kept), line.why, line.preview) for line in self.lines]
         body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def on_a_terminal() -> bool:
-    """Return whether the output is a terminal that may be coloured."""
-    shown = sys.stdout is not None and sys.stdout.isatty()
-    return shown and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def _beside(head: str, line: ReportLine, words: frozenset[str], width: int, *, found: bool) -> Iterator[_Line]:
@@ -445,17 +445,6 @@ def _row(cells: Sequence[str], widths: Mapping[str, int]) -> str:
     return "".join(f"{cell:<{widths[name]}}  " if name in left else f"{cell:>{widths[name]}}  " for name, cell in shown)
 
 
-def _counted(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
-
-
-def preview(text: str) -> str:
-    """Return the beginning of a text on one line, without control characters."""
-    # Cut first, as a message may have megabytes. Four times the length survives most white space.
-    line = on_one_line(text[: 4 * PREVIEW])[: PREVIEW + 1]
-    return line if len(line) <= PREVIEW else line[: PREVIEW - 1] + "…"
-
-
 @dataclass(frozen=True, slots=True)
 class Context:
     """The prompt for a question, and the report on it.
@@ -474,7 +463,7 @@ class Context:
         return self.report.total_tokens
 
     def __repr__(self) -> str:
-        return f"<Context: {_counted(len(self.messages), 'message')}, {self.report._tokens()}>"
+        return f"<Context: {counted(len(self.messages), 'message')}, {self.report._tokens()}>"
 
     def to_openai(self) -> list[Any]:
         """Return the prompt for OpenAI's chat completions: `create(model=..., messages=context.to_openai())`.

@@ -11,14 +11,17 @@ from shared_core.base import TokenCounter
 from shared_core.errors import BudgetError, MessageTooLargeError
 from shared_core.messages import Grounding, Message
 from shared_core.messages import join as join
+from shared_core.prompt.abridged import fit_groups, stubs_of
+from shared_core.prompt.abridged import tokens as _size
 from shared_core.prompt.fence import defused
-from shared_core.prompt.stubs import fit_groups, stubs_of
-from shared_core.prompt.stubs import tokens as _size
 from shared_core.tokens import message_tokens
 from shared_core.turns import Entry, Turn, chronological, tool_groups
 
 LONG_WORD = 40
 """At most this many characters are given up to cut between words."""
+
+LARGE_TOOLS = 0.5
+"""Tool schemas that take this share of the budget are named as the reason why older turns do not fit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -393,3 +396,39 @@ def _system(stays: Sequence[Entry]) -> Entry | None:
     """Return the last of the system messages at the beginning of every prompt."""
     first = takewhile(lambda entry: entry.message.role == "system" and entry.turn_no < 0, chronological(stays))
     return next(reversed(list(first)), None)
+
+
+def trimming_notes(frame: Frame, *, reaches_all: bool) -> list[str]:
+    """Return notes on what did not fit beside the question: its grounding, older steps of its turn, and older turns.
+
+    Args:
+        frame: the frame of the prompt.
+        reaches_all: whether the prompt holds all turns.
+    """
+    return [*_grounding_notes(frame), *_turn_notes(frame), *_tools_notes(frame, reaches_all)]
+
+
+def _grounding_notes(frame: Frame) -> list[str]:
+    if frame.question is None or not frame.grounding.trimmed:
+        return []
+    assert frame.question.message.grounding is not None
+    count = sum(bool(item.text) for item in frame.question.message.grounding.items)
+    cut = ", and the last one cut" if frame.grounding.cut else ""
+    return [f"{frame.grounding.omitted} of {count} retrieved passages left out{cut}: they do not fit"]
+
+
+def _turn_notes(frame: Frame) -> list[str]:
+    notes = []
+    if stubbed := frame.stubbed:
+        size = sum(entry.tokens for entry in stubbed)
+        notes.append(f"tool results of this turn replaced by stubs: {len(stubbed):,} ({size:,} tokens) do not fit")
+    if frame.left_out:
+        size = sum(entry.tokens for entry in frame.left_out)
+        notes.append(f"messages of this turn left out: {len(frame.left_out):,} ({size:,} tokens) do not fit")
+    return notes
+
+
+def _tools_notes(frame: Frame, reaches_all: bool) -> list[str]:
+    if reaches_all or frame.tools < LARGE_TOOLS * frame.budget:
+        return []
+    return [f"tool schemas take {frame.tools:,} of {frame.budget:,} tokens, so little of the conversation fits"]

@@ -1,4 +1,4 @@
-"""The lines of a report: what is in the prompt, what is not, and why; and the notes on what did not fit; pure."""
+"""The lines of a report: what is in the prompt, what is not, and why; made when they are looked at; pure."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -7,11 +7,8 @@ from shared_core.messages import Message, Role
 from shared_core.prompt.context import ReportLine
 from shared_core.prompt.frame import Frame, render_grounding
 from shared_core.prompt.reasons import Kind, Reason
-from shared_core.prompt.stubs import tokens as _size
 from shared_core.prompt.window import Candidate, Selection, Window
 from shared_core.turns import Entry
-
-__all__ = ["report_lines", "totals", "trimming_notes"]
 
 
 @dataclass
@@ -69,20 +66,6 @@ def report_lines(frame: Frame, selection: Selection, orphans: Sequence[Entry]) -
     return tuple(ledger.lines)
 
 
-def totals(frame: Frame, selection: Selection) -> dict[Kind, int]:
-    """Return the tokens of each part of the prompt, which are those of the report's lines."""
-    asked = frame.question is not None
-    return {
-        Kind.SYSTEM: _size(frame.stays),
-        Kind.TOOLS: frame.tools,
-        Kind.QUESTION: (frame.bare if asked else 0) + _size(frame.groups),
-        Kind.GROUNDING: frame.grounding_tokens if asked and frame.grounding.text else 0,
-        Kind.SUMMARY: frame.summary.tokens if frame.summary is not None else 0,
-        Kind.RECALLED: selection.recall_tokens,
-        Kind.WINDOW: selection.window.tokens,
-    }
-
-
 def _why_grounding(frame: Frame) -> Reason:
     """Return why the question's grounding is in the prompt, or why it is not."""
     assert frame.question is not None
@@ -116,38 +99,3 @@ def _put_recall(ledger: _Ledger, selection: Selection, *, summed: bool) -> None:
     # The text takes more than its messages: header, footer, days and speakers.
     if wording:
         ledger.put(None, Kind.RECALLED, Reason.WORDING, wording)
-
-
-def trimming_notes(frame: Frame, window: Window) -> list[str]:
-    """Return notes on what did not fit beside the question: its grounding, and older steps of its turn."""
-    return [*_grounding_notes(frame), *_turn_notes(frame), *_tools_notes(frame, window)]
-
-
-def _grounding_notes(frame: Frame) -> list[str]:
-    if frame.question is None or not frame.grounding.trimmed:
-        return []
-    assert frame.question.message.grounding is not None
-    count = sum(bool(item.text) for item in frame.question.message.grounding.items)
-    cut = ", and the last one cut" if frame.grounding.cut else ""
-    return [f"{frame.grounding.omitted} of {count} retrieved passages left out{cut}: they do not fit"]
-
-
-def _turn_notes(frame: Frame) -> list[str]:
-    notes = []
-    if stubbed := frame.stubbed:
-        size = sum(entry.tokens for entry in stubbed)
-        notes.append(f"tool results of this turn replaced by stubs: {len(stubbed):,} ({size:,} tokens) do not fit")
-    if frame.left_out:
-        size = sum(entry.tokens for entry in frame.left_out)
-        notes.append(f"messages of this turn left out: {len(frame.left_out):,} ({size:,} tokens) do not fit")
-    return notes
-
-
-LARGE_TOOLS = 0.5
-"""Tool schemas that take this share of the budget are named as the reason why older turns do not fit."""
-
-
-def _tools_notes(frame: Frame, window: Window) -> list[str]:
-    if window.reaches_all or frame.tools < LARGE_TOOLS * frame.budget:
-        return []
-    return [f"tool schemas take {frame.tools:,} of {frame.budget:,} tokens, so little of the conversation fits"]

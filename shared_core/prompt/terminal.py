@@ -1,6 +1,8 @@
-"""Text that fits a terminal: widths in columns, lines that do not wrap, passages, colours; pure."""
+"""Text that fits a terminal: widths in columns, lines that do not wrap, passages, colours, and what a terminal is."""
 
+import os
 import re
+import sys
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -25,6 +27,9 @@ ELLIPSIS = "…"
 EMOJI_VARIANT = "\ufe0f"
 WORD = re.compile(r"\w{4,}")
 """Shorter words hardly ever say where in a text the answer stands."""
+
+PREVIEW = 48
+"""Characters of a message in a table of a notebook, and in JSON."""
 
 LEAD = 3
 """Words shown before the first word that was looked for: they say what the sentence is about."""
@@ -170,3 +175,21 @@ def painted(spans: Iterable[Span], width: int, *, colour: bool) -> str:
     return "".join(
         f"\x1b[{STYLES[style]}m{said}\x1b[0m" if colour and style and said else said for said, style in shown
     )
+
+
+def preview(text: str) -> str:
+    """Return the beginning of a text on one line, without control characters."""
+    # Cut first, as a message may have megabytes. Four times the length survives most white space.
+    line = on_one_line(text[: 4 * PREVIEW])[: PREVIEW + 1]
+    return line if len(line) <= PREVIEW else line[: PREVIEW - 1] + "…"
+
+
+def on_a_terminal() -> bool:
+    """Return whether the output is a terminal that may be coloured."""
+    shown = sys.stdout is not None and sys.stdout.isatty()
+    return shown and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def counted(number: int, what: str) -> str:
+    """Return a number with what it counts, in the plural unless there is one."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"

@@ -16,23 +16,23 @@ from shared_core.prompt.abridged import lighter
 from shared_core.prompt.assembler import Placement
 from shared_core.prompt.reasons import Reason
 from shared_core.prompt.window import ELSEWHERE, Candidate
-from shared_core.recall.corrections import LONGEST_CORRECTION
 from shared_core.recall.excerpts import EXCERPT_MARK, excerpt
 from shared_core.recall.lengths import WHOLE, excerpt_size, recalled_tokens
 from shared_core.recall.ranking import Ranked, ScoredMessage, Source
 from shared_core.recall.rules import RecallRules
 from shared_core.recall.search import Found
-from shared_core.recall.standing import StandingHit
 from shared_core.recall.standing_lane import (
     ELLIPSIS,
     EntryKey,
     StandingCandidate,
+    StandingHit,
     around,
     entry_key,
     statement_entry,
     with_standing,
 )
-from shared_core.recall.supersession import (
+from shared_core.recall.supersession.changes import LONGEST_CORRECTION
+from shared_core.recall.supersession.results import (
     MOST_CORRECTED,
     MOST_FURTHER,
     candidates_newest_first,

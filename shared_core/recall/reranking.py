@@ -202,18 +202,13 @@ class Reranking:
         self._late = LateCall()
         self._logged = False
 
-    @property
-    def used(self) -> bool:
-        """Whether there is a reranker."""
-        return self._rules.reranker is not None
-
     def found_steps(self, query: str, found: Found) -> RerankSteps[Found]:
         """Yield a request for scores, and return what was found in the new order, or as it is with a note.
 
         The results that are worth their tokens stay as many as they were: what the reranker puts first is recalled
         instead of what it puts last. If nothing is worth its tokens, the reranker is not asked.
         """
-        if not self.used or (found.verdict is not None and not found.verdict.worth):
+        if found.verdict is not None and not found.verdict.worth:
             return found
         which = np.flatnonzero(~found.ranked.weak)[:RERANKED]
         scores = yield from self._scores(query, found, found.ranked.at(which))

@@ -24,7 +24,16 @@ from shared_core.recall.embedding import (
     backfill,
 )
 from shared_core.recall.open_indexes import OpenIndexes
-from shared_core.recall.query import Query, parse_query, with_parts
+from shared_core.recall.query import (
+    NEWEST_MESSAGES,
+    Query,
+    in_conversation,
+    parse_query,
+    points_back,
+    share,
+    towards,
+    with_parts,
+)
 from shared_core.recall.ranking import POOL, RankedResults, rank
 from shared_core.recall.rules import RecallRules
 from shared_core.recall.scope import (
@@ -34,8 +43,7 @@ from shared_core.recall.scope import (
     languages,
     speakers,
 )
-from shared_core.recall.standing import Closeness, StandingHit, bearing
-from shared_core.recall.topic import NEWEST_MESSAGES, in_conversation, points_back, share, towards
+from shared_core.recall.standing_lane import Closeness, StandingHit, bearing
 from shared_core.recall.worth import ASKED, BARS, GOES_ON, Verdict, chance_of_answer, verdict
 from shared_core.records import Record, SessionState
 from shared_core.session import LiveSession

@@ -9,7 +9,8 @@ import numpy as np
 
 from shared_core.index.standing_rules import StandingKind
 from shared_core.recall.scope import Scope
-from shared_core.recall.standing import facts_of, superseded
+from shared_core.recall.standing_lane import facts_of
+from shared_core.recall.supersession.changes import restated
 from shared_core.records import Position, Record
 from shared_core.session import LiveSession
 
@@ -52,7 +53,7 @@ def read_facts(live: LiveSession, scopes: Sequence[Scope]) -> list[StandingFact]
         records |= {
             (number, record.position): record for record in live.store.get(scope.session_index.session, positions)
         }
-    replaced = superseded(facts.codes)
+    replaced = restated(facts.codes)
     found = []
     for which in reversed(range(len(facts))):
         scope = scopes[int(facts.scopes[which])]

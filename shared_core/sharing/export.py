@@ -24,7 +24,7 @@ from shared_core.redact import Redact, redacted
 from shared_core.sharing.format import FORMAT, VERSION, encode
 from shared_core.sharing.position_writer import PositionWriter
 from shared_core.store import Store
-from shared_core.stores.sqlite.connection import is_database
+from shared_core.stores.sqlite.database_file import is_database
 
 Progress = Callable[[int, int], None]
 """Called with how many messages are done and how many there are."""

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, TypeAda
 
 from shared_core.errors import InputFileError
 from shared_core.messages import Message
-from shared_core.stores.sqlite.connection import is_database
+from shared_core.stores.sqlite.database_file import is_database
 
 MAX_LINE = 100 * 2**20
 """The largest line, in bytes. Without a limit, a file that is one endless line would fill the memory."""

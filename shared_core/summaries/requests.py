@@ -5,7 +5,7 @@ import inspect
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, TypeVar, get_args
+from typing import Any, TypeAlias, get_args
 
 from shared_core.arguments import instance, one_of, whole_number
 from shared_core.base import SummarizerModel, TokenCounter
@@ -248,20 +248,6 @@ def _checked(reply: Any) -> SummaryReply:
     if not isinstance(reply, str):
         return SummaryFailure(TypeError(f"the summarizer returned {type(reply).__name__}, not text"))
     return reply if reply.strip() else SummaryFailure(ValueError("the summarizer returned nothing"))
-
-
-Result = TypeVar("Result")
-
-
-def drive(steps: Generator[Any, Any, Result]) -> Result:
-    """Answer every request of some steps and return their result. `aio` has the asynchronous loop."""
-    try:
-        request = next(steps)
-        while True:
-            request = steps.send(request.answer())
-    except StopIteration as stop:
-        result: Result = stop.value
-        return result
 
 
 AnswerSteps = Generator[SummaryRequest, SummaryReply, str]

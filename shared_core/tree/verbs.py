@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from typing import get_args
 
 from shared_core.arguments import function, one_of, texts, whole_number
+from shared_core.base import drive
 from shared_core.checkout import Checkout
 from shared_core.messages import Message
 from shared_core.records import Branch
-from shared_core.summaries.requests import AnySummarizer, SummaryRules, drive
+from shared_core.summaries.requests import AnySummarizer, SummaryRules
 from shared_core.tree import branches, copies, merge
 from shared_core.tree.branches import Diff, ReflogEntry
 from shared_core.tree.copies import CherryPickResult, Stash

@@ -11,7 +11,7 @@ from typing import Any
 
 from shared_core.sharing.export import atomically
 from shared_core.store import Store
-from shared_core.stores.sqlite.connection import is_database
+from shared_core.stores.sqlite.database_file import is_database
 from shared_core.view.page_data import QUESTIONS, Progress, gather
 
 SCRIPTS = ("model.js", "tree.js", "message.js", "branches.js", "overview.js", "page.js")

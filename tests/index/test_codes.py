@@ -14,7 +14,8 @@ from shared_core import InfiniteMemory
 from shared_core import lifecycle as background
 from shared_core.base import Vectors
 from shared_core.index import vectors as faiss_index
-from shared_core.index.vectors import BLOCK, ExactVectorIndex, FaissVectorIndex, HalfBlocks, ShortCodes
+from shared_core.index.exact_vectors import ExactVectorIndex
+from shared_core.index.vectors import BLOCK, FaissVectorIndex, HalfBlocks, ShortCodes
 from shared_core.testing.hashing_embedder import HashingEmbedder
 from shared_core.testing.index_contract import IndexContract, IndexFactory
 from tests.support.histories import history

@@ -14,14 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared_core import InfiniteMemory, Message
-from shared_core.base import Embedder
+from shared_core.base import Embedder, drive
 from shared_core.errors import EmbedderError, EmbedderMismatchError, StoreError
 from shared_core.index import session_vectors
 from shared_core.index.session_vectors import SessionVectors, decode_vectors, encode_vector, text_hash
 from shared_core.recall.embedding import EmbedReply, EmbedText, backfill, message_text, name_of, turn_text
 from shared_core.recall.scope import RecallUnit
 from shared_core.records import MAIN, Derived, Position, Snapshot, VectorRows
-from shared_core.summaries.requests import drive
 from shared_core.testing.hashing_embedder import HashingEmbedder
 from shared_core.testing.oracle import Session, drafts
 from tests.index.sessions import Steps, fill, refreshed, texts_of, vectors_of

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from shared_core import SQLiteStore
 from shared_core.index import arrays
 from shared_core.index.session_index import SessionIndex
-from shared_core.index.standing import LOOKED_AT, MOST_STATEMENTS, bit, statements
-from shared_core.index.standing_facts import FACT_COLUMNS
+from shared_core.index.standing_facts import FACT_COLUMNS, LOOKED_AT, MOST_FACTS, bit, facts_in
+from shared_core.index.text import language_of
 from shared_core.messages import Role
 from shared_core.records import MAIN
 from shared_core.testing.oracle import Session, draft
@@ -47,7 +47,29 @@ STATED = [
     ("Whenever I ask about code, use type hints.", "instruction", "Whenever I ask about code, use type hints"),
     ("Don't use emojis", "instruction", "Don't use emojis"),
     ("Keep your answers short, please.", "instruction", "Keep your answers short"),
+    ("Always report sizes when I ask for shoes.", "instruction", "Always report sizes when I ask for shoes"),
+    ("24-hour clock.", "instruction", "24-hour clock"),
+    ("Metric units, please.", "instruction", "Metric units"),
 ]
+
+STATED_ELSEWHERE = [
+    ("Zeig mir immer die Einheiten, wenn ich nach einem Mass frage.", True),
+    ("Wenn ich dich frage, antworte auf Deutsch.", False),
+    ("Ab jetzt antworte bitte kurz.", False),
+    ("Montre toujours les unités quand je te demande une mesure.", True),
+    ("Quand je parle de cuisine, donne les quantités en grammes.", True),
+    ("Muestra siempre las unidades cuando te pregunte por una medida.", True),
+    ("A partir de ahora, responde en español.", False),
+    ("Всегда показывай единицы, когда я спрашиваю.", False),
+    ("Отвечай всегда кратко.", False),
+]
+
+NOT_STATED_ELSEWHERE = [
+    "Gestern war ich mit dem Hund im Wald.", "Ich gehe immer zum Bäcker, wenn ich Zeit habe.",
+    "Das hat mir immer geholfen.", "Kannst du mir immer die Einheiten zeigen?", "Zeigst du mir das, wenn ich frage?",
+    "Je vais toujours au marché quand je peux.", "Siempre voy al mercado cuando puedo.",
+    "Я всегда хожу на рынок, когда могу.", "> Zeig mir immer die Einheiten, wenn ich dich frage.",
+]  # fmt: skip
 
 NOT_STATED = [
     "Am I allergic to nuts?", "What if I'm allergic to nuts?", "If I'm vegan, what should I eat?", "Do I prefer tea?",
@@ -69,13 +91,26 @@ def say(session: Session, *said: tuple[Role, str]) -> None:
 
 @pytest.mark.parametrize(("text", "kind", "said"), STATED, ids=[text for text, _, _ in STATED])
 def test_what_is_stated_is_found(text: str, kind: str, said: str) -> None:
-    (found,) = statements(text)
+    (found,) = facts_in(text)
     assert (found.kind, text[found.start : found.end]) == (kind, said)
+
+
+@pytest.mark.parametrize(("text", "conditional"), STATED_ELSEWHERE, ids=[text for text, _ in STATED_ELSEWHERE])
+def test_instructions_in_other_languages_are_found(text: str, conditional: bool) -> None:
+    (found,) = facts_in(text, language_of(text))
+    assert (found.kind, found.conditional) == ("instruction", conditional)
+    assert found.words
+    assert facts_in(text) == []
+
+
+@pytest.mark.parametrize("text", NOT_STATED_ELSEWHERE)
+def test_what_people_do_in_other_languages_is_no_instruction(text: str) -> None:
+    assert facts_in(text, language_of(text)) == []
 
 
 @pytest.mark.parametrize("text", NOT_STATED)
 def test_questions_quotes_code_and_suppositions_state_nothing(text: str) -> None:
-    assert statements(text) == []
+    assert facts_in(text) == []
 
 
 @pytest.mark.parametrize(
@@ -94,7 +129,7 @@ def test_questions_quotes_code_and_suppositions_state_nothing(text: str) -> None
     ],
 )
 def test_facts_about_the_same_have_the_same_code(older: str, newer: str) -> None:
-    (one,), (other,) = statements(older), statements(newer)
+    (one,), (other,) = facts_in(older), facts_in(newer)
     assert one.code(None) == other.code(None)
     assert one.code("Ann") != other.code("Bob")
     assert one.code("Ann") != one.code(None)
@@ -112,23 +147,23 @@ def test_facts_about_the_same_have_the_same_code(older: str, newer: str) -> None
     ],
 )
 def test_facts_about_something_else_have_another_code(one: str, other: str) -> None:
-    (first,), (second,) = statements(one), statements(other)
+    (first,), (second,) = facts_in(one), facts_in(other)
     assert first.code(None) != second.code(None)
 
 
 def test_a_fact_knows_the_tasks_it_bears_on() -> None:
-    (diet,), (code,), (reply,) = map(statements, ("I'm vegan", "I prefer tabs over spaces", "Always cite sources"))
+    (diet,), (code,), (reply,) = map(facts_in, ("I'm vegan", "I prefer tabs over spaces", "Always cite sources"))
     assert diet.tasks == bit("food")
     assert code.tasks & bit("code")
     assert reply.tasks & bit("reply")
-    (conditional,) = statements("Always show version numbers when I ask about libraries")
+    (conditional,) = facts_in("Always show version numbers when I ask about libraries")
     assert conditional.conditional
     assert conditional.words == {"librari"}
 
 
 def test_a_message_may_state_several_facts() -> None:
     text = "I'm vegan. Also, I'm allergic to nuts and I prefer quiet places, so where should we go?"
-    assert [text[found.start : found.end] for found in statements(text)] == [
+    assert [text[found.start : found.end] for found in facts_in(text)] == [
         "I'm vegan", "I'm allergic to nuts", "I prefer quiet places",
     ]  # fmt: skip
 
@@ -138,8 +173,8 @@ def test_a_message_may_state_several_facts() -> None:
 )
 def test_facts_are_short_parts_of_the_text_in_order(parts: list[str]) -> None:
     text = " ".join(parts)
-    found = statements(text)
-    assert len(found) <= MOST_STATEMENTS
+    found = facts_in(text)
+    assert len(found) <= MOST_FACTS
     ends = [0, *(one.end for one in found)]
     for before, one in zip(ends, found, strict=False):
         assert before <= one.start < one.end <= len(text)
@@ -148,13 +183,13 @@ def test_facts_are_short_parts_of_the_text_in_order(parts: list[str]) -> None:
 
 @given(st.text(), st.sampled_from(STATED))
 def test_no_text_makes_it_raise(text: str, stated: tuple[str, str, str]) -> None:
-    statements(text + stated[0])
-    statements(stated[0] + text)
+    facts_in(text + stated[0])
+    facts_in(stated[0] + text)
 
 
 def test_only_the_beginning_of_a_long_text_is_read() -> None:
-    assert len(statements("I'm vegan. " + "x " * LOOKED_AT)) == 1
-    assert statements("x " * LOOKED_AT + ". I'm vegan.") == []
+    assert len(facts_in("I'm vegan. " + "x " * LOOKED_AT)) == 1
+    assert facts_in("x " * LOOKED_AT + ". I'm vegan.") == []
 
 
 def test_only_users_state_facts() -> None:

@@ -7,7 +7,8 @@ import numpy.typing as npt
 import pytest
 
 from shared_core.base import Vectors
-from shared_core.index.vectors import ExactVectorIndex, FaissVectorIndex, Half, VectorIndex
+from shared_core.index.exact_vectors import ExactVectorIndex
+from shared_core.index.vectors import SAMPLE, FaissVectorIndex, Half, VectorIndex
 from shared_core.testing.index_contract import IndexContract, IndexFactory
 
 TESTS = {name: test for name, test in inspect.getmembers(IndexContract, inspect.isfunction) if name.startswith("test_")}
@@ -200,6 +201,17 @@ def test_faiss_agrees_with_the_exact_index_on_arbitrary_vectors() -> None:
         np.testing.assert_array_equal(rows, expected_rows)
         np.testing.assert_allclose(cosines, expected, atol=1e-6)
     np.testing.assert_array_equal(faiss.matrix(), exact.matrix())
+
+
+def test_how_close_unrelated_messages_are_is_told_by_a_sample_of_them() -> None:
+    vectors = np.random.default_rng(1).standard_normal((9 * SAMPLE + 1, 24))
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    index = ExactVectorIndex(24)
+    index.add(np.arange(len(vectors)), vectors.astype(np.float32))
+    sample = index.matrix()[np.linspace(0, 9 * SAMPLE, SAMPLE).astype(np.int64)].astype(np.float32)
+    cosines = (sample @ sample.T)[np.triu_indices(SAMPLE, 1)]
+    assert len(cosines) == 8_128
+    assert index.unrelated(np.arange(len(vectors), dtype=np.int32)) == pytest.approx((cosines.mean(), cosines.std()))
 
 
 def test_searching_leaves_the_number_of_threads_as_it_was() -> None:

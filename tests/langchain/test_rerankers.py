@@ -5,19 +5,15 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-import pytest
 from langchain_core.callbacks import BaseCallbackHandler, BaseCallbackManager, Callbacks
 from langchain_core.documents import BaseDocumentCompressor, Document
 from langchain_core.runnables import RunnableLambda
 from typing_extensions import override
 
 from langchain_infinite_memory import HistoryRetriever, as_reranker
-from shared_core import AsyncInfiniteMemory, InfiniteMemory, Message
+from shared_core import AsyncInfiniteMemory, InfiniteMemory
 from tests.langchain.agents import Model, agent, ask, memory
-
-SETTINGS: dict[str, Any] = {"ranking": "lexical", "max_tokens": 400, "reserve_tokens": 0}
-SAID = [Message.user(f"locker {number} is in row {number * 7 % 40}", id=f"m{number}") for number in range(40)]
-QUESTION = "which row is locker 3 in?"
+from tests.support.reranker_contract import QUESTION, SAID, SETTINGS, RerankerContract, row
 
 
 class Newest(BaseDocumentCompressor):
@@ -86,45 +82,18 @@ class Runs(BaseCallbackHandler):
         self.ids.append(run_id)
 
 
-def row(text: str) -> int:
-    """The number that a text ends with; 0 if there is none."""
-    return int(text.split()[-1]) if text[-1:].isdecimal() else 0
+class TestCompressors(RerankerContract):
+    @override
+    def as_reranker(self, given: Any) -> Any:
+        return as_reranker(given)
 
+    @override
+    def largest_rows(self, *, keep: int = 30, scored: bool = True) -> Any:
+        return Newest(keep=keep, scored=scored)
 
-def text_of(id_: str | None) -> str:
-    return next(message.content for message in SAID if message.id == id_)
-
-
-def found(compressor: Any, top_k: int = 30) -> list[tuple[str | None, float | None]]:
-    with InfiniteMemory(reranker=as_reranker(compressor), **SETTINGS) as one:
-        one.add(SAID)
-        return [(hit.message.id, hit.reranked) for hit in one.search(QUESTION, top_k)]
-
-
-def without() -> list[str | None]:
-    with InfiniteMemory(**SETTINGS) as one:
-        one.add(SAID)
-        return [hit.message.id for hit in one.search(QUESTION, 30)]
-
-
-def by_row() -> list[tuple[str, float]]:
-    rows = {message.id or "": float(row(message.content)) for message in SAID if message.id in without()}
-    return sorted(rows.items(), key=lambda item: -item[1])
-
-
-def test_the_order_and_the_scores_are_the_compressor_s() -> None:
-    compressor = Newest()
-    assert found(compressor) == by_row()
-    assert [text for _, text in compressor.seen] == [f"user: {text_of(id_)}" for id_ in without()]
-    assert {query for query, _ in compressor.seen} == {QUESTION}
-
-
-def test_what_it_drops_goes_to_the_end_in_its_old_order() -> None:
-    kept = by_row()[:3]
-    rest = [(id_, None) for id_ in without() if id_ not in dict(kept)]
-    assert found(Newest(keep=3)) == [*kept, *rest]
-    assert found(Newest(keep=3, scored=False)) == [*((id_, 3.0 - rank) for rank, (id_, _) in enumerate(kept)), *rest]
-    assert found(Newest(keep=0)) == [(id_, None) for id_ in without()]
+    @override
+    def awaited(self) -> Any:
+        return Awaited()
 
 
 def test_recall_shows_what_was_said_not_what_the_compressor_made_of_it() -> None:
@@ -142,15 +111,6 @@ def test_documents_that_cannot_be_told_apart_are_a_note() -> None:
         one.add(SAID)
         [note] = one.context(QUESTION).report.degraded
     assert note.endswith("TypeError: the compressor returned documents without the metadata of those that it was given")
-
-
-def test_asynchronous_code_awaits_it() -> None:
-    async def search() -> list[str | None]:
-        one = await AsyncInfiniteMemory.open(reranker=as_reranker(Awaited()), **SETTINGS)
-        await one.add(SAID)
-        return [hit.message.id for hit in await one.search(QUESTION, 30)]
-
-    assert asyncio.run(search()) == [id_ for id_, _ in by_row()]
 
 
 def test_what_it_runs_belongs_to_the_run_that_recalls() -> None:
@@ -176,12 +136,6 @@ def test_agents_and_retrievers_pass_it_on() -> None:
     ask(chat, "which lockers have an orange door?")
     assert any(text.startswith("user: locker 9 has an orange door") for _, text in compressor.seen)
     assert HistoryRetriever(None, session_id="1", reranker=compressor).invoke("anything") == []
-
-
-@pytest.mark.parametrize("wrong", [7, Newest])
-def test_what_is_none_is_refused(wrong: Any) -> None:
-    with pytest.raises(TypeError, match="reranker="):
-        as_reranker(wrong)
 
 
 def test_what_the_engine_takes_is_passed_on() -> None:

@@ -2,15 +2,14 @@
 
 import pytest
 
-from shared_core.index.text import is_standing_instruction, language_of, question_terms, speaker_focus, terms
+from shared_core.index.text import language_of, question_terms, speaker_focus, terms
 from shared_core.languages.danish import DANISH
 from shared_core.languages.detection import LANGUAGES
 from shared_core.languages.english import ENGLISH
 from shared_core.languages.french import FRENCH
 from shared_core.languages.german import GERMAN
 from shared_core.languages.italian import ITALIAN
-from shared_core.languages.language import Language
-from shared_core.languages.letters import fold
+from shared_core.languages.language import Language, fold
 from shared_core.languages.portuguese import PORTUGUESE
 from shared_core.languages.russian import RUSSIAN
 from shared_core.languages.spanish import SPANISH
@@ -80,17 +79,3 @@ def test_a_question_has_the_forms_of_all_languages_of_the_talk() -> None:
 )
 def test_whom_a_text_is_about(text: str, focus: int) -> None:
     assert speaker_focus(text, language_of(text)) == focus
-
-
-@pytest.mark.parametrize(
-    ("text", "instructs"),
-    [
-        ("Zeig mir immer die Einheiten, wenn ich nach einem Mass frage.", True),
-        ("Wenn ich dich frage, antworte auf Deutsch.", True),
-        ("Montre toujours les unités quand je te demande une mesure.", True),
-        ("Muestra siempre las unidades cuando te pregunte por una medida.", True),
-        ("Gestern war ich mit dem Hund im Wald.", False),
-    ],
-)
-def test_standing_instructions(text: str, instructs: bool) -> None:
-    assert is_standing_instruction(text, language_of(text)) is instructs

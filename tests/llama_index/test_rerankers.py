@@ -13,12 +13,9 @@ from typing_extensions import override
 
 from llama_index_infinite_memory import InfiniteChatMemoryBuffer, InfiniteMemoryBlock, as_reranker
 from llama_index_infinite_memory.settings import Settings
-from shared_core import AsyncInfiniteMemory, InfiniteMemory, Message
+from shared_core import InfiniteMemory
 from tests.embedders.test_rerankers import cross_encoder
-
-SETTINGS: dict[str, Any] = {"ranking": "lexical", "max_tokens": 400, "reserve_tokens": 0}
-SAID = [Message.user(f"locker {number} is in row {number * 7 % 40}", id=f"m{number}") for number in range(40)]
-QUESTION = "which row is locker 3 in?"
+from tests.support.reranker_contract import QUESTION, SAID, SETTINGS, RerankerContract, found, row, without
 
 
 class LargeRows(BaseNodePostprocessor):
@@ -63,40 +60,22 @@ class Foreign(LargeRows):
         return [NodeWithScore(node=TextNode(text="a summary of all"))]
 
 
-def row(text: str) -> int:
-    return int(text.split()[-1])
+class TestPostprocessors(RerankerContract):
+    @override
+    def as_reranker(self, given: Any) -> Any:
+        return as_reranker(given)
+
+    @override
+    def largest_rows(self, *, keep: int = 30, scored: bool = True) -> Any:
+        return LargeRows(keep=keep, scored=scored)
+
+    @override
+    def awaited(self) -> Any:
+        return Awaited()
 
 
-def found(postprocessor: Any) -> list[tuple[str | None, float | None]]:
-    with InfiniteMemory(reranker=as_reranker(postprocessor), rerank_budget_ms=float("inf"), **SETTINGS) as one:
-        one.add(SAID)
-        return [(hit.message.id, hit.reranked) for hit in one.search(QUESTION, 30)]
-
-
-def without() -> list[str | None]:
-    with InfiniteMemory(**SETTINGS) as one:
-        one.add(SAID)
-        return [hit.message.id for hit in one.search(QUESTION, 30)]
-
-
-def by_row() -> list[tuple[str, float]]:
-    rows = {message.id or "": float(row(message.content)) for message in SAID if message.id in without()}
-    return sorted(rows.items(), key=lambda item: -item[1])
-
-
-def test_the_order_and_the_scores_are_the_postprocessor_s() -> None:
-    postprocessor = LargeRows()
-    assert found(postprocessor) == by_row()
-    assert {query for query, _ in postprocessor.seen} == {QUESTION}
-    assert "user: locker 3 is in row 21" in [text for _, text in postprocessor.seen]
-
-
-def test_what_it_drops_goes_to_the_end_in_its_old_order() -> None:
-    kept = by_row()[:3]
-    rest = [(id_, None) for id_ in without() if id_ not in dict(kept)]
-    assert found(LargeRows(keep=3)) == [*kept, *rest]
-    assert found(LargeRows(keep=3, scored=False)) == [*((id_, 3.0 - rank) for rank, (id_, _) in enumerate(kept)), *rest]
-    assert found(SimilarityPostprocessor(similarity_cutoff=0.5)) == [(id_, None) for id_ in without()]
+def test_what_keeps_nothing_leaves_all_as_it_was() -> None:
+    assert found(as_reranker(SimilarityPostprocessor(similarity_cutoff=0.5))) == [(id_, None) for id_ in without()]
 
 
 def test_foreign_nodes_are_a_note() -> None:
@@ -106,20 +85,11 @@ def test_foreign_nodes_are_a_note() -> None:
     assert note.endswith("TypeError: the postprocessor returned nodes that it was not given")
 
 
-def test_asynchronous_code_awaits_it() -> None:
-    async def search() -> list[str | None]:
-        one = await AsyncInfiniteMemory.open(reranker=as_reranker(Awaited()), **SETTINGS)
-        await one.add(SAID)
-        return [hit.message.id for hit in await one.search(QUESTION, 30)]
-
-    assert asyncio.run(search()) == [id_ for id_, _ in by_row()]
-
-
 @pytest.mark.model
 def test_llama_index_s_own_cross_encoder_orders_as_the_engine_s(tmp_path: Path) -> None:
     folder = str(cross_encoder(tmp_path / "model"))
     theirs = SentenceTransformerRerank(model=folder, top_n=30, device="cpu")
-    assert [id_ for id_, _ in found(theirs)] == [id_ for id_, _ in found(folder)]
+    assert [id_ for id_, _ in found(as_reranker(theirs))] == [id_ for id_, _ in found(folder)]
 
 
 def test_buffers_and_blocks_pass_it_on() -> None:
@@ -142,9 +112,3 @@ def test_buffers_and_blocks_pass_it_on() -> None:
     postprocessor.seen.clear()
     assert "row" in asyncio.run(recalled())
     assert postprocessor.seen
-
-
-@pytest.mark.parametrize("wrong", [7, LargeRows])
-def test_what_is_none_is_refused(wrong: Any) -> None:
-    with pytest.raises(TypeError, match="reranker="):
-        as_reranker(wrong)

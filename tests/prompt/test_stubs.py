@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from shared_core import InfiniteMemory, Message, ToolCall, sliding_window
 from shared_core.errors import BudgetError, MessageTooLargeError
-from shared_core.prompt.stubs import is_stub
+from shared_core.prompt.abridged import is_stub
 from shared_core.results import Kind, Reason
 
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from shared_core.recall.changes import Said, asks_history, newest_first, superseded
 from shared_core.recall.query import parse_query
+from shared_core.recall.supersession.changes import Said, asks_history, newest_first, superseded
 
 ME, BEN = ("user", None), ("user", "Ben")
 AMOUNTS = st.integers(100, 9_999)
@@ -164,3 +164,57 @@ def test_long_prompts_ask_for_no_single_value() -> None:
         "Draft a letter to the landlord about the budget, the rent, the garden, the heating, the roof and the cellar."
     )
     assert replaced(asked, "The budget is 2,800.", "The budget is 3,200 now.") == {}
+
+
+@pytest.mark.parametrize(
+    ("question", "old", "new"),
+    [
+        ("What should I cook tonight?", "I'm vegan.", "Good news: I eat meat again."),
+        ("Is there a good recipe for Sunday lunch with my whole family, warm and quick, with rice or potatoes?",
+         "I'm vegan.", "I'm no longer vegan."),
+        ("Which seats do I like?", "I prefer window seats.", "I prefer aisle seats now."),
+    ],
+)  # fmt: skip
+def test_what_replaces_a_standing_fact_replaces_the_message_that_states_it(question: str, old: str, new: str) -> None:
+    assert replaced(question, old, new) == {0: 1}
+    assert replaced(question, old, new, speakers=(ME, BEN)) == {}
+    assert replaced(question, old, new, speakers=(("assistant", None),) * 2) == {}
+
+
+@pytest.mark.parametrize(
+    ("question", "old", "new"),
+    [
+        ("What should I cook tonight?", "I'm vegan.", "As I said, I'm vegan."),
+        ("Which train is the fastest?", "I'm vegan.", "I'm no longer vegan."),
+        ("What should I cook tonight?", "I'm allergic to nuts.", "I'm allergic to shellfish."),
+    ],
+)
+def test_a_standing_fact_said_again_or_about_something_else_replaces_nothing(question: str, old: str, new: str) -> None:
+    assert replaced(question, old, new) == {}
+
+
+@pytest.mark.parametrize(
+    ("question", "old", "new"),
+    [
+        ("How many matches have I played?", "I'm playing in the chess match again.", "My chess match got pushed back."),
+        ("Why do I run for mayor again?", "Running for mayor was my chance.", "I am running for mayor again."),
+        ("Which film did I mention watching?", "My film is Heat.", "My film is Alien now."),
+        ("What is the second code of the shed?", "The code of the shed is 4471.", "The code of the shed is 9030 now."),
+        ("What do I do when I write?", "Acting was my joy, now I shine in writing.", "Tilly is with me when I write."),
+    ],
+)
+def test_counts_reasons_and_one_of_several_have_no_single_value(question: str, old: str, new: str) -> None:
+    assert replaced(question, old, new) == {}
+
+
+@pytest.mark.parametrize(
+    ("question", "old", "new"),
+    [
+        ("How many hens do I keep?", "I keep 12 hens.", "I keep 15 hens now."),
+        ("Which train do I catch?", "I catch the 9:05 train.", "They cancelled the 9:05, I catch the 6:55 train."),
+        ("What is our hotel in Porto?", "We stay at Hotel Mar in Porto.", "In Porto we stay at the Grand Lux instead."),
+        ("Am I vegetarian or vegan?", "I eat vegetarian.", "I changed my diet: I eat vegan."),
+    ],
+)
+def test_figures_names_and_diets_are_told_from_what_is_around_them(question: str, old: str, new: str) -> None:
+    assert replaced(question, old, new) == {0: 1}

@@ -17,8 +17,7 @@ from shared_core.languages.russian import RUSSIAN
 from shared_core.languages.spanish import SPANISH
 from shared_core.prompt.reasons import Kind
 from shared_core.recall.excerpts import excerpt
-from shared_core.recall.query import DatePattern, parse_query, with_parts
-from shared_core.recall.topic import in_conversation, points_back, tells
+from shared_core.recall.query import DatePattern, in_conversation, parse_query, points_back, tells, with_parts
 
 TALK: dict[str, Any] = json.loads(Path(__file__).with_name("translated_talk.json").read_text(encoding="utf-8"))
 """A part of examples/data in four languages, with questions and the ids of their evidence."""

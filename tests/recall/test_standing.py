@@ -13,8 +13,8 @@ from shared_core import AsyncInfiniteMemory, InfiniteMemory, Message
 from shared_core.prompt.context import ContextReport
 from shared_core.prompt.reasons import Kind, Reason
 from shared_core.prompt.window import Candidate
-from shared_core.recall.standing import is_request, superseded
-from shared_core.recall.standing_lane import StandingCandidate, around, entry_key, with_standing
+from shared_core.recall.standing_lane import StandingCandidate, around, entry_key, is_request, with_standing
+from shared_core.recall.supersession.changes import restated
 from shared_core.turns import Entry
 
 SETTINGS: dict[str, Any] = {
@@ -287,7 +287,7 @@ def test_a_fact_survives_any_filler_until_it_is_forgotten(bears: tuple[str, str]
 @given(st.lists(st.integers(0, 5)), st.sets(st.integers(0, 5)))
 def test_the_last_of_a_code_holds(codes: list[int], newer: set[int]) -> None:
     expected = [code in newer or code in codes[index + 1 :] for index, code in enumerate(codes)]
-    assert superseded(np.array(codes, np.int64), newer).tolist() == expected
+    assert restated(np.array(codes, np.int64), newer).tolist() == expected
 
 
 def entry(number: int, size: int) -> Entry:

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from shared_core import InfiniteMemory, Message
 from shared_core.prompt.reasons import Kind
-from shared_core.recall.query import parse_query
-from shared_core.recall.topic import (
+from shared_core.recall.query import (
     FADE,
     MOST_TERMS,
     borrowed_terms,
     in_conversation,
+    parse_query,
     points_back,
     share,
     tells,

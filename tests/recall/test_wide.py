@@ -13,8 +13,7 @@ from shared_core.prompt.context import Context
 from shared_core.prompt.reasons import Kind, Reason
 from shared_core.recall.excerpts import EXCERPT_MARK
 from shared_core.recall.lengths import SHORTEST, excerpt_size, recalled_tokens
-from shared_core.recall.query import parse_query
-from shared_core.recall.wide import is_wide
+from shared_core.recall.query import is_wide, parse_query
 from shared_core.recall.worth import WIDE, Bars, verdict
 
 

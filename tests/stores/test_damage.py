@@ -17,10 +17,10 @@ from shared_core.cli.app import run
 from shared_core.recall.search import DAMAGED
 from shared_core.records import MAIN, After, Position, Restored, Segment, Summary, VectorRows
 from shared_core.stores import SQLiteStore
-from shared_core.stores.sqlite import connection as database
-from shared_core.stores.sqlite import gaps
-from shared_core.stores.sqlite.checksums import checksum_of
+from shared_core.stores.sqlite import damage
 from shared_core.stores.sqlite.connection import migrate
+from shared_core.stores.sqlite.damage import checksum_of
+from shared_core.stores.sqlite.database_file import APPLICATION_ID
 from shared_core.stores.sqlite.doctor import examine
 from shared_core.stores.sqlite.recovery import recover
 from shared_core.stores.sqlite.schema import MIGRATIONS
@@ -256,7 +256,7 @@ def test_a_page_that_cannot_be_read_is_not_left_out_of_the_next_prompt(path: Pat
 def old_database(path: Path, new: Path) -> None:
     """Make the database that an older version would have left, from one of this version."""
     with closing(sqlite3.connect(path, isolation_level=None)) as old:
-        old.execute(f"PRAGMA application_id = {database.APPLICATION_ID}")
+        old.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         old.execute("PRAGMA journal_mode = WAL")
         migrate(old, str(path), MIGRATIONS[:OLD])
         old.execute("ATTACH ? AS new", (str(new),))
@@ -419,11 +419,11 @@ def test_what_is_no_store_of_ours_is_refused(tmp_path: Path, capsys: pytest.Capt
 
 
 def test_gaps_and_what_they_explain() -> None:
-    assert gaps.runs([5, 1, 2, 3, 9, 2]) == [(1, 3), (5, 5), (9, 9)]
-    assert gaps.missing([2, 3, 7], 1, 9) == [(1, 1), (4, 6), (8, 9)]
-    assert gaps.missing([], 3, 2) == []
-    assert gaps.without([(1, 9), (12, 12)], [(0, 2), (5, 5), (8, 10), (12, 20)]) == [(3, 4), (6, 7)]
-    assert gaps.without([(4, 4)], []) == [(4, 4)]
+    assert damage.runs([5, 1, 2, 3, 9, 2]) == [(1, 3), (5, 5), (9, 9)]
+    assert damage.missing([2, 3, 7], 1, 9) == [(1, 1), (4, 6), (8, 9)]
+    assert damage.missing([], 3, 2) == []
+    assert damage.without([(1, 9), (12, 12)], [(0, 2), (5, 5), (8, 10), (12, 20)]) == [(3, 4), (6, 7)]
+    assert damage.without([(4, 4)], []) == [(4, 4)]
 
 
 def test_the_checksum_is_the_same_in_every_version() -> None:
@@ -438,9 +438,9 @@ def test_a_migration_that_was_killed_is_done_again(path: Path, tmp_path: Path) -
     old_database(path, tmp_path / "new.db")
     code = (
         "import os, sys; from shared_core.stores import SQLiteStore; "
-        "from shared_core.stores.sqlite import schema, gaps; "
+        "from shared_core.stores.sqlite import schema, damage; "
         "step = schema.MIGRATIONS[-1]; stop = lambda connection: os._exit(9); "
-        "done = tuple(stop if one is gaps.note_gaps else one for one in step.statements); "
+        "done = tuple(stop if one is damage.note_gaps else one for one in step.statements); "
         "schema.MIGRATIONS[-1] = step._replace(statements=done); SQLiteStore(sys.argv[1])"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}

@@ -23,8 +23,9 @@ from shared_core.records import MAIN, ROOT, After, Draft, Position, Snapshot, Ve
 from shared_core.store import Store
 from shared_core.stores import SQLiteStore, open_store
 from shared_core.stores.sqlite import connection
-from shared_core.stores.sqlite.checksums import seal_messages
-from shared_core.stores.sqlite.connection import APPLICATION_ID, migrate, version_of
+from shared_core.stores.sqlite.connection import migrate
+from shared_core.stores.sqlite.damage import seal_messages
+from shared_core.stores.sqlite.database_file import APPLICATION_ID, version_of
 from shared_core.stores.sqlite.schema import MIGRATIONS, Migration
 from shared_core.testing import StoreContract
 from shared_core.testing.oracle import ALL, Session, draft, drafts

@@ -1,4 +1,4 @@
-"""One SQLite connection that threads share and no fork inherits: is the file ours, is its schema new, transactions."""
+"""One SQLite connection that threads share and no fork inherits: its schema is brought up to date, transactions."""
 
 import os
 import sqlite3
@@ -13,20 +13,17 @@ from typing import Any
 
 from shared_core.errors import StoreError
 from shared_core.lifecycle import at_fork
-from shared_core.stores.sqlite.checksums import ADVICE, damaged, is_undecodable
+from shared_core.stores.sqlite.damage import ADVICE, damaged, is_undecodable
+from shared_core.stores.sqlite.database_file import (
+    APPLICATION_ID,
+    connect_to_read,
+    probe,
+    refuse_foreign,
+    refuse_newer,
+    version_of,
+)
 from shared_core.stores.sqlite.schema import MIGRATIONS, Migration
 from shared_core.stores.sqlite.wal import LogState, look_into
-
-SEALED = next(number for number, step in enumerate(MIGRATIONS, 1) if step.name == "checksums")
-"""The version of the schema from which on rows have checksums."""
-
-APPLICATION_ID = 0x696D656D
-"""The bytes "imem", at offset 68 of each of our files, which tell whose file it is."""
-
-_SHORTEST = 512
-
-_BESIDE = ("-wal", "-shm", "-journal")
-"""The endings of the files that SQLite keeps beside a database."""
 
 
 def text(value: str) -> str | bytes:
@@ -76,98 +73,6 @@ def savepoint(connection: sqlite3.Connection) -> Iterator[None]:
     connection.execute("RELEASE part")
 
 
-def probe(path: Path) -> None:
-    """Return if `path` does not exist, is empty, or is a database that this package can read.
-
-    Raises:
-        StoreError: it is something else. Nothing has been written.
-    """
-    label = f"{str(path)!r}"
-    try:
-        if not path.exists():
-            return
-        if not path.is_file():
-            what = "a folder" if path.is_dir() else "not a file"
-            raise StoreError(f"{label} is {what}; give the path of a database file")
-        size = path.stat().st_size
-        if 0 < size < _SHORTEST:
-            # SQLite takes a file of one byte for an empty one.
-            raise sqlite3.DatabaseError("it is shorter than any database")
-        if size:
-            _read_header(path, label)
-    except (OSError, ValueError) as error:
-        raise StoreError(f"{label} cannot be opened: {error}; check the path and its permissions") from error
-    except sqlite3.Error as error:
-        raise StoreError(
-            f"{label} is not a readable SQLite database ({error}); nothing was written to it: "
-            "restore it from a backup, or give another path"
-        ) from error
-
-
-def refuse_foreign(connection: sqlite3.Connection, label: str) -> bool:
-    """Return whether a database bears our mark; False if it is empty and has no mark.
-
-    Raises:
-        StoreError: it belongs to another program.
-    """
-    application = connection.execute("PRAGMA application_id").fetchone()[0]
-    if application == APPLICATION_ID:
-        return True
-    if application or connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
-        raise StoreError(f"{label} is a database of another program; nothing was written to it: give another path")
-    return False
-
-
-def is_database(path: Path) -> bool:
-    """Return whether a path is any SQLite database, or a file beside one, which must not be overwritten."""
-    try:
-        known = next((path.with_name(path.name.removesuffix(end)) for end in _BESIDE if path.name.endswith(end)), path)
-        if not known.is_file() or known.stat().st_size < _SHORTEST:
-            return False
-        with closing(_connect(known, "mode=ro&immutable=1")) as connection:
-            connection.execute("PRAGMA schema_version")
-    except (OSError, ValueError, sqlite3.Error):
-        return False
-    return True
-
-
-def _read_header(path: Path, label: str) -> None:
-    # Reading through SQLite and not with open(): closing a file drops every POSIX lock that this process holds on it,
-    # also those of other connections. "immutable" takes no locks and makes no -wal and -shm files. A checkpoint running
-    # elsewhere may just be writing page 1 before the file has grown; writable_schema lifts the check of its length.
-    with closing(_connect(path, "mode=ro&immutable=1")) as connection:
-        connection.execute("PRAGMA writable_schema = ON")
-        ours = refuse_foreign(connection, label)
-        if ours and not _pending(path):
-            refuse_newer(version_of(connection), len(MIGRATIONS), label)
-    if ours and _pending(path):
-        # The newest schema may still be in the WAL. A read-only connection does not write the WAL back on closing.
-        with closing(connect_to_read(path)) as connection:
-            refuse_newer(version_of(connection), len(MIGRATIONS), label)
-
-
-def _pending(path: Path) -> bool:
-    wal = Path(f"{path}-wal")
-    return wal.exists() and wal.stat().st_size > 0
-
-
-def connect_to_read(path: Path) -> sqlite3.Connection:
-    """Return a connection that reads a database, with its write-ahead log, and cannot write to it."""
-    return _connect(path, "mode=ro")
-
-
-def _connect(path: Path, options: str) -> sqlite3.Connection:
-    return sqlite3.connect(f"{path.absolute().as_uri()}?{options}", uri=True, isolation_level=None, timeout=30)
-
-
-def version_of(connection: sqlite3.Connection) -> int:
-    """Return the version of the schema, 0 before the first migration; writes nothing."""
-    if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'migrations'").fetchone() is None:
-        return 0
-    row = connection.execute("SELECT coalesce(max(version), 0) FROM migrations").fetchone()
-    return int(row[0])
-
-
 def migrate(connection: sqlite3.Connection, label: str, steps: Sequence[Migration] | None = None) -> None:
     """Bring the schema to the newest version; each step and its record are one transaction.
 
@@ -186,15 +91,6 @@ def migrate(connection: sqlite3.Connection, label: str, steps: Sequence[Migratio
             # Another process may have done this step while this one waited for the lock.
             if version_of(connection) == version:
                 _apply(connection, version + 1, steps[version])
-
-
-def refuse_newer(version: int, known: int, label: str) -> None:
-    """Raise StoreError if a database has a newer schema than is known."""
-    if version > known:
-        raise StoreError(
-            f"{label} was written by a newer version of this package (schema {version}, known here: {known}); "
-            "upgrade infinite-memory to open it"
-        )
 
 
 def _apply(connection: sqlite3.Connection, version: int, step: Migration) -> None:

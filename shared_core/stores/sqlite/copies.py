@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 from shared_core.errors import StoreError
-from shared_core.stores.sqlite.connection import probe
+from shared_core.stores.sqlite.database_file import probe
 
 __all__ = ["copy_database"]
 

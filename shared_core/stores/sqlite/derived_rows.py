@@ -7,9 +7,8 @@ from typing import Any
 
 from shared_core.records import Position, Summary, VectorRow
 from shared_core.stores.rows import SummaryReach
-from shared_core.stores.sqlite.checksums import checksum_of, damaged, vector_checksum
 from shared_core.stores.sqlite.connection import note_scrub_due, plain, text
-from shared_core.stores.sqlite.gaps import NUMBERS, by_segment, note, runs
+from shared_core.stores.sqlite.damage import NUMBERS, by_segment, checksum_of, damaged, note, runs, vector_checksum
 from shared_core.stores.sqlite.tree_rows import TreeRows
 
 _PART = 16 * 2**20

@@ -10,9 +10,9 @@ from typing import Any
 
 from shared_core.errors import StoreError
 from shared_core.records import Position, Record, SessionKey
-from shared_core.stores.sqlite import gaps
-from shared_core.stores.sqlite.checksums import checksum_of, read_leniently
-from shared_core.stores.sqlite.connection import SEALED, connect_to_read, plain, refuse_foreign, version_of
+from shared_core.stores.sqlite.connection import plain
+from shared_core.stores.sqlite.damage import NUMBERS, checksum_of, missing, read_leniently, without
+from shared_core.stores.sqlite.database_file import SEALED, connect_to_read, refuse_foreign, version_of
 from shared_core.stores.sqlite.message_rows import record_of
 from shared_core.stores.sqlite.wal import look_into
 
@@ -247,8 +247,8 @@ class _Reader:
         listed = Counter((one.session, one.user) for one in self.found.damages if one.what == "message")
         for number, records in self.found.records.items():
             there = sorted({row.seq for row in records})
-            noted = [row[2:] for row in self.found.rows["gaps"] if row[:2] == (number, gaps.NUMBERS)]
-            lost = gaps.without(gaps.missing(there, 1, there[-1] if there else 0), noted)
+            noted = [row[2:] for row in self.found.rows["gaps"] if row[:2] == (number, NUMBERS)]
+            lost = without(missing(there, 1, there[-1] if there else 0), noted)
             own = self.found.sessions.get(number)
             more = sum(upto - start + 1 for start, upto in lost) - listed[own and own.session_id, own and own.user_id]
             if more > 0:

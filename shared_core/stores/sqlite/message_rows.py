@@ -13,9 +13,18 @@ from pydantic import BaseModel, TypeAdapter
 from shared_core.errors import DuplicateError, StoreError, UnknownReferenceError
 from shared_core.messages import Message
 from shared_core.records import After, Criterion, IdPrefix, InTurn, MadeFrom, Newest, Pinned, Position, Record, Stretch
-from shared_core.stores.sqlite.checksums import checksum_of, damaged
 from shared_core.stores.sqlite.connection import plain, text
-from shared_core.stores.sqlite.gaps import NUMBERS, Range, by_segment, missing, note, runs, unexplained
+from shared_core.stores.sqlite.damage import (
+    NUMBERS,
+    Range,
+    by_segment,
+    checksum_of,
+    damaged,
+    missing,
+    note,
+    runs,
+    unexplained,
+)
 from shared_core.stores.sqlite.tree_rows import TreeRows
 
 COLUMNS = (

@@ -4,8 +4,7 @@ import sqlite3
 from collections.abc import Callable
 from typing import NamedTuple
 
-from shared_core.stores.sqlite.checksums import seal_messages, seal_tree
-from shared_core.stores.sqlite.gaps import note_gaps
+from shared_core.stores.sqlite.damage import note_gaps, seal_messages, seal_tree
 
 
 class Migration(NamedTuple):

@@ -7,8 +7,8 @@ from datetime import datetime
 
 from shared_core.messages import Message
 from shared_core.records import SessionInfo, title_of
-from shared_core.stores.sqlite.checksums import damaged
 from shared_core.stores.sqlite.connection import plain, text
+from shared_core.stores.sqlite.damage import damaged
 from shared_core.stores.sqlite.message_rows import COLUMNS, record_of
 from shared_core.stores.sqlite.tree_rows import PUBLISHED, TreeRows
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from shared_core.records import MAIN, ROOT, Branch, Position, Ref, RefKind, Segment, SessionKey, SessionState
 from shared_core.stores.rows import BranchEnd, Rows
-from shared_core.stores.sqlite.checksums import checksum_of, damaged, is_undecodable, lenient
 from shared_core.stores.sqlite.connection import plain, text, transaction
+from shared_core.stores.sqlite.damage import checksum_of, damaged, is_undecodable, lenient
 
 PUBLISHED = "ident >= '['"
 """The condition for a session that is not the stage of an import: an `ident` is JSON of a list, that of a stage not."""

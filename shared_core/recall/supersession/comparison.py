@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from shared_core.index.text import terms
-from shared_core.recall.statements import CHANGE, STOPS, Statement, figures_of, informative
+from shared_core.recall.supersession.statements import CHANGE, STOPS, Statement, figures_of, informative
 
 KNOWN_QUESTIONS = 64
 """Questions that are cached: the messages recalled for one are judged several times."""
@@ -41,6 +41,22 @@ _KIND = re.compile(r"\b(?:what|which|whose|how many|how much)\s+([^\W\d_]+)", re
 _SEVERAL = re.compile(r"\b(?:what|which)\s+(?:are\b|(?!is\b|was\b|does\b|has\b)[^\W\d_]+(?<![su])s\b)", re.IGNORECASE)
 """Matches questions for all that there is, such as "which books have I read?"."""
 
+_ONE_OF_SEVERAL = re.compile(
+    r"\b(?:second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|another|mention(?:s|ed)?|brought up)\b"
+    r"|\b(?:talk(?:s|ed)?|sa(?:y|ys|id)|told)\b.{0,20}\babout\b",
+    re.IGNORECASE,
+)
+"""Matches questions for one of several, or for what was mentioned, which stays mentioned."""
+
+_REASON = re.compile(r"^\W*(?:(?:and|but|so)\W+)?(?:why|how come)\b", re.IGNORECASE)
+"""Matches questions for a reason, which is no value that changes."""
+
+_COUNT = re.compile(r"\bhow (?:many|much|old|tall|far|heavy|high|large|big)\b", re.IGNORECASE)
+"""Matches questions that a number answers."""
+
+_CAPITALS = re.compile(r"(?<=[\w,;:]\s)[^\W\d_a-z]\w+")
+"""Matches names in a question. If it holds some, its other words are none: of "our hotel in Porto", hotel is none."""
+
 _ADDS = frozenset(["also", "too"])
 """Who uses these says something in addition."""
 
@@ -57,7 +73,9 @@ class Asked:
         core: those of them that do not only say of which kind the value is.
         figures: its numbers, times, weekdays and months.
         either: whether it names values to choose from.
-        several: whether it asks for all that there is. Only what is gone is no answer to it.
+        several: whether it asks for all that there is, or one of it. Only what is gone is no answer to it.
+        counts: whether a number answers it.
+        plain: those of its words that are no names.
         hints: how its words begin, and those by which people say them otherwise.
     """
 
@@ -66,19 +84,25 @@ class Asked:
     figures: frozenset[str]
     either: bool
     several: bool
+    counts: bool
+    plain: frozenset[str]
     hints: tuple[str, ...]
 
     @classmethod
     @lru_cache(maxsize=KNOWN_QUESTIONS)
     def by(cls, question: str, words: frozenset[str], speakers: frozenset[str]) -> "Asked":
         """Return what a question asks for, given its stems and the names of those who speak."""
-        own = informative(words) - frozenset(terms(" ".join(speakers)))
+        no_value = _REASON.search(question) is not None
+        own = frozenset[str]() if no_value else informative(words) - frozenset(terms(" ".join(speakers)))
         kinds = frozenset(terms(" ".join(_KIND.findall(question))))
         hints = {word[:-1] if len(word) > len("abc") else word for word in own}
         hints.update(said for word in own for said in _SAID_BY.get(word, ()))
         either = _EITHER.search(question) is not None
-        several = _SEVERAL.search(question) is not None
-        return cls(own, (own - kinds) or own, figures_of(question), either, several, tuple(hints))
+        several = _SEVERAL.search(question) is not None or _ONE_OF_SEVERAL.search(question) is not None
+        counts = _COUNT.search(question) is not None
+        capitals = frozenset(terms(" ".join(_CAPITALS.findall(question))))
+        plain = own - capitals if capitals else frozenset()
+        return cls(own, (own - kinds) or own, figures_of(question), either, several, counts, plain, tuple(hints))
 
     @property
     def about_one_thing(self) -> bool:
@@ -104,7 +128,7 @@ class Asked:
         asks_about = (old.figures | old.labels) & (self.figures | self.words)
         plain = not (old.figures or old.names) and one_part_differs(new.tokens, old.tokens)
         asks_about |= (old.terms - new.held) & self.core if plain else frozenset()
-        of_another = (old.names - new.held | new.names - old.held) & self.words
+        of_another = (old.names - new.held | new.names - old.held) & (self.words - self.plain)
         return bool(asks_about - new.held - new.figures - new.labels or of_another)
 
 
@@ -126,7 +150,7 @@ def alike(new: Statement, old: Statement, asked: Asked) -> bool:
         brief = longest <= LONGEST_PLAIN or bool(gone & old.figures)
         says_so = new.changes > 0 or (old.lasts and brief and 2 * share >= 1)
         return says_so and max(lacking, added) <= MOST_REST[0]
-    if asked.several:
+    if asked.several or (asked.counts and not _exchanged(new.figures, old.figures)):
         return False
     noun = bool(common & asked.words & new.nouns & old.nouns)
     if 3 * share < 1 or not (old.lasts or old.was or new.changes):

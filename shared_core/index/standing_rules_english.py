@@ -1,6 +1,6 @@
 """The English rules that find standing facts: preferences, allergies, diets, roles, constraints, instructions."""
 
-from shared_core.index.standing_rules import Language, Rule
+from shared_core.index.standing_rules import Rule, StandingRules
 
 _VERBS = (
     "include|use|show|give|provide|format|answer|reply|respond|explain|mention|confirm|add|write|list|cite|ask|remind"
@@ -8,7 +8,7 @@ _VERBS = (
     "|address|speak|talk|convert|consider|ensure|send|summari[sz]e|translate|note|point|prioriti[sz]e|focus|stick"
     "|offer|propose|quote|say|state|specify|describe|double-check|verify|test|return|generate|leave|skip|round|limit"
     "|wrap|indent|comment|document|compare|break|number|present|prefer|apologi[sz]e|repeat|assign|schedule|book|order"
-    "|plan|cook|wake|notify"
+    "|plan|cook|wake|notify|report|display|outline|link|share|structure|sort|group|phrase|clarify|warn|define|estimate"
 )
 _OCCUPATIONS = (
     "accountant|actor|actress|analyst|architect|artist|astronomer|attorney|baker|banker|barista|biologist|bookkeeper"
@@ -41,7 +41,8 @@ _FOODS = (
     "|garlic|mushrooms?|tomatoes|cilantro|red meat|processed|spicy"
 )
 
-ENGLISH = Language(
+ENGLISH_RULES = StandingRules(
+    language="en",
     words={
         "i": r"i(?:'m| am)",
         "very": (
@@ -110,7 +111,13 @@ ENGLISH = Language(
         ),
         Rule(
             "diet",
-            r"i (?:follow|keep|stick to|eat) (?:an? )?(?:strict )?(?P<what>{limits}|{eaters})\b",
+            r"i (?:follow|keep|stick to|eat) (?:an? )?(?:strict )?{eaters}\b",
+            ("food",),
+            about="diet",
+        ),
+        Rule(
+            "diet",
+            r"i (?:follow|keep|stick to|eat) (?:an? )?(?:strict )?(?P<what>{limits})\b",
             ("food",),
         ),
         Rule(
@@ -424,13 +431,15 @@ ENGLISH = Language(
         "|pacemaker|have ibs|crohn|have a bad |have a weak |answer|reply|replies|respond|response|speak "
         "|talk to me|talk in|explanation|messages|emoji|emoticon|markdown|bullet|jargon|headings|disclaimers"
         "|slang|em dash|exclamation|metric|imperial|use si |celsius|fahrenheit|kilom|use miles|use british"
-        "|use american|use uk|use us |use 24|use 12|formal|use plain|use simple|halal|kosher|keto|gluten|dairy"
+        "|use american|use uk|use us |24-hour|24 hour|12-hour|12 hour|si units|prices in|formal"
+        "|use plain|use simple|halal|kosher|keto|gluten|dairy"
         "|lactose|paleo|teetotal|diabet|liac|low-|low carb|low sugar|low sodium|low fat"
     ),
     starts=(
         f"i i'm i've we we're my please always never from going in you make be remember just when"
         f" whenever every each any"
-        f" anytime only don't do stop avoid no but and {_VERBS.replace('|', ' ')} recently"
+        f" anytime only don't do stop avoid no but and {_VERBS.replace('|', ' ')} recently 24-hour 24 12-hour 12 metric"
+        f" imperial si prices all"
     ),
     request=(
         r"(?:^|[.!?\n,;:]\s*|\b(?:and|please|then|now|to|me)\s+)(?:suggest|recommend|advise|plan|write"

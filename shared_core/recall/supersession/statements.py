@@ -7,7 +7,7 @@ from functools import cache, lru_cache
 
 from shared_core.index.text import terms
 from shared_core.languages.english import ENGLISH
-from shared_core.recall import english
+from shared_core.recall.supersession import english_phrases as english
 
 LOOKED_AT = 2_000
 """Characters of a message that are read. What comes after them is seldom the change itself."""
@@ -295,7 +295,7 @@ def _kind(tokens: list[str], at: int, subjects: Collection[int]) -> str:
 
 def _is_name(tokens: list[str], at: int) -> bool:
     token = tokens[at]
-    if not token[0].isupper() or token.split("'")[0] == "I":
+    if not token[0].isupper() or token.split("'")[0] == "I" or (not at and token.endswith("ing")):
         return False
     alone = all(word[0].isupper() for word in tokens[at:])
     if at and (tokens[at - 1] != ":" or alone):
@@ -399,7 +399,7 @@ def _gone(sentence: str) -> frozenset[str]:
     """Return the terms and figures after "no longer", "instead of" and the like, up to the end of their clause."""
     parts: list[str] = []
     for match in GONE.finditer(sentence):
-        words = re.split(r"[,:;]|\b(?:but|and|any|so)\b", sentence[match.end() :])[0].split()[:GONE_WORDS]
+        words = re.split(r"[,:](?!\d)|;|\b(?:but|and|any|so)\b", sentence[match.end() :])[0].split()[:GONE_WORDS]
         parts += words
     left = _LEFT.match(sentence)
     parts += [left[1]] if left else []

@@ -2,12 +2,17 @@
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
-from shared_core.recall.corrections import correction
-from shared_core.recall.frames import LONGEST_FRAME, Asked, alike
-from shared_core.recall.statements import (
+import numpy as np
+import numpy.typing as npt
+
+from shared_core.index.standing_facts import StatedFact, facts_in, task_bits
+from shared_core.recall.supersession.comparison import LONGEST_FRAME, Asked, alike
+from shared_core.recall.supersession.statements import (
     CHANGE,
+    KNOWN_TEXTS,
     LONGEST,
     Statement,
     bearing,
@@ -35,6 +40,21 @@ _BEFORE = re.compile(
     r"|no longer|any ?more|changed from)\b",
     re.IGNORECASE,
 )
+
+LONGEST_CORRECTION = 48
+"""Characters of a message that names nothing but a value, such as "sorry, I meant 3,200" and "no wait, Tuesday"."""
+
+_CORRECTION_BEGINS = re.compile(
+    r"(?:(?:oh|ah|oops|sorry|no|wait|hang on|actually|correction|i mean|i meant|i meant to say|make (?:that|it)"
+    r"|rather|scratch that|my mistake|it's|it is|that's)\b[\s,:.!\u2014-]*)+",
+    re.IGNORECASE,
+)
+_CORRECTS = re.compile(
+    r"sorry|oops|wait|hang on|correction|i mean|make (?:that|it)|scratch that|my mistake", re.IGNORECASE
+)
+
+MOST_CORRECTED_WORDS = 3
+"""Words of the value that such a message names, at most."""
 
 
 class Said(NamedTuple):
@@ -82,7 +102,50 @@ def superseded(said: Sequence[Said], words: Collection[str], question: str = "")
             last = newest.get(new, new)
             if old not in newest or said[last].order > said[newest[old]].order:
                 newest[old] = last
-    return newest | _corrected(said, stated, newest)
+    return _restated(said, asked) | newest | _corrected(said, stated, newest)
+
+
+def restated(codes: npt.NDArray[np.int64], newer: Collection[int] = ()) -> npt.NDArray[np.bool_]:
+    """Return which standing facts a newer one replaces: one of the same kind about the same thing.
+
+    Args:
+        codes: the code of each fact, oldest first: the same code for the same kind and thing.
+        newer: the codes of what is said after all of them.
+    """
+    _, last = np.unique(codes[::-1], return_index=True)
+    holds = np.zeros(len(codes), dtype=np.bool_)
+    holds[len(codes) - 1 - last] = True
+    return ~holds | np.isin(codes, np.array(list(newer), dtype=np.int64))
+
+
+class _Told(NamedTuple):
+    """A standing fact in one of some messages: its code, the number of its message, and what it says."""
+
+    code: int
+    message: int
+    says: tuple[frozenset[str], frozenset[str], bool]
+
+
+def _restated(said: Sequence[Said], asked: Asked) -> dict[int, int]:
+    """Return which messages state a fact that bears on a question and that a newer one states otherwise."""
+    told: list[_Told] = []
+    for index in sorted(range(len(said)), key=lambda index: said[index].order):
+        (role, name), text = said[index].speaker, said[index].text
+        for fact, state in _facts(text) if role == "user" else ():
+            if fact.tasks & task_bits(asked.words) or not asked.words.isdisjoint(fact.words | state.held):
+                says = state.words | state.figures, state.gone, state.negated
+                told.append(_Told(fact.code(name), index, says))
+    replaced = restated(np.array([one.code for one in told], dtype=np.int64))
+    newest = {one.code: one for one in told}
+    old = (one for one, gone in zip(told, replaced.tolist(), strict=True) if gone)
+    return {one.message: newest[one.code].message for one in old if newest[one.code].says != one.says}
+
+
+@lru_cache(maxsize=KNOWN_TEXTS)
+def _facts(text: str) -> tuple[tuple[StatedFact, Statement], ...]:
+    """Return the standing facts in a message, each with what it states."""
+    facts = [(fact, statement(text[fact.start : fact.end])) for fact in facts_in(text)]
+    return tuple((fact, state) for fact, state in facts if state is not None)
 
 
 def _corrected(
@@ -175,13 +238,14 @@ def _replaces(new: Statement, old: Statement, asked: Asked, most: int) -> bool:
         return False
     if asked.either and _chosen(new, old, asked.words):
         return True
-    same = alike(new, old, asked) and _says_otherwise(new, old, asked.words, most)
+    same = alike(new, old, asked) and _says_otherwise(new, old, asked, most)
     return same and not asked.names_value_of(old, new)
 
 
-def _says_otherwise(new: Statement, old: Statement, asked: frozenset[str], most: int) -> bool:
+def _says_otherwise(new: Statement, old: Statement, question: Asked, most: int) -> bool:
     """Return whether a newer statement gives another value of what an older one is about."""
-    if _of_something_else(new, old, asked) or not (new.changes or old.lasts or old.was):
+    asked = question.words
+    if _of_something_else(new, old, question) or not (new.changes or old.lasts or old.was):
         return False
     common = old.words & new.held
     bears = len(old.held & asked), len(new.held & asked)
@@ -218,7 +282,7 @@ def _chosen(new: Statement, old: Statement, asked: frozenset[str]) -> bool:
     return bool((new.words - old.words) & asked and (old.words - new.words) & asked)
 
 
-def _of_something_else(new: Statement, old: Statement, asked: frozenset[str]) -> bool:
+def _of_something_else(new: Statement, old: Statement, question: Asked) -> bool:
     """Return whether two statements are about different persons or things, as far as their grammar tells."""
     if (
         new.owners - old.names - old.owners
@@ -227,9 +291,9 @@ def _of_something_else(new: Statement, old: Statement, asked: frozenset[str]) ->
         or (new.heads - old.words and old.heads - new.words)
     ):
         return True
-    held = new.words | new.gone
+    held, asked = new.words | new.gone, question.words
     nouns = old.nouns & asked - held and new.nouns - old.words
-    names = old.names & asked - held and new.names - old.words and not old.names & new.names & asked
+    names = old.names & asked - question.plain - held and new.names - old.words and not old.names & new.names & asked
     return bool(nouns or names)
 
 
@@ -262,3 +326,31 @@ def newest_first(
         rest = [rank for rank in result[at:] if rank not in first]
         result = [*result[:at], *first, *rest]
     return result
+
+
+class Correction(NamedTuple):
+    """The value that a correction names: figures of some kind, or names."""
+
+    figures: frozenset[str]
+    names: frozenset[str]
+
+    def is_of_kind_of(self, other: Statement) -> bool:
+        """Return whether a statement has another value of the same kind."""
+        if self.figures:
+            numbers = {figure[-1].isdigit() for figure in self.figures}
+            return bool(other.figures - self.figures) and numbers <= {figure[-1].isdigit() for figure in other.figures}
+        return bool(self.names and other.names - self.names)
+
+
+def correction(text: str) -> Correction | None:
+    """Return the value that a message names which does nothing but correct one; None: it is no such message."""
+    begins = _CORRECTION_BEGINS.match(text) if len(text) <= LONGEST_CORRECTION else None
+    if begins is None or not _CORRECTS.search(begins[0]):
+        return None
+    said = text[begins.end() :].strip(" .!")
+    if not said or len(said.split()) > MOST_CORRECTED_WORDS:
+        return None
+    stated = statement(f"it is {said}")
+    if stated is None or stated.terms or not (stated.figures or stated.names):
+        return None
+    return Correction(stated.figures, stated.names)

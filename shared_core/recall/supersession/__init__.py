@@ -1,0 +1,1 @@
+"""Newest truth first: which statements newer ones replace, and where each stands among the results."""

@@ -1,0 +1,121 @@
+"""What a file is before it is opened: whether it is a database, whether it is ours, which version its schema has."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from shared_core.errors import StoreError
+from shared_core.stores.sqlite.schema import MIGRATIONS
+
+SEALED = next(number for number, step in enumerate(MIGRATIONS, 1) if step.name == "checksums")
+"""The version of the schema from which on rows have checksums."""
+
+APPLICATION_ID = 0x696D656D
+"""The bytes "imem", at offset 68 of each of our files, which tell whose file it is."""
+
+_SHORTEST = 512
+
+_BESIDE = ("-wal", "-shm", "-journal")
+"""The endings of the files that SQLite keeps beside a database."""
+
+
+def probe(path: Path) -> None:
+    """Return if `path` does not exist, is empty, or is a database that this package can read.
+
+    Raises:
+        StoreError: it is something else. Nothing has been written.
+    """
+    label = f"{str(path)!r}"
+    try:
+        if not path.exists():
+            return
+        if not path.is_file():
+            what = "a folder" if path.is_dir() else "not a file"
+            raise StoreError(f"{label} is {what}; give the path of a database file")
+        size = path.stat().st_size
+        if 0 < size < _SHORTEST:
+            # SQLite takes a file of one byte for an empty one.
+            raise sqlite3.DatabaseError("it is shorter than any database")
+        if size:
+            _read_header(path, label)
+    except (OSError, ValueError) as error:
+        raise StoreError(f"{label} cannot be opened: {error}; check the path and its permissions") from error
+    except sqlite3.Error as error:
+        raise StoreError(
+            f"{label} is not a readable SQLite database ({error}); nothing was written to it: "
+            "restore it from a backup, or give another path"
+        ) from error
+
+
+def refuse_foreign(connection: sqlite3.Connection, label: str) -> bool:
+    """Return whether a database bears our mark; False if it is empty and has no mark.
+
+    Raises:
+        StoreError: it belongs to another program.
+    """
+    application = connection.execute("PRAGMA application_id").fetchone()[0]
+    if application == APPLICATION_ID:
+        return True
+    if application or connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
+        raise StoreError(f"{label} is a database of another program; nothing was written to it: give another path")
+    return False
+
+
+def is_database(path: Path) -> bool:
+    """Return whether a path is any SQLite database, or a file beside one, which must not be overwritten."""
+    try:
+        known = next((path.with_name(path.name.removesuffix(end)) for end in _BESIDE if path.name.endswith(end)), path)
+        if not known.is_file() or known.stat().st_size < _SHORTEST:
+            return False
+        with closing(connect(known, "mode=ro&immutable=1")) as connection:
+            connection.execute("PRAGMA schema_version")
+    except (OSError, ValueError, sqlite3.Error):
+        return False
+    return True
+
+
+def _read_header(path: Path, label: str) -> None:
+    # Reading through SQLite and not with open(): closing a file drops every POSIX lock that this process holds on it,
+    # also those of other connections. "immutable" takes no locks and makes no -wal and -shm files. A checkpoint running
+    # elsewhere may just be writing page 1 before the file has grown; writable_schema lifts the check of its length.
+    with closing(connect(path, "mode=ro&immutable=1")) as connection:
+        connection.execute("PRAGMA writable_schema = ON")
+        ours = refuse_foreign(connection, label)
+        if ours and not _pending(path):
+            refuse_newer(version_of(connection), len(MIGRATIONS), label)
+    if ours and _pending(path):
+        # The newest schema may still be in the WAL. A read-only connection does not write the WAL back on closing.
+        with closing(connect_to_read(path)) as connection:
+            refuse_newer(version_of(connection), len(MIGRATIONS), label)
+
+
+def _pending(path: Path) -> bool:
+    wal = Path(f"{path}-wal")
+    return wal.exists() and wal.stat().st_size > 0
+
+
+def connect_to_read(path: Path) -> sqlite3.Connection:
+    """Return a connection that reads a database, with its write-ahead log, and cannot write to it."""
+    return connect(path, "mode=ro")
+
+
+def connect(path: Path, options: str) -> sqlite3.Connection:
+    """Return a connection to a file, with options of its URI."""
+    return sqlite3.connect(f"{path.absolute().as_uri()}?{options}", uri=True, isolation_level=None, timeout=30)
+
+
+def version_of(connection: sqlite3.Connection) -> int:
+    """Return the version of the schema, 0 before the first migration; writes nothing."""
+    if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'migrations'").fetchone() is None:
+        return 0
+    row = connection.execute("SELECT coalesce(max(version), 0) FROM migrations").fetchone()
+    return int(row[0])
+
+
+def refuse_newer(version: int, known: int, label: str) -> None:
+    """Raise StoreError if a database has a newer schema than is known."""
+    if version > known:
+        raise StoreError(
+            f"{label} was written by a newer version of this package (schema {version}, known here: {known}); "
+            "upgrade infinite-memory to open it"
+        )
