@@ -8,7 +8,6 @@ from typing import NamedTuple
 from shared_core.records import Position, Record, Stretch
 from shared_core.sharing.format import FileRef, LineError
 from shared_core.sharing.session_tree import SessionTree
-from shared_core.store import Store
 
 MAX_REMEMBERED = 4_096
 """The number of recent messages whose positions are kept in memory. Older ones are looked up in the store."""
@@ -115,15 +114,11 @@ class PositionMap:
     """Finds the positions of one session of a file in a session of the store.
 
     Args:
-        store: the store that holds the session.
-        session: the session's key.
-        tree: adds positions to the same session.
+        tree: adds positions to the session.
         renamed: id in the file -> id here.
     """
 
-    def __init__(self, store: Store, session: int, tree: SessionTree, renamed: dict[str, str]) -> None:
-        self._store = store
-        self._session = session
+    def __init__(self, tree: SessionTree, renamed: dict[str, str]) -> None:
         self._tree = tree
         self._renamed = renamed
         self._seen = bytearray(tree.last_seq + 1)
@@ -144,10 +139,11 @@ class PositionMap:
 
     def is_in_file(self, record: Record) -> bool:
         """Return whether an earlier line was this message."""
-        return record.seq > self._tree.last_seq or bool(self._seen[record.seq])
+        return self._tree.is_added(record) or (record.seq < len(self._seen) and bool(self._seen[record.seq]))
 
     def mark_known(self, id_: str, record: Record) -> None:
         """Note that a message of the file is already stored."""
+        self._seen.extend(bytes(max(record.seq + 1 - len(self._seen), 0)))  # others may add messages meanwhile
         self._seen[record.seq] = 1
         self.remember(id_, record.position)
 
@@ -279,7 +275,7 @@ class PositionMap:
     def _message_position(self, id_: str) -> Position:
         if id_ not in self._remembered:
             self._tree.flush()
-            records = self._store.get(self._session, [self._renamed.get(id_, id_)])
+            records = self._tree.get([self._renamed.get(id_, id_)])
             if not records or not self.is_in_file(records[0]):
                 raise LineError(f"refers to the message {id_!r}, which no earlier line has")
             self.remember(id_, records[0].position)
@@ -350,7 +346,7 @@ class PositionMap:
         while empty < room:
             size = min(size, room - empty)
             start = first.depth + empty
-            if self._store.count(self._session, [Stretch(first.segment, start, start + size - 1)]):
+            if self._tree.count(Stretch(first.segment, start, start + size - 1)):
                 room, size = empty + size - 1, size // 2
             else:
                 empty, size = empty + size, size * 2

@@ -2,19 +2,20 @@
 
 import os
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from sqlite3 import Connection
 from types import TracebackType
 
 from shared_core.arguments import one_of
-from shared_core.records import SessionInfo, Stretch
+from shared_core.records import Segment, SessionInfo, Stretch
 from shared_core.store import ALL
 from shared_core.stores.rows import Rows
 from shared_core.stores.sqlite.backup import Progress, back_up
 from shared_core.stores.sqlite.connection import Database
 from shared_core.stores.sqlite.derived_rows import DerivedRows
+from shared_core.stores.sqlite.grafts import Graft, graft
 from shared_core.stores.sqlite.message_rows import MessageRows
 from shared_core.stores.sqlite.session_rows import overview
 from shared_core.stores.sqlite.stages import abandoned, insert_stage, name_stages, remove_part
@@ -129,6 +130,14 @@ class SQLiteStore(TreeStore):
         """See `Store`."""
         with self._db.writing() as connection:
             return name_stages(connection, names)
+
+    def graft(
+        self, stage: int, session: int, segments: Sequence[Segment], *, grown: Mapping[int, int], depth: int = 0,
+        turns: int = 0,
+    ) -> Mapping[int, int]:  # fmt: skip
+        """See `Store`."""
+        with self._db.writing() as connection:
+            return graft(SQLiteRows(connection), stage, session, Graft(segments, grown, depth, turns))
 
     def unstage(self, sessions: Collection[int]) -> None:
         """See `Store`."""
