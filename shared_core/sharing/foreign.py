@@ -177,9 +177,11 @@ def _turn(message: Message, newest: Newest, prompt: str | None) -> Newest:
 
 def merge_conversation(job: Job, conversation: Conversation, target: Target, session: int) -> Imported:
     """Add a conversation to a session that holds something. Known messages are left as they are."""
-    here = _branches_here(job.store, session, conversation)
+    here = _BranchesHere(conversation, {}, {})
 
     def lines() -> Iterator[NumberedLine]:
+        nonlocal here
+        here = _branches_here(job.store, session, conversation)  # again if all of it is done again
         return (NumberedLine(number, line) for number, line in enumerate(here.conversation.lines(), 1))
 
     (done,) = import_lines(

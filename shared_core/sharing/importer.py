@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from typing_extensions import override
 
-from shared_core.errors import DuplicateError, StoreError, UnknownReferenceError
+from shared_core.errors import DuplicateError, InputFileError, StoreError, UnknownReferenceError
 from shared_core.paths import Head
 from shared_core.records import Position, Record, VectorRows
 from shared_core.reprs import short_repr
@@ -31,6 +31,7 @@ from shared_core.sharing.format import (
     read_lines,
 )
 from shared_core.sharing.session_merge import CountTokens, RefMerger, SessionMerger
+from shared_core.sharing.session_tree import SessionTree
 from shared_core.store import Store
 
 
@@ -388,6 +389,7 @@ class _StagedImporter(_Importer):
         self._created: dict[int, Target] = {}
         self._waiting: list[_Waiting] = []
         self._names: list[NumberedLine] = []
+        self._trees: list[SessionTree] = []
 
     def add_all(self, lines: Iterable[NumberedLine], check: Check) -> list[Imported]:
         """Process all lines, publish the stages and return the results.
@@ -396,7 +398,12 @@ class _StagedImporter(_Importer):
             NoStageError: this file cannot be imported by stages. Nothing is stored.
             MetOthersError: others changed what it meets. Nothing is stored.
         """
-        done = self.add_lines(lines)
+        try:
+            done = self.add_lines(lines)
+        except (InputFileError, UnknownReferenceError):
+            if any(tree.outdated for tree in self._trees):  # what a line refers to may have been forgotten
+                raise MetOthersError from None
+            raise
         with self._store.transaction():
             moves = [self._graft(one, done) for one in self._waiting]
             check(done)
@@ -419,6 +426,7 @@ class _StagedImporter(_Importer):
             return SessionMerger(self._store, stage, self._count_tokens)
         self._session, self._names = session, []
         merger = SessionMerger(self._store, session, self._count_tokens, stage)
+        self._trees.append(merger.tree)
         if merger.tree.empty:
             raise NoStageError
         return merger
@@ -451,7 +459,7 @@ class _StagedImporter(_Importer):
     def _graft(self, one: _Waiting, done: list[Imported]) -> Callable[[Position], Position]:
         """Make a stage a part of its session, with the branches; return where its positions are then."""
         tree = one.merger.tree
-        if self._store.state(one.session).epoch != tree.epoch:
+        if tree.outdated:
             raise MetOthersError
         self._session, self._merger, self._ref_merger = one.session, one.merger, None
         for self._number, line in one.names:

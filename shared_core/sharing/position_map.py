@@ -15,6 +15,9 @@ MAX_REMEMBERED = 4_096
 MAX_EMPTY = 2**24
 """The number of empty positions that a session of a file may have. It bounds what one short line can create."""
 
+SKIPPED = 2**25
+"""The number of the first message that is skipped. The file does not number these, and has no number as large."""
+
 
 class _EmptyRun(NamedTuple):
     """Consecutive positions of the file that hold no message: empty ones, or one merge.
@@ -125,6 +128,7 @@ class PositionMap:
         self._remembered: dict[str, Position] = {}
         self._skipped: dict[str, int] = {}
         self._runs: list[_EmptyRun] = []
+        self._skipped_runs: list[_EmptyRun] = []
         self._found = _Found()
         self._used = _Used()
         self._numbers = 0
@@ -163,8 +167,12 @@ class PositionMap:
 
     def add_skipped(self, id_: str, parent: FileRef | None, *, fork: bool) -> None:
         """Note a message that must not be stored, so that its position stays empty."""
-        self._skipped[id_] = self._numbers
-        self.add_gone(1, parent, fork=fork)
+        run = _EmptyRun(SKIPPED + len(self._skipped_runs), 1, (parent,), fork)
+        self._skipped[id_] = run.number
+        self.check(parent)
+        self._skipped_runs.append(run)
+        if self._tree.empty:
+            self.position(id_)
 
     def add_forgotten(self, records: Sequence[Record]) -> None:
         """Note messages that were forgotten in the store the file comes from: the file has empty positions for them."""
@@ -185,13 +193,14 @@ class PositionMap:
     def check(self, ref: FileRef | None) -> None:
         """Raise `LineError` if no earlier line has this position. Nothing is created."""
         if isinstance(ref, int):
-            self._run_of(ref)
+            if ref >= self._numbers:
+                raise LineError(f"refers to position {ref}, which no earlier line has")
         elif ref is not None and ref not in self._skipped:
             self._message_position(ref)
 
     def _run_of(self, number: int) -> _EmptyRun:
-        if number >= self._numbers:
-            raise LineError(f"refers to position {number}, which no earlier line has")
+        if number >= SKIPPED:
+            return self._skipped_runs[number - SKIPPED]
         return self._runs[bisect_right(self._runs, number, key=lambda run: run.number) - 1]
 
     # Finding

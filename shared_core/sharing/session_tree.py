@@ -89,7 +89,11 @@ class SessionTree:
     def get(self, ids: Sequence[str]) -> list[Record]:
         """Return the messages with these ids, including those that were added here and written."""
         found = self.store.get(self.session, ids)
-        return found if self.stage is None else found + list(map(_above, self.store.get(self.stage, ids)))
+        if self.stage is None:
+            return found
+        added = list(map(_above, self.store.get(self.stage, ids)))
+        known = {record.message.id for record in added}  # others may have stored one of them meanwhile
+        return added + [record for record in found if record.message.id not in known]
 
     def count(self, stretch: Stretch) -> int:
         """Return how many messages a stretch holds."""
@@ -300,6 +304,11 @@ class SessionTree:
             self.store.keep(stage, VectorRows(space, [(_below(one), hash_, vector) for one, hash_, vector in rows]))
 
     # Ending with a stage
+
+    @property
+    def outdated(self) -> bool:
+        """Whether something of the session has been forgotten since the import began."""
+        return self.store.state(self.session).epoch != self.epoch
 
     def reparent(self, position: Position, depth: int) -> None:
         """Let the first segment that was added begin after another position, `depth` deeper; it is the only one."""

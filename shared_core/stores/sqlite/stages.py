@@ -8,13 +8,16 @@ from shared_core.errors import StoreError, UnknownReferenceError
 from shared_core.stores.sqlite.connection import text
 from shared_core.stores.sqlite.tree_rows import ident_of
 
-IS_STAGE = "ident LIKE '+%'"
-"""The condition for a session that is the stage of an import."""
+IS_STAGE = "ident >= '+' AND ident < ','"
+"""The condition for a session that is the stage of an import; the index of names finds these."""
 
 ABANDONED = "-1 day"
 """A stage that is older was left by an import that was killed."""
 
 _MOVED = "+moved "
+
+AT_ONCE = 10
+"""The parts of abandoned stages that are removed when a database is opened, which they delay by a moment."""
 
 REMOVED = 1_000
 """Messages and vectors that are removed in one transaction."""
