@@ -18,6 +18,7 @@ from shared_core.paths import ROOT_PATH, unused_branch_name
 from shared_core.paths import Path as BranchPath
 from shared_core.records import Draft
 from shared_core.redact import Redact, redacted
+from shared_core.sharing.conversations import collector_paused, import_conversations
 from shared_core.sharing.documents import markdown, openai_list
 from shared_core.sharing.export import Progress, Source, atomically, branch_end, write_sessions
 from shared_core.sharing.foreign import (
@@ -25,9 +26,7 @@ from shared_core.sharing.foreign import (
     InsertionPoint,
     Job,
     chosen_entry,
-    collector_paused,
     counted,
-    import_conversations,
     named,
 )
 from shared_core.sharing.format import SessionLine, is_ours, read_header, read_lines

@@ -1,18 +1,15 @@
 """Store the conversations of other programs: each one whole or not at all."""
 
-import gc
 import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from shared_core.errors import AmbiguousReferenceError, InputFileError, UnknownReferenceError
+from shared_core.errors import AmbiguousReferenceError, UnknownReferenceError
 from shared_core.messages import Message, content_of
 from shared_core.paths import Head
 from shared_core.records import MAIN, Branch, Draft, Newest, Position, Record, Restored, Segment
-from shared_core.sharing.export import Progress
 from shared_core.sharing.format import NumberedLine
 from shared_core.sharing.importer import BATCH, Imported, ImportResult, Target, import_lines
 from shared_core.sharing.readers import Conversation, Entry, Foreign
@@ -99,7 +96,7 @@ def import_conversation(job: Job, conversation: Conversation, target: Target) ->
     Raises:
         InputFileError: the conversation cannot be stored; the store is unchanged.
     """
-    about: dict[str, Any] = {"title": conversation.title, "left_out": conversation.left_out_words}
+    about = about_of(conversation)
     if conversation.id and not conversation.nodes:  # a chat that was opened and left: it needs no session
         return Imported(ImportResult(job.format, target.session_id, target.user_id, **about), None)
     session = job.store.create_session(*target)
@@ -108,9 +105,14 @@ def import_conversation(job: Job, conversation: Conversation, target: Target) ->
     elif _is_fresh(job.store, session):
         done = _restore(job, conversation, target, session)
     else:
-        done = _merge(job, conversation, target)
+        done = merge_conversation(job, conversation, target, session)
     job.advance(len(conversation.nodes))
     return done._replace(result=replace(done.result, **about))
+
+
+def about_of(conversation: Conversation) -> dict[str, Any]:
+    """Return what a result says about a conversation itself."""
+    return {"title": conversation.title, "left_out": conversation.left_out_words}
 
 
 def _is_fresh(store: Store, session: int) -> bool:
@@ -123,6 +125,11 @@ def _is_fresh(store: Store, session: int) -> bool:
 def _restore(job: Job, conversation: Conversation, target: Target, session: int) -> Imported:
     """Fill an empty session. Nothing has to be looked up, so this takes a third of the time of a merge."""
     job.store.restore(session, restored(conversation, job.draft))
+    return restored_result(job, conversation, target)
+
+
+def restored_result(job: Job, conversation: Conversation, target: Target) -> Imported:
+    """Return the result of filling an empty session with a conversation that has branches."""
     branches = {name: name for name in conversation.ends}
     result = ImportResult(
         job.format, target.session_id, target.user_id, len(conversation.nodes), branches=branches, head=MAIN,
@@ -168,10 +175,15 @@ def _turn(message: Message, newest: Newest, prompt: str | None) -> Newest:
     return newest
 
 
-def _merge(job: Job, conversation: Conversation, target: Target) -> Imported:
+def merge_conversation(job: Job, conversation: Conversation, target: Target, session: int) -> Imported:
     """Add a conversation to a session that holds something. Known messages are left as they are."""
-    here = _branches_here(job.store, job.store.create_session(*target), conversation)
-    lines = (NumberedLine(number, line) for number, line in enumerate(here.conversation.lines(), 1))
+    here = _BranchesHere(conversation, {}, {})
+
+    def lines() -> Iterator[NumberedLine]:
+        nonlocal here
+        here = _branches_here(job.store, session, conversation)  # again if all of it is done again
+        return (NumberedLine(number, line) for number, line in enumerate(here.conversation.lines(), 1))
+
     (done,) = import_lines(
         job.store, job.name, lines, lambda line: target, format=job.format, total=len(conversation.nodes),
         count_tokens=counted(job.draft), progress=lambda done, total: job.advance(done),
@@ -233,7 +245,13 @@ def counted(draft: Callable[[Message], Draft]) -> CountTokens:
 
 def _add_messages(job: Job, conversation: Conversation, target: Target, session: int) -> Imported:
     created = not job.store.state(session).last_seq
-    listed = add_list(job, session, conversation.messages)
+    return list_result(job, conversation, target, add_list(job, session, conversation.messages), created=created)
+
+
+def list_result(
+    job: Job, conversation: Conversation, target: Target, listed: "ListOutcome", *, created: bool
+) -> Imported:
+    """Return the result of adding a list to a session."""
     result = ImportResult(
         job.format, target.session_id, target.user_id, listed.new, listed.known, listed.forgotten, listed.renamed,
         head=job.point.branch, created=created,
@@ -257,8 +275,8 @@ def add_list(job: Job, session: int, messages: Sequence[Message]) -> ListOutcome
     A message whose id is stored with other content gets another id, made by `other_id`.
     """
     listed, at = ListOutcome(), job.point.at
-    for batch in _batches(messages):
-        drafts = _with_free_ids(job.store, session, [job.draft(message) for message in batch], listed)
+    for batch in batches(messages):
+        drafts = with_free_ids(job.store, session, [job.draft(message) for message in batch], listed)
         appended = job.store.append(session, job.point.branch, drafts, at=at)
         at = None
         listed.new += len(appended.added)
@@ -268,7 +286,8 @@ def add_list(job: Job, session: int, messages: Sequence[Message]) -> ListOutcome
     return listed
 
 
-def _batches(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
+def batches(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
+    """Yield messages in parts to be stored together."""
     start = 0
     for index, message in enumerate(messages):
         if message.role == "user" and index - start >= BATCH:  # so that no turn is split
@@ -278,7 +297,7 @@ def _batches(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
         yield messages[start:]
 
 
-def _with_free_ids(store: Store, session: int, drafts: Sequence[Draft], listed: ListOutcome) -> list[Draft]:
+def with_free_ids(store: Store, session: int, drafts: Sequence[Draft], listed: ListOutcome) -> list[Draft]:
     """Return the drafts with another id wherever their own is stored with other content, and with joined prompts."""
     stored = {record.message.id: record.message for record in store.get(session, [_id(draft) for draft in drafts])}
     found: list[Draft] = []
@@ -299,95 +318,3 @@ def _with_free_ids(store: Store, session: int, drafts: Sequence[Draft], listed: 
 def _id(draft: Draft) -> str:
     assert draft.message.id is not None
     return draft.message.id
-
-
-# Many conversations
-
-TOGETHER = 1_000
-"""Messages that are stored in one transaction. With a transaction for each short chat, the disk would set the pace."""
-
-
-@contextmanager
-def collector_paused() -> Iterator[None]:
-    """Pause the collector of reference cycles, if it runs.
-
-    What a file holds has no cycles, and looking for them in all of it, again and again, takes a third of an import.
-    """
-    running = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if running:
-            gc.enable()
-
-
-def import_conversations(
-    job: Job, entries: Sequence[Entry], target: Callable[[str], Target], *,
-    skip_invalid: bool = False, progress: Progress | None = None,
-    on_session: Callable[[ImportResult], None] | None = None,
-) -> list[Imported]:  # fmt: skip
-    """Store conversations, each whole or not at all, after all of them have been read.
-
-    Args:
-        job: what the imports share.
-        entries: the conversations.
-        target: returns the session for the id of a conversation.
-        skip_invalid: leave out conversations that are invalid; their results have an `error`.
-        progress: called with how many messages are done and how many there are.
-        on_session: called with each result, once the session is stored.
-
-    Raises:
-        InputFileError: a conversation is invalid; nothing is stored.
-    """
-    read = [_read(one, job.format, target(one.id), skip_invalid) for one in entries]
-    total = sum(map(_size, read))
-    results: list[Imported] = []
-    done = 0
-    for group in _groups(read):
-        stored: list[Imported] = []
-        with job.store.transaction():
-            for one in group:
-                if isinstance(one, ImportResult):
-                    stored.append(Imported(one, None))
-                    continue
-                advance = _shifted(progress, done, total)
-                stored.append(import_conversation(job._replace(advance=advance), one, target(one.id)))
-                done += len(one.nodes)
-        results += stored
-        if on_session is not None:
-            for imported in stored:
-                on_session(imported.result)
-    return results
-
-
-def _size(one: Conversation | ImportResult) -> int:
-    return len(one.nodes) if isinstance(one, Conversation) else 0
-
-
-def _groups(read: Sequence[Conversation | ImportResult]) -> Iterator[list[Conversation | ImportResult]]:
-    """Yield what is stored together: conversations with `TOGETHER` messages, or a longer one."""
-    group: list[Conversation | ImportResult] = []
-    size = 0
-    for one in read:
-        size += _size(one)
-        if group and size > TOGETHER:
-            yield group
-            group, size = [], _size(one)
-        group.append(one)
-    if group:
-        yield group
-
-
-def _shifted(progress: Progress | None, before: int, total: int) -> Callable[[int], None]:
-    """Return a function that reports the messages of one conversation that are done as those of all."""
-    return lambda done: None if progress is None else progress(before + done, total)
-
-
-def _read(entry: Entry, format: str, target: Target, skip_invalid: bool) -> Conversation | ImportResult:
-    try:
-        return entry.read()
-    except InputFileError as error:
-        if not skip_invalid:
-            raise
-        return ImportResult(format, target.session_id, target.user_id, title=entry.title, error=str(error))

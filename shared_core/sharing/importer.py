@@ -5,9 +5,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from shared_core.errors import StoreError, UnknownReferenceError
+from typing_extensions import override
+
+from shared_core.errors import DuplicateError, InputFileError, StoreError, UnknownReferenceError
 from shared_core.paths import Head
-from shared_core.records import VectorRows
+from shared_core.records import Position, Record, VectorRows
 from shared_core.reprs import short_repr
 from shared_core.sharing.export import Progress
 from shared_core.sharing.format import (
@@ -29,6 +31,7 @@ from shared_core.sharing.format import (
     read_lines,
 )
 from shared_core.sharing.session_merge import CountTokens, RefMerger, SessionMerger
+from shared_core.sharing.session_tree import SessionTree
 from shared_core.store import Store
 
 
@@ -77,7 +80,10 @@ class ImportResult:
 
 
 LARGE = 5_000
-"""The messages of a file that is not imported in one transaction, if all of its sessions are new."""
+"""The messages of a file that is not imported in one transaction."""
+
+ATTEMPTS = 3
+"""How often a large file is imported without a lock, while others change what it meets; then one is held."""
 
 BATCH = 500
 """Lines that are looked up together."""
@@ -101,43 +107,16 @@ class Imported(NamedTuple):
     head: Head | None
 
 
+Check = Callable[[list[Imported]], None]
+"""Called with the results before anything is stored; raises if it must not be."""
+
+
 class _FileInfo(NamedTuple):
     """The name of the file, for errors, its format, and the number of its messages."""
 
     name: str
     format: str
     total: int
-
-
-def import_lines(
-    store: Store,
-    path: str | os.PathLike[str],
-    lines: Iterable[NumberedLine],
-    destination: Destination,
-    *,
-    format: str,
-    total: int,
-    count_tokens: CountTokens,
-    progress: Progress | None = None,
-) -> list[Imported]:
-    """Import the sessions that some lines describe into a store, in one transaction.
-
-    Args:
-        store: the store to import into.
-        path: the file, for errors.
-        lines: one session after the other, each beginning with a `SessionLine`.
-        destination: returns the session that each is imported into.
-        format: the file's format, for the results.
-        total: the number of messages in the file, for `progress`.
-        count_tokens: counts the tokens of a message.
-        progress: called with how many messages are done and how many there are.
-
-    Raises:
-        InputFileError: the file is invalid; the store is unchanged.
-    """
-    name = os.fspath(path)
-    with store.transaction():
-        return _Importer(store, _FileInfo(name, format, total), destination, count_tokens, progress).add_lines(lines)
 
 
 def import_export(
@@ -148,17 +127,43 @@ def import_export(
     total: int,
     count_tokens: CountTokens,
     progress: Progress | None = None,
-    check: Callable[[list[Imported]], None] = lambda done: None,
+    check: Check = lambda done: None,
 ) -> list[Imported]:
-    """Import the sessions of an export file: all of them or nothing.
+    """Import the sessions of an export file: all of them or nothing; see `import_lines`.
 
-    Other writers wait for a large file no longer than for a part of it, if its sessions are new: they are filled as
-    stages, which nobody sees until the last line has been read. Any other file is imported in one transaction.
+    Raises:
+        InputFileError: the file is invalid; the store is unchanged.
+    """
+    return import_lines(
+        store, path, lambda: read_lines(path), destination, format=FORMAT, total=total, count_tokens=count_tokens,
+        progress=progress, check=check,
+    )  # fmt: skip
+
+
+def import_lines(
+    store: Store,
+    path: str | os.PathLike[str],
+    lines: Callable[[], Iterable[NumberedLine]],
+    destination: Destination,
+    *,
+    format: str,
+    total: int,
+    count_tokens: CountTokens,
+    progress: Progress | None = None,
+    check: Check = lambda done: None,
+) -> list[Imported]:
+    """Import the sessions that some lines describe into a store: all of them or nothing.
+
+    While a large file is read, others may write: what it adds is kept in stages, which nobody sees until the last line
+    has been read. A transaction then makes them sessions, or parts of the sessions that are there. If others have
+    stored one of its messages by then, or have forgotten something, all of it is done again.
 
     Args:
         store: the store to import into.
-        path: the file.
-        destination: returns the session that each of the file is imported into.
+        path: the file, for errors.
+        lines: returns the lines: one session after the other, each beginning with a `SessionLine`.
+        destination: returns the session that each is imported into.
+        format: the file's format, for the results.
         total: the number of messages in the file.
         count_tokens: counts the tokens of a message.
         progress: called with how many messages are done and how many there are.
@@ -167,40 +172,39 @@ def import_export(
     Raises:
         InputFileError: the file is invalid; the store is unchanged.
     """
-    file = _FileInfo(os.fspath(path), FORMAT, total)
-    if total >= LARGE:
-        done = _import_staged(store, file, destination, count_tokens, progress, check)
-        if done is not None:
-            return done
+    file = _FileInfo(os.fspath(path), format, total)
+    for _ in range(ATTEMPTS if is_large(total) else 0):
+        importer = _StagedImporter(store, file, destination, count_tokens, progress)
+        try:
+            return importer.add_all(lines(), check)
+        except NoStageError:
+            break
+        except MetOthersError:
+            continue
+        finally:
+            store.unstage(importer.stages)
     with store.transaction():
-        importer = _Importer(store, file, destination, count_tokens, progress)
-        done = importer.add_lines(read_lines(path))
+        done = _Importer(store, file, destination, count_tokens, progress).add_lines(lines())
         check(done)
     return done
 
 
-def _import_staged(
-    store: Store, file: _FileInfo, destination: Destination, count_tokens: CountTokens, progress: Progress | None,
-    check: Callable[[list[Imported]], None],
-) -> list[Imported] | None:  # fmt: skip
-    """Import a file by stages; None, and nothing is stored, if one of its sessions is not new."""
-    importer = _Importer(store, file, destination, count_tokens, progress, staged={})
-    assert importer.staged is not None
-    try:
-        done = importer.add_lines(read_lines(file.name))
-        check(done)
-        return done if store.publish(importer.staged) else None
-    except _NotNewError:
-        return None
-    finally:
-        store.unstage(importer.staged)
+def is_large(total: int) -> bool:
+    """Return whether so many messages are imported step by step."""
+    return total >= LARGE
 
 
-class _NotNewError(Exception):
-    """A session of the file is not new, or the store has no stages."""
+class NoStageError(Exception):
+    """The store has no stages, or a session of the file exists and never held anything."""
+
+
+class MetOthersError(Exception):
+    """What others have stored or forgotten meanwhile changes what an import does."""
 
 
 class _Importer:
+    """Imports sessions line by line, in a transaction of the store."""
+
     def __init__(
         self,
         store: Store,
@@ -208,9 +212,7 @@ class _Importer:
         destination: Destination,
         count_tokens: CountTokens,
         progress: Progress | None,
-        staged: dict[int, Target] | None = None,
     ) -> None:
-        self.staged = staged
         self._store = store
         self._file = file
         self._destination = destination
@@ -252,17 +254,14 @@ class _Importer:
         if target in self._targets:
             raise file_error(self._file.name, self._number, LineError(f"is a second session for {target.session_id!r}"))
         self._targets.add(target)
-        self._session = self._store.create_session(*target) if self.staged is None else self._stage(target)
-        self._merger = SessionMerger(self._store, self._session, self._count_tokens)
+        self._merger = self._open(target)
         self._ref_merger = None
         self._spaces = line.spaces
 
-    def _stage(self, target: Target) -> int:
-        stage = self._store.stage() if self._store.session(*target) is None else None
-        if stage is None or self.staged is None:
-            raise _NotNewError
-        self.staged[stage] = target
-        return stage
+    def _open(self, target: Target) -> SessionMerger:
+        """Return the merger of the session to import into."""
+        self._session = self._store.create_session(*target)
+        return SessionMerger(self._store, self._session, self._count_tokens)
 
     def _add_batch(self) -> None:
         assert self._merger is not None
@@ -271,15 +270,20 @@ class _Importer:
         for number, line in batch:
             self._number = number
             with _LocatedErrors(self):
-                if isinstance(line, MessageLine):
-                    if self._ref_merger is not None:
-                        raise LineError("comes after the branches; messages come first")
-                    self._merger.message(line, stored.get(line.id))
-                    self._passed += 1
-                else:
-                    self._structure(self._merger, line)
+                known = stored.get(line.id) if isinstance(line, MessageLine) else None
+                self._add_line(self._merger, NumberedLine(number, line), known)
         if self._progress is not None:
             self._progress(min(self._passed, self._file.total), self._file.total)
+
+    def _add_line(self, merger: SessionMerger, numbered: NumberedLine, stored: Record | None) -> None:
+        line = numbered.line
+        if not isinstance(line, MessageLine):
+            self._structure(merger, line)
+            return
+        if self._ref_merger is not None:
+            raise _late_message()
+        merger.message(line, stored)
+        self._passed += 1
 
     def _structure(self, merger: SessionMerger, line: Line) -> None:
         match line:
@@ -316,30 +320,166 @@ class _Importer:
         if self._merger is None or self._target is None:
             return
         self._add_batch()
-        merger, refs = self._merger, self._refs
+        refs = self._refs
         with _LocatedErrors(self):
             refs.finish()
-            for space in self._spaces:
-                self._store.keep(self._session, VectorRows(space, []))  # the one written last is in use
-        head = refs.head
-        self.done.append(
-            Imported(
-                ImportResult(
-                    format=self._file.format,
-                    session_id=self._target.session_id,
-                    user_id=self._target.user_id,
-                    new=merger.new,
-                    known=merger.known,
-                    forgotten=merger.forgotten,
-                    remapped=merger.renamed,
-                    branches=refs.branches,
-                    head=head.branch if head is not None else None,
-                    created=merger.tree.empty,
-                ),
-                head,
-            )
-        )
+            self._use_spaces()
+        self.done.append(self._result(self._target, self._merger, refs))
         self._merger = self._ref_merger = None
+
+    def _use_spaces(self) -> None:
+        for space in self._spaces:
+            self._store.keep(self._session, VectorRows(space, []))  # the one written last is in use
+
+    def _result(self, target: Target, merger: SessionMerger, refs: RefMerger) -> Imported:
+        result = ImportResult(
+            format=self._file.format,
+            session_id=target.session_id,
+            user_id=target.user_id,
+            new=merger.new,
+            known=merger.known,
+            forgotten=merger.forgotten,
+            remapped=merger.renamed,
+            branches=refs.branches,
+            head=refs.head.branch if refs.head is not None else None,
+            created=merger.tree.empty,
+        )
+        return Imported(result, refs.head)
+
+
+class _Waiting(NamedTuple):
+    """A session that is there already, whose messages have been read.
+
+    Attributes:
+        number: the index of its result.
+        target: the session.
+        session: its key.
+        merger: the merger that added the messages to a stage.
+        names: the lines of its branches, tags and stashes.
+        spaces: its vector spaces.
+    """
+
+    number: int
+    target: Target
+    session: int
+    merger: SessionMerger
+    names: list[NumberedLine]
+    spaces: Sequence[str]
+
+
+class _StagedImporter(_Importer):
+    """Imports sessions line by line into stages, outside of a transaction.
+
+    The branches of a session that is there already are merged at the end, when nobody else can move them.
+
+    Attributes:
+        stages: the stages that were made.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        file: _FileInfo,
+        destination: Destination,
+        count_tokens: CountTokens,
+        progress: Progress | None,
+    ) -> None:
+        super().__init__(store, file, destination, count_tokens, progress)
+        self.stages: list[int] = []
+        self._created: dict[int, Target] = {}
+        self._waiting: list[_Waiting] = []
+        self._names: list[NumberedLine] = []
+        self._trees: list[SessionTree] = []
+
+    def add_all(self, lines: Iterable[NumberedLine], check: Check) -> list[Imported]:
+        """Process all lines, publish the stages and return the results.
+
+        Raises:
+            NoStageError: this file cannot be imported by stages. Nothing is stored.
+            MetOthersError: others changed what it meets. Nothing is stored.
+        """
+        try:
+            done = self.add_lines(lines)
+        except (InputFileError, UnknownReferenceError):
+            if any(tree.outdated for tree in self._trees):  # what a line refers to may have been forgotten
+                raise MetOthersError from None
+            raise
+        with self._store.transaction():
+            moves = [self._graft(one, done) for one in self._waiting]
+            check(done)
+            if not self._store.publish(self._created):
+                raise MetOthersError
+        for one, moved in zip(self._waiting, moves, strict=True):
+            one.merger.tree.move_vectors(moved)
+            self._session, self._spaces = one.session, one.spaces
+            self._use_spaces()
+        return done
+
+    @override
+    def _open(self, target: Target) -> SessionMerger:
+        session, stage = self._store.session(*target), self._store.stage()
+        if stage is None:
+            raise NoStageError
+        self.stages.append(stage)
+        if session is None:
+            self._created[stage], self._session = target, stage
+            return SessionMerger(self._store, stage, self._count_tokens)
+        self._session, self._names = session, []
+        merger = SessionMerger(self._store, session, self._count_tokens, stage)
+        self._trees.append(merger.tree)
+        if merger.tree.empty:
+            raise NoStageError
+        return merger
+
+    @override
+    def _add_line(self, merger: SessionMerger, numbered: NumberedLine, stored: Record | None) -> None:
+        line = numbered.line
+        waits = merger.tree.stage is not None and isinstance(
+            line, BranchLine | TagLine | StashLine | MoveLine | HeadLine
+        )
+        if waits:
+            self._names.append(numbered)
+        elif merger.tree.stage is not None and self._names and isinstance(line, MessageLine):
+            raise _late_message()
+        else:
+            super()._add_line(merger, numbered, stored)
+
+    @override
+    def end_session(self) -> None:
+        """Keep the result of a session, or what will be it."""
+        if self._merger is None or self._target is None or self._merger.tree.stage is None:
+            return super().end_session()
+        self._add_batch()
+        self._merger.tree.flush()
+        number = len(self.done)
+        self._waiting.append(_Waiting(number, self._target, self._session, self._merger, self._names, self._spaces))
+        self.done.append(Imported(ImportResult(self._file.format, self._target.session_id), None))
+        self._merger = None
+
+    def _graft(self, one: _Waiting, done: list[Imported]) -> Callable[[Position], Position]:
+        """Make a stage a part of its session, with the branches; return where its positions are then."""
+        tree = one.merger.tree
+        if tree.outdated:
+            raise MetOthersError
+        self._session, self._merger, self._ref_merger = one.session, one.merger, None
+        for self._number, line in one.names:
+            with _LocatedErrors(self):
+                self._structure(one.merger, line)
+        refs = self._refs
+        with _LocatedErrors(self):
+            refs.finish()
+        try:
+            moved = tree.graft()
+        except DuplicateError:
+            raise MetOthersError from None
+        with _LocatedErrors(self):
+            refs.graft(moved)
+        done[one.number] = self._result(one.target, one.merger, refs)
+        return moved
+
+
+def _late_message() -> LineError:
+    return LineError("comes after the branches; messages come first")
 
 
 class _LocatedErrors:

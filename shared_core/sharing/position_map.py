@@ -8,13 +8,15 @@ from typing import NamedTuple
 from shared_core.records import Position, Record, Stretch
 from shared_core.sharing.format import FileRef, LineError
 from shared_core.sharing.session_tree import SessionTree
-from shared_core.store import Store
 
 MAX_REMEMBERED = 4_096
 """The number of recent messages whose positions are kept in memory. Older ones are looked up in the store."""
 
 MAX_EMPTY = 2**24
 """The number of empty positions that a session of a file may have. It bounds what one short line can create."""
+
+SKIPPED = 2**25
+"""The number of the first message that is skipped. The file does not number these, and has no number as large."""
 
 
 class _EmptyRun(NamedTuple):
@@ -115,21 +117,18 @@ class PositionMap:
     """Finds the positions of one session of a file in a session of the store.
 
     Args:
-        store: the store that holds the session.
-        session: the session's key.
-        tree: adds positions to the same session.
+        tree: adds positions to the session.
         renamed: id in the file -> id here.
     """
 
-    def __init__(self, store: Store, session: int, tree: SessionTree, renamed: dict[str, str]) -> None:
-        self._store = store
-        self._session = session
+    def __init__(self, tree: SessionTree, renamed: dict[str, str]) -> None:
         self._tree = tree
         self._renamed = renamed
         self._seen = bytearray(tree.last_seq + 1)
         self._remembered: dict[str, Position] = {}
         self._skipped: dict[str, int] = {}
         self._runs: list[_EmptyRun] = []
+        self._skipped_runs: list[_EmptyRun] = []
         self._found = _Found()
         self._used = _Used()
         self._numbers = 0
@@ -144,10 +143,11 @@ class PositionMap:
 
     def is_in_file(self, record: Record) -> bool:
         """Return whether an earlier line was this message."""
-        return record.seq > self._tree.last_seq or bool(self._seen[record.seq])
+        return self._tree.is_added(record) or (record.seq < len(self._seen) and bool(self._seen[record.seq]))
 
     def mark_known(self, id_: str, record: Record) -> None:
         """Note that a message of the file is already stored."""
+        self._seen.extend(bytes(max(record.seq + 1 - len(self._seen), 0)))  # others may add messages meanwhile
         self._seen[record.seq] = 1
         self.remember(id_, record.position)
 
@@ -167,8 +167,12 @@ class PositionMap:
 
     def add_skipped(self, id_: str, parent: FileRef | None, *, fork: bool) -> None:
         """Note a message that must not be stored, so that its position stays empty."""
-        self._skipped[id_] = self._numbers
-        self.add_gone(1, parent, fork=fork)
+        run = _EmptyRun(SKIPPED + len(self._skipped_runs), 1, (parent,), fork)
+        self._skipped[id_] = run.number
+        self.check(parent)
+        self._skipped_runs.append(run)
+        if self._tree.empty:
+            self.position(id_)
 
     def add_forgotten(self, records: Sequence[Record]) -> None:
         """Note messages that were forgotten in the store the file comes from: the file has empty positions for them."""
@@ -189,13 +193,14 @@ class PositionMap:
     def check(self, ref: FileRef | None) -> None:
         """Raise `LineError` if no earlier line has this position. Nothing is created."""
         if isinstance(ref, int):
-            self._run_of(ref)
+            if ref >= self._numbers:
+                raise LineError(f"refers to position {ref}, which no earlier line has")
         elif ref is not None and ref not in self._skipped:
             self._message_position(ref)
 
     def _run_of(self, number: int) -> _EmptyRun:
-        if number >= self._numbers:
-            raise LineError(f"refers to position {number}, which no earlier line has")
+        if number >= SKIPPED:
+            return self._skipped_runs[number - SKIPPED]
         return self._runs[bisect_right(self._runs, number, key=lambda run: run.number) - 1]
 
     # Finding
@@ -279,7 +284,7 @@ class PositionMap:
     def _message_position(self, id_: str) -> Position:
         if id_ not in self._remembered:
             self._tree.flush()
-            records = self._store.get(self._session, [self._renamed.get(id_, id_)])
+            records = self._tree.get([self._renamed.get(id_, id_)])
             if not records or not self.is_in_file(records[0]):
                 raise LineError(f"refers to the message {id_!r}, which no earlier line has")
             self.remember(id_, records[0].position)
@@ -350,7 +355,7 @@ class PositionMap:
         while empty < room:
             size = min(size, room - empty)
             start = first.depth + empty
-            if self._store.count(self._session, [Stretch(first.segment, start, start + size - 1)]):
+            if self._tree.count(Stretch(first.segment, start, start + size - 1)):
                 room, size = empty + size - 1, size // 2
             else:
                 empty, size = empty + size, size * 2

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
+from typing import TypeAlias
 
 from shared_core.errors import InfiniteMemoryError
 from shared_core.messages import Message, content_of
@@ -34,7 +35,7 @@ FORGOTTEN_PAGE = 10_000
 
 
 class SessionMerger:
-    """Adds the messages and merges of one session, line by line, inside a transaction of the store.
+    """Adds the messages and merges of one session, line by line: in a transaction of the store, or to a stage.
 
     A message is known if its id is stored with the same content after the same position. If its id is stored with
     anything else, the message gets another id. That id is a digest of its content and its parent, so the message is
@@ -44,6 +45,7 @@ class SessionMerger:
         store: the store to import into.
         session: the key of the session to import into.
         count_tokens: counts the tokens of a message that is stored.
+        stage: the stage that is filled; see `SessionTree`.
 
     Attributes:
         tree: the session, as it grows.
@@ -54,10 +56,10 @@ class SessionMerger:
         forgotten: how many messages were left out because they had been forgotten here.
     """
 
-    def __init__(self, store: Store, session: int, count_tokens: CountTokens) -> None:
-        self.tree = SessionTree(store, session)
+    def __init__(self, store: Store, session: int, count_tokens: CountTokens, stage: int | None = None) -> None:
+        self.tree = SessionTree(store, session, stage)
         self.renamed: dict[str, str] = {}
-        self.positions = PositionMap(store, session, self.tree, self.renamed)
+        self.positions = PositionMap(self.tree, self.renamed)
         self.new = self.known = self.forgotten = 0
         self._store = store
         self._session = session
@@ -74,7 +76,7 @@ class SessionMerger:
     def forget(self, line: ForgottenLine) -> None:
         """Add forgotten ids to a session that was empty. Any other session keeps its own list."""
         self.tree.flush()
-        stored = self._store.get(self._session, line.ids)
+        stored = self.tree.get(line.ids)
         if self.tree.empty:
             self._store.restore(self._session, Restored(forgotten=line.ids))
             self._forgotten_ids.update(set(line.ids) - {str(record.message.id) for record in stored})
@@ -93,7 +95,7 @@ class SessionMerger:
     def look_up(self, lines: Sequence[MessageLine]) -> dict[str, Record]:
         """Return the messages that are stored under the ids of some lines."""
         self.tree.flush()
-        return {str(record.message.id): record for record in self._store.get(self._session, [one.id for one in lines])}
+        return {str(record.message.id): record for record in self.tree.get([one.id for one in lines])}
 
     def message(self, line: MessageLine, stored: Record | None) -> None:
         """Add a message. `stored` is the message that `look_up` found under its id.
@@ -129,7 +131,7 @@ class SessionMerger:
         while its own was taken.
         """
         id_ = other_id(message, self.renamed.get(parent, parent) if isinstance(parent, str) else parent)
-        stored = next(iter(self._store.get(self._session, [id_])), None)
+        stored = next(iter(self.tree.get([id_])), None)
         fits = stored is not None and not self.positions.is_in_file(stored) and self._is_same(stored, message, parent)
         if line.id in self._forgotten_ids and not fits and id_ not in self._forgotten_ids:
             return line.id, None
@@ -191,6 +193,9 @@ IMPORTED = "imported/"
 """The prefix of an imported branch or tag whose name is taken."""
 
 
+_Name: TypeAlias = Create | Move | Branch | Ref
+
+
 class RefMerger:
     """Merges the branches, tags, stashes and the reflog of one session, once all of its messages are stored.
 
@@ -217,7 +222,8 @@ class RefMerger:
             self._stashes.setdefault((ref.name, ref.note, ref.created_at), []).append(ref)
         self._named: set[str] = set()
         self._named_tags: set[str] = set()
-        self._pending: list[Create | Move | Branch | Ref] = []
+        self._pending: list[_Name] = []
+        self._changes: list[_Name] = []
         self.branches: dict[str, str] = {}
         self.head: Head | None = None
 
@@ -337,7 +343,7 @@ class RefMerger:
     def _normalized(self, position: Position | None) -> Position:
         return self._merger.tree.normalized(position)
 
-    def _put(self, one: Create | Move | Branch | Ref) -> None:
+    def _put(self, one: _Name) -> None:
         """Write a branch or a ref, together with the next ones of its kind."""
         if self._pending and (len(self._pending) >= TOGETHER or type(one) is not type(self._pending[0])):
             self._write()
@@ -345,6 +351,21 @@ class RefMerger:
 
     def _write(self) -> None:
         pending, self._pending = self._pending, []
+        if self._merger.tree.stage is not None:
+            self._changes += pending
+            return
+        self._store_all(pending)
+
+    def graft(self, moved: Callable[[Position], Position]) -> None:
+        """Write what was noted while there was a stage, whose positions are elsewhere now."""
+        for one in self._changes:
+            if self._pending and type(one) is not type(self._pending[0]):
+                self._store_all(self._pending)
+                self._pending = []
+            self._pending.append(_moved(one, moved))
+        self._store_all(self._pending)
+
+    def _store_all(self, pending: Sequence[_Name]) -> None:
         branches = tuple(one for one in pending if isinstance(one, Branch))
         refs = tuple(one for one in pending if isinstance(one, Ref))
         changes = [one for one in pending if isinstance(one, Create | Move)]
@@ -357,6 +378,22 @@ class RefMerger:
             if not isinstance(error, InfiniteMemoryError):
                 raise
             raise LineError(f"cannot be stored: {error}") from None
+
+
+def _moved(one: _Name, moved: Callable[[Position], Position]) -> _Name:
+    """Return a change or a ref with other positions."""
+    match one:
+        case Create():
+            return one._replace(at=moved(one.at))
+        case Move():
+            return one._replace(to=moved(one.to))
+        case Branch():
+            return one._replace(head=moved(one.head))
+        case Ref():
+            position, base = one.position, one.base
+            return one._replace(
+                position=None if position is None else moved(position), base=None if base is None else moved(base)
+            )
 
 
 def _checked_name(name: str) -> str:

@@ -16,7 +16,7 @@ from shared_core import InfiniteMemory, Message, UnknownReferenceError, export_s
 from shared_core.errors import AmbiguousReferenceError, InfiniteMemoryError, InputFileError
 from shared_core.messages import ToolCall
 from shared_core.records import After, Draft
-from shared_core.sharing import foreign
+from shared_core.sharing import conversations, foreign
 from shared_core.sharing.foreign import Job
 from shared_core.sharing.importer import ImportResult, Target
 from shared_core.sharing.readers import FORMATS
@@ -308,7 +308,7 @@ def test_sessions_of_an_export_file_are_chosen(store: Store, tmp_path: Path) -> 
 def test_an_interrupted_import_leaves_whole_sessions_and_goes_on(
     tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(foreign, "TOGETHER", 6)
+    monkeypatch.setattr(conversations, "TOGETHER", 6)
     chat = SAMPLES["chatgpt"][0]
     path = write(tmp_path, [chat | {"conversation_id": f"c{number}"} for number in range(5)])
     done: list[str] = []
@@ -339,7 +339,7 @@ def test_a_new_session_is_filled_as_a_merge_fills_it(nodes: list[tuple[int, str,
         mapping[f"n{number}"] = {"message": message, "parent": f"n{parent % number}" if number and parent else None}
     conversation = read_chatgpt({"mapping": mapping, "current_node": f"n{current}"}, "c")
     held = []
-    for fill in (foreign._restore, lambda job, one, target, session: foreign._merge(job, one, target)):
+    for fill in (foreign._restore, foreign.merge_conversation):
         with closing(SQLiteStore(":memory:")) as store:
             session = store.create_session(None, "c")
             with store.transaction():

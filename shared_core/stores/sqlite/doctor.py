@@ -14,6 +14,7 @@ from shared_core.stores.sqlite.connection import plain
 from shared_core.stores.sqlite.damage import NUMBERS, checksum_of, missing, read_leniently, without
 from shared_core.stores.sqlite.database_file import SEALED, connect_to_read, refuse_foreign, version_of
 from shared_core.stores.sqlite.message_rows import record_of
+from shared_core.stores.sqlite.stages import IS_STAGE
 from shared_core.stores.sqlite.wal import look_into
 
 STRUCTURE = 20
@@ -151,6 +152,14 @@ class _Reader:
         for table in ("segments", "branches", "refs", "summaries"):
             self._check(table)
         self._read_messages()
+        self._leave_out_stages()
+
+    def _leave_out_stages(self) -> None:
+        """Leave out what an import that was killed, or is running, keeps in stages."""
+        stages = {row[0] for row in self._scan(f"SELECT session FROM sessions WHERE {IS_STAGE}")}
+        for number in stages:
+            self.found.sessions.pop(number, None)
+            self.found.records.pop(number, None)
 
     def _check_structure(self) -> None:
         lines = [str(row[0]) for row in self._scan(f"PRAGMA integrity_check({STRUCTURE})")]

@@ -2,22 +2,24 @@
 
 import os
 import time
-from collections.abc import Callable, Collection, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from sqlite3 import Connection
 from types import TracebackType
 
 from shared_core.arguments import one_of
-from shared_core.records import SessionInfo, Stretch
+from shared_core.errors import StoreError
+from shared_core.records import Segment, SessionInfo, Stretch
 from shared_core.store import ALL
 from shared_core.stores.rows import Rows
 from shared_core.stores.sqlite.backup import Progress, back_up
 from shared_core.stores.sqlite.connection import Database
 from shared_core.stores.sqlite.derived_rows import DerivedRows
+from shared_core.stores.sqlite.grafts import Graft, graft
 from shared_core.stores.sqlite.message_rows import MessageRows
 from shared_core.stores.sqlite.session_rows import overview
-from shared_core.stores.sqlite.stages import abandoned, insert_stage, name_stages, remove_part
+from shared_core.stores.sqlite.stages import AT_ONCE, abandoned, insert_stage, name_stages, remove_part
 from shared_core.stores.tree_rules import begin
 from shared_core.stores.tree_store import TreeStore
 
@@ -79,6 +81,7 @@ class SQLiteStore(TreeStore):
     def __init__(self, path: str | Path, *, durability: str = "full") -> None:
         self._db = Database(path, synchronous=_SYNCHRONOUS[one_of("durability", durability, tuple(_SYNCHRONOUS))])
         self._reads = _Reading(self._db)
+        self._remove_abandoned()
 
     def overview(self, *user_ids: str | None, limit: int = ALL) -> list[SessionInfo]:
         """See `Store`."""
@@ -130,6 +133,14 @@ class SQLiteStore(TreeStore):
         with self._db.writing() as connection:
             return name_stages(connection, names)
 
+    def graft(
+        self, stage: int, session: int, segments: Sequence[Segment], *, grown: Mapping[int, int], depth: int = 0,
+        turns: int = 0,
+    ) -> Mapping[int, int]:  # fmt: skip
+        """See `Store`."""
+        with self._db.writing() as connection:
+            return graft(SQLiteRows(connection), stage, session, Graft(segments, grown, depth, turns))
+
     def unstage(self, sessions: Collection[int]) -> None:
         """See `Store`."""
         for session in sessions:
@@ -137,6 +148,17 @@ class SQLiteStore(TreeStore):
             while not gone:
                 with self._db.writing() as connection:
                     gone = remove_part(connection, session)
+
+    def _remove_abandoned(self) -> None:
+        """Remove a part of what imports that were killed have left; the next opening, or import, goes on with it."""
+        with self._reads as rows:
+            left = abandoned(rows.connection)
+        with suppress(StoreError):  # somebody else is writing, or the file cannot be written
+            for session in left[:1]:
+                for _ in range(AT_ONCE):
+                    with self._db.writing() as connection:
+                        if remove_part(connection, session):
+                            break
 
     def scrub(self) -> str | None:
         """See `Store`."""

@@ -4,12 +4,20 @@ import sqlite3
 import uuid
 from collections.abc import Mapping
 
-from shared_core.errors import StoreError
+from shared_core.errors import StoreError, UnknownReferenceError
 from shared_core.stores.sqlite.connection import text
 from shared_core.stores.sqlite.tree_rows import ident_of
 
+IS_STAGE = "ident >= '+' AND ident < ','"
+"""The condition for a session that is the stage of an import; the index of names finds these."""
+
 ABANDONED = "-1 day"
 """A stage that is older was left by an import that was killed."""
+
+_MOVED = "+moved "
+
+AT_ONCE = 10
+"""The parts of abandoned stages that are removed when a database is opened, which they delay by a moment."""
 
 REMOVED = 1_000
 """Messages and vectors that are removed in one transaction."""
@@ -56,15 +64,26 @@ def name_stages(connection: sqlite3.Connection, names: Mapping[int, tuple[str | 
 
 def abandoned(connection: sqlite3.Connection) -> list[int]:
     """Return the stages that killed imports left."""
-    sql = "SELECT session FROM sessions WHERE ident LIKE '+import %' AND created_at < datetime('now', ?)"
+    sql = f"SELECT session FROM sessions WHERE {IS_STAGE} AND created_at < datetime('now', ?)"
     return [int(row[0]) for row in connection.execute(sql, (ABANDONED,))]
+
+
+def mark_moved(connection: sqlite3.Connection, session: int) -> None:
+    """Note that the texts of a stage belong to another session now.
+
+    Raises:
+        UnknownReferenceError: there is no such stage, or this was noted before.
+    """
+    sql = "UPDATE sessions SET ident = ? WHERE session = ? AND ident LIKE '+import %'"
+    if not connection.execute(sql, (f"{_MOVED}{uuid.uuid4()}", session)).rowcount:
+        raise UnknownReferenceError(f"there is no stage {session!r}; import again")
 
 
 def remove_part(connection: sqlite3.Connection, session: int) -> bool:
     """Remove some of a stage, and its bytes; return whether it is gone. It is left alone once it has a name."""
-    if not connection.execute(
-        "SELECT 1 FROM sessions WHERE session = ? AND ident LIKE '+import %'", (session,)
-    ).fetchone():
+    sql = f"SELECT ident FROM sessions WHERE session = ? AND {IS_STAGE}"
+    found = connection.execute(sql, (session,)).fetchone()
+    if found is None:
         return True
     sql = "SELECT max(seq) FROM (SELECT seq FROM messages WHERE session = ? ORDER BY seq LIMIT ?)"
     (upto,) = connection.execute(sql, (session, REMOVED)).fetchone()
@@ -72,7 +91,8 @@ def remove_part(connection: sqlite3.Connection, session: int) -> bool:
         connection.execute(_REMOVE_VECTORS, (session, REMOVED))
         return False
     if upto is not None:
-        connection.execute(_BLANK_TEXTS, (session, upto))
+        if not found[0].startswith(_MOVED):
+            connection.execute(_BLANK_TEXTS, (session, upto))
         connection.execute("DELETE FROM messages WHERE session = ? AND seq <= ?", (session, upto))
         return False
     connection.execute("DELETE FROM sessions WHERE session = ?", (session,))

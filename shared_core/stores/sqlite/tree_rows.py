@@ -122,7 +122,7 @@ class TreeRows(Rows):
 
     def sessions_named(self, session_id: str) -> list[SessionKey]:
         """See `Rows`."""
-        sql = "SELECT session, user_id, session_id FROM sessions WHERE session_id = ? ORDER BY session"
+        sql = f"SELECT session, user_id, session_id FROM sessions WHERE session_id = ? AND {PUBLISHED} ORDER BY session"
         return [_session_key(*row) for row in self.connection.execute(sql, (text(session_id),))]
 
     def main_states(self, user_ids: Collection[str | None] | None) -> list[tuple[SessionKey, SessionState]]:
