@@ -29,6 +29,13 @@ SAMPLE = 128
 LEAST_SAMPLE = 16
 """Fewer rows tell too little."""
 
+UNTHREADED = 1 << 18
+"""Multiplications in one product of matrices, at most: from more on, OpenBLAS wakes its threads.
+
+These then wait for more work, with a processor each. Measured for 128 rows of 256 numbers on two processors: 0.2 ms of
+them instead of 8.
+"""
+
 
 class VectorIndex(ABC):
     """An index of vectors by row. A row may have several, one per piece of a long text; the best one counts.
@@ -144,7 +151,11 @@ class VectorIndex(ABC):
             return None
         sample = known[np.unique(np.linspace(0, len(known) - 1, SAMPLE).astype(np.int64))]
         vectors = self.first(sample)
-        cosines = (vectors @ vectors.T)[np.triu_indices(len(sample), 1)]
+        rows_at_once = max(1, UNTHREADED // vectors.size)
+        parts = [
+            vectors[start : start + rows_at_once] @ vectors.T for start in range(0, len(vectors), rows_at_once)
+        ]
+        cosines = np.concatenate(parts)[np.triu(np.ones((len(sample), len(sample)), dtype=np.bool_), 1)]
         return float(cosines.mean()), float(cosines.std())
 
     def first(self, rows: Ints) -> Vectors:

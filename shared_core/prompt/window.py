@@ -85,9 +85,8 @@ def _stable_count(kept: list[Turn], least: float) -> int:
     best, best_power, used = len(kept), -1, 0
     for count, turn in enumerate(kept, start=1):
         used += turn.tokens
-        power = _power_of_two(turn.turn_no)
         # `>=`: of equal powers the older turn wins, which keeps more.
-        if used >= least and power >= best_power:
+        if used >= least and (power := _power_of_two(turn.turn_no)) >= best_power:
             best, best_power = count, power
     return best
 
@@ -138,7 +137,7 @@ class Candidate:
     @property
     def tokens(self) -> int:
         """The tokens of its messages, sent as messages."""
-        return sum(entry.tokens for entry in self.entries)
+        return sum([entry.tokens for entry in self.entries])
 
     def because(self, reason: Reason) -> "Candidate":
         """Return the candidate with a decision."""
