@@ -85,7 +85,8 @@ def read_candidates(
     if may_be_replaced(candidates, question, found.words):
         shown = {(one.scope, one.line_index) for one, _ in shortlist}
         further = [*_further(found, shown), *_next_ones(found, shortlist, shown)]
-        others = _Reader(live, rules, found, path, whole_turns=placement == "messages")
+        # What is recalled for standing facts has been read with the candidates.
+        others = _Reader(live, rules, replace(found, standing=()), path, whole_turns=placement == "messages")
         more = [candidate for candidate, _ in others.read(further)] if further else []
         candidates = candidates_newest_first(candidates, more, question, found.words, window)
     if placement != "messages":
