@@ -65,14 +65,14 @@ class Turn:
         _set(self, "asks", bool(self.entries) and self.entries[0].message.role == "user")
         _set(self, "greets", self.turn_no == GREETING and all(map(_is_said, self.entries)))
         _set(self, "answered", ends is not None and ends.role == "assistant" and not ends.tool_calls)
-        _set(self, "only_text", not any([e.message.grounding or e.message.media_tokens for e in self.entries]))
+        _set(self, "only_text", not any(e.message.grounding or e.message.media_tokens for e in self.entries))
 
     def whole(self, *, pending: bool = False) -> "Turn":
         """Return the turn with broken tool groups moved to `broken`.
 
         `pending` keeps a tool call at the end of the turn, whose results may still come.
         """
-        if not any([entry.message.tool_calls or entry.message.role == "tool" for entry in self.entries]):
+        if not any(entry.message.tool_calls or entry.message.role == "tool" for entry in self.entries):
             return self
         groups = list(tool_groups(self.entries))
         entries: list[Entry] = []

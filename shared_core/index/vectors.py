@@ -121,6 +121,8 @@ class VectorIndex(ABC):
         numbers, cosines = self._nearest(query, ask, allowed) if ask else (np.empty(0, np.int64), np.empty(0))
         owners = self.owners[numbers]
         order = np.lexsort((-owners, -cosines))
+        if not len(self._several):
+            return owners[order], cosines[order].astype(np.float32)
         _, first = np.unique(owners[order], return_index=True)
         chosen = order[np.sort(first)]
         return owners[chosen], cosines[chosen].astype(np.float32)
@@ -152,9 +154,7 @@ class VectorIndex(ABC):
         sample = known[np.unique(np.linspace(0, len(known) - 1, SAMPLE).astype(np.int64))]
         vectors = self.first(sample)
         rows_at_once = max(1, UNTHREADED // vectors.size)
-        parts = [
-            vectors[start : start + rows_at_once] @ vectors.T for start in range(0, len(vectors), rows_at_once)
-        ]
+        parts = [vectors[start : start + rows_at_once] @ vectors.T for start in range(0, len(vectors), rows_at_once)]
         cosines = np.concatenate(parts)[np.triu(np.ones((len(sample), len(sample)), dtype=np.bool_), 1)]
         return float(cosines.mean()), float(cosines.std())
 

@@ -37,7 +37,7 @@ class Window:
     reaches_all: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        _set(self, "tokens", sum(turn.tokens for turn in self.kept))
+        _set(self, "tokens", sum([turn.tokens for turn in self.kept]))
         _set(self, "reaches_all", not self.stable_cut and not self.too_large)
 
     def why_without(self, turn: Turn) -> Reason:
@@ -132,7 +132,10 @@ class Candidate:
     @property
     def stating(self) -> Entry:
         """Its match, or else its first message."""
-        return next((entry for entry in self.entries if entry.message.id == self.match), self.entries[0])
+        first = self.entries[0]
+        if len(self.entries) == 1 or first.message.id == self.match:
+            return first
+        return next((entry for entry in self.entries if entry.message.id == self.match), first)
 
     @property
     def tokens(self) -> int:

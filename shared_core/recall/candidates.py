@@ -341,8 +341,8 @@ class _Reader:
         if candidate.reason is not None or self.rules.excerpt_tokens is None:
             return candidate
         most = WHOLE * self.rules.excerpt_tokens
-        if all(entry.tokens - entry.message.media_tokens <= most for entry in candidate.entries):
-            return candidate
+        if max([entry.tokens - entry.message.media_tokens for entry in candidate.entries]) <= most:
+            return candidate  # as nearly every one
         entries = tuple(map(self._cut, candidate.entries))
         cut = [after.message.id for before, after in zip(candidate.entries, entries, strict=True) if after != before]
         return replace(candidate, entries=entries, cut=tuple(cut)) if cut else candidate

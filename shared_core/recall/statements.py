@@ -404,8 +404,8 @@ def _owners(tokens: list[str]) -> frozenset[str]:
         folded = token.lower()
         if (folded in _PRONOUNS and nobody) or folded in _set(english.KIN):
             found.add(folded)
-        elif token[0].isupper() and token.endswith("'s") and _informs(token[:-2]) and after.isalpha() and _informs(after):
-            found.update(terms(folded[:-2]))
+        elif token[0].isupper() and token.endswith("'s") and after.isalpha():
+            found.update(terms(folded[:-2]) if _informs(token[:-2]) and _informs(after) else ())
         nobody = nobody and not _informs(token)
     return frozenset(found)
 
