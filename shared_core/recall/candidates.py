@@ -10,6 +10,8 @@ import numpy.typing as npt
 
 from shared_core.index.arrays import distinct
 from shared_core.index.text import is_statement, statement_code
+from shared_core.languages.detection import LANGUAGES
+from shared_core.languages.language import Language
 from shared_core.messages import Message
 from shared_core.paths import Path
 from shared_core.prompt.abridged import lighter
@@ -192,6 +194,8 @@ class _Reader:
         self.said: dict[tuple[int, str | None], int] = {}
         self.stated: dict[EntryKey, list[str]] = {}
         self.codes: dict[EntryKey, int] = {}
+        self.languages: dict[tuple[int, str | None], Language] = {}
+        self.spoken: dict[EntryKey, Language] = {}
         self._read: dict[tuple[int, int], Record] = {}
         self._ordered: dict[tuple[int, int], int] = {}
         self.whole_turns = whole_turns
@@ -223,7 +227,10 @@ class _Reader:
             if candidate.reason is None:
                 turns.add(key)
             codes = tuple(self.said[ranked.scope, entry.message.id] for entry in candidate.entries)
-            self.codes |= zip(map(entry_key, candidate.entries), codes, strict=True)
+            entry_keys = list(map(entry_key, candidate.entries))
+            self.codes |= zip(entry_keys, codes, strict=True)
+            spoken = [self.languages[ranked.scope, entry.message.id] for entry in candidate.entries]
+            self.spoken |= zip(entry_keys, spoken, strict=True)
             yield candidate, codes
 
     def _note_standing(self) -> None:
@@ -280,11 +287,13 @@ class _Reader:
             rows = scope.line.rows[wanted]
             positions = scope.session_index.positions(rows)
             said = scope.session_index.column("statements")[rows].tolist()
-            at = dict(zip(positions, zip(wanted, said, strict=True), strict=True))
+            spoken = scope.session_index.column("languages")[rows].tolist()
+            at = dict(zip(positions, zip(wanted, said, spoken, strict=True), strict=True))
             for record in self.live.records(scope.session_index.session, positions):
-                index, code = at[record.position]
+                index, code, language = at[record.position]
                 records[number, index] = record
                 self.said[number, record.message.id] = code
+                self.languages[number, record.message.id] = LANGUAGES[language]
         return records
 
     def _orders(
@@ -350,7 +359,8 @@ class _Reader:
     def _cut(self, entry: Entry) -> Entry:
         message, sizer, size = entry.message, self.live.sizer, self.rules.excerpt_tokens
         assert size is not None
-        passage = excerpt(message.content, self.found.stems, size, sizer.counter, entry.tokens - message.media_tokens)
+        tokens, language = entry.tokens - message.media_tokens, self.spoken.get(entry_key(entry))
+        passage = excerpt(message.content, self.found.stems, size, sizer.counter, tokens, language)
         if passage is None:
             return entry
         for said in self.stated.get(entry_key(entry), ()):
