@@ -14,7 +14,7 @@ prompt after opening (in a new process, and once libraries are loaded; the file 
 additions beside the disk's own `fsync`, and embedders.
 
 `--only NAME` measures one way instead of all, and may be repeated; `--beside FOLDER` also measures ours as another
-checkout of this project has it.
+checkout of this project has it, with a file of its own.
 
 Prints Markdown tables; `--json FILE` writes all figures, `--plot FILE` draws them, `--from FILE` takes such figures
 instead of measuring.
@@ -31,7 +31,6 @@ from dataclasses import asdict, replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from shutil import copytree
 from tempfile import TemporaryDirectory
 
 from latency_aims import aim_table
@@ -80,10 +79,8 @@ def measure(
                 if what in stopped:
                     yield Outcome(what, size, why="stopped before", stopped=True)
                     continue
-                if what == OURS and beside is not None:  # on a copy, as turns add messages
-                    with TemporaryDirectory(dir=folder) as copied:
-                        copytree(name, copied, dirs_exist_ok=True)
-                        yield replace(beside(OURS, size, Path(copied), plan), what=BESIDE)
+                if what == OURS and beside is not None:
+                    yield replace(_asked_of(beside, size, plan, folder), what=BESIDE)
                 outcome = run(what, size, Path(name), plan)
                 if outcome.stopped:
                     stopped.add(what)
@@ -91,6 +88,13 @@ def measure(
     for embedder in (embedder for embedder in EMBEDDERS if INGEST + embedder in only):
         with TemporaryDirectory(dir=folder) as name:
             yield run(INGEST + embedder, plan.sample, Path(name), plan)
+
+
+def _asked_of(other: Run, size: int, plan: Plan, folder: Path | None) -> Outcome:
+    """Return what another checkout comes to with a file of its own: each may have another schema."""
+    with TemporaryDirectory(dir=folder) as name:
+        kept = other("stored", size, Path(name), plan)
+        return kept if kept.why else other(OURS, size, Path(name), plan)
 
 
 def _wanted(only: Collection[str]) -> list[str]:

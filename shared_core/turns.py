@@ -61,7 +61,7 @@ class Turn:
     def __post_init__(self) -> None:
         last = self.broken or self.entries
         ends = last[-1].message if last else None
-        _set(self, "tokens", sum(entry.tokens for entry in self.entries))
+        _set(self, "tokens", sum([entry.tokens for entry in self.entries]))
         _set(self, "asks", bool(self.entries) and self.entries[0].message.role == "user")
         _set(self, "greets", self.turn_no == GREETING and all(map(_is_said, self.entries)))
         _set(self, "answered", ends is not None and ends.role == "assistant" and not ends.tool_calls)
@@ -142,6 +142,8 @@ def chronological(entries: Iterable[Entry]) -> list[Entry]:
     # Call ids are only unique within a turn: some models start counting again in each.
     first_of: dict[tuple[int, str | None], int] = {}
     ordered = sorted(entries, key=lambda entry: (entry.turn_no, entry.order))
+    if all(entry.message.role != "tool" for entry in ordered):
+        return ordered  # no result can come away from its call
     keys: list[tuple[int, int, int]] = []
     for entry in ordered:
         message, turn = entry.message, entry.turn_no

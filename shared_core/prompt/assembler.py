@@ -194,10 +194,10 @@ class Assembler:
         kept = _turn_ids(window.kept)
         result: list[Candidate] = []
         for candidate in candidates:
-            inside = _inside(candidate, kept)
-            if inside and candidate.reason in (None, Reason.RECALLED):
-                candidate = candidate.because(Reason.IN_WINDOW)
-            elif candidate.reason is Reason.IN_WINDOW and not inside:
+            reason = candidate.reason
+            if reason is None or reason is Reason.RECALLED:
+                candidate = candidate.because(Reason.IN_WINDOW) if _inside(candidate, kept) else candidate
+            elif reason is Reason.IN_WINDOW and not _inside(candidate, kept):
                 candidate = candidate.because(Reason.DISPLACED)
             result.append(candidate)
         return result
@@ -378,7 +378,8 @@ def _turn_ids(turns: Iterable[Turn]) -> set[str]:
 
 def _inside(candidate: Candidate, kept: Set[str]) -> bool:
     """Return whether a candidate belongs to one of these turns of the window."""
-    return not _elsewhere(candidate) and candidate.entries[0].message.turn_id in kept
+    first = candidate.entries[0]
+    return first.message.turn_id in kept and first.turn_no != ELSEWHERE
 
 
 def _days(candidate: Candidate) -> set[date | None]:

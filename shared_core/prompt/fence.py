@@ -24,8 +24,10 @@ _LINE_BREAKS = re.compile("\r\n|[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")
 
 def defused(text: str, wording: str) -> str:
     """Return a text in which the tags of the wording around it are escaped, in any case, spacing and width."""
+    if "<" not in text and (text.isascii() or not any(sign in text for sign in _OPENS)):
+        return text  # as nearly every text
     fence = _fence(wording)
-    return fence.sub("&lt;", text) if fence is not None and any(sign in text for sign in _OPENS) else text
+    return text if fence is None else fence.sub("&lt;", text)
 
 
 @lru_cache(maxsize=16)

@@ -37,7 +37,7 @@ class Window:
     reaches_all: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        _set(self, "tokens", sum(turn.tokens for turn in self.kept))
+        _set(self, "tokens", sum([turn.tokens for turn in self.kept]))
         _set(self, "reaches_all", not self.stable_cut and not self.too_large)
 
     def why_without(self, turn: Turn) -> Reason:
@@ -85,9 +85,8 @@ def _stable_count(kept: list[Turn], least: float) -> int:
     best, best_power, used = len(kept), -1, 0
     for count, turn in enumerate(kept, start=1):
         used += turn.tokens
-        power = _power_of_two(turn.turn_no)
         # `>=`: of equal powers the older turn wins, which keeps more.
-        if used >= least and power >= best_power:
+        if used >= least and (power := _power_of_two(turn.turn_no)) >= best_power:
             best, best_power = count, power
     return best
 
@@ -133,12 +132,15 @@ class Candidate:
     @property
     def stating(self) -> Entry:
         """Its match, or else its first message."""
-        return next((entry for entry in self.entries if entry.message.id == self.match), self.entries[0])
+        first = self.entries[0]
+        if len(self.entries) == 1 or first.message.id == self.match:
+            return first
+        return next((entry for entry in self.entries if entry.message.id == self.match), first)
 
     @property
     def tokens(self) -> int:
         """The tokens of its messages, sent as messages."""
-        return sum(entry.tokens for entry in self.entries)
+        return sum([entry.tokens for entry in self.entries])
 
     def because(self, reason: Reason) -> "Candidate":
         """Return the candidate with a decision."""

@@ -10,6 +10,8 @@ import numpy.typing as npt
 
 from shared_core.index.arrays import distinct
 from shared_core.index.text import is_statement, statement_code
+from shared_core.languages.detection import LANGUAGES
+from shared_core.languages.language import Language
 from shared_core.messages import Message
 from shared_core.paths import Path
 from shared_core.prompt.abridged import lighter
@@ -85,7 +87,8 @@ def read_candidates(
     if may_be_replaced(candidates, question, found.words):
         shown = {(one.scope, one.line_index) for one, _ in shortlist}
         further = [*_further(found, shown), *_next_ones(found, shortlist, shown)]
-        others = _Reader(live, rules, found, path, whole_turns=placement == "messages")
+        # What is recalled for standing facts has been read with the candidates.
+        others = _Reader(live, rules, replace(found, standing=()), path, whole_turns=placement == "messages")
         more = [candidate for candidate, _ in others.read(further)] if further else []
         candidates = candidates_newest_first(candidates, more, question, found.words, window)
     if placement != "messages":
@@ -191,6 +194,8 @@ class _Reader:
         self.said: dict[tuple[int, str | None], int] = {}
         self.stated: dict[EntryKey, list[str]] = {}
         self.codes: dict[EntryKey, int] = {}
+        self.languages: dict[tuple[int, str | None], Language] = {}
+        self.spoken: dict[EntryKey, Language] = {}
         self._read: dict[tuple[int, int], Record] = {}
         self._ordered: dict[tuple[int, int], int] = {}
         self.whole_turns = whole_turns
@@ -222,7 +227,10 @@ class _Reader:
             if candidate.reason is None:
                 turns.add(key)
             codes = tuple(self.said[ranked.scope, entry.message.id] for entry in candidate.entries)
-            self.codes |= zip(map(entry_key, candidate.entries), codes, strict=True)
+            entry_keys = list(map(entry_key, candidate.entries))
+            self.codes |= zip(entry_keys, codes, strict=True)
+            spoken = [self.languages[ranked.scope, entry.message.id] for entry in candidate.entries]
+            self.spoken |= zip(entry_keys, spoken, strict=True)
             yield candidate, codes
 
     def _note_standing(self) -> None:
@@ -279,11 +287,13 @@ class _Reader:
             rows = scope.line.rows[wanted]
             positions = scope.session_index.positions(rows)
             said = scope.session_index.column("statements")[rows].tolist()
-            at = dict(zip(positions, zip(wanted, said, strict=True), strict=True))
+            spoken = scope.session_index.column("languages")[rows].tolist()
+            at = dict(zip(positions, zip(wanted, said, spoken, strict=True), strict=True))
             for record in self.live.records(scope.session_index.session, positions):
-                index, code = at[record.position]
+                index, code, language = at[record.position]
                 records[number, index] = record
                 self.said[number, record.message.id] = code
+                self.languages[number, record.message.id] = LANGUAGES[language]
         return records
 
     def _orders(
@@ -340,8 +350,8 @@ class _Reader:
         if candidate.reason is not None or self.rules.excerpt_tokens is None:
             return candidate
         most = WHOLE * self.rules.excerpt_tokens
-        if all(entry.tokens - entry.message.media_tokens <= most for entry in candidate.entries):
-            return candidate
+        if max([entry.tokens - entry.message.media_tokens for entry in candidate.entries]) <= most:
+            return candidate  # as nearly every one
         entries = tuple(map(self._cut, candidate.entries))
         cut = [after.message.id for before, after in zip(candidate.entries, entries, strict=True) if after != before]
         return replace(candidate, entries=entries, cut=tuple(cut)) if cut else candidate
@@ -349,7 +359,8 @@ class _Reader:
     def _cut(self, entry: Entry) -> Entry:
         message, sizer, size = entry.message, self.live.sizer, self.rules.excerpt_tokens
         assert size is not None
-        passage = excerpt(message.content, self.found.stems, size, sizer.counter, entry.tokens - message.media_tokens)
+        tokens, language = entry.tokens - message.media_tokens, self.spoken.get(entry_key(entry))
+        passage = excerpt(message.content, self.found.stems, size, sizer.counter, tokens, language)
         if passage is None:
             return entry
         for said in self.stated.get(entry_key(entry), ()):

@@ -21,7 +21,10 @@ MOST_HITS = 200
 _ENDS = re.compile(r"(?<=[.!?])\s+|(?<=\u3002)|\n+")
 
 
-def excerpt(text: str, words: Sequence[str], size: int, counter: Callable[[str], int], tokens: int) -> str | None:
+def excerpt(
+    text: str, words: Sequence[str], size: int, counter: Callable[[str], int], tokens: int,
+    language: Language | None = None,
+) -> str | None:  # fmt: skip
     """Return the part of a text in which most of the words occur. An ellipsis marks what is left out.
 
     The excerpt begins and ends between sentences if there is room, else between words.
@@ -32,6 +35,7 @@ def excerpt(text: str, words: Sequence[str], size: int, counter: Callable[[str],
         size: tokens that the excerpt may take.
         counter: counts tokens.
         tokens: the approximate size of the text.
+        language: what it is in; None: it is found out, which takes longer than all else.
 
     Returns:
         None if the text is no longer than `WHOLE` times the size.
@@ -39,7 +43,7 @@ def excerpt(text: str, words: Sequence[str], size: int, counter: Callable[[str],
     if tokens <= WHOLE * size:
         return None
     room = int(len(text) * size / tokens)
-    hits = _hits(text, words)
+    hits = _hits(text, words, language or language_of(text))
     while True:
         found = _passage(text, hits, room)
         # Characters per token vary within a text, so shrink the passage until it fits.
@@ -48,9 +52,8 @@ def excerpt(text: str, words: Sequence[str], size: int, counter: Callable[[str],
         room = min(room - 1, int(room * 0.9))
 
 
-def _hits(text: str, words: Sequence[str]) -> list[tuple[int, str]]:
+def _hits(text: str, words: Sequence[str], language: Language) -> list[tuple[int, str]]:
     """Return the offsets in a text at which words begin, each with its word, in order."""
-    language = language_of(text)
     return _stemmed_hits(text, words, language) if language is not ENGLISH else _plain_hits(text, words)
 
 

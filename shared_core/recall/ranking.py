@@ -306,7 +306,7 @@ def rank(
     found = Signals.joined([part for part, _ in parts])
     weak = _weak(found, ranking, floor, min_lexical, opening or Opening(floor, min_lexical))
     if ranking == "dense":
-        return RankedResults(found, np.nan_to_num(found.dense, nan=-1.0), weak, ~weak)
+        return RankedResults(found, _cosines(found), weak, ~weak)
     weight = 0.0 if ranking == "lexical" else weight
     # A larger pool must not change the order, so scores are normalised over the `POOL` best of each list only.
     among = np.concatenate([mask for _, mask in parts])
@@ -370,7 +370,7 @@ def _first_then_rest(first: npt.NDArray[np.int64], alone: Floats, total: Floats)
 
 
 def _weak(found: Signals, ranking: Ranking, floor: float, min_lexical: float, opening: Opening) -> Mask:
-    cosine = np.nan_to_num(found.dense, nan=-1.0)
+    cosine = _cosines(found)
     if ranking == "dense":
         # Strictly above: if no message is better than exactly the floor, nothing is recalled.
         return (cosine < floor) | (not np.any(cosine > opening.dense))
@@ -391,5 +391,11 @@ def _passes(found: Signals, ranking: Ranking, floor: float, min_lexical: float, 
     if alone:
         passes &= found.present > 0
     if ranking == "hybrid":
-        passes |= np.nan_to_num(found.dense, nan=-1.0) >= floor
+        passes |= _cosines(found) >= floor
     return passes
+
+
+def _cosines(found: Signals) -> Floats:
+    """Return the cosines, -1 without a vector; `np.nan_to_num` (2.4) takes ten times as long for a few hundred."""
+    cosines: Floats = np.where(np.isnan(found.dense), np.float32(-1), found.dense)
+    return cosines

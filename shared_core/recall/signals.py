@@ -286,7 +286,7 @@ class ScopeSearch:
         indices, which = distinct_with_inverse(np.concatenate([units, neighbours[near]]))
         cosines = vectors.vectors.cosines(self._vector, line.rows[indices])[which]
         lent = np.zeros(neighbours.shape, dtype=np.float32)
-        lent[near] = np.nan_to_num(cosines[len(units) :], nan=0.0)
+        lent[near] = np.where(np.isnan(cosines[len(units) :]), np.float32(0), cosines[len(units) :])
         around = np.array(list(AROUND.values()), dtype=np.float32) @ lent
         lengths = self.scope.session_index.lexical.lengths[line.rows[units]]
         return cosines[: len(units)], around * np.minimum(1, AROUND_TERMS / np.maximum(lengths, 1)).astype(np.float32)

@@ -49,11 +49,11 @@ MOST_GUESSED = 2
 MOST_READ = 12
 """Facts that are read for one question. More of them do not fit in `standing_tokens`."""
 
-BY_TASK = ("allergy", "diet", "name", "constraint")
-"""Kinds of fact that matter to every request of their kind of task."""
+BY_TASK = np.isin(KINDS, ["allergy", "diet", "name", "constraint"])
+"""For each of `KINDS`, whether it matters to every request of its kind of task."""
 
-ON_REPLIES = ("name", "instruction", "constraint")
-"""Kinds of fact that matter to every request if they are about replies: "answer in metric units", "call me Sam"."""
+ON_REPLIES = np.isin(KINDS, ["name", "instruction", "constraint"])
+"""For each of `KINDS`, whether it matters to every request if it is about replies, as "answer in metric units" is."""
 
 WHOLE_TOKENS = 60
 """A message of at most so many tokens is recalled whole for what it states; of a longer one, the statement alone."""
@@ -164,6 +164,9 @@ def bearing(query: Query, scopes: Sequence[Scope], closeness: "Closeness | None"
     facts = facts_of(scopes)
     if not len(facts) or not query.informative:
         return []
+    wants = is_request(query.text)
+    if not wants and not facts.conditional.any():
+        return []
     said_now = [said.code(None) for said in facts_in(query.text, query.language)]
     open_to = ~restated(facts.codes, said_now) & _eligible(facts, scopes)
     matched = _matched(facts, scopes, query.words)
@@ -171,7 +174,7 @@ def bearing(query: Query, scopes: Sequence[Scope], closeness: "Closeness | None"
     if closeness is not None:
         near = closeness(facts.scopes, facts.indices)
         close, far = near >= CLOSE, near < np.where(facts.lengths <= SHORT, FAR_SHORT, FAR)
-    sure, guessed = _fits(facts, query, matched & ~far, close, far)
+    sure, guessed = _fits(facts, query, matched & ~far, close, far, wants=wants)
     newest = np.flatnonzero(open_to & sure)[::-1], np.flatnonzero(open_to & guessed & ~sure)[::-1][:MOST_GUESSED]
     return [
         StandingHit(
@@ -181,14 +184,13 @@ def bearing(query: Query, scopes: Sequence[Scope], closeness: "Closeness | None"
     ]
 
 
-def _fits(facts: Facts, query: Query, matched: Mask, close: Mask, far: Mask) -> tuple[Mask, Mask]:
-    """Return which facts bear on a question for sure, and which do by their kind of task alone."""
-    wants = is_request(query.text)
+def _fits(facts: Facts, query: Query, matched: Mask, close: Mask, far: Mask, *, wants: bool) -> tuple[Mask, Mask]:
+    """Return which facts bear on a question, or request, for sure, and which do by their kind of task alone."""
     tasks = task_bits(frozenset(query.words)) & ~bit("reply")
     at_task = (facts.tasks & tasks) != 0
-    by_task = np.isin(facts.kinds, [KINDS.index(kind) for kind in BY_TASK]) & at_task
+    by_task = BY_TASK[facts.kinds] & at_task
     on_replies = (facts.tasks & bit("reply")) != 0
-    on_replies &= np.isin(facts.kinds, [KINDS.index(kind) for kind in ON_REPLIES])
+    on_replies &= ON_REPLIES[facts.kinds]
     sure = np.where(facts.conditional, matched | close, wants & (by_task | on_replies | matched | close))
     return sure, wants & at_task & ~facts.conditional & ~far
 

@@ -8,7 +8,7 @@ import pytest
 
 from shared_core.base import Vectors
 from shared_core.index.exact_vectors import ExactVectorIndex
-from shared_core.index.vectors import SAMPLE, FaissVectorIndex, Half, VectorIndex
+from shared_core.index.vectors import PAIRED, FaissVectorIndex, Half, VectorIndex
 from shared_core.testing.index_contract import IndexContract, IndexFactory
 
 TESTS = {name: test for name, test in inspect.getmembers(IndexContract, inspect.isfunction) if name.startswith("test_")}
@@ -203,15 +203,24 @@ def test_faiss_agrees_with_the_exact_index_on_arbitrary_vectors() -> None:
     np.testing.assert_array_equal(faiss.matrix(), exact.matrix())
 
 
-def test_how_close_unrelated_messages_are_is_told_by_a_sample_of_them() -> None:
-    vectors = np.random.default_rng(1).standard_normal((9 * SAMPLE + 1, 24))
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    index = ExactVectorIndex(24)
-    index.add(np.arange(len(vectors)), vectors.astype(np.float32))
-    sample = index.matrix()[np.linspace(0, 9 * SAMPLE, SAMPLE).astype(np.int64)].astype(np.float32)
-    cosines = (sample @ sample.T)[np.triu_indices(SAMPLE, 1)]
-    assert len(cosines) == 8_128
-    assert index.unrelated(np.arange(len(vectors), dtype=np.int32)) == pytest.approx((cosines.mean(), cosines.std()))
+@pytest.mark.parametrize(("kind", "count"), [(ExactVectorIndex, 40), (FaissVectorIndex, 3_000)])
+def test_what_unrelated_rows_have_in_common_is_told_by_a_few(kind: type[VectorIndex], count: int) -> None:
+    random, index, read = np.random.default_rng(3), kind(8), list[int]()
+    vectors = random.normal(size=(count, 8)) + 0.5
+    index.add(np.arange(count), (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32))
+    first = index.first
+
+    def recording(rows: npt.NDArray[np.int32]) -> Vectors:
+        read.extend(rows.tolist())
+        return first(rows)
+
+    index.first = recording  # type: ignore[method-assign]
+    found = index.unrelated(np.arange(count, dtype=np.int32))
+    assert len(read) == min(count, PAIRED)
+    assert (read[0], read[-1]) == (0, count - 1)
+    kept = index.matrix()[read].astype(np.float64)
+    pairs = [float(kept[a] @ kept[b]) for a in range(len(read)) for b in range(a)]
+    assert found == pytest.approx((np.mean(pairs), np.std(pairs)), abs=1e-6)
 
 
 def test_searching_leaves_the_number_of_threads_as_it_was() -> None:

@@ -154,17 +154,30 @@ def test_only_some_are_measured_and_another_checkout_beside_ours(small: Any) -> 
     def one(here: str) -> Any:
         def measured(what: str, size: int, folder: Path, plan: Any) -> Any:
             run.append((here, what))
+            stored_in.setdefault(here, folder)
+            assert stored_in[here] == folder
             return turns(what, size, 1)
 
         return measured
 
+    stored_in: dict[str, Path] = {}
     only = ["trim_messages, tiktoken", "infinite-memory"]
     found = list(module.measure([10], small, run=one("here"), only=only, beside=one("there")))
     assert run == [
-        ("here", "stored"), ("there", "infinite-memory"), ("here", "infinite-memory"),
+        ("here", "stored"), ("there", "stored"), ("there", "infinite-memory"), ("here", "infinite-memory"),
         ("here", "trim_messages, tiktoken"),
     ]  # fmt: skip
     assert found[1].what == "infinite-memory, other checkout"
+    assert stored_in["here"] != stored_in["there"]
+
+
+def test_of_another_checkout_that_cannot_store_it_is_said_why(small: Any) -> None:
+    module = import_module("latency")
+    here = lambda what, size, folder, plan: turns(what, size, 1)  # noqa: E731
+    found = list(module.measure([10], small, run=here, only=["infinite-memory"], beside=lambda *_: stopped("x", 10)))
+    assert [(one.what, one.why) for one in found] == [
+        ("stored", ""), ("infinite-memory, other checkout", "over 120 s"), ("infinite-memory", ""),
+    ]  # fmt: skip
 
 
 def test_another_checkout_is_measured_with_its_own_code(tmp_path: Path, small: Any) -> None:

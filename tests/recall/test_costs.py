@@ -11,6 +11,7 @@ from shared_core.prompt import report_lines
 from shared_core.prompt.context import ContextReport
 from shared_core.prompt.reasons import Kind
 from shared_core.recall.candidates import WEAK_SHOWN
+from shared_core.recall.supersession import MOST_FURTHER
 from shared_core.tokens import TiktokenCounter
 from tests.support.histories import CountingStore
 
@@ -58,6 +59,28 @@ def test_a_question_reads_what_it_recalls_and_a_few_more(store: CountingStore) -
         assert {f"m{n}" for n in range(6)} <= recalled
         assert +store.rows == {"at": store.rows["at"]}
         assert len(recalled) <= store.rows["at"] <= 2 * len(recalled) + WEAK_SHOWN
+
+
+def rows_read(store: CountingStore, question: str) -> tuple[int, int]:
+    """Return how many messages a question reads at their positions, and in how many calls."""
+    with InfiniteMemory(store, session_id="rents", max_tokens=400, reserve_tokens=0) as memory:
+        memory.context("Good morning!")
+        store.reset()
+        memory.context(question)
+    return store.rows["at"], store.calls["at"]
+
+
+def test_what_may_have_changed_is_looked_for_in_few_messages_more(
+    store: CountingStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rents = [f"The rent of my flat is {800 + n} euros now, and the garden {n} is mine, too." for n in range(60)]
+    with InfiniteMemory(store, session_id="rents") as memory:
+        memory.add([Message.user(text) for text in (*rents, *(message.content for message in talk(100)))])
+        memory.index()
+    rows, calls = rows_read(store, "What is the rent of my flat?")
+    monkeypatch.setattr("shared_core.recall.candidates.may_be_replaced", lambda *_: False)
+    assert calls == 2
+    assert rows_read(store, "What is the rent of my flat?") == (rows - MOST_FURTHER, 1)
 
 
 @pytest.mark.parametrize("question", SILENT)

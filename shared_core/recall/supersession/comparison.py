@@ -112,7 +112,7 @@ class Asked:
     def occurs_in(self, text: str) -> bool:
         """Return whether half of what it asks for may occur in a text; certain is only that it does not."""
         folded = text.casefold()
-        return 2 * sum(hint in folded for hint in self.hints) >= len(self.core)
+        return 2 * sum([hint in folded for hint in self.hints]) >= len(self.core)
 
     def share(self, common: frozenset[str]) -> float:
         """Return how much of the question some words are, the kind of the value being asked for or not."""

@@ -96,7 +96,8 @@ _NO_PROSE = re.compile(r"[{}<>=`#*_\[\]|\\]|https?:|\byours?\b(?!.*\b(?:i|my|we|
 """Matches code, lists, and what is said about the listener."""
 
 _TITLES = r"(?<!\bDr)(?<!\bMr)(?<!\bMrs)(?<!\bMs)(?<!\bSt)(?<!\bProf)(?<!\bNo)"
-_SENTENCE = re.compile(rf"{_TITLES}[.!]+(?=\s|$)|(?<=\?)\s+|\n+|;\s")
+# The mark is looked for first: what comes before it is then looked at there only, which takes a third of the time.
+_SENTENCE = re.compile(rf"(?=[.!]){_TITLES}[.!]+(?=\s|$)|(?<=\?)\s+|\n+|;\s")
 _TOKEN = re.compile(
     r"[A-Za-z]+\d[\w.]*(?<=\d)|[$\u20ac\u00a3]?\d+(?:[.,:]\d+)*|[^\W\d_]+(?:['\u2019][^\W\d_]+)*|[,:()\u2014]"
 )
@@ -302,7 +303,7 @@ def _is_name(tokens: list[str], at: int) -> bool:
         return True
     after = next((word.lower() for word in tokens[at + 1 :] if not word[0].isupper()), "")
     acts = after in _LIKELY_NAME or (after.endswith("s") and not after.endswith("ss") and after not in ENGLISH.stops)
-    return acts and bool(terms(token)) and token.lower() not in _set(english.KIN)
+    return acts and _informs(token) and token.lower() not in _set(english.KIN)
 
 
 def _is_called(tokens: list[str], at: int) -> bool:
@@ -321,7 +322,7 @@ def _labels(tokens: list[str], at: int) -> bool:
     if tokens[at + 1 : at + 2] == [":"]:
         return False
     before = tokens[at - 1].lower() if at else ""
-    return tokens[at][0].isalpha() or before in _NUMBERED or (before.isalpha() and bool(terms(before)))
+    return tokens[at][0].isalpha() or before in _NUMBERED or (before.isalpha() and _informs(before))
 
 
 def _subjects(tokens: list[str]) -> frozenset[int]:
@@ -339,14 +340,28 @@ def _subjects(tokens: list[str]) -> frozenset[int]:
     return frozenset(found)
 
 
+@lru_cache(maxsize=KNOWN_TEXTS)
+def _informs(token: str) -> bool:
+    """Return whether a token has a term: most are looked at several times, and most sentences share theirs."""
+    return bool(terms(token))
+
+
+@lru_cache(maxsize=KNOWN_TEXTS)
+def _is_verb(folded: str) -> bool:
+    """Return whether a token is a verb wherever it stands, or a mark that stands for one."""
+    if folded in _VERBS or folded in (":", "\u2014"):
+        return True
+    return PAST.fullmatch(folded) is not None or REGULAR_PAST.fullmatch(folded) is not None
+
+
 def _is_predicate(tokens: list[str], at: int) -> bool:
     folded = tokens[at].lower()
-    if folded in _VERBS or folded in (":", "\u2014") or PAST.fullmatch(folded) or REGULAR_PAST.fullmatch(folded):
+    if _is_verb(folded):
         return True
     if "'" in folded:
-        return not folded.endswith("'s") or not tokens[at + 1 : at + 2] or not terms(tokens[at + 1])
+        return not folded.endswith("'s") or not tokens[at + 1 : at + 2] or not _informs(tokens[at + 1])
     # A word such as "opens" after a noun is a verb, as far as can be told.
-    noun = at > 0 and tokens[at - 1].isalpha() and bool(terms(tokens[at - 1]))
+    noun = at > 0 and tokens[at - 1].isalpha() and _informs(tokens[at - 1])
     return noun and folded.endswith("s") and not folded.endswith("ss") and tokens[at].islower() and at + 1 < len(tokens)
 
 
@@ -370,7 +385,7 @@ def _nouns(tokens: list[str]) -> frozenset[str]:
         folded = token.lower()
         if folded in _DETERMINERS:
             inside = True
-        elif inside and terms(folded) and folded not in _COPULAS:
+        elif inside and _informs(folded) and folded not in _COPULAS:
             nouns.append(folded.removesuffix("'s"))
         else:
             inside = False
@@ -389,9 +404,9 @@ def _owners(tokens: list[str]) -> frozenset[str]:
         folded = token.lower()
         if (folded in _PRONOUNS and nobody) or folded in _set(english.KIN):
             found.add(folded)
-        elif token[0].isupper() and token.endswith("'s") and terms(token[:-2]) and after.isalpha() and terms(after):
-            found.update(terms(folded[:-2]))
-        nobody = nobody and not terms(token)
+        elif token[0].isupper() and token.endswith("'s") and after.isalpha():
+            found.update(terms(folded[:-2]) if _informs(token[:-2]) and _informs(after) else ())
+        nobody = nobody and not _informs(token)
     return frozenset(found)
 
 
