@@ -105,7 +105,8 @@ def _sure(ranked: Sequence[Candidate], room: int) -> set[EntryKey]:
     for candidate in ranked:
         if candidate.reason is None:
             used += candidate.tokens
-            if used > SURE_SHARE * room:
+            # The best message alone may take more than that share.
+            if used > (SURE_SHARE * room if sure else room):
                 break
             sure.update(map(entry_key, candidate.entries))
     return sure

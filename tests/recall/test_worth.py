@@ -99,7 +99,7 @@ def test_a_question_about_something_else_recalls_nothing_and_the_report_says_why
 
 
 def test_each_eagerness_recalls_a_beginning_of_what_the_next_one_does() -> None:
-    question = "What is the code of my locker at the climbing gym?"
+    question = "What is the code of the locker at the climbing gym?"
     precise, balanced, thorough = (asked(question, recall) for recall in ("precise", "balanced", "thorough"))
     assert any(line.text.endswith("its code is 4093.") for line in precise.best)
     assert 0 < precise.totals[Kind.RECALLED] < balanced.totals[Kind.RECALLED] <= thorough.totals[Kind.RECALLED]
