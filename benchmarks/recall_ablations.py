@@ -67,7 +67,6 @@ ABLATIONS = (
 """Every ingredient of the ranking by itself."""
 
 CANDIDATES, SEARCH = "shared_core.recall.candidates", "shared_core.recall.search"
-LENGTHS = "shared_core.recall.lengths"
 
 PROMPT_ABLATIONS = (
     Ablation("the stop", arguments={"recall": "thorough"}),
@@ -78,8 +77,7 @@ PROMPT_ABLATIONS = (
     Ablation("the user without a name", {(SIGNALS, "ANOTHER_USER"): 0.0}),
     Ablation("standing facts", arguments={"standing_tokens": 0}),
     Ablation("whole lists", {(QUERY, "is_wide"): lambda text: False}),
-    Ablation("shorter excerpts", {(LENGTHS, "SHORTEST"): 100}),
-    Ablation("longer excerpts of the best", {(LENGTHS, "FIRST_SHARE"): 0.0}),
+    Ablation("shorter excerpts", {(CANDIDATES, "excerpt_size"): lambda tokens, room, most: most}),
     Ablation("excerpts", arguments={"excerpt_tokens": None}),
     *(one for one in ABLATIONS if one.name in ("standing instructions", "beginnings", "of whom it speaks")),
     *(one for one in ABLATIONS if one.name in ("words about the talk", "lifting")),

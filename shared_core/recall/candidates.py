@@ -18,7 +18,7 @@ from shared_core.prompt.reasons import Reason
 from shared_core.prompt.window import ELSEWHERE, Candidate
 from shared_core.recall.corrections import LONGEST_CORRECTION
 from shared_core.recall.excerpts import EXCERPT_MARK, excerpt
-from shared_core.recall.lengths import WHOLE, excerpt_sizes, recalled_tokens
+from shared_core.recall.lengths import WHOLE, excerpt_size, recalled_tokens
 from shared_core.recall.ranking import Ranked, ScoredMessage, Source
 from shared_core.recall.rules import RecallRules
 from shared_core.recall.search import Found
@@ -74,13 +74,13 @@ def read_candidates(
         window: turns in the prompt, newest first, whose statements may replace candidates.
     """
     most = rules.excerpt_tokens if placement != "messages" else None
-    tokens, sizes = _sizes(found), np.full(len(found.ranked), inf if most is None else float(most))
+    tokens = _sizes(found)
+    size = most
     if most is not None and found.verdict is not None:  # else nothing tells how many of them are worth it
-        recalled = ~_left_out(found)
-        sizes[recalled] = excerpt_sizes(tokens[recalled], room, most, even=found.wide)
-    reader = _Reader(live, replace(rules, excerpt_tokens=most), found, path, whole_turns=placement == "messages")
+        size = excerpt_size(tokens[~_left_out(found)], room, most)
+    reader = _Reader(live, replace(rules, excerpt_tokens=size), found, path, whole_turns=placement == "messages")
     # What a silent question matches is not read: it would only be reported.
-    shortlist = [] if found.silent else _shortlist(found, tokens, room, sizes)
+    shortlist = [] if found.silent else _shortlist(found, tokens, room, inf if size is None else size)
     candidates = _without_repeats(list(reader.read(shortlist)), (statement_code(question),))
     if may_be_replaced(candidates, question, found.words):
         shown = {(one.scope, one.line_index) for one, _ in shortlist}
@@ -88,17 +88,11 @@ def read_candidates(
         others = _Reader(live, rules, found, path, whole_turns=placement == "messages")
         more = [candidate for candidate, _ in others.read(further)] if further else []
         candidates = candidates_newest_first(candidates, more, question, found.words, window)
-    if most is not None:
-        candidates = _cut(reader, candidates, sizes[~_left_out(found)].astype(int).tolist(), most)
+    if placement != "messages":
+        candidates = [reader.cut(candidate) for candidate in candidates]
     if not found.standing:
         return candidates
     return with_standing(reader.standing(), candidates, reader.codes, tokens=rules.standing_tokens, room=room)
-
-
-def _cut(reader: "_Reader", candidates: Sequence[Candidate], sizes: Sequence[int], most: int) -> list[Candidate]:
-    """Return candidates with their long messages cut to excerpts; of those recalled, the best have the first sizes."""
-    left = iter(sizes)
-    return [one if one.reason is not None else reader.cut(one, next(left, most)) for one in candidates]
 
 
 def _further(found: Found, shown: set[tuple[int, int]]) -> list[tuple[Ranked, Reason | None]]:
@@ -164,7 +158,7 @@ def _sizes(found: Found) -> npt.NDArray[np.float64]:
 
 
 def _shortlist(
-    found: Found, tokens: npt.NDArray[np.float64], room: int, sizes: npt.NDArray[np.float64]
+    found: Found, tokens: npt.NDArray[np.float64], room: int, size: float
 ) -> list[tuple[Ranked, Reason | None]]:
     """Return the results worth reading: enough to fill the room, some to spare, and a few that will not be recalled.
 
@@ -174,11 +168,11 @@ def _shortlist(
         found: the search results.
         tokens: the approximate size of each.
         room: tokens that recalled messages may take.
-        sizes: tokens of an excerpt of each.
+        size: tokens of an excerpt.
     """
     ranked, unlikely, out = found.ranked, found.unlikely, _left_out(found)
     # Weak and unlikely candidates take no room.
-    tokens = np.where(out, 0, recalled_tokens(tokens, sizes))
+    tokens = np.where(out, 0, recalled_tokens(tokens, size))
     before = np.cumsum(tokens) - tokens
     wanted = np.where(out, np.cumsum(out) <= WEAK_SHOWN, before <= SPARE * room)
     shown = np.flatnonzero(wanted)
@@ -341,17 +335,20 @@ class _Reader:
     def _size(self, message: Message) -> int:
         return message_tokens(message, self.live.sizer.counter, self.live.sizer.overhead)
 
-    def cut(self, candidate: Candidate, size: int) -> Candidate:
-        """Return a candidate with its long messages cut to excerpts of a size in tokens."""
-        most = WHOLE * size
+    def cut(self, candidate: Candidate) -> Candidate:
+        """Return a candidate with its long messages cut to excerpts."""
+        if candidate.reason is not None or self.rules.excerpt_tokens is None:
+            return candidate
+        most = WHOLE * self.rules.excerpt_tokens
         if all(entry.tokens - entry.message.media_tokens <= most for entry in candidate.entries):
             return candidate
-        entries = tuple(self._cut(entry, size) for entry in candidate.entries)
+        entries = tuple(map(self._cut, candidate.entries))
         cut = [after.message.id for before, after in zip(candidate.entries, entries, strict=True) if after != before]
         return replace(candidate, entries=entries, cut=tuple(cut)) if cut else candidate
 
-    def _cut(self, entry: Entry, size: int) -> Entry:
-        message, sizer = entry.message, self.live.sizer
+    def _cut(self, entry: Entry) -> Entry:
+        message, sizer, size = entry.message, self.live.sizer, self.rules.excerpt_tokens
+        assert size is not None
         passage = excerpt(message.content, self.found.stems, size, sizer.counter, entry.tokens - message.media_tokens)
         if passage is None:
             return entry

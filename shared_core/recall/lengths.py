@@ -1,4 +1,4 @@
-"""How long excerpts are: shorter, the more messages are worth recalling, and longer for the best; pure."""
+"""How long excerpts are: shorter, the more messages are worth recalling; pure."""
 
 import math
 from bisect import bisect_right
@@ -20,48 +20,29 @@ the evidence, and .3 to 1.3 less of the facts of the answer. 45 and 30 tokens br
 points of the facts.
 """
 
-FIRST_SHARE = 0.4
-"""The share of the room that the excerpt of the best message may take; that of rank r, an r-th of it.
-
-An excerpt holds the words of the question, and often not the answer, which a long reply says elsewhere. Measured on
-eight conversations of BEAM in 4,000 tokens, against excerpts of one size: .9 points more of the facts of the answer, 8
-where a question asks for one piece of information, and .6 less of the evidence.
-"""
-
-LONGEST = 8
-"""How many times the usual size the longest excerpt may be."""
-
 Floats = npt.NDArray[np.float64]
 
 
-def recalled_tokens(tokens: Floats, sizes: Floats | float) -> Floats:
-    """Return what messages take when those longer than `WHOLE` times the size of an excerpt are cut to that size.
+def recalled_tokens(tokens: Floats, size: float) -> Floats:
+    """Return what messages take when those longer than `WHOLE` times `size` are cut to that size.
 
     Args:
         tokens: the size of each message.
-        sizes: tokens of an excerpt, for each message or for all of them.
+        size: tokens of an excerpt.
     """
-    cut: Floats = np.where(tokens > WHOLE * sizes, sizes, tokens) + FRAME_TOKENS
+    cut: Floats = np.where(tokens > WHOLE * size, size, tokens) + FRAME_TOKENS
     return cut
 
 
-def excerpt_sizes(tokens: Floats, room: int, most: int, *, even: bool = False) -> Floats:
-    """Return the size of an excerpt of each message.
-
-    All have the size at which all messages fit, or `SHORTEST` if even then they do not. The best have more.
+def excerpt_size(tokens: Floats, room: int, most: int) -> int:
+    """Return the size of excerpts at which all messages fit, or `SHORTEST` if even then they do not; at most `most`.
 
     Args:
-        tokens: the size of each message that is worth recalling, best first.
+        tokens: the size of each message that is worth recalling.
         room: tokens that they may take.
-        most: the largest size, except of the best.
-        even: whether the best get no more than the others, as for a question about many messages at once.
+        most: the largest size.
     """
-    first = 0.0 if even else min(FIRST_SHARE * room, LONGEST * most)
-    best = np.floor(first / np.arange(1, len(tokens) + 1))
-    usual = range(min(SHORTEST, most), most + 1)
+    sizes = range(min(SHORTEST, most), most + 1)
     # What they take grows with the size, so bisect.
-    fitting = bisect_right(
-        usual, room, key=lambda size: math.ceil(recalled_tokens(tokens, np.maximum(size, best)).sum())
-    )
-    sizes: Floats = np.maximum(usual[max(fitting - 1, 0)], best)
-    return sizes
+    fitting = bisect_right(sizes, room, key=lambda size: math.ceil(recalled_tokens(tokens, size).sum()))
+    return sizes[max(fitting - 1, 0)]

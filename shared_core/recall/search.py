@@ -68,7 +68,6 @@ class Found:
         forms: other stems that count as the same, as a word has in the other languages of the conversation.
         verdict: how many of the results are worth their tokens; None: as many as fit.
         standing: the standing facts that bear on the question, those to take first at the beginning.
-        wide: whether the question is about many messages at once.
     """
 
     scopes: Sequence[Scope]
@@ -80,7 +79,6 @@ class Found:
     verdict: Verdict | None = None
     forms: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     standing: tuple[StandingHit, ...] = ()
-    wide: bool = False
 
     @property
     def stems(self) -> tuple[str, ...]:
@@ -244,7 +242,7 @@ class Searcher:
             worth = self._verdict(query, scopes, ranked, dense, searched_by_meaning=vector is not None)
             standing = self._standing(query, scopes, vector, dense) if wanted.standing else ()
         name = dense.key if dense.embedder is not None and vector is not None else None
-        return Found(scopes, ranked, pending, tuple(notes), name, query.words, worth, query.forms, standing, query.wide)
+        return Found(scopes, ranked, pending, tuple(notes), name, query.words, worth, query.forms, standing)
 
     def _newest(self, scopes: Sequence[Scope], query: Query) -> Indices:
         """Return the newest messages of this session if a question points back to them, by index, oldest first."""

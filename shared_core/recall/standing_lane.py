@@ -105,8 +105,7 @@ def _sure(ranked: Sequence[Candidate], room: int) -> set[EntryKey]:
     for candidate in ranked:
         if candidate.reason is None:
             used += candidate.tokens
-            # The best message alone may take more than that share.
-            if used > (SURE_SHARE * room if sure else room):
+            if used > SURE_SHARE * room:
                 break
             sure.update(map(entry_key, candidate.entries))
     return sure

@@ -8,7 +8,7 @@ from shared_core import InfiniteMemory, Message
 from shared_core.prompt.context import Context
 from shared_core.prompt.reasons import Reason
 from shared_core.recall.excerpts import excerpt
-from shared_core.recall.lengths import FIRST_SHARE, WHOLE
+from shared_core.recall.lengths import WHOLE
 
 FILLER = "The weather was fine and we walked along the river for a while. "
 texts = st.lists(
@@ -79,7 +79,7 @@ def test_a_long_message_comes_back_in_part_and_the_report_says_so() -> None:
     assert "(excerpt of message long)" in prompt
     [line] = [line for line in context.report.lines if line.id == "long"]
     assert (line.included, line.reason) == (True, Reason.EXCERPT)
-    assert 0 < line.tokens < FIRST_SHARE * 700
+    assert 0 < line.tokens < 150
     assert context.report.total_tokens <= 700
 
 

@@ -12,7 +12,7 @@ from shared_core import InfiniteMemory, Message
 from shared_core.prompt.context import Context
 from shared_core.prompt.reasons import Kind, Reason
 from shared_core.recall.excerpts import EXCERPT_MARK
-from shared_core.recall.lengths import FIRST_SHARE, LONGEST, SHORTEST, excerpt_sizes, recalled_tokens
+from shared_core.recall.lengths import SHORTEST, excerpt_size, recalled_tokens
 from shared_core.recall.query import parse_query
 from shared_core.recall.wide import is_wide
 from shared_core.recall.worth import WIDE, Bars, verdict
@@ -90,31 +90,14 @@ def test_excerpts_are_as_long_as_lets_all_fit(tokens: "np.ndarray[Any, Any]", ro
         return bool(recalled_tokens(tokens, size).sum() <= room)
 
     sizes = range(min(SHORTEST, most), most + 1)
-    best = max(filter(fits, sizes), default=sizes[0])
-    assert excerpt_sizes(tokens, room, most, even=True).tolist() == [best] * len(tokens)
+    assert excerpt_size(tokens, room, most) == max(filter(fits, sizes), default=sizes[0])
 
 
-@given(tokens=SIZES, room=st.integers(0, 5_000), most=st.integers(1, 400))
-def test_the_best_have_longer_ones(tokens: "np.ndarray[Any, Any]", room: int, most: int) -> None:
-    sizes = excerpt_sizes(tokens, room, most)
-    assert np.all(np.diff(sizes) <= 0)
-    usual = min(SHORTEST, most)
-    first = [min(FIRST_SHARE * room, LONGEST * most) // rank for rank in range(1, len(tokens) + 1)]
-    least = np.maximum(usual, first)
-    assert np.all(sizes >= least)
-    if recalled_tokens(tokens, least).sum() <= room:
-        assert recalled_tokens(tokens, sizes).sum() <= room
-    else:
-        assert sizes.tolist() == least.tolist()
-
-
-@pytest.mark.parametrize("even", [False, True])
 @given(tokens=SIZES, more=SIZES, room=st.integers(0, 5_000))
 def test_they_never_get_longer_with_more_messages(
-    even: bool, tokens: "np.ndarray[Any, Any]", more: "np.ndarray[Any, Any]", room: int
+    tokens: "np.ndarray[Any, Any]", more: "np.ndarray[Any, Any]", room: int
 ) -> None:
-    sizes = excerpt_sizes(np.concatenate([tokens, more]), room, 100, even=even)
-    assert np.all(sizes[: len(tokens)] <= excerpt_sizes(tokens, room, 100, even=even))
+    assert excerpt_size(np.concatenate([tokens, more]), room, 100) <= excerpt_size(tokens, room, 100)
 
 
 @given(
