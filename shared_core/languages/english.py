@@ -41,7 +41,11 @@ ENGLISH = Language(
     questions="what how when where who whom whose which why",
     joins="and",
     adds="and but so or then what_about how_about",
-    points="it its that this these those they them their he him his she her hers ones? there then",
+    # "How's it going?" and "Are you still there?" point at nothing.
+    points=r"""
+    it(?!\s+going\b) its that this these those they them their he him his she her hers ones? (?<!you\s)(?<!still\s)there
+    then
+    """,
     requests=r"""
     please can could would will should shall may what how when where who whom whose which why do does did is are was
     were have has had if in for on list summari[sz]e give tell explain describe provide show help walk remind mention

@@ -77,6 +77,8 @@ class Query:
         dates: the dates it names.
         asks_back: whether it asks what the assistant said.
         of_self: whether it asks about those who ask, and names no participant.
+        of_us: whether it asks about those who talk, whether or not it names a participant.
+        asks: whether it asks or requests something.
         proper: the terms of its capitalised words, such as names.
         about_talk: whether it speaks about the conversation itself, as "what did we discuss" does.
         informative: how many of its terms are neither small talk nor about the talk, or all terms of a question about
@@ -102,6 +104,8 @@ class Query:
     forms: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     borrowed: tuple[tuple[str, float], ...] = ()
     of_self: bool = False
+    of_us: bool = False
+    asks: bool = False
     wide: bool = False
 
     @property
@@ -150,14 +154,16 @@ def parse_query(text: str, names: Sequence[str], languages: Sequence[Language] =
     asked = sorted(said.keys() - _about_talk(language)) or sorted(said)
     capitals = "" if language.nouns else " ".join(_PROPER.findall(text))
     proper = frozenset(terms(capitals, language)) & said.keys()
-    informative = set(asked) if language.asks_of_us(text) else set(asked) - _small_talk(language)
+    of_us = language.asks_of_us(text)
+    informative = set(asked) if of_us else set(asked) - _small_talk(language)
     dates = _dates(text, dict.fromkeys((language, *languages)))
     return Query(
         text, tuple(asked), dense_text, tuple(dict.fromkeys(found)), dates,
         matcher(language.asks_back).search(unaccented(text)) is not None, proper,
         not _about_talk(language).isdisjoint(said), len(informative), language=language,
         forms={term: forms for term, forms in said.items() if forms},
-        of_self=not found and _OF_SELF.search(text) is not None, wide=is_wide(text),
+        of_self=not found and _OF_SELF.search(text) is not None, of_us=of_us,
+        asks=language.asks(text) or language.requests_something(text), wide=is_wide(text),
     )  # fmt: skip
 
 

@@ -44,7 +44,7 @@ from shared_core.recall.scope import (
     speakers,
 )
 from shared_core.recall.standing_lane import Closeness, StandingHit, bearing
-from shared_core.recall.worth import ASKED, BARS, GOES_ON, Verdict, chance_of_answer, verdict
+from shared_core.recall.worth import BARS, Verdict, chance_of_answer, part_of, verdict
 from shared_core.records import Record, SessionState
 from shared_core.session import LiveSession
 
@@ -333,7 +333,7 @@ class Searcher:
         stranger = any(not any(scope.mentions(query.forms_of(term)) for scope in scopes) for term in query.proper)
         chance = chance_of_answer(query, ranked.present, ranked.dense, unrelated=unrelated, stranger=stranger)
         bars = bars.wide(chance) if query.wide else bars
-        return verdict(bars, chance, ranked.scores, GOES_ON if query.goes_on else ASKED)
+        return verdict(bars, chance, ranked.scores, part_of(query))
 
 
 def _unrelated(scopes: Sequence[Scope]) -> tuple[float, float] | None:

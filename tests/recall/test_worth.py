@@ -1,5 +1,8 @@
 """Recall stops where a message is not worth its tokens, and is silent where nothing is."""
 
+import json
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +14,23 @@ from shared_core import InfiniteMemory, Message
 from shared_core.prompt.context import ContextReport
 from shared_core.prompt.reasons import Kind, Reason
 from shared_core.recall.query import parse_query
-from shared_core.recall.worth import BARS, Bars, Recall, chance_of_answer, chances_of_part, verdict
+from shared_core.recall.topic import points_back
+from shared_core.recall.worth import (
+    ASKED,
+    BARS,
+    GOES_ON,
+    OF_US,
+    Bars,
+    Part,
+    Recall,
+    chance_of_answer,
+    chances_of_part,
+    part_of,
+    verdict,
+)
+from shared_core.sharing.readers.openai import read_messages
+
+DATA = Path(__file__).parents[2] / "examples" / "data"
 
 SCORES = st.lists(st.floats(-5, 9, width=32), min_size=1, max_size=60)
 
@@ -33,6 +52,31 @@ def test_small_talk_asks_for_nothing(text: str) -> None:
 def test_small_words_in_a_question_about_those_who_talk_ask_for_what_was_said(text: str) -> None:
     assert chance(text, holds=1.0) > BARS["balanced"].open  # type: ignore[union-attr]
     assert chance(text, holds=1.0, cosine=0.6) > BARS["balanced"].open  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("text", ["How's it going?", "Are you still there?"])
+def test_a_phrase_that_points_at_nothing_does_not_borrow_what_the_talk_is_about(text: str) -> None:
+    assert not points_back(parse_query(text, ["Ann"]))
+
+
+def test_a_line_that_neither_asks_nor_requests_needs_more_to_be_answered() -> None:
+    said, asked, requested = (
+        chance(text, holds=0.4, cosine=0.4)
+        for text in ("a red lighthouse.", "a red lighthouse?", "show a red lighthouse.")
+    )
+    assert said < asked
+    assert said < requested
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [("Where did we stay?", OF_US), ("What did Ann do with my key?", OF_US), ("Where did Ann stay?", ASKED)],
+)
+def test_questions_about_those_who_talk_stop_later(text: str, part: Part) -> None:
+    assert part_of(parse_query(text, ["Ann"])) is part
+    assert part_of(replace(parse_query(text, ["Ann"]), goes_on=True)) is GOES_ON
+    scores, bars = np.linspace(3, 0, 100, dtype=np.float32), Bars(0, 0.01)
+    assert verdict(bars, 0.5, scores, ASKED).worth < verdict(bars, 0.5, scores, OF_US).worth
 
 
 @pytest.mark.parametrize(("cosine", "least"), [(None, 0.5), (0.3, 0.5)])
@@ -70,6 +114,18 @@ def test_a_higher_bar_never_lets_more_through(
     assert verdict(Bars(lower, 0), chance, ranked).worth == (len(scores) if chance >= lower else 0)
 
 
+def test_questions_in_other_words_than_their_answers_are_answered() -> None:
+    questions = json.loads((DATA / "questions.json").read_text(encoding="utf-8"))
+    asked = [question for question in questions if question["category"] == "paraphrase"]
+    found = []
+    with InfiniteMemory(embedder="static", embed_budget_ms=60_000) as memory:
+        memory.add(read_messages(DATA / "conversation.json"))
+        for question in asked:
+            shown = {line.id for line in memory.context(question["question"]).report.included}
+            found.append(len(shown & set(question["evidence"])) / len(question["evidence"]))
+    assert np.mean(found) > 0.6
+
+
 TOPICS = (
     ("the boiler in the cellar", "the plumber from Basel tightens its valve"),
     ("our trip to the Azores", "flights go through Lisbon on Fridays"),
@@ -99,7 +155,7 @@ def test_a_question_about_something_else_recalls_nothing_and_the_report_says_why
 
 
 def test_each_eagerness_recalls_a_beginning_of_what_the_next_one_does() -> None:
-    question = "What is the code of my locker at the climbing gym?"
+    question = "What is the code of the locker at the climbing gym?"
     precise, balanced, thorough = (asked(question, recall) for recall in ("precise", "balanced", "thorough"))
     assert any(line.text.endswith("its code is 4093.") for line in precise.best)
     assert 0 < precise.totals[Kind.RECALLED] < balanced.totals[Kind.RECALLED] <= thorough.totals[Kind.RECALLED]
