@@ -1,8 +1,10 @@
 """The vectors of one session in one vector space, in memory. They are read from the store, never computed twice."""
 
 import hashlib
+import os
 from collections.abc import Sequence
 from itertools import islice
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,11 +27,18 @@ PAGE = 5_000
 Mask = npt.NDArray[np.bool_]
 
 
+class Shortened(NamedTuple):
+    """A long text of whose `whole` pieces `kept` were embedded."""
+
+    kept: int
+    whole: int
+
+
 class SessionVectors:
     """The dense half of a session's index.
 
     `damaged` is set if the snapshot could not be read and the index was made from the stored vectors, or if a stored
-    vector was damaged and has to be made again.
+    vector was damaged and has to be made again. `shortened` lists long texts of which not all was embedded here.
 
     Args:
         session_index: the session's rows.
@@ -49,7 +58,9 @@ class SessionVectors:
         self._ends: list[int] = []
         self._new: list[tuple[Position, str, bytes]] = []
         self._unsaved: list[tuple[Position, str, bytes]] = []
+        self.shortened: list[Shortened] = []
         self._claimed: set[int] = set()
+        self._pid = os.getpid()
         self.vectors = FaissVectorIndex(dimension)
 
     @property
@@ -80,6 +91,10 @@ class SessionVectors:
         """Return which of the rows wanted have no vector here, newest first."""
         return np.flatnonzero(np.greater(wanted, self.vectors.has(len(wanted))))[::-1]
 
+    def count_missing(self, wanted: Mask) -> int:
+        """Return how many of the rows wanted have no vector here."""
+        return int(np.count_nonzero(np.greater(wanted, self.vectors.has(len(wanted)))))
+
     @property
     def outdated(self) -> bool:
         """Whether something was forgotten since the vectors were loaded."""
@@ -87,6 +102,8 @@ class SessionVectors:
 
     def claim(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return the rows that no other caller has claimed, and claim them until `release`."""
+        if self._pid != os.getpid():  # the callers who claimed rows are threads, which a fork does not copy
+            self._claimed, self._pid = set(), os.getpid()
         free = np.array([row for row in rows.tolist() if row not in self._claimed], dtype=np.int64)
         self._claimed.update(free.tolist())
         return free
