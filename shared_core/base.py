@@ -141,7 +141,7 @@ class Embedder(ABC):
         """Return `text` in pieces that the model can read whole, at least one, in order. By default, `text` itself."""
         return [text]
 
-    def load(self) -> None:
+    def load(self) -> None:  # noqa: B027  most embedders have nothing to load
         """Load the model if it is not loaded yet. By default, nothing.
 
         A question waits for it as long as it takes, and for the calls that follow only as long as it may.

@@ -3,14 +3,17 @@
 import hashlib
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 
 from shared_core.base import Vectors
 from shared_core.index.arrays import Arrays, digest_of, pack, read_snapshot
+from shared_core.index.path_rows import PathLine
 from shared_core.index.session_index import SessionIndex
 from shared_core.index.vectors import FaissVectorIndex
 from shared_core.records import Position, Snapshot, VectorRows
@@ -32,6 +35,21 @@ class Shortened(NamedTuple):
 
     kept: int
     whole: int
+
+
+@dataclass(slots=True)
+class _Sample:
+    """A sample of the cosines between messages at the beginning of a line.
+
+    Attributes:
+        wanted: which messages of the beginning could be in it.
+        count: how many vectors there were when it was taken or last found to be up to date.
+        found: what the sample tells; see `VectorIndex.unrelated`.
+    """
+
+    wanted: Mask
+    count: int
+    found: tuple[float, float] | None
 
 
 class SessionVectors:
@@ -62,6 +80,7 @@ class SessionVectors:
         self._claimed: set[int] = set()
         self._pid = os.getpid()
         self.vectors = FaissVectorIndex(dimension)
+        self._samples: WeakKeyDictionary[PathLine, _Sample] = WeakKeyDictionary()
 
     @property
     def _store(self) -> Store:
@@ -94,6 +113,25 @@ class SessionVectors:
     def count_missing(self, wanted: Mask) -> int:
         """Return how many of the rows wanted have no vector here."""
         return int(np.count_nonzero(np.greater(wanted, self.vectors.has(len(wanted)))))
+
+    def unrelated(self, line: PathLine, wanted: Mask, *, least: int) -> tuple[float, float] | None:
+        """Return `VectorIndex.unrelated` of some messages at the beginning of a line, kept until one of them changes.
+
+        Args:
+            line: the line.
+            wanted: which of its first messages are meant, by index.
+            least: how many of them must have a vector; otherwise, the result is None.
+        """
+        kept = self._samples.get(line)
+        if kept is not None and np.array_equal(kept.wanted, wanted):
+            indices = line.indices(self.vectors.owners[kept.count :])
+            if not np.any((indices >= 0) & (indices < len(wanted))):
+                kept.count = len(self.vectors)
+                return kept.found
+        count = len(self.vectors)
+        found = self.vectors.unrelated(line.rows[: len(wanted)][wanted], least=least)
+        self._samples[line] = _Sample(wanted.copy(), count, found)
+        return found
 
     @property
     def outdated(self) -> bool:
@@ -213,6 +251,7 @@ class SessionVectors:
 
     def _begin_anew(self) -> None:
         self.vectors = FaissVectorIndex(self.dimension)
+        self._samples.clear()
         self._parts, self._ends, self.saved = [], [], 0
 
     def _full(self) -> bool:

@@ -199,6 +199,9 @@ class LateCalls:
 class Patience:
     """How long one question waits for its embedder: for its own vector first, and then for those of messages.
 
+    Attributes:
+        longest: seconds that it waits at most.
+
     Args:
         budget_ms: milliseconds in which calls may begin. One batch of messages begins even after that, so that a slow
             embedder gets through them in the end; with 0, none does.
@@ -209,8 +212,9 @@ class Patience:
     def __init__(self, budget_ms: float, late: LateCalls, clock: Callable[[], float] = time.monotonic) -> None:
         self.late = late
         self._clock = clock
-        self._deadline = clock() + budget_ms / 1000
-        self._limit = max(self._deadline, clock() + ONE_CALL)
+        self.longest = max(budget_ms / 1000, ONE_CALL)
+        now = clock()
+        self._deadline, self._limit = now + budget_ms / 1000, now + self.longest
         self._first = budget_ms > 0
 
     def begins(self) -> bool:

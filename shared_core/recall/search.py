@@ -19,7 +19,6 @@ from shared_core.index.session_vectors import SessionVectors, text_hash
 from shared_core.languages.english import ENGLISH
 from shared_core.paths import Path, walk
 from shared_core.recall.embedder_calls import (
-    ONE_CALL,
     Call,
     EmbedReply,
     EmbedRequest,
@@ -333,8 +332,7 @@ class Searcher:
             arrived = call.leave(lambda late: None)
             if arrived is None:
                 self.late.add_question(asked, call)
-                waited = max(ONE_CALL, self.rules.embed_budget_ms / 1000)
-                self._too_late(notes, f"the embedder returned no vector of the question within {waited:g} s")
+                self._too_late(notes, f"the embedder returned no vector of the question within {patience.longest:g} s")
                 return None
             reply = arrived
         if isinstance(reply, EmbedderError):
@@ -394,11 +392,9 @@ class Searcher:
 
 
 def _unrelated(scopes: Sequence[Scope]) -> tuple[float, float] | None:
-    """Return `VectorIndex.unrelated` of what may be found in the longest scope; other messages may have no vectors."""
+    """Return `Scope.unrelated` of the longest scope."""
     longest = max((scope for scope in scopes if scope.vectors), key=lambda scope: scope.line.upto, default=None)
-    if longest is None or longest.vectors is None:
-        return None
-    return longest.vectors.vectors.unrelated(np.flatnonzero(longest.findable()).astype(np.int32))
+    return longest.unrelated() if longest is not None else None
 
 
 def _any_vectors(scopes: Sequence[Scope]) -> bool:

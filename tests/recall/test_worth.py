@@ -4,14 +4,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared_core import InfiniteMemory, Message
 from shared_core.prompt.context import ContextReport
 from shared_core.prompt.reasons import Kind, Reason
 from shared_core.recall.query import parse_query
+from shared_core.recall.scope import ALL_SAMPLED
 from shared_core.recall.worth import BARS, Bars, Recall, chance_of_answer, chances_of_part, verdict
+from shared_core.testing.hashing_embedder import HashingEmbedder
 
 SCORES = st.lists(st.floats(-5, 9, width=32), min_size=1, max_size=60)
 
@@ -70,6 +72,8 @@ def test_a_higher_bar_never_lets_more_through(
     assert verdict(Bars(lower, 0), chance, ranked).worth == (len(scores) if chance >= lower else 0)
 
 
+TIGHT: dict[str, Any] = {"max_tokens": 300, "reserve_tokens": 0, "embed_budget_ms": 1e9}
+
 TOPICS = (
     ("the boiler in the cellar", "the plumber from Basel tightens its valve"),
     ("our trip to the Azores", "flights go through Lisbon on Fridays"),
@@ -105,3 +109,29 @@ def test_each_eagerness_recalls_a_beginning_of_what_the_next_one_does() -> None:
     assert 0 < precise.totals[Kind.RECALLED] < balanced.totals[Kind.RECALLED] <= thorough.totals[Kind.RECALLED]
     assert precise.stopped
     assert not thorough.stopped
+
+
+@given(count=st.integers(500, 1_100), more=st.lists(st.integers(1, 90), max_size=3))
+@settings(max_examples=3)
+def test_a_sample_of_cosines_serves_until_the_session_has_doubled(count: int, more: list[int]) -> None:
+    """An embedder that does not say how close unrelated messages are is sampled; the same state tells the same."""
+    sampled = list[int]()
+    with InfiniteMemory(embedder=HashingEmbedder(8), **TIGHT) as memory:
+        said = 0
+        for some in [count, *more]:
+            memory.add([Message.user(f"thing {number}") for number in range(said, said + some)])
+            said += some
+            memory.index()
+            first = memory.context("Which thing was it?").report
+            vectors = next(iter(memory._prompts.searcher.sessions.opened()))[1]
+            assert vectors is not None
+            with pytest.MonkeyPatch.context() as patched:
+                patched.setattr(vectors.vectors, "unrelated", lambda rows, least=0: sampled.append(len(rows)))
+                again = memory.context("Which thing was it?").report
+            long = said - len([line for line in first.lines if line.kind is Kind.WINDOW]) > ALL_SAMPLED
+            assert (again.stopped == first.stopped, bool(sampled)) == (True, False) if long else sampled
+            sampled.clear()
+        with InfiniteMemory(embedder=HashingEmbedder(8), **TIGHT) as other:
+            other.add([Message.user(f"thing {number}") for number in range(said)])
+            other.index()
+            assert other.context("Which thing was it?").report.stopped == first.stopped
