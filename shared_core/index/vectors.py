@@ -23,7 +23,7 @@ SPARE = 16
 """Vectors fetched beyond `top_k`: usually enough to see that no equally near one was left out."""
 
 
-SAMPLE = 128
+PAIRED = 128
 """Rows whose cosines tell how close unrelated messages are: 8,128 pairs, however long the history is."""
 
 LEAST_SAMPLE = 16
@@ -142,7 +142,7 @@ class VectorIndex(ABC):
         known = rows[self.has(int(rows.max(initial=-1)) + 1)[rows]]
         if len(known) < least:
             return None
-        sample = known[np.unique(np.linspace(0, len(known) - 1, SAMPLE).astype(np.int64))]
+        sample = known[np.unique(np.linspace(0, len(known) - 1, PAIRED).astype(np.int64))]
         vectors = self.first(sample)
         cosines = (vectors @ vectors.T)[np.triu_indices(len(sample), 1)]
         return float(cosines.mean()), float(cosines.std())

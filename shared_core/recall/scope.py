@@ -11,7 +11,7 @@ import numpy.typing as npt
 from shared_core.index.path_rows import LinePrefix
 from shared_core.index.session_index import ROLES, SessionIndex
 from shared_core.index.session_vectors import SessionVectors
-from shared_core.index.vectors import SAMPLE
+from shared_core.index.vectors import PAIRED
 from shared_core.languages.detection import LANGUAGES
 from shared_core.languages.english import ENGLISH
 from shared_core.languages.language import Language
@@ -78,7 +78,7 @@ class Scope:
         count = len(along) - int(along[::-1].argmax())  # the window at the end is in the prompt
         if count > ALL_SAMPLED:
             part = along[: 1 << (count.bit_length() - 1)]
-            known = self.vectors.unrelated(self.line.line, part, least=SAMPLE)
+            known = self.vectors.unrelated(self.line.line, part, least=PAIRED)
             if known is not None:
                 return known
         return self.vectors.vectors.unrelated(self.line.rows[: len(along)][along])

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shared_core import InfiniteMemory, Message
@@ -111,14 +111,12 @@ def test_each_eagerness_recalls_a_beginning_of_what_the_next_one_does() -> None:
     assert not thorough.stopped
 
 
-@given(count=st.integers(500, 1_100), more=st.lists(st.integers(1, 90), max_size=3))
-@settings(max_examples=3)
-def test_a_sample_of_cosines_serves_until_the_session_has_doubled(count: int, more: list[int]) -> None:
+def test_a_sample_of_cosines_serves_until_the_session_has_doubled() -> None:
     """An embedder that does not say how close unrelated messages are is sampled; the same state tells the same."""
     sampled = list[int]()
     with InfiniteMemory(embedder=HashingEmbedder(8), **TIGHT) as memory:
         said = 0
-        for some in [count, *more]:
+        for some in [500, 60, 200, 400]:
             memory.add([Message.user(f"thing {number}") for number in range(said, said + some)])
             said += some
             memory.index()
@@ -128,8 +126,8 @@ def test_a_sample_of_cosines_serves_until_the_session_has_doubled(count: int, mo
             with pytest.MonkeyPatch.context() as patched:
                 patched.setattr(vectors.vectors, "unrelated", lambda rows, least=0: sampled.append(len(rows)))
                 again = memory.context("Which thing was it?").report
-            long = said - len([line for line in first.lines if line.kind is Kind.WINDOW]) > ALL_SAMPLED
-            assert (again.stopped == first.stopped, bool(sampled)) == (True, False) if long else sampled
+            assert bool(sampled) == (said <= ALL_SAMPLED)
+            assert again.stopped == first.stopped or sampled
             sampled.clear()
         with InfiniteMemory(embedder=HashingEmbedder(8), **TIGHT) as other:
             other.add([Message.user(f"thing {number}") for number in range(said)])
