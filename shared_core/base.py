@@ -138,7 +138,10 @@ class Embedder(ABC):
         return row
 
     def split(self, text: str) -> list[str]:
-        """Return `text` in pieces that the model can read whole, at least one, in order. By default, `text` itself."""
+        """Return `text` in pieces that the model can read whole, at least one, in order. By default, `text` itself.
+
+        Of more than 64 pieces, 64 are embedded, chosen evenly.
+        """
         return [text]
 
     def load(self) -> None:  # noqa: B027  most embedders have nothing to load

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shared_core.base import Embedder, Vectors
-from shared_core.embedders.checks import unit_length
+from shared_core.embedders.checks import evenly, unit_length
 from shared_core.errors import EmbedderError
 from shared_core.lifecycle import in_background
 
@@ -27,9 +27,6 @@ ONE_CALL = 1.0
 
 The budget says until when a call may begin. Embedding services take .2 to .6 s for one, so a call that has begun may
 end after a budget of .2 s; what takes longer than this is given up."""
-
-MOST_PIECES = 64
-"""Pieces of one text that are embedded: a text of 2 MB has 2,300 of MiniLM's length. 64 hold 56,000 characters."""
 
 THREAD = "infinite-memory embedder"
 
@@ -306,13 +303,6 @@ def _of_unit_length(rows: npt.NDArray[np.float64]) -> Vectors:
     found: Vectors = np.empty(rows.shape, np.float32)
     found[~off], found[off] = rows[~off], unit_length(rows[off])
     return found
-
-
-def evenly(pieces: list[str], most: int = MOST_PIECES) -> list[str]:
-    """Return at most so many of a text's pieces, the first and the last among them, evenly chosen."""
-    if len(pieces) <= most:
-        return pieces
-    return [pieces[number * (len(pieces) - 1) // (most - 1)] for number in range(most)]
 
 
 def failure_of(embedder: Embedder, error: Exception) -> EmbedderError:

@@ -120,7 +120,7 @@ class Searcher:
         self.sessions = OpenIndexes(live, rules)
         self.clock: Callable[[], float] = time.monotonic
         self.late = LateCalls()
-        self._warned = False
+        self._warned = self._logged = False
         self._lock = lock
 
     def accept_embedder(self) -> None:
@@ -343,8 +343,8 @@ class Searcher:
     def _too_late(self, notes: list[str], why: str) -> None:
         """Note that there is no vector of the question. The first note is logged, because a search has no report."""
         notes.append(f"recall by words alone: {why}; raise embed_budget_ms if it needs longer")
-        if not self._warned:
-            self._warned = True
+        if not self._logged:
+            self._logged = True
             logger.warning("%s", notes[-1])
 
     def _rank(

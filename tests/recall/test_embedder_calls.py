@@ -19,9 +19,10 @@ from hypothesis import strategies as st
 from shared_core import AsyncInfiniteMemory, InfiniteMemory, Message
 from shared_core.base import Embedder, Fingerprint, Vectors
 from shared_core.embedders import CallableEmbedder
+from shared_core.embedders.checks import evenly
 from shared_core.prompt.context import Context
 from shared_core.recall import embedder_calls
-from shared_core.recall.embedder_calls import EmbedRequest, evenly
+from shared_core.recall.embedder_calls import EmbedRequest
 from shared_core.recall.search import SMALL_BATCH, Searcher
 from shared_core.testing.hashing_embedder import HashingEmbedder
 
