@@ -3,12 +3,15 @@
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextvars import copy_context
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
+from shared_core.lifecycle import in_background
 from shared_core.messages import Message
 
 __all__ = [
@@ -135,16 +138,30 @@ class Embedder(ABC):
         return row
 
     def split(self, text: str) -> list[str]:
-        """Return `text` in pieces that the model can read whole, at least one, in order. By default, `text` itself."""
+        """Return `text` in pieces that the model can read whole, at least one, in order. By default, `text` itself.
+
+        Of more than 64 pieces, 64 are embedded, chosen evenly.
+        """
         return [text]
+
+    def load(self) -> None:  # noqa: B027  most embedders have nothing to load
+        """Load the model if it is not loaded yet. By default, nothing.
+
+        A question waits for it as long as it takes, and for the calls that follow only as long as it may.
+        """
 
     async def aembed_documents(self, texts: Sequence[str]) -> Vectors:
         """Embed stored texts without blocking the event loop. By default, this runs in a thread."""
-        return await asyncio.to_thread(self.embed_documents, texts)
+        return await _in_thread(partial(self.embed_documents, texts))
 
     async def aembed_query(self, text: str) -> Vectors:
         """Embed a question without blocking the event loop. By default, this runs in a thread."""
-        return await asyncio.to_thread(self.embed_query, text)
+        return await _in_thread(partial(self.embed_query, text))
+
+
+async def _in_thread(function: Callable[[], Vectors]) -> Vectors:
+    """Call a function in a thread of its own: the event loop's threads must end before the loop does."""
+    return await asyncio.wrap_future(in_background(partial(copy_context().run, function), "infinite-memory embedder"))
 
 
 Result = TypeVar("Result")

@@ -8,6 +8,7 @@ import numpy as np
 from shared_core.arguments import one_of, prompt_budget, user_message, whole_number
 from shared_core.base import Embedder, TokenCounter
 from shared_core.embedders import as_embedder
+from shared_core.embedders.checks import evenly
 from shared_core.errors import EmbedderError
 from shared_core.index.exact_vectors import ExactVectorIndex
 from shared_core.messages import Message, MessageLike, message_list
@@ -182,7 +183,7 @@ def rank_texts(texts: Sequence[str], question: str, embedder: Embedder) -> list[
     """Return the index of each text with its cosine, most similar to the question first. Among equals, later is first.
 
     Empty texts are left out, and so are texts that are repeated later. A text longer than the model can read gets the
-    cosine of its most similar piece.
+    cosine of its most similar piece; of very long ones, `MOST_PIECES` pieces are compared.
 
     Args:
         texts: the texts to compare.
@@ -199,7 +200,7 @@ def rank_texts(texts: Sequence[str], question: str, embedder: Embedder) -> list[
     last.pop("", None)
     if not last:
         return []
-    pieces = [embedder.split(text) for text in last]
+    pieces = [evenly(embedder.split(text)) for text in last]
     vectors = embedder.embed_documents([piece for split in pieces for piece in split])
     nearest = ExactVectorIndex(embedder.fingerprint.dimension)
     # All pieces of a text have the same row, and a search returns each row once, with its best piece.

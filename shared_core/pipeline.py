@@ -21,7 +21,8 @@ from shared_core.prompt.context import Context
 from shared_core.prompt.frame import Frame
 from shared_core.prompt.window import SKIP_LIMIT, Candidate, Selection, Window
 from shared_core.recall.candidates import read_candidates, read_hits
-from shared_core.recall.embedding import EmbedderChoice, EmbedReply, EmbedRequest
+from shared_core.recall.embedder_calls import EmbedReply, EmbedRequest
+from shared_core.recall.embedding import EmbedderChoice
 from shared_core.recall.grounding_hits import grounding_hits, with_grounding_hits
 from shared_core.recall.ranking import Ranked, ScoredMessage
 from shared_core.recall.reranking import RERANKED, Reranking, RerankReply, RerankRequest
@@ -321,6 +322,7 @@ class PromptBuilder:
         Raises:
             EmbedderError: the embedder failed; vectors made before that are stored.
         """
+        self.searcher.late.settle()  # a batch that a question gave up is not embedded twice
         with self._lock:
             scopes, rows = [], np.empty(0, dtype=np.int64)
             # Branches share messages. Each message is embedded once, and a branch without own messages is skipped.
@@ -341,9 +343,8 @@ class PromptBuilder:
 
             if embedder is not None:
                 yield from self.searcher.embed_pending(
-                    [scope], embedder, batch=LARGE_BATCH, deadline=float("inf"), progress=report,
-                    save=SessionVectors.save,
-                )  # fmt: skip
+                    [scope], embedder, batch=LARGE_BATCH, progress=report, save=SessionVectors.save
+                )
         for _, vectors in self.searcher.sessions.opened():
             if vectors is not None:
                 vectors.vectors.settle()
@@ -353,7 +354,8 @@ class PromptBuilder:
     # Snapshots
 
     def close(self, *, least: int) -> None:
-        """Save snapshots, and stop background work."""
+        """Save snapshots, and stop background work. What the embedder returns after that is not stored."""
+        self.searcher.late.closed = True
         try:
             self.save_snapshots(least=least)
         finally:

@@ -195,6 +195,11 @@ class OnnxEmbedder(Embedder):
         """The identity of the vectors. Without `quantize`, it is that of sentence-transformers' vectors."""
         return self._fingerprint
 
+    def load(self) -> None:
+        """Load the model, as in `Embedder.load`."""
+        with failures(self.fingerprint.name):
+            _ = self._loaded
+
     def embed_documents(self, texts: Sequence[str]) -> Vectors:
         """Embed texts, as in `Embedder.embed_documents`, `threads` of them at once."""
         if not texts:

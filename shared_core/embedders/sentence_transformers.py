@@ -70,6 +70,12 @@ class SentenceTransformerEmbedder(Embedder):
         scale = {key: getattr(known, key) if value is None else value for key, value in self._scale.items()}
         return replace(known, name=name, **scale)
 
+    def load(self) -> None:
+        """Load the model, as in `Embedder.load`."""
+        if "_model" not in vars(self):  # else it may wait for another thread, which computes
+            with self._ready():
+                _ = self._model
+
     def embed_documents(self, texts: Sequence[str]) -> Vectors:
         """Embed texts, as in `Embedder.embed_documents`, with the model's own prompt for documents."""
         if not texts:

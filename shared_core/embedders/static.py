@@ -41,6 +41,11 @@ class StaticEmbedder(Embedder):
     def __init__(self) -> None:
         require("wordllama", "pip install wordllama, or, where it has no wheel, use another embedder")
 
+    def load(self) -> None:
+        """Load the vectors, as in `Embedder.load`."""
+        with failures(STATIC.name), _LOADING:
+            _wordllama()
+
     def embed_documents(self, texts: Sequence[str]) -> Vectors:
         """Embed texts, as in `Embedder.embed_documents`. Each row depends on its own text alone, to the last bit."""
         sums = np.zeros((len(texts), STATIC.dimension))

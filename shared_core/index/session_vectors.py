@@ -1,14 +1,19 @@
 """The vectors of one session in one vector space, in memory. They are read from the store, never computed twice."""
 
 import hashlib
+import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import islice
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 
 from shared_core.base import Vectors
 from shared_core.index.arrays import Arrays, digest_of, pack, read_snapshot
+from shared_core.index.path_rows import PathLine
 from shared_core.index.session_index import SessionIndex
 from shared_core.index.vectors import FaissVectorIndex
 from shared_core.records import Position, Snapshot, VectorRows
@@ -25,11 +30,33 @@ PAGE = 5_000
 Mask = npt.NDArray[np.bool_]
 
 
+class Shortened(NamedTuple):
+    """A long text of whose `whole` pieces `kept` were embedded."""
+
+    kept: int
+    whole: int
+
+
+@dataclass(slots=True)
+class _Sample:
+    """A sample of the cosines between messages at the beginning of a line.
+
+    Attributes:
+        wanted: which messages of the beginning could be in it.
+        count: how many vectors there were when it was taken or last found to be up to date.
+        found: what the sample tells; see `VectorIndex.unrelated`.
+    """
+
+    wanted: Mask
+    count: int
+    found: tuple[float, float] | None
+
+
 class SessionVectors:
     """The dense half of a session's index.
 
     `damaged` is set if the snapshot could not be read and the index was made from the stored vectors, or if a stored
-    vector was damaged and has to be made again.
+    vector was damaged and has to be made again. `shortened` lists long texts of which not all was embedded here.
 
     Args:
         session_index: the session's rows.
@@ -49,8 +76,11 @@ class SessionVectors:
         self._ends: list[int] = []
         self._new: list[tuple[Position, str, bytes]] = []
         self._unsaved: list[tuple[Position, str, bytes]] = []
+        self.shortened: list[Shortened] = []
         self._claimed: set[int] = set()
+        self._pid = os.getpid()
         self.vectors = FaissVectorIndex(dimension)
+        self._samples: WeakKeyDictionary[PathLine, _Sample] = WeakKeyDictionary()
 
     @property
     def _store(self) -> Store:
@@ -80,6 +110,29 @@ class SessionVectors:
         """Return which of the rows wanted have no vector here, newest first."""
         return np.flatnonzero(np.greater(wanted, self.vectors.has(len(wanted))))[::-1]
 
+    def count_missing(self, wanted: Mask) -> int:
+        """Return how many of the rows wanted have no vector here."""
+        return int(np.count_nonzero(np.greater(wanted, self.vectors.has(len(wanted)))))
+
+    def unrelated(self, line: PathLine, wanted: Mask, *, least: int) -> tuple[float, float] | None:
+        """Return `VectorIndex.unrelated` of some messages at the beginning of a line, kept until one of them changes.
+
+        Args:
+            line: the line.
+            wanted: which of its first messages are meant, by index.
+            least: how many of them must have a vector; otherwise, the result is None.
+        """
+        kept = self._samples.get(line)
+        if kept is not None and np.array_equal(kept.wanted, wanted):
+            indices = line.indices(self.vectors.owners[kept.count :])
+            if not np.any((indices >= 0) & (indices < len(wanted))):
+                kept.count = len(self.vectors)
+                return kept.found
+        count = len(self.vectors)
+        found = self.vectors.unrelated(line.rows[: len(wanted)][wanted], least=least)
+        self._samples[line] = _Sample(wanted.copy(), count, found)
+        return found
+
     @property
     def outdated(self) -> bool:
         """Whether something was forgotten since the vectors were loaded."""
@@ -87,6 +140,8 @@ class SessionVectors:
 
     def claim(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return the rows that no other caller has claimed, and claim them until `release`."""
+        if self._pid != os.getpid():  # the callers who claimed rows are threads, which a fork does not copy
+            self._claimed, self._pid = set(), os.getpid()
         free = np.array([row for row in rows.tolist() if row not in self._claimed], dtype=np.int64)
         self._claimed.update(free.tolist())
         return free
@@ -196,6 +251,7 @@ class SessionVectors:
 
     def _begin_anew(self) -> None:
         self.vectors = FaissVectorIndex(self.dimension)
+        self._samples.clear()
         self._parts, self._ends, self.saved = [], [], 0
 
     def _full(self) -> bool:

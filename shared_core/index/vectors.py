@@ -143,13 +143,13 @@ class VectorIndex(ABC):
             np.fmax.at(result, np.repeat(known, pieces), dot(self._vectors(numbers.astype(np.int64)), query))
         return result
 
-    def unrelated(self, rows: Ints) -> tuple[float, float] | None:
+    def unrelated(self, rows: Ints, *, least: int = LEAST_SAMPLE) -> tuple[float, float] | None:
         """Return the mean and the standard deviation of the cosines among rows, which are sampled evenly.
 
-        Rows without a vector are left out. None: fewer than `LEAST_SAMPLE` have one.
+        Rows without a vector are left out. None: fewer than `least` have one.
         """
         known = rows[self.has(int(rows.max(initial=-1)) + 1)[rows]]
-        if len(known) < LEAST_SAMPLE:
+        if len(known) < least:
             return None
         sample = known[np.unique(np.linspace(0, len(known) - 1, PAIRED).astype(np.int64))]
         vectors = self.first(sample)

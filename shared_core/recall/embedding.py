@@ -1,115 +1,45 @@
 """The embedder of a session: how it is chosen, which texts it embeds, and how missing vectors are added."""
 
 import re
-import time
 from collections.abc import Callable, Generator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from shared_core.arguments import function
-from shared_core.base import Embedder, Fingerprint, Vectors
+from shared_core.base import Embedder, Fingerprint
 from shared_core.embedders import as_embedder, embedder_named
-from shared_core.embedders.checks import unit_length
-from shared_core.errors import EmbedderError, EmbedderMismatchError
-from shared_core.index.session_vectors import SessionVectors, text_hash
+from shared_core.errors import EmbedderError, EmbedderMismatchError, StoreError
+from shared_core.index.session_vectors import SessionVectors, Shortened, text_hash
 from shared_core.messages import Message
+from shared_core.recall.embedder_calls import Call, Embedded, EmbedReply, EmbedRequest, LateCalls, Patience, Reply
 from shared_core.recall.scope import RecallUnit
+from shared_core.records import Position
 from shared_core.store import Store
 
 Rows = npt.NDArray[np.int64]
 
-UNIT_TOLERANCE = 1e-3
-"""How far from 1 the length of a vector may be. Half precision is no more exact."""
-
-
-@dataclass(frozen=True, slots=True)
-class EmbedRequest:
-    """Texts that need vectors. The sync memory answers with `answer`, the async one with `aanswer`."""
-
-    embedder: Embedder
-    texts: tuple[str, ...]
-    query: bool = False
-
-    def answer(self) -> "EmbedReply":
-        """Return the vectors, or the error. An error does not end the chat, which goes on without vectors."""
-        embedder = self.embedder
-        try:
-            reply = embedder.embed_query(self.texts[0]) if self.query else embedder.embed_documents(self.texts)
-        except Exception as error:  # no error of a plug-in may end a chat; the report names it
-            return self._failed(error)
-        return self._checked(reply)
-
-    async def aanswer(self) -> "EmbedReply":
-        """Like `answer`, without blocking the event loop."""
-        embedder = self.embedder
-        try:
-            if self.query:
-                reply = await embedder.aembed_query(self.texts[0])
-            else:
-                reply = await embedder.aembed_documents(self.texts)
-        except Exception as error:  # as above
-            return self._failed(error)
-        return self._checked(reply)
-
-    def _failed(self, error: Exception) -> EmbedderError:
-        if isinstance(error, EmbedderError):
-            return error
-        failure = EmbedderError(f"{self.embedder.fingerprint.key!r} raised {type(error).__name__}: {error}")
-        failure.__cause__ = error
-        return failure
-
-    def _checked(self, reply: Vectors) -> "EmbedReply":
-        dimension = self.embedder.fingerprint.dimension
-        expected = (dimension,) if self.query else (len(self.texts), dimension)
-        try:
-            vectors = np.asarray(reply, dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            return self._failed(error)
-        if vectors.shape != expected or not np.isfinite(vectors).all():
-            what = f"shape {vectors.shape}" if vectors.shape != expected else "numbers that are not finite"
-            return EmbedderError(
-                f"{self.embedder.fingerprint.key!r} returned {what}; expected finite numbers of shape {expected}"
-            )
-        return _of_unit_length(vectors)
-
-
-def _of_unit_length(vectors: npt.NDArray[np.float64]) -> Vectors:
-    """Return vectors as float32. The store keeps them in half precision, which ends at 65,504: long ones are scaled.
-
-    Vectors of about unit length, as an `Embedder` should return them, stay what they are.
-    """
-    rows = vectors.reshape(-1, vectors.shape[-1])
-    with np.errstate(over="ignore", under="ignore"):
-        off = np.abs(np.linalg.norm(rows, axis=1) - 1) > UNIT_TOLERANCE
-    found: Vectors = rows.astype(np.float32) if not off.any() else np.empty(rows.shape, np.float32)
-    if off.any():
-        found[~off], found[off] = rows[~off], unit_length(rows[off])
-    return found.reshape(vectors.shape)
-
-
-EmbedReply: TypeAlias = Vectors | EmbedderError
-
 
 def backfill(
     vectors: SessionVectors, embedder: Embedder, rows: Rows, text_of: Callable[[Rows], Sequence[str]], *,
-    batch: int, lock: AbstractContextManager[object], deadline: float = float("inf"),
+    batch: int, lock: AbstractContextManager[object], patience: Patience | None = None,
     progress: Callable[[int], None] = lambda done: None, save: Callable[[SessionVectors], None] = SessionVectors.save,
 ) -> Generator[EmbedRequest, EmbedReply, int]:  # fmt: skip
     """Embed rows in the order given and return how many are left. Rows claimed by another caller are skipped.
 
     Args:
         vectors: receives the vectors.
-        embedder: answers the requests. This function itself only lets it split long texts.
+        embedder: answers the requests.
         rows: the rows to embed.
         text_of: returns the text of each of some rows; empty if all of its messages were forgotten.
         batch: rows per request.
         lock: held while the index is used, never while a request waits.
-        deadline: the `time.monotonic()` after which nothing is embedded. Existing vectors are still adopted.
+        patience: how long the question waits; None: as long as it takes. When it is over, nothing is embedded, but
+            existing vectors are still adopted. A batch that takes longer is left, and stored when it arrives.
         progress: called with the number of finished rows after each batch.
         save: called to store the vectors after each batch.
 
@@ -119,14 +49,12 @@ def backfill(
     """
     left = 0
     for start in range(0, len(rows), batch):
-        late = time.monotonic() >= deadline
+        late = patience is not None and not patience.begins()
         with lock:
             part = vectors.claim(rows[start : start + batch])
         left += len(rows[start : start + batch]) - len(part)
-        try:
-            todo = yield from _embed(vectors, embedder, part, text_of, lock, save, late=late)
-        finally:
-            vectors.release(part)
+        with _Batch(vectors, part, text_of, lock) as one:
+            todo = yield from one.embed(embedder, save, None if late else patience or Patience(np.inf, LateCalls()))
         left += todo
         progress(min(start + batch, len(rows)) - left)
         if late and todo == len(part):
@@ -134,32 +62,79 @@ def backfill(
     return left
 
 
-def _embed(
-    vectors: SessionVectors, embedder: Embedder, part: Rows, text_of: Callable[[Rows], Sequence[str]],
-    lock: AbstractContextManager[object], save: Callable[[SessionVectors], None], *, late: bool,
-) -> Generator[EmbedRequest, EmbedReply, int]:  # fmt: skip
-    """Adopt existing vectors for some rows and, unless it is too late, embed the others; return how many are left."""
-    with lock:
-        positions = vectors.session_index.positions(part)
-        texts = text_of(part)
-        todo = vectors.adopt(positions, [text_hash(text) for text in texts])
-        save(vectors)
-    if late or not todo:
-        return len(todo)
-    # Equal texts are embedded once.
-    pieces = {text: embedder.split(text) for text in dict.fromkeys(texts[i] for i in todo)}
-    reply = yield EmbedRequest(embedder, tuple(piece for split in pieces.values() for piece in split))
-    if isinstance(reply, EmbedderError):
-        raise reply
-    ends = np.cumsum([len(split) for split in pieces.values()])
-    embedded = dict(zip(pieces, np.split(reply, ends[:-1]), strict=True))
-    with lock:
+class _Batch:
+    """Rows that are embedded together, claimed until they have their vectors or the caller gives them up."""
+
+    def __init__(
+        self, vectors: SessionVectors, part: Rows, text_of: Callable[[Rows], Sequence[str]],
+        lock: AbstractContextManager[object],
+    ) -> None:  # fmt: skip
+        self._vectors = vectors
+        self._part = part
+        self._text_of = text_of
+        self._lock = lock
+        self._positions: list[Position] = []
+        self._texts: Sequence[str] = ()
+        self._todo: list[int] = []
+        self._left = False
+
+    def __enter__(self) -> "_Batch":
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        if not self._left:
+            self._vectors.release(self._part)
+
+    def embed(
+        self, embedder: Embedder, save: Callable[[SessionVectors], None], patience: Patience | None
+    ) -> Generator[EmbedRequest, EmbedReply, int]:
+        """Adopt existing vectors and, unless `patience` is None, embed the others; return how many rows are left."""
+        with self._lock:
+            self._positions = self._vectors.session_index.positions(self._part)
+            self._texts = self._text_of(self._part)
+            self._todo = self._vectors.adopt(self._positions, [text_hash(text) for text in self._texts])
+            save(self._vectors)
+        if patience is None or not self._todo:
+            return len(self._todo)
+        reply = yield EmbedRequest(embedder, self._different(), seconds=patience.left)
+        if isinstance(reply, Call):
+            call = reply
+            arrived = call.leave(partial(self._keep, patience.late))
+            if arrived is None:
+                self._left = True
+                patience.late.add(call)
+                return len(self._todo)
+            reply = arrived
+        if isinstance(reply, EmbedderError):
+            raise reply
+        with self._lock:
+            self._put(reply, save)
+        return 0
+
+    def _different(self) -> tuple[str, ...]:
+        """Return the texts to embed, equal ones once."""
+        return tuple(dict.fromkeys(self._texts[i] for i in self._todo))
+
+    def _put(self, reply: Embedded, save: Callable[[SessionVectors], None]) -> None:
         # Messages may have been forgotten while the model computed. A vector of the old text must not be stored.
-        now = text_of(part) if vectors.outdated else texts
-        kept = [i for i in todo if now[i] == texts[i]]
-        vectors.put([(positions[i], text_hash(texts[i]), embedded[texts[i]]) for i in kept])
-        save(vectors)
-    return 0
+        now = self._text_of(self._part) if self._vectors.outdated else self._texts
+        kept = [i for i in self._todo if now[i] == self._texts[i]]
+        embedded = dict(zip(self._different(), reply.by_text(), strict=True))
+        self._vectors.put([(self._positions[i], text_hash(self._texts[i]), embedded[self._texts[i]]) for i in kept])
+        self._vectors.shortened += [
+            Shortened(some, of) for some, of in zip(reply.kept, reply.whole, strict=True) if some < of
+        ]
+        save(self._vectors)
+
+    def _keep(self, late: LateCalls, reply: Reply) -> None:
+        """Store the vectors of a batch that was given up, now that they have arrived."""
+        with self._lock:
+            try:
+                if isinstance(reply, Embedded) and not late.closed:
+                    with suppress(StoreError):  # the next question tries again, and reports it
+                        self._put(reply, SessionVectors.save)
+            finally:
+                self._vectors.release(self._part)
 
 
 EmbedText = Callable[[Sequence[Message]], str]
@@ -250,7 +225,7 @@ def _fingerprint(embedder: Embedder) -> Fingerprint:
         return embedder.fingerprint
     except EmbedderError:
         raise
-    except Exception as error:  # a plug-in, as in `EmbedRequest.answer`: it may query its model
+    except Exception as error:  # a plug-in, as in `EmbedRequest`: it may query its model
         name = type(embedder).__name__
         raise EmbedderError(f"{name} raised {type(error).__name__} instead of its fingerprint: {error}") from error
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from shared_core.index.path_rows import LinePrefix
 from shared_core.index.session_index import ROLES, SessionIndex
 from shared_core.index.session_vectors import SessionVectors
+from shared_core.index.vectors import PAIRED
 from shared_core.languages.detection import LANGUAGES
 from shared_core.languages.english import ENGLISH
 from shared_core.languages.language import Language
@@ -23,6 +24,9 @@ Mask = npt.NDArray[np.bool_]
 RecallUnit = Literal["message", "turn"]
 RecallTools = Literal["replies", "none", "all"]
 RecallScope = Literal["session", "user"]
+
+ALL_SAMPLED = 512
+"""Messages on a line up to which all of them are sampled, at every question."""
 
 Indices = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
@@ -61,6 +65,23 @@ class Scope:
             indices = np.zeros(self.line.upto, dtype=np.bool_)
             indices[self.units(np.flatnonzero(self.eligible))] = True
         return self.line.across(indices, len(self.session_index))
+
+    def unrelated(self) -> tuple[float, float] | None:
+        """Return `VectorIndex.unrelated` of what may be found here; other messages may have no vectors.
+
+        Only the beginning of a long line is looked at, up to a power of two, so that a sample serves until the line has
+        doubled. It depends on what may be found there and has a vector, not on when it was taken.
+        """
+        along = self.line.along(self.findable())
+        if self.vectors is None or not along.any():
+            return None
+        count = len(along) - int(along[::-1].argmax())  # the window at the end is in the prompt
+        if count > ALL_SAMPLED:
+            part = along[: 1 << (count.bit_length() - 1)]
+            known = self.vectors.unrelated(self.line.line, part, least=PAIRED)
+            if known is not None:
+                return known
+        return self.vectors.vectors.unrelated(self.line.rows[: len(along)][along])
 
     def units(self, indices: npt.NDArray[np.integer]) -> Indices:
         """Return the index that holds the vector of each message's unit: its own, or the last one of its turn."""

@@ -1,5 +1,6 @@
 """Search the stored conversation: the steps of a search, and what it returns."""
 
+import logging
 import time
 import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -14,15 +15,18 @@ import numpy.typing as npt
 from shared_core.base import Embedder, Vectors
 from shared_core.errors import EmbedderError, StoreError
 from shared_core.index.session_index import SessionIndex
-from shared_core.index.session_vectors import SessionVectors
+from shared_core.index.session_vectors import SessionVectors, text_hash
 from shared_core.languages.english import ENGLISH
 from shared_core.paths import Path, walk
-from shared_core.recall.embedding import (
-    EmbedderChoice,
+from shared_core.recall.embedder_calls import (
+    Call,
     EmbedReply,
     EmbedRequest,
-    backfill,
+    LateCalls,
+    Patience,
+    failure_of,
 )
+from shared_core.recall.embedding import EmbedderChoice, backfill
 from shared_core.recall.open_indexes import OpenIndexes
 from shared_core.recall.query import (
     NEWEST_MESSAGES,
@@ -56,6 +60,8 @@ SMALL_BATCH = 32
 
 DAMAGED = "the stored index was damaged and has been rebuilt"
 """Noted once, in the report on the next question."""
+
+logger = logging.getLogger("shared_core")
 
 Indices = npt.NDArray[np.int64]
 
@@ -109,13 +115,20 @@ FindSteps = Generator[EmbedRequest, EmbedReply, Found]
 
 
 class Searcher:
-    """Searches a session, or all sessions of a user. Its arguments are parts of the memory."""
+    """Searches a session, or all sessions of a user. Its arguments are parts of the memory.
+
+    Attributes:
+        clock: measures how long a question waits for the embedder.
+        late: the calls of the embedder that questions have given up.
+    """
 
     def __init__(self, live: LiveSession, lock: AbstractContextManager[object], rules: RecallRules) -> None:
         self.live = live
         self.rules = rules
         self.sessions = OpenIndexes(live, rules)
-        self._warned = False
+        self.clock: Callable[[], float] = time.monotonic
+        self.late = LateCalls()
+        self._warned = self._logged = False
         self._lock = lock
 
     def accept_embedder(self) -> None:
@@ -187,7 +200,7 @@ class Searcher:
         return scope.vectors.missing(scope.findable())
 
     def embed_pending(
-        self, scopes: Sequence[Scope], embedder: Embedder, *, batch: int, deadline: float,
+        self, scopes: Sequence[Scope], embedder: Embedder, *, batch: int, patience: Patience | None = None,
         progress: Callable[[int], None] = lambda done: None, save: Callable[[SessionVectors], None],
     ) -> Generator[EmbedRequest, EmbedReply, int]:  # fmt: skip
         """Embed messages without a vector, this session's newest first; return how many are left."""
@@ -203,14 +216,14 @@ class Searcher:
                     continue
             left += yield from backfill(
                 scope.vectors, embedder, rows, partial(self.texts, scope), batch=batch, lock=self._lock,
-                deadline=deadline, progress=progress, save=save,
+                patience=patience, progress=progress, save=save,
             )  # fmt: skip
         return left
 
     # Search
 
     def find(self, text: str, state: SessionState, wanted: Filter, room: int) -> FindSteps:
-        """Search: embed pending messages as long as time allows, embed the question, then rank.
+        """Search: embed the question, and pending messages as long as time allows, then rank.
 
         Args:
             text: the question.
@@ -227,22 +240,17 @@ class Searcher:
             own = query
             if wanted.in_conversation:
                 query = in_conversation(query, [record.message.content for record in self._said(scopes, newest)])
-        notes = self._notes(dense, scopes)
-        # Without the fingerprint it is unknown which vectors are the embedder's own, so all messages count as pending.
-        pending, vector = sum(int(scope.findable().sum()) for scope in scopes) if dense.failed else 0, None
+        notes, vector = self._notes(dense, scopes), None
         if dense.embedder is not None:
             try:
-                deadline = time.monotonic() + self.rules.embed_budget_ms / 1000
-                pending = yield from self.embed_pending(
-                    scopes, dense.embedder, batch=SMALL_BATCH, deadline=deadline, save=partial(_save_or_note, notes, [])
-                )
-                vector = yield from self._embed_query(dense.embedder, query, scopes)
+                vector = yield from self._vectors(dense.embedder, query, scopes, notes)
             except EmbedderError as error:
-                with self._lock:
-                    pending = sum(len(self.pending(scope)) for scope in scopes)
                 notes.append(f"recall by words alone: {error}")
                 self._warn(notes[-1])
         with self._lock:
+            # Counted where they are ranked: vectors of a batch that was given up may arrive at any time.
+            pending = sum(self._count_pending(scope, failed=dense.failed) for scope in scopes)
+            notes += _shortened(scopes)
             if vector is not None and len(newest) and scopes[0].vectors is not None:
                 vectors = scopes[0].vectors.vectors.first(scopes[0].line.rows[newest])
                 vector = towards(vector, vectors, share(own))
@@ -281,16 +289,71 @@ class Searcher:
             self._warned = True
             warnings.warn(note, RuntimeWarning, stacklevel=2)
 
-    def _embed_query(
-        self, embedder: Embedder, query: Query, scopes: Sequence[Scope]
+    def _count_pending(self, scope: Scope, *, failed: bool) -> int:
+        """Return how many messages have no vector. Without its fingerprint, no vector is known to be the embedder's."""
+        if failed:
+            return int(scope.findable().sum())
+        return scope.vectors.count_missing(scope.findable()) if scope.vectors is not None else 0
+
+    def _vectors(
+        self, embedder: Embedder, query: Query, scopes: Sequence[Scope], notes: list[str]
     ) -> Generator[EmbedRequest, EmbedReply, Vectors | None]:
-        if not any(scope.vectors is not None and len(scope.vectors.vectors) for scope in scopes):
+        """Embed the question, then the newest messages without a vector, whole batches, as long as time allows.
+
+        The question comes first, because without its vector those of messages are of no use to it. None: there is
+        nothing to compare it with, or it came too late.
+        """
+        budget = self.rules.embed_budget_ms
+        save = partial(_save_or_note, notes, [])
+        embed = partial(self.embed_pending, scopes, embedder, batch=SMALL_BATCH, save=save)
+        if not _any_vectors(scopes):
+            yield from embed(patience=Patience(0, self.late, self.clock))  # what others have embedded
+        with self._lock:
+            wanted = _any_vectors(scopes) or (budget > 0 and any(len(self.pending(scope)) for scope in scopes))
+        if not wanted:
             return None
+        try:
+            embedder.load()
+        except Exception as error:  # a plug-in, as in `EmbedRequest`
+            raise failure_of(embedder, error) from error
+        patience = Patience(budget, self.late, self.clock)
+        vector = yield from self._embed_query(embedder, query, patience, notes)
+        if vector is not None:
+            yield from embed(patience=patience)
+        return vector if _any_vectors(scopes) else None
+
+    def _embed_query(
+        self, embedder: Embedder, query: Query, patience: Patience, notes: list[str]
+    ) -> Generator[EmbedRequest, EmbedReply, Vectors | None]:
+        """Return the question's vector; None, with a note, if it is too late."""
         text = query.dense_text if self.rules.recall_unit == "message" else query.text
-        reply = yield EmbedRequest(embedder, (text,), query=True)
+        asked = text_hash(f"{embedder.fingerprint.key} {text}")
+        known = self.late.vector_of(asked)
+        if known is not None:
+            return known
+        if self.late.answers:
+            self._too_late(notes, "the embedder still works on an earlier question")
+            return None
+        reply = yield EmbedRequest(embedder, (text,), query=True, seconds=patience.left)
+        if isinstance(reply, Call):
+            call = reply
+            arrived = call.leave(lambda late: None)
+            if arrived is None:
+                self.late.add_question(asked, call)
+                self._too_late(notes, f"the embedder returned no vector of the question within {patience.longest:g} s")
+                return None
+            reply = arrived
         if isinstance(reply, EmbedderError):
             raise reply
-        return reply
+        row: Vectors = reply.vectors[0]
+        return row
+
+    def _too_late(self, notes: list[str], why: str) -> None:
+        """Note that there is no vector of the question. The first note is logged, because a search has no report."""
+        notes.append(f"recall by words alone: {why}; raise embed_budget_ms if it needs longer")
+        if not self._logged:
+            self._logged = True
+            logger.warning("%s", notes[-1])
 
     def _rank(
         self, query: Query, scopes: Sequence[Scope], vector: Vectors | None, dense: EmbedderChoice, room: int
@@ -337,11 +400,28 @@ class Searcher:
 
 
 def _unrelated(scopes: Sequence[Scope]) -> tuple[float, float] | None:
-    """Return `VectorIndex.unrelated` of what may be found in the longest scope; other messages may have no vectors."""
+    """Return `Scope.unrelated` of the longest scope."""
     longest = max((scope for scope in scopes if scope.vectors), key=lambda scope: scope.line.upto, default=None)
-    if longest is None or longest.vectors is None:
-        return None
-    return longest.vectors.vectors.unrelated(np.flatnonzero(longest.findable()).astype(np.int32))
+    return longest.unrelated() if longest is not None else None
+
+
+def _any_vectors(scopes: Sequence[Scope]) -> bool:
+    """Return whether a message has a vector, so that a question can be compared with it."""
+    return any(scope.vectors is not None and len(scope.vectors.vectors) for scope in scopes)
+
+
+def _shortened(scopes: Sequence[Scope]) -> list[str]:
+    """Return a note on long texts that were embedded since the last call, and not whole."""
+    found = [one for scope in scopes if scope.vectors is not None for one in scope.vectors.shortened]
+    for scope in scopes:
+        if scope.vectors is not None:
+            scope.vectors.shortened = []
+    if not found:
+        return []
+    kept, whole = (sum(column) for column in zip(*found, strict=True))
+    texts = "1 long text was" if len(found) == 1 else f"{len(found):,} long texts were"
+    its = "its" if len(found) == 1 else "their"
+    return [f"{texts} embedded by {kept:,} of {its} {whole:,} pieces, chosen evenly; words are searched in all of them"]
 
 
 def _was_damaged(scopes: Sequence[Scope]) -> bool:

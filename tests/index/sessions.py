@@ -11,7 +11,8 @@ from shared_core.index.session_index import SessionIndex
 from shared_core.index.session_vectors import SessionVectors
 from shared_core.paths import Path as TreePath
 from shared_core.paths import walk
-from shared_core.recall.embedding import EmbedReply, EmbedRequest, backfill
+from shared_core.recall.embedder_calls import EmbedReply, EmbedRequest
+from shared_core.recall.embedding import backfill
 from shared_core.records import Position
 from shared_core.testing.oracle import Session
 

@@ -18,7 +18,8 @@ from shared_core.base import Embedder, drive
 from shared_core.errors import EmbedderError, EmbedderMismatchError, StoreError
 from shared_core.index import session_vectors
 from shared_core.index.session_vectors import SessionVectors, decode_vectors, encode_vector, text_hash
-from shared_core.recall.embedding import EmbedReply, EmbedText, backfill, message_text, name_of, turn_text
+from shared_core.recall.embedder_calls import EmbedReply, LateCalls, Patience
+from shared_core.recall.embedding import EmbedText, backfill, message_text, name_of, turn_text
 from shared_core.recall.scope import RecallUnit
 from shared_core.records import MAIN, Derived, Position, Snapshot, VectorRows
 from shared_core.testing.hashing_embedder import HashingEmbedder
@@ -347,12 +348,12 @@ class TestBackfill:
         return vectors_of(session)
 
     def steps(
-        self, vectors: SessionVectors, embedder: Embedder, rows: Sequence[int], *, deadline: float = float("inf"),
+        self, vectors: SessionVectors, embedder: Embedder, rows: Sequence[int], *, patience: Patience | None = None,
         progress: Callable[[int], None] = lambda done: None,
     ) -> Steps:  # fmt: skip
         return backfill(
             vectors, embedder, np.array(rows, dtype=np.int64), texts_of(vectors), batch=3, lock=threading.RLock(),
-            deadline=deadline, progress=progress,
+            patience=patience, progress=progress,
         )  # fmt: skip
 
     def test_rows_are_embedded_in_the_order_given(self, vectors: SessionVectors) -> None:
@@ -371,20 +372,21 @@ class TestBackfill:
         assert drive(self.steps(again, embedder, range(10), progress=done.append)) == 0
         assert (embedder.documents, done, len(again.vectors)) == ([], [3, 6, 9, 10], 10)
 
-    def test_no_batch_begins_after_the_deadline(self, vectors: SessionVectors, monkeypatch: pytest.MonkeyPatch) -> None:
-        now = 100.0
-        monkeypatch.setattr("shared_core.recall.embedding.time.monotonic", lambda: now)
+    def test_no_batch_begins_after_the_deadline(self, vectors: SessionVectors) -> None:
+        now, late = 100.0, LateCalls()
         embedder, done = HashingEmbedder(8), list[int]()
-        assert drive(self.steps(vectors, embedder, range(10), deadline=100.0, progress=done.append)) == 10
+        none = Patience(0, late, lambda: now)
+        assert drive(self.steps(vectors, embedder, range(10), patience=none, progress=done.append)) == 10
         assert embedder.documents == []
         assert not any(done)
         done.clear()
 
-        steps = self.steps(vectors, embedder, range(10), deadline=101.0, progress=done.append)
+        patience = Patience(1_000_000, late, lambda: now)
+        steps = self.steps(vectors, embedder, range(10), patience=patience, progress=done.append)
         request = next(steps)
-        now = 100.9
+        now = 1_099.9
         request = steps.send(request.answer())
-        now = 105.0  # the second batch is under way: it is finished, and no third begun
+        now = 1_105.0  # the second batch is under way: it is finished, and no third begun
         with pytest.raises(StopIteration) as stop:
             steps.send(request.answer())
         assert stop.value.value == 4
@@ -393,9 +395,9 @@ class TestBackfill:
         assert (done[:2], max(done)) == ([3, 6], 6)
 
     def test_what_exists_is_taken_after_the_deadline_too(self, session: Session, vectors: SessionVectors) -> None:
-        embedder, done = HashingEmbedder(8), list[int]()
+        embedder, done, none = HashingEmbedder(8), list[int](), Patience(0, LateCalls())
         fill(vectors_of(session), embedder, [1, 2, 5, 9])
-        assert drive(self.steps(vectors, embedder, range(10), deadline=-1, progress=done.append)) == 7
+        assert drive(self.steps(vectors, embedder, range(10), patience=none, progress=done.append)) == 7
         assert (vectors.vectors.owners.tolist(), embedder.documents) == ([1, 2, 5], ["1", "2", "5", "9"])
         assert done == [2, 3, 3]  # a batch of which nothing exists is the last
 

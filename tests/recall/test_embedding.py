@@ -8,7 +8,7 @@ import pytest
 from shared_core import InfiniteMemory, Message
 from shared_core.base import Vectors
 from shared_core.pipeline import AskSteps, Request, SearchSteps
-from shared_core.recall.embedding import EmbedRequest
+from shared_core.recall.embedder_calls import EmbedRequest
 from shared_core.records import After, Criterion, Record
 from shared_core.stores import SQLiteStore
 from shared_core.testing.hashing_embedder import HashingEmbedder
@@ -37,6 +37,16 @@ class TestWaiting:
     def search(self, memory: InfiniteMemory) -> SearchSteps:
         return memory.search_steps("tower 17", 5, since=None, until=None, role=None)
 
+    def documents(self, steps: AskSteps | SearchSteps) -> Request:
+        """Answer the request for the question's vector, and return the next one."""
+        request = next(steps)
+        assert isinstance(request, EmbedRequest)
+        assert request.query
+        request = steps.send(request.answer())
+        assert isinstance(request, EmbedRequest)
+        assert not request.query
+        return request
+
     def finish(self, steps: AskSteps | SearchSteps, request: Request) -> list[Message]:
         while True:
             try:
@@ -48,9 +58,7 @@ class TestWaiting:
     @pytest.mark.parametrize("kind", ["ask", "search"])
     def test_forgetting_while_a_question_waits(self, memory: InfiniteMemory, kind: str) -> None:
         steps = self.ask(memory) if kind == "ask" else self.search(memory)
-        request = next(steps)
-        assert isinstance(request, EmbedRequest)
-        assert not request.query
+        request = self.documents(steps)
         memory.forget(ids=[f"{role}{number}" for number in range(15) for role in "ua"])
         memory.search("tower", 3)
         found = self.finish(steps, request)
@@ -62,7 +70,7 @@ class TestWaiting:
     @pytest.mark.parametrize("kind", ["ask", "search"])
     def test_forgetting_everything_while_a_question_waits(self, memory: InfiniteMemory, kind: str) -> None:
         steps = self.ask(memory) if kind == "ask" else self.search(memory)
-        request = next(steps)
+        request = self.documents(steps)
         memory.forget(session=True)
         memory.add(Message.user("something else"))
         memory.search("tower", 3)
@@ -72,7 +80,7 @@ class TestWaiting:
     @pytest.mark.parametrize("kind", ["ask", "search"])
     def test_adding_on_another_branch_while_a_question_waits(self, memory: InfiniteMemory, kind: str) -> None:
         steps = self.ask(memory) if kind == "ask" else self.search(memory)
-        request = next(steps)
+        request = self.documents(steps)
         memory.fork("side", at="a3")
         memory.add([Message.user("tower elsewhere"), Message.assistant("the tower by the sea")])
         memory.search("tower", 3)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from shared_core import InfiniteMemory, Message
 from shared_core.prompt.context import ContextReport
 from shared_core.prompt.reasons import Kind, Reason
-from shared_core.recall.query import parse_query
-from shared_core.recall.topic import points_back
+from shared_core.recall.query import parse_query, points_back
+from shared_core.recall.scope import ALL_SAMPLED
 from shared_core.recall.worth import (
     ASKED,
     BARS,
@@ -29,6 +29,7 @@ from shared_core.recall.worth import (
     verdict,
 )
 from shared_core.sharing.readers.openai import read_messages
+from shared_core.testing.hashing_embedder import HashingEmbedder
 
 DATA = Path(__file__).parents[2] / "examples" / "data"
 
@@ -126,6 +127,8 @@ def test_questions_in_other_words_than_their_answers_are_answered() -> None:
     assert np.mean(found) > 0.6
 
 
+TIGHT: dict[str, Any] = {"max_tokens": 300, "reserve_tokens": 0, "embed_budget_ms": 1e9}
+
 TOPICS = (
     ("the boiler in the cellar", "the plumber from Basel tightens its valve"),
     ("our trip to the Azores", "flights go through Lisbon on Fridays"),
@@ -161,3 +164,27 @@ def test_each_eagerness_recalls_a_beginning_of_what_the_next_one_does() -> None:
     assert 0 < precise.totals[Kind.RECALLED] < balanced.totals[Kind.RECALLED] <= thorough.totals[Kind.RECALLED]
     assert precise.stopped
     assert not thorough.stopped
+
+
+def test_a_sample_of_cosines_serves_until_the_session_has_doubled() -> None:
+    """An embedder that does not say how close unrelated messages are is sampled; the same state tells the same."""
+    sampled = list[int]()
+    with InfiniteMemory(embedder=HashingEmbedder(8), **TIGHT) as memory:
+        said = 0
+        for some in [500, 60, 200, 400]:
+            memory.add([Message.user(f"thing {number}") for number in range(said, said + some)])
+            said += some
+            memory.index()
+            first = memory.context("Which thing was it?").report
+            vectors = next(iter(memory._prompts.searcher.sessions.opened()))[1]
+            assert vectors is not None
+            with pytest.MonkeyPatch.context() as patched:
+                patched.setattr(vectors.vectors, "unrelated", lambda rows, least=0: sampled.append(len(rows)))
+                again = memory.context("Which thing was it?").report
+            assert bool(sampled) == (said <= ALL_SAMPLED)
+            assert again.stopped == first.stopped or sampled
+            sampled.clear()
+        with InfiniteMemory(embedder=HashingEmbedder(8), **TIGHT) as other:
+            other.add([Message.user(f"thing {number}") for number in range(said)])
+            other.index()
+            assert other.context("Which thing was it?").report.stopped == first.stopped
