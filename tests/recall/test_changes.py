@@ -218,3 +218,7 @@ def test_counts_reasons_and_one_of_several_have_no_single_value(question: str, o
 )
 def test_figures_names_and_diets_are_told_from_what_is_around_them(question: str, old: str, new: str) -> None:
     assert replaced(question, old, new) == {0: 1}
+
+
+def test_a_message_does_not_replace_itself() -> None:
+    assert replaced("What should I cook tonight?", "I'm vegan. Forget that! I eat meat again.") == {}

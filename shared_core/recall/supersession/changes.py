@@ -135,10 +135,12 @@ def _restated(said: Sequence[Said], asked: Asked) -> dict[int, int]:
             if fact.tasks & task_bits(asked.words) or not asked.words.isdisjoint(fact.words | state.held):
                 says = state.words | state.figures, state.gone, state.negated
                 told.append(_Told(fact.code(name), index, says))
+    if len(told) < 2:
+        return {}
     replaced = restated(np.array([one.code for one in told], dtype=np.int64))
     newest = {one.code: one for one in told}
-    old = (one for one, gone in zip(told, replaced.tolist(), strict=True) if gone)
-    return {one.message: newest[one.code].message for one in old if newest[one.code].says != one.says}
+    pairs = [(one, newest[one.code]) for one, gone in zip(told, replaced.tolist(), strict=True) if gone]
+    return {old.message: new.message for old, new in pairs if old.says != new.says and old.message != new.message}
 
 
 @lru_cache(maxsize=KNOWN_TEXTS)
