@@ -118,8 +118,11 @@ class TestMessages:
         assert memory.stats()["vectors"] == early.pending
 
     def test_another_question_meanwhile_begins_no_other_call(self, memory: InfiniteMemory, embedder: Waiting) -> None:
+        memory.add([Message.user(f"later {number}") for number in range(2 * SMALL_BATCH)])
         both = [memory.context(question).report for question in (QUESTION, "and the river?")]
-        assert (embedder.calls, both[0].pending == both[1].pending) == (1, True)
+        assert both[0].pending == both[1].pending
+        arrive(memory, embedder)
+        assert (embedder.calls, len(embedder.documents)) == (1, SMALL_BATCH)
 
     def test_two_questions_at_once_embed_nothing_twice(self, memory: InfiniteMemory, embedder: Waiting) -> None:
         asking = [threading.Thread(target=memory.context, args=[QUESTION]) for _ in range(4)]
@@ -137,6 +140,14 @@ class TestMessages:
         arrive(memory, embedder)
         assert memory.stats()["vectors"] == pending - 2
         assert not any(hit.message.id in ("u3", "a3") for hit in memory.search("tower number 3", 50))
+
+    def test_a_turn_of_which_a_part_is_forgotten_meanwhile_gets_no_vector(self, embedder: Waiting) -> None:
+        with opened(embedder, recall_unit="turn") as memory:
+            talk(memory)
+            pending = memory.context(QUESTION).report.pending
+            memory.forget(ids=["u3"])
+            arrive(memory, embedder)
+            assert memory.stats()["vectors"] == pending - 1
 
     def test_all_of_the_session_forgotten_meanwhile(self, memory: InfiniteMemory, embedder: Waiting) -> None:
         memory.context(QUESTION)
