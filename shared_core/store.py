@@ -44,7 +44,7 @@ class Store(ABC):
     A session is an integer key, unique per (user_id, session_id). Nothing of one session is ever returned for another.
     For a key that no session has, reading finds nothing, adding a message or a branch raises `UnknownReferenceError`,
     and the rest does nothing. A limit of 0 finds nothing. Every method raises `StoreError` when the database cannot be
-    read or written.
+    read or written; if that may be different in a moment, `StoreUnavailableError`.
 
     To keep sessions in another database, implement `Rows` and extend `TreeStore`, which decides everything about the
     tree; a class that implements this interface directly has to decide the same.

@@ -73,6 +73,7 @@ class SQLiteStore(TreeStore):
 
     Raises:
         StoreError: the file is not ours, corrupt or newer than this package; it is left as it was.
+        StoreUnavailableError: another process held the file for 30 seconds; every method raises it, too. Try again.
         ValueError: an argument is out of range.
     """
 
