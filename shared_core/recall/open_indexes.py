@@ -92,7 +92,10 @@ class OpenIndexes:
         # the old rows, so they must not change under it.
         if session_index is None or session_index.epoch != state.epoch:
             session_index, vectors = SessionIndex(self.live.store, session), None
-        session_index.refresh(state)
+        if session == self.live.key:
+            session_index.refresh(state, self.live.news.after)
+        else:
+            session_index.refresh(state)
         if vectors is None and dense.embedder is not None and not self.uses_other_embedder(session, dense.embedder):
             vectors = SessionVectors(session_index, dense.space, dense.embedder.fingerprint.dimension)
         if vectors is not None:

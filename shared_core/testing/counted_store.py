@@ -5,11 +5,13 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import islice
+from types import MappingProxyType
 
 from shared_core.records import (
     Appended,
     Branch,
     Change,
+    CheckedOut,
     Criterion,
     Derived,
     Draft,
@@ -90,6 +92,20 @@ class CountedStore(Store):
         """See `Store`."""
         return self._noted("state").state(session, branch)
 
+    def catch_up(
+        self, session: int, branch: str | None, after_seq: int, limit: int
+    ) -> tuple[SessionState, list[Record]]:
+        """See `Store`."""
+        return self._noted("catch_up").catch_up(session, branch, after_seq, limit)
+
+    def check_out(
+        self, session: int, branch: str | None, at: Position | None, *, after_seq: int, limit: int, newest: int,
+        known: Mapping[int, Segment] = MappingProxyType({}),
+    ) -> CheckedOut:  # fmt: skip
+        """See `Store`."""
+        store = self._noted("check_out")
+        return store.check_out(session, branch, at, after_seq=after_seq, limit=limit, newest=newest, known=known)
+
     def main_states(self, *user_ids: str | None) -> list[tuple[SessionKey, SessionState]]:
         """See `Store`."""
         return self._noted("main_states").main_states(*user_ids)
@@ -132,6 +148,10 @@ class CountedStore(Store):
     def get(self, session: int, keys: Sequence[str] | Sequence[Position]) -> list[Record]:
         """See `Store`."""
         return self._noted("get").get(session, keys)
+
+    def at(self, wanted: Mapping[int, Sequence[Position]], epochs: Mapping[int, int]) -> dict[int, list[Record]] | None:
+        """See `Store`."""
+        return self._noted("at").at(wanted, epochs)
 
     def check_absent(self, session: int, ids: Collection[str]) -> None:
         """See `Store`."""

@@ -35,7 +35,13 @@ def filled(counted: CountedStore) -> CountedStore:
 
 
 def of(store: Store, **how: Any) -> InfiniteMemory:
-    usual = {"max_tokens": 600, "reserve_tokens": 0, "embedder": HashingEmbedder(), "user_id": "u", "session_id": "s"}
+    usual: dict[str, Any] = {
+        "max_tokens": 600,
+        "reserve_tokens": 0,
+        "embedder": HashingEmbedder(),
+        "user_id": "u",
+        "session_id": "s",
+    }
     return InfiniteMemory(store, **usual | how)
 
 
@@ -73,25 +79,25 @@ def test_a_turn(filled: CountedStore) -> None:
         memory.add(Message.user(QUESTION, id="q"))
         assert trips(filled) == "append"
         memory.context()
-        assert trips(filled) == "state newest find state"
+        assert trips(filled) == "catch_up state"
         memory.add(Message.assistant("Fine.", id="a"))
         assert trips(filled) == "append"
         memory.context("item9?")
-        assert trips(filled) == "state newest find state get"
+        assert trips(filled) == "catch_up at"
         memory.search("fine", top_k=2)  # embeds both: no prompt needed it
-        assert trips(filled) == "state get vectors vectors state keep state get get"
+        assert trips(filled) == "catch_up get vectors vectors state keep at"
 
 
 def test_a_context(filled: CountedStore) -> None:
     with of(filled) as memory:
         memory.context(QUESTION)
-        assert trips(filled) == "session state segment find newest spaces snapshot snapshot state get"
+        assert trips(filled) == "session check_out spaces snapshot snapshot at"
         memory.context("item11 and gardens?")
-        assert trips(filled) == "state state get"
+        assert trips(filled) == "catch_up at"
         memory.fork("side", at="m50")
         filled.reset()
         memory.context(QUESTION)
-        assert trips(filled) == "state find newest state get"
+        assert trips(filled) == "check_out at"
 
 
 def test_a_search(filled: CountedStore) -> None:
@@ -99,7 +105,7 @@ def test_a_search(filled: CountedStore) -> None:
         memory.search("item7")
         filled.reset()
         memory.search("item9 gardens", top_k=5)
-        assert trips(filled) == "state state get get get get get"
+        assert trips(filled) == "catch_up at"
 
 
 def test_the_whole_user(filled: CountedStore) -> None:
@@ -111,7 +117,7 @@ def test_the_whole_user(filled: CountedStore) -> None:
     with of(filled, scope="user") as memory:
         memory.context(QUESTION)
         first = filled.counts
-        assert (first["main_states"], first["segment"], first["spaces"], first["snapshot"]) == (1, 4, 4, 8)
+        assert (first["main_states"], first["segment"], first["spaces"], first["snapshot"]) == (1, 3, 4, 8)
         filled.reset()
         memory.context("item8 and gardens?")
-        assert trips(filled) == "state main_states segment segment segment state get get get get"
+        assert trips(filled) == "catch_up main_states segment segment segment at"
