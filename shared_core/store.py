@@ -336,6 +336,21 @@ class Store(ABC):
             hashes: instead, one vector for each of these hashes that was embedded before.
         """
 
+    def known_vectors(self, session: int, space: str, hashes: Mapping[Position, str]) -> list[VectorRow]:
+        """Return what need not be embedded again of some messages, in one read.
+
+        That is a message's own vector if it was made from the same text, else one of another message with that text. By
+        default, this calls `vectors` once or twice.
+
+        Args:
+            session: the key.
+            space: the name of the vector space.
+            hashes: position -> hash of the text to embed, as in `VectorRows`.
+        """
+        own = [row for row in self.vectors(session, space, list(hashes)) if hashes[row[0]] == row[1]]
+        left = hashes.keys() - {position for position, _, _ in own}
+        return own + list(self.vectors(session, space, hashes={hashes[one] for one in left})) if left else own
+
     @abstractmethod
     def spaces(self, session: int) -> list[str]:
         """Return the names of the vector spaces that hold vectors, the one written to last first."""

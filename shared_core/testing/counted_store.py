@@ -194,6 +194,10 @@ class CountedStore(Store):
             yield from page
             self.trips.append("vectors")
 
+    def known_vectors(self, session: int, space: str, hashes: Mapping[Position, str]) -> list[VectorRow]:
+        """See `Store`."""
+        return self._noted("known_vectors").known_vectors(session, space, hashes)
+
     def spaces(self, session: int) -> list[str]:
         """See `Store`."""
         return self._noted("spaces").spaces(session)

@@ -85,7 +85,7 @@ def test_a_turn(filled: CountedStore) -> None:
         memory.context("item9?")
         assert trips(filled) == "catch_up at"
         memory.search("fine", top_k=2)  # embeds both: no prompt needed it
-        assert trips(filled) == "catch_up get vectors vectors state keep at"
+        assert trips(filled) == "catch_up get known_vectors state keep at"
 
 
 def test_a_context(filled: CountedStore) -> None:
@@ -120,4 +120,4 @@ def test_the_whole_user(filled: CountedStore) -> None:
         assert (first["main_states"], first["segment"], first["spaces"], first["snapshot"]) == (1, 3, 4, 8)
         filled.reset()
         memory.context("item8 and gardens?")
-        assert trips(filled) == "catch_up main_states segment segment segment at"
+        assert trips(filled) == "catch_up main_states at"

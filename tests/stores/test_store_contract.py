@@ -482,6 +482,11 @@ class LeavesParentsOut(SQLiteStore):
         return found._replace(segments=found.segments[:1])
 
 
+class TakesVectorsOfOldTexts(SQLiteStore):
+    def known_vectors(self, session: int, space: str, hashes: Mapping[Position, str]) -> list[VectorRow]:
+        return list(self.vectors(session, space, list(hashes)))
+
+
 class ReadsWhatIsOutdated(SQLiteStore):
     def at(self, wanted: Mapping[int, Sequence[Position]], epochs: Mapping[int, int]) -> dict[int, list[Record]] | None:
         return super().at(wanted, {})
@@ -560,6 +565,7 @@ BROKEN: list[tuple[type[SQLiteStore], str]] = [
     (CatchesUpTwice, "test_catching_up_returns_the_state_and_what_is_new"),
     (StopsAtForks, "test_a_branch_is_checked_out_with_all_that_leads_to_it"),
     (LeavesParentsOut, "test_a_branch_is_checked_out_with_all_that_leads_to_it"),
+    (TakesVectorsOfOldTexts, "test_known_vectors_are_a_messages_own_or_of_an_equal_text"),
     (ReadsWhatIsOutdated, "test_messages_are_read_only_if_nothing_was_forgotten"),
     (ChecksOnlyWhatItReads, "test_messages_are_read_only_if_nothing_was_forgotten"),
     (ChangesLater, "test_changes_and_messages_are_one_transaction"),

@@ -3,7 +3,7 @@
 import pytest
 
 from shared_core.errors import UnknownReferenceError
-from shared_core.records import MAIN, Position, SessionState
+from shared_core.records import MAIN, Position, SessionState, VectorRows
 from shared_core.store import Store
 from shared_core.testing.oracle import ALL, Session, drafts
 
@@ -57,6 +57,26 @@ class TripContract:
         assert (none.segments, none.newest) == ([], [])
         with pytest.raises(UnknownReferenceError):
             store.check_out(key, None, Position(9, 0), after_seq=8, limit=9, newest=9)
+
+    def test_known_vectors_are_a_messages_own_or_of_an_equal_text(self, store: Store) -> None:
+        """A vector of another text, another space or another session is none, and each is found once."""
+        session = Session(store)
+        key = session.key
+        session.append(MAIN, drafts("u1", "a1", "u2", "a2", "u3"))
+        first, second, third, fourth, fifth = (Position(0, depth) for depth in range(5))
+        rows = [(first, "one", b"1"), (second, "two", b"2"), (third, "three", b"3")]
+        store.keep(key, VectorRows("space", rows))
+        other = Session(store, "other")
+        other.append(MAIN, drafts("u1"))
+        store.keep(other.key, VectorRows("space", [(first, "four", b"4")]))
+        assert store.known_vectors(key, "space", {second: "two", first: "one"}) == [rows[1], rows[0]]
+        found = store.known_vectors(key, "space", {first: "one", second: "new", fourth: "three", fifth: "four"})
+        assert sorted(found) == [rows[0], rows[2]]
+        assert store.known_vectors(key, "space", {first: "two"}) == [rows[1]]
+        assert (
+            store.known_vectors(key, "other", {first: "one"}) == store.known_vectors(999, "space", {first: "one"}) == []
+        )
+        assert store.known_vectors(key, "space", {}) == []
 
     def test_messages_are_read_only_if_nothing_was_forgotten(self, store: Store) -> None:
         """Those of several sessions come together, each in the order asked; every epoch given must be the session's."""
