@@ -2,6 +2,7 @@
 
 from shared_core.testing.store_contract.derived_contract import DerivedContract, ForgetContract, SummaryContract
 from shared_core.testing.store_contract.message_contract import MessageContract
+from shared_core.testing.store_contract.race_contract import RaceContract
 from shared_core.testing.store_contract.session_contract import SessionContract
 from shared_core.testing.store_contract.sharing_contract import RestoreContract, SharingContract
 from shared_core.testing.store_contract.tree_contract import BranchContract, TreeContract
@@ -21,6 +22,7 @@ class StoreContract(
     RestoreContract,
     SharingContract,
     TripContract,
+    RaceContract,
 ):
     """What every `Store` must do, compared with an exact oracle.
 
