@@ -353,7 +353,10 @@ class PromptBuilder:
 
     def close(self, *, least: int) -> None:
         """Save snapshots, and stop background work."""
+        epochs = {index.epoch for index, _ in self.searcher.sessions.opened() if index.session == self.live.key}
         try:
+            if epochs - {self.live.epoch}:  # this object forgot something, which its index still holds
+                self.refresh_and_save(least=least)
             self.save_snapshots(least=least)
         finally:
             self.searcher.sessions.close()
