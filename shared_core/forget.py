@@ -204,7 +204,7 @@ class ForgetVerbs:
             result = forget(live.store, key, records, everything=session)
             if session:
                 self._checkout.stand(Head(MAIN))
-            live.sync()  # so that what is forgotten is not in memory any longer, either
+            live.note_forgotten()
             return result
 
     def _forget_user(self, *, dry_run: bool) -> ForgetResult:
