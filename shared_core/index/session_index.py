@@ -120,7 +120,8 @@ class SessionIndex:
     def without(self, positions: Sequence[Position], epoch: int) -> "SessionIndex":
         """Return an index without some messages, as it would be if built anew; this one stays what it is.
 
-        Building anew reads every message, which takes 17 seconds for 100,000, and this a fraction of one.
+        Building anew reads and analyses every message. With 2,000, a question after a forgetting took 285 ms of
+        processor time by that, and takes 75 by this; one without a forgetting takes 70.
 
         Args:
             positions: the messages that were forgotten, as far as they are here.
