@@ -11,6 +11,7 @@ InfiniteMemoryError
 │   └── EmbedderMismatchError             another embedder made the stored vectors
 ├── RerankerError (RuntimeError)          a reranker's model cannot be loaded, or has another purpose
 ├── StoreError (RuntimeError)             the store cannot be read or written
+│   └── StoreUnavailableError             it cannot be just now; try again
 ├── InputFileError (ValueError)           a file to import is invalid
 └── MissingExtraError (ImportError)       an optional dependency is not installed
 """
@@ -30,6 +31,7 @@ __all__ = [
     "RerankerError",
     "StaleHeadError",
     "StoreError",
+    "StoreUnavailableError",
     "UnknownReferenceError",
 ]
 
@@ -102,6 +104,14 @@ class RerankerError(InfiniteMemoryError, RuntimeError):
 
 class StoreError(InfiniteMemoryError, RuntimeError):
     """The store is damaged, was written by another program or a newer version, or cannot be reached."""
+
+
+class StoreUnavailableError(StoreError):
+    """The store cannot be reached just now: another process holds it, or its server does not answer. Try again.
+
+    Nothing is half done. Usually the call has done nothing; where a connection broke just before the answer, it may
+    have done all of it. Messages that are sent again with the same ids are not stored twice.
+    """
 
 
 class InputFileError(InfiniteMemoryError, ValueError):

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from shared_core import InfiniteMemory
-from shared_core.errors import DuplicateError, StoreError, UnknownReferenceError
+from shared_core.errors import DuplicateError, StoreError, StoreUnavailableError, UnknownReferenceError
 from shared_core.messages import Payload
 from shared_core.records import MAIN, ROOT, After, Draft, Position, Snapshot, VectorRows
 from shared_core.store import Store
@@ -337,7 +337,7 @@ def test_a_database_held_by_another_is_named(store: SQLiteStore, path: Path, mon
     key = Session(store).key
     with closing(sqlite3.connect(path, isolation_level=None)) as other, closing(SQLiteStore(path)) as waiting:
         other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(StoreError, match="another process held it"):
+        with pytest.raises(StoreUnavailableError, match="another process held it"):
             waiting.append(key, MAIN, drafts("u1"))
         other.execute("ROLLBACK")
         waiting.append(key, MAIN, drafts("u1"))
@@ -351,7 +351,7 @@ def test_a_new_file_held_by_another_is_waited_for(path: Path, monkeypatch: pytes
         other.execute("SELECT * FROM migrations").fetchall()
         with monkeypatch.context() as impatient:
             impatient.setattr(connection, "_BUSY_SECONDS", 0.3)
-            with pytest.raises(StoreError, match="another process held it"):
+            with pytest.raises(StoreUnavailableError, match="another process held it"):
                 SQLiteStore(path)
         release = Timer(0.05, other.execute, ("COMMIT",))
         release.start()

@@ -11,7 +11,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from shared_core.errors import StoreError
+from shared_core.errors import StoreError, StoreUnavailableError
 from shared_core.lifecycle import at_fork
 from shared_core.stores.sqlite.damage import ADVICE, damaged, is_undecodable
 from shared_core.stores.sqlite.database_file import (
@@ -129,6 +129,7 @@ class Database:
 
     Raises:
         StoreError: the file cannot be used; the message says why and what to do.
+        StoreUnavailableError: here and in every method, another connection held it for 30 seconds.
     """
 
     def __init__(self, path: str | Path, *, synchronous: str) -> None:
@@ -282,7 +283,8 @@ class Database:
             raise self._store_error(error) from error
 
     def _store_error(self, error: Exception) -> StoreError:
-        return StoreError(f"{self._label} cannot be read or written: {error}; {_advice(error)}")
+        kind = StoreUnavailableError if _is_busy(error) else StoreError
+        return kind(f"{self._label} cannot be read or written: {error}; {_advice(error)}")
 
     def _ready(self) -> sqlite3.Connection:
         if self._closed:
@@ -444,13 +446,21 @@ def _wait_at_most(connection: sqlite3.Connection, seconds: float) -> None:
     connection.execute(f"PRAGMA busy_timeout = {int(seconds * 1000)}")
 
 
+def _code(error: Exception) -> int:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
+def _is_busy(error: Exception) -> bool:
+    """Return whether another connection held the database for longer than this one waits."""
+    return _code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
 def _advice(error: Exception) -> str:
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if isinstance(error, UnicodeDecodeError) or (isinstance(error, sqlite3.Error) and is_undecodable(error)):
         return ADVICE
-    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+    if _is_busy(error):
         return f"another process held it for {_BUSY_SECONDS:.0f} s; try again"
-    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+    if _code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return ADVICE
     return "check the disk space and the permissions"
 

@@ -10,7 +10,7 @@ from types import TracebackType
 
 from shared_core.arguments import one_of
 from shared_core.errors import StoreError
-from shared_core.records import Segment, SessionInfo, Stretch
+from shared_core.records import Forgotten, Segment, SessionInfo, Stretch
 from shared_core.store import ALL
 from shared_core.stores.rows import Rows
 from shared_core.stores.sqlite.backup import Progress, back_up
@@ -75,6 +75,7 @@ class SQLiteStore(TreeStore):
 
     Raises:
         StoreError: the file is not ours, corrupt or newer than this package; it is left as it was.
+        StoreUnavailableError: another process held the file for 30 seconds; every method raises it, too. Try again.
         ValueError: an argument is out of range.
     """
 
@@ -97,6 +98,11 @@ class SQLiteStore(TreeStore):
         """See `Store`."""
         with self._reads as rows:
             rows.check_absent(session, ids)
+
+    def forgotten_since(self, session: int, epoch: int) -> Forgotten | None:
+        """See `Store`."""
+        with self._reads as rows, rows.one_moment():
+            return rows.forgotten_since(session, epoch)
 
     def watch(self, session: int) -> Callable[[], bool]:
         """See `Store`."""
