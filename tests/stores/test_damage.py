@@ -17,9 +17,9 @@ from shared_core.cli.app import run
 from shared_core.recall.search import DAMAGED
 from shared_core.records import MAIN, After, Position, Restored, Segment, Summary, VectorRows
 from shared_core.stores import SQLiteStore
+from shared_core.stores.row_values import checksum_of
 from shared_core.stores.sqlite import connection as database
 from shared_core.stores.sqlite import gaps
-from shared_core.stores.sqlite.checksums import checksum_of
 from shared_core.stores.sqlite.connection import migrate
 from shared_core.stores.sqlite.doctor import examine
 from shared_core.stores.sqlite.recovery import recover

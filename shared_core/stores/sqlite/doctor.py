@@ -10,8 +10,9 @@ from typing import Any
 
 from shared_core.errors import StoreError
 from shared_core.records import Position, Record, SessionKey
+from shared_core.stores.row_values import checksum_of
 from shared_core.stores.sqlite import gaps
-from shared_core.stores.sqlite.checksums import checksum_of, read_leniently
+from shared_core.stores.sqlite.checksums import read_leniently
 from shared_core.stores.sqlite.connection import SEALED, connect_to_read, plain, refuse_foreign, version_of
 from shared_core.stores.sqlite.message_rows import record_of
 from shared_core.stores.sqlite.wal import look_into
