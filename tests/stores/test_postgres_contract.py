@@ -26,8 +26,10 @@ def open_store(request: pytest.FixtureRequest, server: Server) -> Callable[[], P
 def store(open_store: Callable[[], PostgresStore], server: Server) -> Iterator[Store]:
     with closing(open_store()) as store:
         with store.database.writing() as statements:
-            for table in (*TABLES, "names"):
-                statements.run(f"DELETE FROM {{s}}.{table}", None)
+            sessions = [session for (session,) in statements.run("SELECT session FROM {s}.names", None)]
+            for table in (*TABLES, "names") if sessions else ():
+                sql = f"DELETE FROM {{s}}.{table} WHERE session = ANY(%(sessions)s::bigint[])"
+                statements.run(sql, None, {"sessions": sessions})
         yield store
 
 

@@ -14,10 +14,9 @@ from shared_core.stores.rows import BranchEnd, Rows
 
 _check = partial(check_row, FORM)
 
-_SESSION = (
-    "SELECT session FROM {s}.names "
-    "WHERE user_id IS NOT DISTINCT FROM %(user)s::text AND session_id = %(name)s AND listed"
-)
+# Not IS NOT DISTINCT FROM, for which PostgreSQL uses no index.
+_SESSION = "SELECT session FROM {s}.names WHERE listed AND session_id = %(name)s AND user_id = %(user)s"
+_SESSION_OF_NOBODY = "SELECT session FROM {s}.names WHERE listed AND session_id = %(name)s AND user_id IS NULL"
 _SESSIONS = "SELECT session, user_id, session_id FROM {s}.names WHERE listed "
 _OF_USERS = "AND (user_id = ANY(%(users)s::text[]) OR %(nobody)s AND user_id IS NULL) "
 
@@ -101,7 +100,8 @@ class TreeTables(Rows):
 
     def session(self, user_id: str | None, session_id: str) -> int | None:
         """See `Rows`."""
-        found = self.run(_SESSION, None, {"user": FORM.optional(user_id), "name": text(session_id)})
+        sql = _SESSION_OF_NOBODY if user_id is None else _SESSION
+        found = self.run(sql, None, {"user": FORM.optional(user_id), "name": text(session_id)})
         return found[0][0] if found else None
 
     def sessions(self, user_ids: Collection[str | None] | None) -> list[SessionKey]:
