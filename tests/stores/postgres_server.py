@@ -14,7 +14,6 @@ import psycopg
 # What a test writes need not survive a power failure. The fast settings are those of the server; none is the store's.
 _SETTINGS = """
 fsync = off
-synchronous_commit = off
 full_page_writes = off
 max_connections = 60
 shared_buffers = 32MB
@@ -65,6 +64,7 @@ def running_server() -> Iterator[Server]:
             settings.write(_SETTINGS)
         server.start()
         yield Server(server)
+        Server(server).control("stop", "-m", "immediate")
     finally:
         server.cleanup()
         shutil.rmtree(folder, ignore_errors=True)

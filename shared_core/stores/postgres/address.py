@@ -23,14 +23,7 @@ class Address:
     """
 
     def __init__(self, address: str, *, statement_timeout: float | None) -> None:
-        try:
-            given: dict[str, Any] = conninfo_to_dict(address)
-        except psycopg.ProgrammingError:
-            # What the driver says may repeat a part of the password.
-            raise ValueError(
-                "store='postgresql://…': this address cannot be read; write postgresql://user:password@host:5432/"
-                "database, and special characters in the password with % (%40 for @)"
-            ) from None
+        given = _read(address)
         defaults: dict[str, Any] = {"connect_timeout": _SECONDS, "application_name": "infinite-memory"}
         given = defaults | given | {"client_encoding": "UTF8"}
         if statement_timeout is not None:
@@ -46,6 +39,21 @@ class Address:
             psycopg.Error: there is none to be had.
         """
         return psycopg.connect(self._conninfo, autocommit=True, prepare_threshold=5 if prepare else None)
+
+
+def _read(address: str) -> dict[str, Any]:
+    try:
+        given: dict[str, Any] = conninfo_to_dict(address)
+    except psycopg.ProgrammingError:
+        given = {"port": "?"}
+    # A password with a special character spills into what comes after it; no message may repeat that.
+    ports = str(given.get("port") or "0").split(",")
+    if not all(port.isdecimal() or not port for port in ports) or "@" in f"{given.get('host')}{given.get('dbname')}":
+        raise ValueError(
+            "store='postgresql://…': this address cannot be read; write postgresql://user:password@host:5432/database, "
+            "and special characters in the password with % (%40 for @)"
+        ) from None
+    return given
 
 
 def _label(given: dict[str, Any]) -> str:

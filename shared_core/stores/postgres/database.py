@@ -45,12 +45,12 @@ class Database:
         self._prepare = prepare
         self._local = threading.local()
         self._connections = Connections(self._connect, size=pool_size, seconds=max(retry_seconds, 1.0))
-        with self._errors():
-            connection = self._connections.take()
-            try:
+        try:
+            with self._errors(), self._borrowed() as connection:
                 migrate(connection, self._schema, address.label, partitions)
-            finally:
-                self._connections.give_back(connection)
+        except BaseException:
+            self.close()
+            raise
 
     def _connect(self) -> Connection:
         connection = self._address.connect(prepare=self._prepare)
@@ -63,6 +63,14 @@ class Database:
         return connection
 
     @contextmanager
+    def _borrowed(self) -> Iterator[Connection]:
+        connection = self._connections.take()
+        try:
+            yield connection
+        finally:
+            self._connections.give_back(connection)
+
+    @contextmanager
     def reading(self) -> Iterator[Reader]:
         """Enter a block for statements, each of which sees one moment; within `joining`, what that has done so far."""
         writer = self._joined()
@@ -70,11 +78,8 @@ class Database:
             if writer is not None:
                 yield writer
                 return
-            connection = self._connections.take()
-            try:
+            with self._borrowed() as connection:
                 yield Reader(connection, self._schema)
-            finally:
-                self._connections.give_back(connection)
 
     @contextmanager
     def writing(self) -> Iterator[Writer]:
@@ -85,12 +90,10 @@ class Database:
                 with writer.part():
                     yield writer
                 return
-            connection = self._connections.take()
-            try:
-                yield from self._transaction(Writer(connection, self._schema))
-            finally:
-                self._connections.give_back(connection)
+            with self._borrowed() as connection, self._transaction(Writer(connection, self._schema)) as writer:
+                yield writer
 
+    @contextmanager
     def _transaction(self, writer: Writer) -> Iterator[Writer]:
         try:
             yield writer
@@ -141,12 +144,8 @@ class Database:
 
     def outside(self, sql: str) -> None:
         """Run a statement without values and outside of any transaction, such as VACUUM."""
-        with self._errors():
-            connection = self._connections.take()
-            try:
-                connection.execute(self._schema.plain(sql))
-            finally:
-                self._connections.give_back(connection)
+        with self._errors(), self._borrowed() as connection:
+            connection.execute(self._schema.plain(sql))
 
     def repeated(self, call: Callable[[], Result]) -> Result:
         """Return what a call returns; repeat it after a failure that passes, but for a part of a transaction."""

@@ -202,7 +202,7 @@ class MessageTables(TreeTables):
         except ProgramLimitExceeded as error:
             longest = max((row[4] for row in rows), key=len)
             raise StoreError(
-                f"message {plain(longest)[:100]!r} cannot be stored: its id is too long ({error})"
+                f"message {plain(longest)[:100]!r} cannot be stored: its id is too long: {error.diag.message_primary}"
             ) from error
 
     def forgotten(self, session: int, ids: Sequence[str]) -> set[str]:
@@ -250,7 +250,9 @@ def _parts(rows: Sequence[tuple[Any, ...]]) -> Iterator[list[tuple[Any, ...]]]:
     for row in rows:
         own = sum(len(value or "") for value in row[-TEXTS - 1 : -1])
         if own > _LARGEST // 4 and any(len((value or "").encode()) > _LARGEST for value in row[-TEXTS - 1 : -1]):
-            raise StoreError(f"message {plain(row[4])!r} cannot be stored: PostgreSQL takes {_LARGEST:,} bytes a text")
+            raise StoreError(
+                f"message {plain(row[4])[:100]!r} cannot be stored: PostgreSQL takes {_LARGEST:,} bytes a text"
+            )
         if part and size + own > _TOGETHER:
             yield part
             part, size = [], 0
