@@ -31,7 +31,7 @@ from shared_core.recall.search import POOL_TOKENS, Found, Searcher
 from shared_core.recall.standing_list import StandingFact, read_facts
 from shared_core.recall.supersession import judged
 from shared_core.records import Position, SessionState, Summary
-from shared_core.session import LiveSession
+from shared_core.session import PAGE, LiveSession, OutdatedError
 from shared_core.summaries.requests import SummaryReply, SummaryRequest
 from shared_core.summaries.rolling import LEFT_OUT, PromptInputs, RollingSummary, SummarizedInputs
 from shared_core.system_prompt import FRONT, is_prompt
@@ -176,13 +176,14 @@ class PromptBuilder:
                 )  # fmt: skip
                 found = yield from self.searcher.find(question, plan.state, wanted, room)
                 found = yield from self.reranking.found_steps(question, found)
-                with self._lock:
-                    if self.live.sync().epoch != plan.state.epoch:
-                        continue  # messages were forgotten in the meantime: the plan may contain them
-                    candidates = read_candidates(
-                        self.live, self.searcher.rules, found, path=plan.path, question=question, room=room,
-                        placement=self.assembler.placement, window=plan.base.kept,
-                    )  # fmt: skip
+                try:
+                    with self._lock:
+                        candidates = read_candidates(
+                            self.live, self.searcher.rules, found, path=plan.path, question=question, room=room,
+                            placement=self.assembler.placement, window=plan.base.kept, epoch=plan.state.epoch,
+                        )  # fmt: skip
+                except OutdatedError:
+                    continue  # the plan may contain what was forgotten
             summed: SummarizedInputs | None = SummarizedInputs(plan.asked, candidates)
             if self.rolling.rules.summarizer is not None and not plan.fits:
                 summed = yield from self.rolling.steps(plan.prompt_inputs(ask, candidates), plan.summaries)
@@ -218,7 +219,7 @@ class PromptBuilder:
     # The plan
 
     def _plan(self, ask: Ask) -> Plan:
-        state = self.live.sync()
+        state = self.live.sync(PAGE)
         budget = ask.max_tokens - ask.reserve
         # The beginning of the oldest turn that is read may be missing. Reading ahead makes that turn seldom needed.
         needed = int(READ_AHEAD * budget) if self.assembler.fill == "stop" else SKIP_LIMIT * budget
@@ -304,9 +305,8 @@ class PromptBuilder:
                     hits = _with_grounding_hits(found, np.flatnonzero(~found.ranked.weak)[: max(top_k, RERANKED)])
                 ordered = yield from self.reranking.hits_steps(query, found, hits[: max(top_k, RERANKED)])
                 best = best if ordered is None else ordered
-            with self._lock:
-                if self.live.sync().epoch == state.epoch:  # otherwise, messages were forgotten in the meantime
-                    return read_hits(self.live, found, best, query)[:top_k]
+            with self._lock, suppress(OutdatedError):  # if so, what was found may have been forgotten
+                return read_hits(self.live, found, best, query, state.epoch)[:top_k]
 
     def standing(self) -> list[StandingFact]:
         """Return the standing facts that the user has stated, newest first; see `InfiniteMemory.standing`."""

@@ -324,6 +324,24 @@ class Snapshot(NamedTuple):
     data: bytes
 
 
+class CheckedOut(NamedTuple):
+    """What a prompt begins with, read together.
+
+    Attributes:
+        state: the session's.
+        records: the messages stored since the caller last looked, of all branches, in order of storing.
+        segments: those on the line to the head, second parents included, but for those that the caller knew.
+        staying: the messages that are part of every prompt, of all branches, in order of storing.
+        newest: the newest messages of the line, newest first; it ends early where a merge was made.
+    """
+
+    state: SessionState
+    records: list[Record]
+    segments: list[Segment]
+    staying: list[Record]
+    newest: list[Record]
+
+
 class Newest(NamedTuple):
     """The newest turn of a line of conversation."""
 

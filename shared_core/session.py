@@ -1,6 +1,6 @@
 """LiveSession: one session as one memory object sees it, with the path that is checked out and its newest messages."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -32,8 +32,59 @@ TAIL_KEPT = 4_096
 RECENT_KEPT = 4_096
 """How many messages that recall has read stay in memory. Those read first are dropped first."""
 
+NEWS = 256
+"""How many new messages are read with the state, at most. If there are more, each part reads its own, in pages."""
+
+NEWS_KEPT = 1_024
+"""How many of these stay in memory for the index, which reads them when something is recalled."""
+
 REMEMBERED_SIZES = 16_384
 """How many sizes of messages stay in memory, for messages without a stored token count."""
+
+
+class OutdatedError(Exception):
+    """Something was forgotten since the messages were found, so that what was found must be looked for again."""
+
+
+class News:
+    """The messages stored since an object first looked at a session, of all branches, in order of storing.
+
+    Attributes:
+        upto: the number of the newest message when it last looked; None: it has not looked yet.
+        staying: messages of every prompt, of all branches, by position; None: not read yet, or not all known any more.
+    """
+
+    def __init__(self) -> None:
+        self.upto: int | None = None
+        self.staying: dict[Position, Record] | None = None
+        self._epoch = -1
+        self._after = 0
+        self._records: list[Record] = []
+
+    def take(self, state: SessionState, records: Sequence[Record]) -> None:
+        """Add the messages read after `upto`; begin anew if they are not all, or if something was forgotten."""
+        newest = records[-1].seq if records else self.upto
+        if state.epoch != self._epoch or newest != state.last_seq:
+            self._after, self._records, self.staying = state.last_seq, [], None
+        else:
+            self._records += records
+            if self.staying is not None:
+                self.staying |= {record.position: record for record in records if record.message.stays}
+            if len(self._records) > NEWS_KEPT:
+                self._after, self._records = self._records[-NEWS - 1].seq, self._records[-NEWS:]
+        self.upto, self._epoch = state.last_seq, state.epoch
+
+    def after(self, seq: int, epoch: int) -> list[Record]:
+        """Return the messages with larger numbers, of an epoch; none if not all of them are known."""
+        if seq < self._after or epoch != self._epoch:
+            return []
+        return [record for record in self._records if record.seq > seq]
+
+    def between(self, before: Position, head: Position) -> list[Record]:
+        """Return those after one position of a segment and no deeper than another, in order."""
+        there = (record for record in self._records if record.position.segment == head.segment)
+        found = [record for record in there if before.depth < record.position.depth <= head.depth]
+        return sorted(found, key=lambda record: record.position)
 
 
 class Sizer:
@@ -84,6 +135,7 @@ class LiveSession:
         self.session_id = session_id
         self.sizer = sizer
         self.head = Head(MAIN)
+        self.news = News()
         self._key: int | None = None
         self._segments: dict[int, Segment] = {}
         self._forget_cache()
@@ -140,11 +192,15 @@ class LiveSession:
         self.head = head
         self._forget_cache()
 
-    def sync(self) -> SessionState:
-        """Catch up with the store and return the session's state."""
+    def sync(self, ahead: int = 0) -> SessionState:
+        """Catch up with the store and return the session's state.
+
+        Args:
+            ahead: how many messages at the end of the path will be needed; they are read along if its end is not known.
+        """
         if self.key is None:
             return SessionState(ROOT, 0, 0)
-        state = self.store.state(self.key, self.head.branch)
+        state, newest = self._look(self.key, ahead)
         at = state.head if self.head.branch is not None else self.head.at
         if at is None:
             names = [branch.name for branch in self.store.branches(self.key)]
@@ -155,11 +211,28 @@ class LiveSession:
             self._forget_cache()
             self._epoch = state.epoch
             self._move(at)
+            self._begin_tail(newest)
         elif at != self.path.head:
             # More new messages than stay in memory are not read here, but in pages when they are needed.
             grows = at.segment == self.path.head.segment and 0 < at.depth - self.path.head.depth <= TAIL_KEPT
             self._grow(at) if grows else self._move(at)
         return state
+
+    def _look(self, key: int, ahead: int) -> tuple[SessionState, list[Record]]:
+        """Return the session's state, and the newest messages on the path, the newest first, if they are needed."""
+        # What is stored when this object first looks is not new to it: it is read from the end backwards.
+        after, limit = (0, 0) if self.news.upto is None else (self.news.upto, NEWS)
+        if self._epoch >= 0 or not ahead:
+            state, records = self.store.catch_up(key, self.head.branch, after, limit)
+            self.news.take(state, records)
+            return state, []
+        found = self.store.check_out(
+            key, *self.head, after_seq=after, limit=limit, newest=ahead, known=self._segments
+        )  # fmt: skip
+        self.news.take(found.state, found.records)
+        self.news.staying = {record.position: record for record in found.staying}
+        self._segments |= {segment.segment: segment for segment in found.segments}
+        return found.state, found.newest
 
     def segment(self, segment: int) -> Segment:
         """Return a segment. Its parent never changes, but its tip may be outdated."""
@@ -179,7 +252,24 @@ class LiveSession:
         self._cursor = list(self.path.spans)
         self._stays = []
         self.replaced = 0
-        self._keep_staying([record for record in self.store.find(self.key, Pinned()) if self._covers(record)])
+        self._keep_staying([record for record in self._staying() if self._covers(record)])
+
+    def _begin_tail(self, newest: Sequence[Record]) -> None:
+        """Take the newest messages of the path, the newest first, instead of reading them when they are needed."""
+        self._tail = self.entries(newest[::-1])
+        if newest:
+            oldest = newest[-1].position
+            rest = self.path.span_of(oldest)._replace(upto=oldest.depth - 1)
+            self._cursor = [span for span in self.path.spans if span.last < rest.start + rest.shift]
+            self._cursor += [rest] if rest.start <= rest.upto else []
+
+    def _staying(self) -> list[Record]:
+        """Return the messages that are part of every prompt, of all branches, in order of storing."""
+        if self.key is None:
+            return []
+        if self.news.staying is None:
+            self.news.staying = {record.position: record for record in self.store.find(self.key, Pinned())}
+        return sorted(self.news.staying.values(), key=lambda record: record.seq)
 
     def _keep_staying(self, records: Sequence[Record]) -> None:
         """Note messages of every prompt that are new on the path. A system prompt replaces those before it."""
@@ -202,8 +292,7 @@ class LiveSession:
 
     def prompt_of(self, path: Path) -> list[Entry]:
         """Return the system prompt of another path of this session."""
-        assert self.key is not None
-        records = [record for record in self.store.find(self.key, Pinned()) if path.covers(record.position)]
+        records = [record for record in self._staying() if path.covers(record.position)]
         prompts = [entry for entry in self.entries(records, path) if is_prompt(entry.message)]
         return self._newest_prompt(sorted(prompts, key=lambda entry: entry.order), path)
 
@@ -217,7 +306,10 @@ class LiveSession:
     def _grow(self, head: Position) -> None:
         """Read the messages that were added at the head since the last call."""
         assert self.key is not None
-        new = self.store.newest(self.key, head, head.depth - self.path.head.depth)[::-1]
+        count = head.depth - self.path.head.depth
+        new = self.news.between(self.path.head, head)
+        if len(new) < count:  # a branch may also be moved to messages of another one, which are not new
+            new = self.store.newest(self.key, head, count)[::-1]
         new = [record for record in new if record.position.depth > self.path.head.depth]
         path = Path((*self.path.spans[:-1], self.path.spans[-1]._replace(upto=head.depth)))
         entries = self.entries(new, path)  # which may fail; nothing has changed then
@@ -321,19 +413,45 @@ class LiveSession:
         return False
 
     def records(self, session: int, positions: Sequence[Position]) -> list[Record]:
-        """Return the messages at these positions, in any order.
+        """Return the messages at these positions, in the order asked."""
+        return self.records_of({session: positions})[session]
+
+    def records_of(self, wanted: Mapping[int, Sequence[Position]], epoch: int | None = None) -> dict[int, list[Record]]:
+        """Return the messages at some positions of some sessions, in the order asked, with one read of the store.
 
         Messages never change, so recently read messages of this session stay in memory until some are forgotten.
+
+        Args:
+            wanted: session -> positions.
+            epoch: the epoch that this session must still have; None if that does not matter.
+
+        Raises:
+            OutdatedError: it has another one.
         """
-        if session != self._key:
-            return self.store.get(session, positions)
-        missing = [position for position in positions if position not in self._recent]
-        for record in self.store.get(session, missing) if missing else ():
-            self._recent[record.position] = record
-        found = [self._recent[position] for position in positions if position in self._recent]
-        while len(self._recent) > RECENT_KEPT:
-            self._recent.pop(next(iter(self._recent)))
+        recent = self._recent
+        missing = {
+            session: [one for one in positions if session != self._key or one not in recent]
+            for session, positions in wanted.items()
+        }
+        read = self._read({session: positions for session, positions in missing.items() if positions}, epoch)
+        found = {session: read.get(session, []) for session in wanted}
+        if self._key is not None and self._key in wanted:
+            recent |= {record.position: record for record in found[self._key]}
+            found[self._key] = [recent[one] for one in wanted[self._key] if one in recent]
+        while len(recent) > RECENT_KEPT:
+            recent.pop(next(iter(recent)))
         return found
+
+    def _read(self, missing: Mapping[int, Sequence[Position]], epoch: int | None) -> Mapping[int, list[Record]]:
+        epochs = {} if epoch is None or self._key is None else {self._key: epoch}
+        if missing:
+            found = self.store.at(missing, epochs)
+            if found is None:
+                raise OutdatedError
+            return found
+        if any(self.store.state(session).epoch != known for session, known in epochs.items()):
+            raise OutdatedError
+        return {}
 
     def whole_turn(self, turn_id: str) -> Turn | None:
         """Return the messages of one turn that are on the path."""

@@ -4,6 +4,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from types import MappingProxyType
 
 from shared_core.errors import StoreError
 from shared_core.records import (
@@ -13,9 +14,11 @@ from shared_core.records import (
     Appended,
     Branch,
     Change,
+    CheckedOut,
     Criterion,
     Derived,
     Draft,
+    Pinned,
     Position,
     Record,
     Ref,
@@ -94,6 +97,62 @@ class Store(ABC):
     @abstractmethod
     def state(self, session: int, branch: str | None = None) -> SessionState:
         """Return the session's state in one read; `head` is None if `branch` is None or does not exist."""
+
+    def catch_up(
+        self, session: int, branch: str | None, after_seq: int, limit: int
+    ) -> tuple[SessionState, list[Record]]:
+        """Return the session's state, and the messages stored since, of all branches, in order of storing; one read.
+
+        By default, this reads the state first and then the messages. So those that were forgotten between the two are
+        missing while the epoch is still the old one, which the next call tells.
+
+        Args:
+            session: the key.
+            branch: as for `state`.
+            after_seq: the number of the newest message that is known already.
+            limit: the largest number of messages; all are there if the last one has the number that the state says.
+        """
+        state = self.state(session, branch)
+        missing = min(limit, state.last_seq - after_seq)
+        records = self.find(session, After(after_seq, missing)) if missing > 0 else []
+        return state, [record for record in records if record.seq <= state.last_seq]
+
+    def check_out(
+        self, session: int, branch: str | None, at: Position | None, *, after_seq: int, limit: int, newest: int,
+        known: Mapping[int, Segment] = MappingProxyType({}),
+    ) -> CheckedOut:  # fmt: skip
+        """Return what is needed of a branch or a position to begin a prompt, in one read.
+
+        By default, this reads one after the other, the state first; see `catch_up`.
+
+        Args:
+            session: the key.
+            branch: as for `state`; None: `at` is the head.
+            at: the head if there is no branch; without either, no line is read.
+            after_seq: as for `catch_up`.
+            limit: as for `catch_up`.
+            newest: the largest number of messages to read from the end of the line.
+            known: number -> segment, which need not be read again; it may be an older state of it.
+
+        Raises:
+            UnknownReferenceError: there is no such position.
+        """
+        state, records = self.catch_up(session, branch, after_seq, limit)
+        head = at if branch is None else state.head
+        segments: dict[int, Segment] = {}
+        waiting = [head]
+        while waiting:
+            end = waiting.pop()
+            if end is not None and end.segment not in segments:
+                segment = known[end.segment] if end.segment in known else self.segment(session, end.segment)
+                segments[end.segment] = segment
+                waiting += [segment.merged, segment.parent]
+        tail: list[Record] = []
+        while head is not None and len(tail) < newest:
+            tail += self.newest(session, head, newest - len(tail))
+            head = segments[head.segment].parent if segments[head.segment].merged is None else None
+        read = [segment for number, segment in segments.items() if number not in known]
+        return CheckedOut(state, records, read, self.find(session, Pinned()), tail)
 
     def main_states(self, *user_ids: str | None) -> list[tuple[SessionKey, SessionState]]:
         """Return the sessions whose branch `main` holds messages, each with its state there, oldest first.
@@ -193,6 +252,25 @@ class Store(ABC):
     def get(self, session: int, keys: Sequence[str] | Sequence[Position]) -> list[Record]:
         """Return the messages with these ids or at these positions, in the order asked; unknown keys are left out."""
 
+    def at(self, wanted: Mapping[int, Sequence[Position]], epochs: Mapping[int, int]) -> dict[int, list[Record]] | None:
+        """Return the messages at some positions of some sessions, if nothing was forgotten meanwhile; one read.
+
+        By default, this reads session by session, and then the epochs: as they only grow, an epoch that still is the
+        same afterwards was so when the messages were read.
+
+        Args:
+            wanted: session -> positions.
+            epochs: session -> the epoch that it must still have.
+
+        Returns:
+            Session -> its messages, in the order asked, unknown positions left out; or None if a session has another
+            epoch.
+        """
+        found = {session: self.get(session, positions) for session, positions in wanted.items()}
+        if any(self.state(session).epoch != epoch for session, epoch in epochs.items()):
+            return None
+        return found
+
     def check_absent(self, session: int, ids: Collection[str]) -> None:
         """Raise StoreError if one of these messages, which `get` has not found, is stored after all.
 
@@ -257,6 +335,21 @@ class Store(ABC):
             positions: only those of these messages, in this order; None: all, in the order of positions.
             hashes: instead, one vector for each of these hashes that was embedded before.
         """
+
+    def known_vectors(self, session: int, space: str, hashes: Mapping[Position, str]) -> list[VectorRow]:
+        """Return what need not be embedded again of some messages, in one read.
+
+        That is a message's own vector if it was made from the same text, else one of another message with that text. By
+        default, this calls `vectors` once or twice.
+
+        Args:
+            session: the key.
+            space: the name of the vector space.
+            hashes: position -> hash of the text to embed, as in `VectorRows`.
+        """
+        own = [row for row in self.vectors(session, space, list(hashes)) if hashes[row[0]] == row[1]]
+        left = hashes.keys() - {position for position, _, _ in own}
+        return own + list(self.vectors(session, space, hashes={hashes[one] for one in left})) if left else own
 
     @abstractmethod
     def spaces(self, session: int) -> list[str]:

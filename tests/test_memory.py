@@ -30,7 +30,7 @@ from shared_core.embedders import MINILM, STATIC, StaticEmbedder, static_availab
 from shared_core.errors import EmbedderMismatchError
 from shared_core.records import After
 from shared_core.results import Kind, Reason
-from shared_core.session import TAIL_KEPT
+from shared_core.session import NEWS, TAIL_KEPT
 from shared_core.testing.hashing_embedder import HashingEmbedder
 from shared_core.tokens import CharacterCounter, tools_tokens
 from tests.support.histories import NOON, CountingStore, history, ids, texts
@@ -846,7 +846,7 @@ def test_what_another_object_adds_in_bulk_is_not_read_at_once(store: CountingSto
         InfiniteMemory(store, ranking="lexical").add(history(count, start))
         store.reset()
         assert ids(memory.newest(2)) == [f"m{start + count - 2}", f"m{start + count - 1}"]
-        assert store.rows["newest"] == (count if count <= TAIL_KEPT else 64)
+        assert (store.rows["after"], store.rows["newest"]) == ((count, 0) if count <= NEWS else (NEWS, 64))
     memory.add(Message.user("more", id="more"))
     assert ids(memory.newest(3))[1:] == [f"m{start + count - 1}", "more"]
     assert ids(memory.messages()) == [*(f"m{number}" for number in range(start + count)), "more"]

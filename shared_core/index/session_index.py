@@ -1,7 +1,7 @@
 """The rows and words of one session in memory, derived from its store; they can be rebuilt at any time."""
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -95,11 +95,20 @@ class SessionIndex:
         """Return one of `COLUMNS`, with a value per row."""
         return self._columns[name].values
 
-    def refresh(self, state: SessionState) -> None:
-        """Read new messages from the store. If something was forgotten, read everything again."""
+    def refresh(
+        self, state: SessionState, news: Callable[[int, int], Sequence[Record]] = lambda seq, epoch: ()
+    ) -> None:
+        """Read new messages from the store. If something was forgotten, read everything again.
+
+        Args:
+            state: the session's.
+            news: returns all messages after a number that were read in an epoch, or none if it does not know them all.
+        """
         if state.epoch != self.epoch:
             self._clear(state.epoch)
             self._load_snapshot()
+        if self.last_seq < state.last_seq and (known := news(self.last_seq, self.epoch)):
+            self._add(known)
         while self.last_seq < state.last_seq:
             records = self.store.find(self.session, After(self.last_seq, PAGE))
             if not records:

@@ -104,12 +104,10 @@ class SessionVectors:
             positions: messages without a vector here.
             hashes: the `text_hash` of each.
         """
-        session = self.session_index.session
-        stored = self._store.vectors(session, self.space, positions)
         hash_of = dict(zip(positions, hashes, strict=True))
-        valid = {position: data for position, text, data in stored if text == hash_of[position]}
-        others = self._store.vectors(session, self.space, hashes=set(hashes)) if len(valid) < len(positions) else ()
-        equal = {text: data for _, text, data in others}
+        known = self._store.known_vectors(self.session_index.session, self.space, hash_of)
+        valid = {position: data for position, text, data in known if hash_of.get(position) == text}
+        equal = {text: data for _, text, data in known}
         copies = [
             (position, text, equal[text])
             for position, text in hash_of.items()

@@ -40,7 +40,7 @@ from shared_core.recall.supersession import (
     judged,
     may_be_replaced,
 )
-from shared_core.records import Record
+from shared_core.records import Position, Record
 from shared_core.session import LiveSession
 from shared_core.tokens import message_tokens
 from shared_core.turns import Entry, Turn
@@ -59,7 +59,7 @@ StatementCodes = tuple[int, ...]
 
 def read_candidates(
     live: LiveSession, rules: RecallRules, found: Found, *, path: Path, question: str, room: int, placement: Placement,
-    window: Sequence[Turn] = (),
+    window: Sequence[Turn] = (), epoch: int | None = None,
 ) -> list[Candidate]:  # fmt: skip
     """Return candidates, best first.
 
@@ -72,6 +72,10 @@ def read_candidates(
         room: tokens that recalled messages may take.
         placement: with `"messages"`, messages are recalled in whole turns.
         window: turns in the prompt, newest first, whose statements may replace candidates.
+        epoch: the session's at the search; None if it does not matter.
+
+    Raises:
+        OutdatedError: something has been forgotten since.
     """
     most = rules.excerpt_tokens if placement != "messages" else None
     tokens = _sizes(found)
@@ -81,7 +85,7 @@ def read_candidates(
     reader = _Reader(live, replace(rules, excerpt_tokens=size), found, path, whole_turns=placement == "messages")
     # What a silent question matches is not read: it would only be reported.
     shortlist = [] if found.silent else _shortlist(found, tokens, room, inf if size is None else size)
-    candidates = _without_repeats(list(reader.read(shortlist)), (statement_code(question),))
+    candidates = _without_repeats(list(reader.read(shortlist, epoch)), (statement_code(question),))
     if may_be_replaced(candidates, question, found.words):
         shown = {(one.scope, one.line_index) for one, _ in shortlist}
         further = [*_further(found, shown), *_next_ones(found, shortlist, shown)]
@@ -116,19 +120,29 @@ def _next_ones(
     return [(Ranked(*key, 0.0, 0.0, None, weak=False), Reason.UNLIKELY) for key in following]
 
 
-def read_hits(live: LiveSession, found: Found, best: Sequence[Ranked], question: str) -> list[ScoredMessage]:
-    """Return the messages of some results, best first, with the newest of what replaces each other first."""
+def read_hits(
+    live: LiveSession, found: Found, best: Sequence[Ranked], question: str, epoch: int
+) -> list[ScoredMessage]:
+    """Return the messages of some results, best first, with the newest of what replaces each other first.
+
+    Raises:
+        OutdatedError: something has been forgotten since the search, when the session's epoch was this one.
+    """
     hits: list[ScoredMessage] = []
     ages: list[tuple[float, ...]] = []
-    store, names = live.store, {live.key: live.session_id}
+    names = {live.key: live.session_id}
     several = any(scope.session_index.session != live.key for scope in found.scopes)
     if several:
-        names = {**{key: session_id for key, _, session_id in store.sessions(live.user_id)}, **names}
-    for ranked in best:
-        session_index = found.scopes[ranked.scope].session_index
-        session = session_index.session
-        rows = found.scopes[ranked.scope].line.rows[[ranked.line_index]]
-        for record in store.get(session, session_index.positions(rows)):
+        names = {**{key: session_id for key, _, session_id in live.store.sessions(live.user_id)}, **names}
+    places = [_place_of(found, ranked) for ranked in best]
+    wanted: dict[int, list[Position]] = {}
+    for session, position in places:
+        wanted.setdefault(session, []).append(position)
+    read = live.records_of(wanted, epoch) if wanted else {}
+    records = {(session, record.position): record for session, some in read.items() for record in some}
+    for ranked, place in zip(best, places, strict=True):
+        if place in records:
+            record, session = records[place], place[0]
             message = record.message
             sides = (ranked.lexical > 0, ranked.dense is not None)
             source: Source = "both" if all(sides) else "lexical" if sides[0] else "dense"
@@ -140,6 +154,13 @@ def read_hits(live: LiveSession, found: Found, best: Sequence[Ranked], question:
             time = record.message.created_at.timestamp() if several and record.message.created_at else 0.0
             ages.append((time, ranked.scope, ranked.line_index))
     return hits_newest_first(hits, ages, question, found.words)
+
+
+def _place_of(found: Found, ranked: Ranked) -> tuple[int, Position]:
+    """Return the session of a result, and its position there."""
+    scope = found.scopes[ranked.scope]
+    (position,) = scope.session_index.positions(scope.line.rows[[ranked.line_index]])
+    return scope.session_index.session, position
 
 
 def _left_out(found: Found) -> npt.NDArray[np.bool_]:
@@ -196,12 +217,14 @@ class _Reader:
         self.whole_turns = whole_turns
         self.by_turn = whole_turns or rules.recall_unit == "turn"
 
-    def read(self, shortlist: Iterable[tuple[Ranked, Reason | None]]) -> Iterator[tuple[Candidate, StatementCodes]]:
+    def read(
+        self, shortlist: Iterable[tuple[Ranked, Reason | None]], epoch: int | None = None
+    ) -> Iterator[tuple[Candidate, StatementCodes]]:
         """Yield a candidate for each result, with the statement codes of its messages."""
         shortlist = list(shortlist)
         indices = [(ranked, self._members(ranked)) for ranked, _ in shortlist]
         lane = [(_as_ranked(hit), self._members_of_standing(hit)) for hit in self.found.standing]
-        records = self._records([*indices, *lane])
+        records = self._records([*indices, *lane], epoch)
         orders = self._orders([*indices, *lane], records)
         self._read, self._ordered = records, orders
         own = [record for key, record in records.items() if key not in orders]
@@ -268,20 +291,24 @@ class _Reader:
         turn = int(scope.session_index.column("turns")[scope.line.rows[ranked.line_index]])
         return [index for index in scope.line.line.indices_of_turn(turn) if index < scope.line.upto]
 
-    def _records(self, indices: Sequence[tuple[Ranked, list[int]]]) -> dict[tuple[int, int], Record]:
+    def _records(self, indices: Sequence[tuple[Ranked, list[int]]], epoch: int | None) -> dict[tuple[int, int], Record]:
         """Read the records of all results together; return them by scope and index."""
         records: dict[tuple[int, int], Record] = {}
         in_scope: dict[int, set[int]] = {}
         for ranked, members in indices:
             in_scope.setdefault(ranked.scope, set()).update(members)
+        at: dict[int, dict[Position, tuple[int, int]]] = {}
         for number, places_there in sorted(in_scope.items()):
             scope, wanted = self.found.scopes[number], sorted(places_there)
             rows = scope.line.rows[wanted]
             positions = scope.session_index.positions(rows)
             said = scope.session_index.column("statements")[rows].tolist()
-            at = dict(zip(positions, zip(wanted, said, strict=True), strict=True))
-            for record in self.live.records(scope.session_index.session, positions):
-                index, code = at[record.position]
+            at[number] = dict(zip(positions, zip(wanted, said, strict=True), strict=True))
+        session_of = {number: self.found.scopes[number].session_index.session for number in at}
+        read = self.live.records_of({session_of[number]: list(there) for number, there in at.items()}, epoch)
+        for number, there in at.items():
+            for record in read[session_of[number]]:
+                index, code = there[record.position]
                 records[number, index] = record
                 self.said[number, record.message.id] = code
         return records

@@ -6,6 +6,7 @@ from shared_core.base import Embedder
 from shared_core.errors import EmbedderError, EmbedderMismatchError
 from shared_core.index.session_index import SessionIndex
 from shared_core.index.session_vectors import SessionVectors
+from shared_core.paths import Path, walk
 from shared_core.recall.embedding import (
     EmbedderChoice,
     choose_embedder,
@@ -15,7 +16,7 @@ from shared_core.recall.rules import RecallRules
 from shared_core.recall.scope import (
     RecallScope,
 )
-from shared_core.records import SessionState
+from shared_core.records import Position, Segment, SessionState
 from shared_core.session import LiveSession
 
 OPEN_ROWS = 250_000
@@ -35,6 +36,7 @@ class OpenIndexes:
         self._checked = False
         self._open: dict[int, tuple[SessionIndex, SessionVectors | None]] = {}
         self._chosen: tuple[int | None, EmbedderChoice] | None = None
+        self._segments: dict[int, dict[int, Segment]] = {}
 
     def embedder_choice(self, scope: RecallScope | None = None) -> EmbedderChoice:
         """Return the embedder to search with; `scope` is that of a `Filter`.
@@ -92,13 +94,27 @@ class OpenIndexes:
         # the old rows, so they must not change under it.
         if session_index is None or session_index.epoch != state.epoch:
             session_index, vectors = SessionIndex(self.live.store, session), None
-        session_index.refresh(state)
+        if session == self.live.key:
+            session_index.refresh(state, self.live.news.after)
+        else:
+            session_index.refresh(state)
         if vectors is None and dense.embedder is not None and not self.uses_other_embedder(session, dense.embedder):
             vectors = SessionVectors(session_index, dense.space, dense.embedder.fingerprint.dimension)
         if vectors is not None:
             vectors.refresh()
         self._open[session] = session_index, vectors
         return session_index, vectors if dense.embedder is not None else None
+
+    def path_to(self, session: int, head: Position) -> Path:
+        """Return the path to a position of another session; each of its segments is read once."""
+        known = self._segments.setdefault(session, {})
+
+        def segment_of(number: int) -> Segment:
+            if number not in known:
+                known[number] = self.live.store.segment(session, number)
+            return known[number]
+
+        return walk(head, segment_of)
 
     def uses_other_embedder(self, session: int, embedder: Embedder) -> bool:
         """Return whether this is another session, last embedded by another embedder; it is left as it is."""
@@ -127,3 +143,4 @@ class OpenIndexes:
                     room, sessions = room - len(session_index), sessions - 1
                 else:
                     del self._open[session]
+                    self._segments.pop(session, None)

@@ -16,7 +16,7 @@ from shared_core.errors import EmbedderError, StoreError
 from shared_core.index.session_index import SessionIndex
 from shared_core.index.session_vectors import SessionVectors
 from shared_core.languages.english import ENGLISH
-from shared_core.paths import Path, walk
+from shared_core.paths import Path
 from shared_core.recall.embedding import (
     EmbedderChoice,
     EmbedReply,
@@ -123,7 +123,7 @@ class Searcher:
         if (wanted.scope or self.rules.scope) == "user":
             for (other, _, _), other_state in self.live.store.main_states(self.live.user_id):
                 if other != session and other_state.head is not None:
-                    path = walk(other_state.head, partial(self.live.store.segment, other))
+                    path = self.sessions.path_to(other, other_state.head)
                     # Path, question and turns in the prompt are those of this session only.
                     there = replace(wanted, path=None, before=None, without=())
                     scopes.append(self._scope(other, other_state, path, there, dense))

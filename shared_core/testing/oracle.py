@@ -165,7 +165,12 @@ def check(store: Store, key: int, tree: Tree) -> None:
         assert [path.index_of(position) for position in positions] == list(range(len(positions)))
         assert [path.at(number) for number in range(len(positions))] == positions
         assert store.get(key, positions) == tree.path(head)
+        assert store.at({key: positions}, {key: tree.epoch}) == {key: tree.path(head)}
         assert store.count(key, [span.stretch for span in path.spans]) == len(tree.path(head))
+    half = tree.last_seq // 2
+    _check_out(store, key, tree, half)
+    new = [record for record in everything if record.seq > half]
+    assert store.catch_up(key, MAIN, half, ALL) == (SessionState(tree.branches[MAIN], tree.last_seq, tree.epoch), new)
     assert [store.segment(key, number) for number in tree.segments] == list(tree.segments.values())
     ids = [str(record.message.id) for record in reversed(everything)]
     assert store.get(key, [*ids, "unknown", *map(str, tree.forgotten)]) == everything[::-1]
@@ -185,6 +190,22 @@ def check(store: Store, key: int, tree: Tree) -> None:
         "forgotten": len(tree.forgotten),
     }
     assert store.stats(key).items() >= counts.items()
+
+
+def _check_out(store: Store, key: int, tree: Tree, half: int) -> None:
+    """Compare what is read together of each branch."""
+    for name, head in tree.branches.items():
+        line, on_line = tree.path(head)[::-1], {position.segment for position in tree.line(head)}
+        merged = any(tree.segments[number].merged for number in on_line)
+        found = store.check_out(key, name, None, after_seq=half, limit=ALL, newest=5)
+        assert (found.state, found.records) == store.catch_up(key, name, half, ALL)
+        assert {segment.segment for segment in found.segments} >= on_line
+        assert all(segment == tree.segments[segment.segment] for segment in found.segments)
+        assert found.staying == [record for record in tree.records if record.message.stays]
+        assert found.newest == line[: len(found.newest)]
+        assert merged or len(found.newest) == min(5, len(line))
+        again = store.check_out(key, None, head, after_seq=half, limit=0, newest=5, known=tree.segments)
+        assert (again.state.head, again.records, again.newest) == (None, [], found.newest)
 
 
 class Session:

@@ -1,12 +1,15 @@
 """The store contract, proven: a store that breaks one promise fails the test that stands for it."""
 
 import inspect
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import itertools
+import os
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import UTC
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import Phase, settings
@@ -17,6 +20,7 @@ from shared_core.records import (
     Appended,
     Branch,
     Change,
+    CheckedOut,
     Criterion,
     Derived,
     Draft,
@@ -453,6 +457,122 @@ class TakesNamesInUse(SQLiteStore):
             rows.rename_sessions({session: session_id})
 
 
+class CatchesUpOnItsBranch(SQLiteStore):
+    def catch_up(
+        self, session: int, branch: str | None, after_seq: int, limit: int
+    ) -> tuple[SessionState, list[Record]]:
+        state, records = super().catch_up(session, branch, after_seq, limit)
+        return state, [record for record in records if state.head and record.position.segment == state.head.segment]
+
+
+class CatchesUpTwice(SQLiteStore):
+    def catch_up(
+        self, session: int, branch: str | None, after_seq: int, limit: int
+    ) -> tuple[SessionState, list[Record]]:
+        return super().catch_up(session, branch, after_seq - 1, limit)
+
+
+class StopsAtForks(SQLiteStore):
+    def check_out(self, session: int, branch: str | None, at: Position | None, **how: Any) -> CheckedOut:
+        found = super().check_out(session, branch, at, **how)
+        segment = found.newest[0].position.segment if found.newest else 0
+        return found._replace(newest=[record for record in found.newest if record.position.segment == segment])
+
+
+class LeavesParentsOut(SQLiteStore):
+    def check_out(self, session: int, branch: str | None, at: Position | None, **how: Any) -> CheckedOut:
+        found = super().check_out(session, branch, at, **how)
+        return found._replace(segments=found.segments[:1])
+
+
+class TakesVectorsOfOldTexts(SQLiteStore):
+    def known_vectors(self, session: int, space: str, hashes: Mapping[Position, str]) -> list[VectorRow]:
+        return list(self.vectors(session, space, list(hashes)))
+
+
+class ReadsWhatIsOutdated(SQLiteStore):
+    def at(self, wanted: Mapping[int, Sequence[Position]], epochs: Mapping[int, int]) -> dict[int, list[Record]] | None:
+        return super().at(wanted, {})
+
+
+class ChecksOnlyWhatItReads(SQLiteStore):
+    def at(self, wanted: Mapping[int, Sequence[Position]], epochs: Mapping[int, int]) -> dict[int, list[Record]] | None:
+        return super().at(wanted, {session: epoch for session, epoch in epochs.items() if session in wanted})
+
+
+class NumbersFromASequence(SQLiteStore):
+    """Takes a number before its transaction, which may end after that of a larger number."""
+
+    sequences: ClassVar[dict[Path, Iterator[int]]] = {}
+
+    def append(self, session: int, branch: str, drafts: Sequence[Draft], **how: Any) -> Appended:
+        sequence = self.sequences.setdefault(self._db._path, itertools.count(1))
+        numbers = [next(sequence) for _ in drafts]
+        time.sleep(0.003 * (numbers[0] % 3))
+        with self.transaction():
+            return _stored_with(self, session, branch, drafts, numbers)
+
+
+class ReadsBeforeItWaits(SQLiteStore):
+    """Numbers messages by what it read before it had the lock."""
+
+    def append(self, session: int, branch: str, drafts: Sequence[Draft], **how: Any) -> Appended:
+        last = self.state(session).last_seq
+        time.sleep(0.002)
+        with self.transaction():
+            return _stored_with(self, session, branch, drafts, range(last + 1, last + 1 + len(drafts)))
+
+
+def _stored_with(
+    store: Store, session: int, branch: str, drafts: Sequence[Draft], numbers: Iterable[int]
+) -> Appended:  # fmt: skip
+    head, turn = store.state(session, branch).head, str(drafts[0].message.id)
+    assert head is not None
+    records = [
+        Record(draft.message.replace(turn_id=turn), Position(head.segment, head.depth + n), seq, 0, "words", 1)
+        for n, (draft, seq) in enumerate(zip(drafts, numbers, strict=True), 1)
+    ]
+    end = records[-1].position
+    store.restore(session, Restored(records=tuple(records), branches=(Branch(branch, end),)))
+    return Appended(tuple(records), frozenset(str(draft.message.id) for draft in drafts), (), end)
+
+
+class LooksAndThenCreates(SQLiteStore):
+    def create_session(self, user_id: str | None, session_id: str) -> int:
+        known = self.session(user_id, session_id)
+        time.sleep(0.002)
+        if known is not None:
+            return known
+        with self._writing() as rows:
+            return rows.insert_session(user_id, session_id)
+
+
+class ChecksBeforeItKeeps(SQLiteStore):
+    kinds: tuple[type, ...] = (Snapshot,)
+
+    def keep(self, session: int, derived: Derived, epoch: int | None = None) -> bool:
+        if not isinstance(derived, self.kinds):
+            return super().keep(session, derived, epoch)
+        current = self.state(session).epoch == epoch
+        time.sleep(0.005)
+        return super().keep(session, derived, None) if current else False
+
+
+class ChecksBeforeItKeepsSummaries(ChecksBeforeItKeeps):
+    kinds = (Summary,)
+
+
+class StopsAfterAFork(SQLiteStore):
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        self._pid = os.getpid()
+        super().__init__(*arguments, **named)
+
+    def append(self, session: int, branch: str, drafts: Sequence[Draft], **how: Any) -> Appended:
+        if self._pid != os.getpid():
+            raise StoreError("this connection belongs to another process")
+        return super().append(session, branch, drafts, **how)
+
+
 BROKEN: list[tuple[type[SQLiteStore], str]] = [
     (RestoresHalf, "test_a_session_is_brought_as_it_was"),
     (RestoresHalf, "test_what_a_restored_message_sums_up_is_known"),
@@ -517,6 +637,19 @@ BROKEN: list[tuple[type[SQLiteStore], str]] = [
     (RenamesByCopying, "test_a_renamed_session_keeps_everything"),
     (TakesNamesInUse, "test_a_name_in_use_is_refused"),
     (TakesNamesInUse, "test_a_name_of_no_messages_is_swapped"),
+    (CatchesUpOnItsBranch, "test_catching_up_returns_the_state_and_what_is_new"),
+    (CatchesUpTwice, "test_catching_up_returns_the_state_and_what_is_new"),
+    (StopsAtForks, "test_a_branch_is_checked_out_with_all_that_leads_to_it"),
+    (LeavesParentsOut, "test_a_branch_is_checked_out_with_all_that_leads_to_it"),
+    (TakesVectorsOfOldTexts, "test_known_vectors_are_a_messages_own_or_of_an_equal_text"),
+    (ReadsWhatIsOutdated, "test_messages_are_read_only_if_nothing_was_forgotten"),
+    (ChecksOnlyWhatItReads, "test_messages_are_read_only_if_nothing_was_forgotten"),
+    (NumbersFromASequence, "test_any_appends_of_two_objects_are_one_order"),
+    (ReadsBeforeItWaits, "test_any_appends_of_two_objects_are_one_order"),
+    (LooksAndThenCreates, "test_any_two_objects_create_one_session"),
+    (ChecksBeforeItKeeps, "test_any_what_is_derived_goes_with_what_it_is_made_from"),
+    (ChecksBeforeItKeepsSummaries, "test_any_what_is_derived_goes_with_what_it_is_made_from"),
+    (StopsAfterAFork, "test_a_store_goes_on_after_a_fork"),
     (ChangesLater, "test_changes_and_messages_are_one_transaction"),
 ]
 

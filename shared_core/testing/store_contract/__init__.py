@@ -2,9 +2,11 @@
 
 from shared_core.testing.store_contract.derived_contract import DerivedContract, ForgetContract, SummaryContract
 from shared_core.testing.store_contract.message_contract import MessageContract
+from shared_core.testing.store_contract.race_contract import RaceContract
 from shared_core.testing.store_contract.session_contract import SessionContract
 from shared_core.testing.store_contract.sharing_contract import RestoreContract, SharingContract
 from shared_core.testing.store_contract.tree_contract import BranchContract, TreeContract
+from shared_core.testing.store_contract.trip_contract import TripContract
 
 __all__ = ["StoreContract"]
 
@@ -19,6 +21,8 @@ class StoreContract(
     SessionContract,
     RestoreContract,
     SharingContract,
+    TripContract,
+    RaceContract,
 ):
     """What every `Store` must do, compared with an exact oracle.
 

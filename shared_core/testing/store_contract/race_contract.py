@@ -1,0 +1,184 @@
+"""The store contract on races: several objects on one database, which write and read at the same time, and forks."""
+
+import os
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from threading import Barrier, Event, Thread
+
+import pytest
+
+from shared_core.records import MAIN, After, Position, Record, Snapshot, Summary, VectorRows
+from shared_core.store import Store
+from shared_core.testing.oracle import ALL, NOON, Session, drafts
+
+__all__ = ["RaceContract"]
+
+WRITERS = 4
+TURNS = 6
+
+
+class RaceContract:
+    """What holds when two objects use one database at once, as two workers of a service do."""
+
+    @pytest.fixture
+    def reopen(self) -> Callable[[], Store]:
+        """Skip the tests that need a second object; override this fixture if the store outlives its object."""
+        pytest.skip("this store cannot be opened twice")
+
+    def test_any_appends_of_two_objects_are_one_order(self, store: Store, reopen: Callable[[], Store]) -> None:
+        """No number is left out or used twice, each turn stays together, and who tails by number skips nothing."""
+        key = Session(store).key
+        other, reader = reopen(), reopen()
+        writers = [partial(_write, (store, other)[name % 2], key, name) for name in range(WRITERS)]
+        seen: list[Record] = []
+
+        def tail() -> list[Record]:
+            _, records = reader.catch_up(key, MAIN, seen[-1].seq if seen else 0, 3)
+            seen.extend(records)
+            return records
+
+        try:
+            with _meanwhile(tail):
+                _at_once(writers)
+            while tail():
+                pass
+        finally:
+            other.close()
+            reader.close()
+        records = store.find(key, After(0, ALL))
+        assert [record.seq for record in records] == list(range(1, 2 * WRITERS * TURNS + 1))
+        assert seen == records
+        assert [record.position for record in records] == [Position(0, r.seq - 1) for r in records]
+        assert all(record.message.turn_id == f"u{str(record.message.id)[1:]}" for record in records)
+
+    def test_any_two_objects_create_one_session(self, store: Store, reopen: Callable[[], Store]) -> None:
+        """Both get the same key, and its branch `main` is there once."""
+        other = reopen()
+        try:
+            for name in ("a", "b", "c"):
+                keys: list[int] = []
+                create = [partial(_create, one, name, keys) for one in (store, other, store, other)]
+                _at_once(create)
+                assert len(keys) == len(create)
+                assert set(keys) == {store.session("u", name)}
+                assert [branch.name for branch in store.branches(keys[0])] == [MAIN]
+        finally:
+            other.close()
+
+    def test_any_what_is_derived_goes_with_what_it_is_made_from(
+        self, store: Store, reopen: Callable[[], Store]
+    ) -> None:
+        """What one object keeps while another forgets is of the newest epoch, or is not there."""
+        session = Session(store)
+        key, end = session.key, Position(0, 9)
+        session.append(MAIN, drafts(*(f"u{number}" for number in range(10))))
+        other = reopen()
+        try:
+            for forgotten in range(4):
+                with _meanwhile(partial(_keep, other, key, end)):
+                    session.forget([Position(0, forgotten)])
+                epoch = store.state(key).epoch
+                assert store.snapshot(key, "a") in (None, f"{epoch}".encode())
+                assert {summary.text for summary in store.summaries(key, end, ALL)} <= {f"{epoch}"}
+                assert [row[0].depth for row in store.vectors(key, "space")] == list(range(forgotten + 1, 10))
+        finally:
+            other.close()
+        session.check()
+
+    def test_a_store_goes_on_after_a_fork(self, store: Store, reopen: Callable[[], Store]) -> None:
+        """The process that was forked off uses the object it got, and so does the one that it came from."""
+        if not hasattr(os, "fork"):
+            pytest.skip("this system has no fork")
+        session = Session(store)
+        session.append(MAIN, drafts("u1"))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of threads, which are not copied; none holds a lock
+            child = os.fork()
+        if not child:
+            _leave(partial(store.append, session.key, MAIN, drafts("u2", "a2")))
+        _, status = os.waitpid(child, 0)
+        assert os.waitstatus_to_exitcode(status) == 0, "the process that was forked off could not use the store"
+        session.tree.append(MAIN, drafts("u2", "a2"), 0)
+        session.append(MAIN, drafts("u3"))
+        session.check()
+        reopened = reopen()
+        try:
+            assert reopened.find(session.key, After(0, ALL)) == session.tree.records
+        finally:
+            reopened.close()
+
+
+def _leave(act: Callable[[], object]) -> None:
+    """Do something in a process that was forked off, and end it without the tests' own end."""
+    try:
+        act()
+    except BaseException:
+        os._exit(1)
+    os._exit(0)
+
+
+def _at_once(acts: Sequence[Callable[[], None]]) -> None:
+    """Do several things, each in a thread that waits until all are ready; raise what one of them raises."""
+    ready, errors = Barrier(len(acts)), list[BaseException]()
+
+    def run(act: Callable[[], None]) -> None:
+        ready.wait()
+        try:
+            act()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [Thread(target=run, args=(act,)) for act in acts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+
+
+def _write(store: Store, key: int, name: int) -> None:
+    for number in range(TURNS):
+        store.append(key, MAIN, drafts(f"u{name}-{number}", f"a{name}-{number}"))
+
+
+def _create(store: Store, name: str, keys: list[int]) -> None:
+    keys.append(store.create_session("u", name))
+
+
+def _keep(store: Store, key: int, end: Position) -> None:
+    """Keep vectors, a summary and a snapshot of this epoch."""
+    epoch = store.state(key).epoch
+    there = [record.position for record in store.newest(key, end, ALL)]
+    store.keep(key, VectorRows("space", [(position, f"{epoch}", b"v") for position in there]), epoch)
+    store.keep(key, Summary(f"{epoch}", end, end, "u9", 9, NOON), epoch)
+    store.keep(key, Snapshot("a", f"{epoch}".encode()), epoch)
+
+
+@contextmanager
+def _meanwhile(act: Callable[[], object]) -> Iterator[None]:
+    """Do something again and again in a thread while the block runs, once before it begins; raise what it raises."""
+    begun, ended, errors = Event(), Event(), list[BaseException]()
+
+    def run() -> None:
+        try:
+            while not ended.is_set():
+                act()
+                begun.set()
+        except BaseException as error:
+            errors.append(error)
+        finally:
+            begun.set()
+
+    thread = Thread(target=run)
+    thread.start()
+    try:
+        begun.wait()
+        yield
+    finally:
+        ended.set()
+        thread.join()
+    if errors:
+        raise errors[0]

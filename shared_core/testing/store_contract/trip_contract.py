@@ -1,0 +1,95 @@
+"""The store contract on what is read together, so that a store that is another machine answers once."""
+
+import pytest
+
+from shared_core.errors import UnknownReferenceError
+from shared_core.records import MAIN, Position, SessionState, VectorRows
+from shared_core.store import Store
+from shared_core.testing.oracle import ALL, Session, drafts
+
+__all__ = ["TripContract"]
+
+
+class TripContract:
+    """What a store returns where it is asked for several things at once."""
+
+    def test_catching_up_returns_the_state_and_what_is_new(self, store: Store) -> None:
+        """The messages of all branches come in order of storing, by pages; of a missing branch there is no head."""
+        session = Session(store)
+        key = session.key
+        session.append(MAIN, drafts("u1", "a1", "u2", "a2"))
+        session.append("side", drafts("u3", "a3"), at=Position(0, 1))
+        session.append(MAIN, drafts("u4"))
+        session.forget([Position(0, 3)])
+        records, forked = session.tree.records, session.tree.branches["side"]
+        for after in range(9):
+            for limit in (0, 1, 3, ALL):
+                new = [record for record in records if record.seq > after]
+                state, read = store.catch_up(key, "side", after, limit)
+                assert state == SessionState(forked, 7, 1)
+                assert read == new[: len(read)]
+                assert len(read) >= min(limit, len(new), 1), "there is always one more, so that reading goes on"
+        assert store.catch_up(key, None, 6, ALL) == (SessionState(None, 7, 1), records[-1:])
+        assert store.catch_up(key, "none", 7, ALL) == (SessionState(None, 7, 1), [])
+        assert store.catch_up(999, MAIN, 0, ALL) == (SessionState(None, 0, 0), [])
+
+    def test_a_branch_is_checked_out_with_all_that_leads_to_it(self, store: Store) -> None:
+        """Its newest messages reach over forks, and end where a merge was made; known segments need not be read."""
+        session = Session(store)
+        key = session.key
+        session.append(MAIN, drafts("s1", "u1", "a1", "u2"))
+        session.append("side", drafts("u3", "a3"), at=Position(0, 2))
+        session.append("twig", drafts("u4"), at=Position(1, 3))
+        session.fork("bare", Position(0, 1))
+        session.merge(MAIN, Position(2, 4))
+        session.append(MAIN, drafts("a5"))
+        session.check()
+        found = store.check_out(key, "twig", None, after_seq=7, limit=ALL, newest=3)
+        assert [segment.segment for segment in sorted(found.segments)] == [0, 1, 2]
+        assert [record.message.id for record in found.newest] == ["u4", "u3", "a1"]
+        assert ([r.message.id for r in found.records], [r.message.id for r in found.staying]) == (["a5"], ["s1"])
+        known = {segment.segment: segment for segment in found.segments}
+        at = store.check_out(key, None, session.tree.branches[MAIN], after_seq=8, limit=9, newest=9, known=known)
+        assert {3} <= {segment.segment for segment in at.segments}
+        assert at.state == SessionState(None, 8, 0)
+        assert at.newest[0].message.id == "a5"
+        none = store.check_out(key, "none", None, after_seq=8, limit=9, newest=9)
+        assert (none.segments, none.newest) == ([], [])
+        with pytest.raises(UnknownReferenceError):
+            store.check_out(key, None, Position(9, 0), after_seq=8, limit=9, newest=9)
+
+    def test_known_vectors_are_a_messages_own_or_of_an_equal_text(self, store: Store) -> None:
+        """A vector of another text, another space or another session is none, and each is found once."""
+        session = Session(store)
+        key = session.key
+        session.append(MAIN, drafts("u1", "a1", "u2", "a2", "u3"))
+        first, second, third, fourth, fifth = (Position(0, depth) for depth in range(5))
+        rows = [(first, "one", b"1"), (second, "two", b"2"), (third, "three", b"3")]
+        store.keep(key, VectorRows("space", rows))
+        other = Session(store, "other")
+        other.append(MAIN, drafts("u1"))
+        store.keep(other.key, VectorRows("space", [(first, "four", b"4")]))
+        assert store.known_vectors(key, "space", {second: "two", first: "one"}) == [rows[1], rows[0]]
+        found = store.known_vectors(key, "space", {first: "one", second: "new", fourth: "three", fifth: "four"})
+        assert sorted(found) == [rows[0], rows[2]]
+        assert store.known_vectors(key, "space", {first: "two"}) == [rows[1]]
+        assert (
+            store.known_vectors(key, "other", {first: "one"}) == store.known_vectors(999, "space", {first: "one"}) == []
+        )
+        assert store.known_vectors(key, "space", {}) == []
+
+    def test_messages_are_read_only_if_nothing_was_forgotten(self, store: Store) -> None:
+        """Those of several sessions come together, each in the order asked; every epoch given must be the session's."""
+        one, two = Session(store, "one"), Session(store, "two")
+        one.append(MAIN, drafts("u1", "a1", "u2"))
+        two.append(MAIN, drafts("u5", "a5"))
+        ours, theirs = one.tree.records, two.tree.records
+        wanted = {one.key: [Position(0, 2), Position(0, 9), Position(0, 0)], two.key: [Position(0, 1)]}
+        found = {one.key: [ours[2], ours[0]], two.key: [theirs[1]]}
+        assert store.at(wanted, {}) == store.at(wanted, {one.key: 0, two.key: 0}) == found
+        assert store.at({}, {one.key: 0}) == {}
+        two.forget([Position(0, 0)])
+        assert store.at(wanted, {one.key: 0}) == store.at(wanted, {two.key: 1}) == found
+        assert store.at(wanted, {one.key: 0, two.key: 0}) is None
+        assert store.at({one.key: [Position(0, 1)]}, {two.key: 0}) is None
+        assert store.at({999: [Position(0, 0)], one.key: []}, {999: 0}) == {999: [], one.key: []}

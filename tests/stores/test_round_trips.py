@@ -1,0 +1,123 @@
+"""How often each verb waits for its store: exact calls, as each is a round trip where the store is another machine."""
+
+import inspect
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from shared_core import InfiniteMemory, Message
+from shared_core.records import MAIN, Position, VectorRows
+from shared_core.store import PAGE, Store
+from shared_core.stores import SQLiteStore
+from shared_core.testing import CountedStore, HashingEmbedder
+from shared_core.testing.oracle import drafts
+from tests.support.histories import history
+
+QUESTION = "What about item9 and gardens?"
+
+
+@pytest.fixture
+def counted() -> Iterator[CountedStore]:
+    with closing(CountedStore(SQLiteStore(":memory:"))) as store:
+        yield store
+
+
+@pytest.fixture
+def filled(counted: CountedStore) -> CountedStore:
+    """200 messages, embedded, with snapshots."""
+    with of(counted) as memory:
+        memory.add(history(200))
+        memory.index()
+    counted.reset()
+    return counted
+
+
+def of(store: Store, **how: Any) -> InfiniteMemory:
+    usual: dict[str, Any] = {
+        "max_tokens": 600,
+        "reserve_tokens": 0,
+        "embedder": HashingEmbedder(),
+        "user_id": "u",
+        "session_id": "s",
+    }
+    return InfiniteMemory(store, **usual | how)
+
+
+def trips(store: CountedStore) -> str:
+    """Return the calls since this was last asked."""
+    found = " ".join(store.trips)
+    store.reset()
+    return found
+
+
+def test_every_method_of_a_store_is_counted() -> None:
+    public = {name for name, one in inspect.getmembers(Store, inspect.isfunction) if not name.startswith("_")}
+    assert public <= vars(CountedStore).keys()
+
+
+def test_counting_changes_nothing(counted: CountedStore) -> None:
+    key = counted.create_session(None, "a")
+    counted.append(key, MAIN, drafts(*(f"u{n}" for n in range(PAGE + 1))))
+    rows = [(Position(0, n), f"h{n}", b"v") for n in range(PAGE + 1)]
+    counted.keep(key, VectorRows("space", rows))
+    watch = counted.watch(key)
+    counted.reset()
+    assert list(counted.vectors(key, "space")) == list(counted.store.vectors(key, "space")) == rows
+    assert counted.counts == {"vectors": 3}, "two pages, and one to see that there are no more"
+    with counted.transaction():
+        counted.change(key, [])
+    assert not watch()
+    assert counted.trips[3:] == ["transaction", "change", "watch"]
+
+
+def test_a_turn(filled: CountedStore) -> None:
+    with of(filled) as memory:
+        memory.context(QUESTION)
+        filled.reset()
+        memory.add(Message.user(QUESTION, id="q"))
+        assert trips(filled) == "append"
+        memory.context()
+        assert trips(filled) == "catch_up state"
+        memory.add(Message.assistant("Fine.", id="a"))
+        assert trips(filled) == "append"
+        memory.context("item9?")
+        assert trips(filled) == "catch_up at"
+        memory.search("fine", top_k=2)  # embeds both: no prompt needed it
+        assert trips(filled) == "catch_up get known_vectors state keep at"
+
+
+def test_a_context(filled: CountedStore) -> None:
+    with of(filled) as memory:
+        memory.context(QUESTION)
+        assert trips(filled) == "session check_out spaces snapshot snapshot at"
+        memory.context("item11 and gardens?")
+        assert trips(filled) == "catch_up at"
+        memory.fork("side", at="m50")
+        filled.reset()
+        memory.context(QUESTION)
+        assert trips(filled) == "check_out at"
+
+
+def test_a_search(filled: CountedStore) -> None:
+    with of(filled) as memory:
+        memory.search("item7")
+        filled.reset()
+        memory.search("item9 gardens", top_k=5)
+        assert trips(filled) == "catch_up at"
+
+
+def test_the_whole_user(filled: CountedStore) -> None:
+    for number in range(3):
+        with of(filled, session_id=f"s{number}") as memory:
+            memory.add(history(20))
+            memory.index()
+    filled.reset()
+    with of(filled, scope="user") as memory:
+        memory.context(QUESTION)
+        first = filled.counts
+        assert (first["main_states"], first["segment"], first["spaces"], first["snapshot"]) == (1, 3, 4, 8)
+        filled.reset()
+        memory.context("item8 and gardens?")
+        assert trips(filled) == "catch_up main_states at"
