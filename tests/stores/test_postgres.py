@@ -1,7 +1,6 @@
 """What is particular to PostgreSQL: addresses, schemas, processes, forks, restarts, and errors in words."""
 
 import os
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -19,7 +18,9 @@ from shared_core.cli.app import run as run_command
 from shared_core.errors import DuplicateError, MissingExtraError, StoreError, StoreUnavailableError
 from shared_core.records import MAIN, After, Draft, Position, Snapshot, VectorRows
 from shared_core.sharing.files import export_sessions, import_sessions
+from shared_core.store import Store
 from shared_core.stores import open_store, read_address, without_password
+from shared_core.stores.postgres.joint_reads import SPANS
 from shared_core.stores.postgres.schema import MIGRATIONS, Migration
 from shared_core.stores.postgres.texts import after_all, plain, text
 from shared_core.testing.oracle import ALL, Session, draft, drafts
@@ -363,6 +364,35 @@ def test_a_full_pool_is_unavailable(address: str) -> None:
             thread.join()
         assert "larger pool_size" in str(refused[0])
         assert store.sessions() == []
+
+
+# What is read together
+
+
+def test_a_long_line_is_checked_out_as_one_after_the_other_reads_it(address: str) -> None:
+    """Of more segments than one statement reads the newest messages of, some of them empty, and one a merge."""
+    with closing(PostgresStore(address, partitions=2)) as store:
+        session = Session(store)
+        session.append(MAIN, drafts("u0", "a0", "s0"))
+        for number in range(1, 2 * SPANS + 2):
+            before = session.tree.branches[f"b{number - 1}" if number > 1 else MAIN]
+            session.append(f"b{number}", drafts(f"u{number}", f"a{number}"), at=before._replace(depth=before.depth - 1))
+            end = session.tree.branches[f"b{number}"]
+            if number % 3 == 0:
+                session.forget([end, end._replace(depth=end.depth - 1)])
+        session.merge(MAIN, session.tree.branches["b3"])
+        session.append(MAIN, drafts("u99"))
+        for branch in (f"b{2 * SPANS + 1}", "b5", "b3", MAIN):
+            for newest in (0, 1, 5, 15, ALL):
+                known = {segment.segment: segment for segment in (store.segment(session.key, n) for n in (0, 4))}
+                asked = {"after_seq": 3, "limit": 9, "newest": newest, "known": known}
+                found = store.check_out(session.key, branch, None, **asked)  # type: ignore[arg-type]
+                expected = Store.check_out(store, session.key, branch, None, **asked)  # type: ignore[arg-type]
+                assert found._replace(segments=sorted(found.segments)) == expected._replace(
+                    segments=sorted(expected.segments)
+                )
+                with store.transaction():
+                    assert store.check_out(session.key, branch, None, **asked) == found  # type: ignore[arg-type]
 
 
 # Restarts

@@ -39,15 +39,15 @@ _NUMBERS = ("segment", "depth", "seq", "turn_no", "stays", "tokens", "checksum")
 COLUMNS = ", ".join(f"m.{name}" for name in _NAMES)
 
 _SELECT = f"SELECT {COLUMNS} FROM {{s}}.messages AS m WHERE m.session = %(session)s "
-_AT = (
+AT = (
     f"SELECT {COLUMNS} "
     "FROM unnest(%(segments)s::bigint[], %(depths)s::bigint[]) WITH ORDINALITY AS w (segment, depth, n) "
     "JOIN {s}.messages AS m ON m.session = %(session)s AND m.segment = w.segment AND m.depth = w.depth ORDER BY w.n"
 )
 _NEWEST = f"{_SELECT}AND m.segment = %(segment)s AND m.depth <= %(depth)s ORDER BY m.depth DESC LIMIT %(limit)s"
-_AFTER = f"{_SELECT}AND m.seq > %(seq)s ORDER BY m.seq LIMIT %(limit)s"
+AFTER = f"{_SELECT}AND m.seq > %(seq)s ORDER BY m.seq LIMIT %(limit)s"
 _TURN = f"{_SELECT}AND m.turn_id = %(turn_id)s ORDER BY m.seq"
-_PINNED = f"{_SELECT}AND m.stays = 1 ORDER BY m.seq"
+PINNED = f"{_SELECT}AND m.stays = 1 ORDER BY m.seq"
 _BY_ID = f"{_SELECT}AND m.id = ANY(%(ids)s::text[])"
 _MADE_FROM = (
     "WITH w AS (SELECT * FROM unnest(%(segments)s::bigint[], %(depths)s::bigint[]) AS w (segment, depth)), f AS ("
@@ -123,7 +123,7 @@ class MessageTables(TreeTables):
 
     def at(self, session: int, positions: Sequence[Position]) -> list[Record]:
         """See `Rows`."""
-        return self._records(_AT, session, columns(positions, ("segments", "depths")))
+        return self._records(AT, session, columns(positions, ("segments", "depths")))
 
     def newest(self, session: int, upto: Position, limit: int) -> list[Record]:
         """See `Rows`."""
@@ -133,11 +133,11 @@ class MessageTables(TreeTables):
         """See `Rows`."""
         match criterion:
             case After():
-                return self._records(_AFTER, session, {"seq": criterion.seq, "limit": max(criterion.limit, 0)})
+                return self._records(AFTER, session, {"seq": criterion.seq, "limit": max(criterion.limit, 0)})
             case InTurn():
                 return self._records(_TURN, session, {"turn_id": text(criterion.turn_id)})
             case Pinned():
-                return self._records(_PINNED, session, {})
+                return self._records(PINNED, session, {})
             case IdPrefix():
                 low = text(criterion.prefix)
                 high = after_all(low)

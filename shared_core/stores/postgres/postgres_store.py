@@ -1,17 +1,29 @@
 """The store for many workers: one PostgreSQL database that all of them share."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import wraps
+from types import MappingProxyType
 from typing import Concatenate, ParamSpec, TypeVar
 
 from shared_core.arguments import in_range, name_value, whole_number
-from shared_core.records import Derived, SessionInfo, Stretch, VectorRows
+from shared_core.records import (
+    CheckedOut,
+    Derived,
+    Position,
+    Record,
+    Segment,
+    SessionInfo,
+    SessionState,
+    Stretch,
+    VectorRow,
+    VectorRows,
+)
 from shared_core.store import ALL
 from shared_core.stores.postgres.address import Address
 from shared_core.stores.postgres.database import Database
 from shared_core.stores.postgres.derived_tables import DerivedTables
-from shared_core.stores.postgres.message_tables import MessageTables
+from shared_core.stores.postgres.joint_reads import JointReads
 from shared_core.stores.postgres.schema import TABLES
 from shared_core.stores.postgres.stages import abandoned, insert_stage, name_stages, remove_part
 from shared_core.stores.tree_rules import begin
@@ -41,7 +53,7 @@ def repeating(method: Method[Owner, Arguments, Result]) -> Method[Owner, Argumen
     return repeated  # type: ignore[return-value]
 
 
-class PostgresTables(MessageTables, DerivedTables):
+class PostgresTables(JointReads, DerivedTables):
     """All tables of a database."""
 
 
@@ -137,6 +149,35 @@ class PostgresStore(TreeStore):
         """See `Store`."""
         with self._reading() as rows:
             return rows.count(session, stretches)
+
+    @repeating
+    def catch_up(
+        self, session: int, branch: str | None, after_seq: int, limit: int
+    ) -> tuple[SessionState, list[Record]]:
+        """See `Store`."""
+        with self._reading() as rows:
+            return rows.catch_up(session, branch, after_seq, limit)
+
+    @repeating
+    def check_out(
+        self, session: int, branch: str | None, at: Position | None, *, after_seq: int, limit: int, newest: int,
+        known: Mapping[int, Segment] = MappingProxyType({}),
+    ) -> CheckedOut:  # fmt: skip
+        """See `Store`."""
+        with self._reading() as rows:
+            return rows.check_out(session, branch, at, after_seq=after_seq, limit=limit, newest=newest, known=known)
+
+    @repeating
+    def at(self, wanted: Mapping[int, Sequence[Position]], epochs: Mapping[int, int]) -> dict[int, list[Record]] | None:
+        """See `Store`."""
+        with self._reading() as rows:
+            return rows.at_epochs(wanted, epochs)
+
+    @repeating
+    def known_vectors(self, session: int, space: str, hashes: Mapping[Position, str]) -> list[VectorRow]:
+        """See `Store`."""
+        with self._reading() as rows:
+            return rows.known_vectors(session, space, hashes)
 
     @repeating
     def stage(self) -> int | None:

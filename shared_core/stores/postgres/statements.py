@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import psycopg
 
@@ -14,6 +14,14 @@ _BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SELECT pg_current_xac
 _LOCK = "; SELECT 1 FROM {s}.sessions WHERE session = %d FOR NO KEY UPDATE"
 
 
+class Statement(NamedTuple):
+    """A statement, the session that it is about, and its other values."""
+
+    sql: str
+    session: int | None
+    values: Mapping[str, Any]
+
+
 class Statements(Protocol):
     """Runs statements in which `{s}` is the schema and `%(name)s` a value; each names the session it reads."""
 
@@ -22,6 +30,9 @@ class Statements(Protocol):
 
     def count(self, sql: str, session: int | None, values: Mapping[str, Any] | None = None) -> int:
         """Return how many rows a statement found or changed."""
+
+    def together(self, statements: Sequence[Statement]) -> list[Rows]:
+        """Return the rows of several statements that see the same moment, in one round trip."""
 
 
 class Schema:
@@ -76,6 +87,14 @@ class Reader:
         """See `Statements`."""
         return self._execute(sql, session, values).rowcount
 
+    def together(self, statements: Sequence[Statement]) -> list[Rows]:
+        """See `Statements`."""
+        with self._connection.pipeline():
+            self._connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            cursors = [self._execute(*statement) for statement in statements]
+            self._connection.execute("COMMIT")
+        return [cursor.fetchall() for cursor in cursors]
+
     def _execute(
         self, sql: str, session: int | None, values: Mapping[str, Any] | None
     ) -> "psycopg.Cursor[tuple[object, ...]]":
@@ -112,6 +131,10 @@ class Writer(Reader):
             self._connection.execute(lock.removeprefix("; "))
         if session is not None:
             self._locked |= {session}
+
+    def together(self, statements: Sequence[Statement]) -> list[Rows]:
+        """See `Statements`; the sessions are locked, so that what they hold stays the same."""
+        return [self.run(*statement) for statement in statements]
 
     @contextmanager
     def part(self) -> Iterator[None]:

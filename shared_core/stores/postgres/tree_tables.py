@@ -1,6 +1,6 @@
 """Sessions, segments, branches and refs in PostgreSQL."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -25,7 +25,7 @@ _BRANCH = (
     "LEFT JOIN {s}.branches AS b ON b.session = %(session)s AND b.name = %(branch)s "
     "LEFT JOIN {s}.segments AS g ON g.session = %(session)s AND g.segment = b.segment"
 )
-_STATE = (
+STATE = (
     "SELECT s.last_seq, s.epoch, b.segment, b.depth, b.checksum, g.tip "
     f"FROM {{s}}.sessions AS s {_BRANCH} WHERE s.session = %(session)s"
 )
@@ -41,9 +41,14 @@ _MAIN_STATES = (
     "JOIN {s}.segments AS g ON g.session = n.session AND g.segment = b.segment "
     "WHERE n.listed AND (b.segment, coalesce(b.depth, g.tip)) <> (%(segment)s, %(depth)s) "
 )
+SEGMENT_COLUMNS = (
+    "g.segment, g.parent_segment, g.parent_depth, g.tip, g.merged_segment, g.merged_depth, g.base, g.turn_shift, "
+    "g.checksum"
+)
+"""The columns that `read_segment` reads."""
+
 _SEGMENT = (
-    "SELECT parent_segment, parent_depth, tip, merged_segment, merged_depth, base, turn_shift, checksum "
-    "FROM {s}.segments WHERE session = %(session)s AND segment = %(segment)s"
+    f"SELECT {SEGMENT_COLUMNS} FROM {{s}}.segments AS g WHERE g.session = %(session)s AND g.segment = %(segment)s"
 )
 _PUT_SEGMENT = (
     "INSERT INTO {s}.segments AS g (session, segment, parent_segment, parent_depth, tip, merged_segment, merged_depth, "
@@ -97,6 +102,7 @@ class TreeTables(Rows):
     def __init__(self, statements: Statements) -> None:
         self.run = statements.run
         self.count_rows = statements.count
+        self.together = statements.together
 
     def session(self, user_id: str | None, session_id: str) -> int | None:
         """See `Rows`."""
@@ -163,21 +169,12 @@ class TreeTables(Rows):
 
     def state(self, session: int, branch: str | None) -> SessionState | None:
         """See `Rows`."""
-        found = self.run(_STATE, session, {"branch": FORM.optional(branch)})
-        if not found:
-            return None
-        last_seq, epoch, segment, depth, checksum, tip = found[0]
-        head = None if segment is None else _head(session, text(branch or ""), segment, depth, checksum, tip)
-        return SessionState(head, last_seq, epoch)
+        return read_state(session, branch, self.run(STATE, session, {"branch": FORM.optional(branch)}))
 
     def segment(self, session: int, segment: int) -> Segment | None:
         """See `Rows`."""
         found = self.run(_SEGMENT, session, {"segment": segment})
-        if not found:
-            return None
-        *tree, checksum = found[0]
-        _check("segment", segment, checksum, (session, segment, *tree[:2], *tree[3:]))
-        return Segment(segment, position_of(*tree[:2]), tree[2], position_of(*tree[3:5]), *tree[5:])
+        return read_segment(session, found[0]) if found else None
 
     def next_segment(self, session: int) -> int:
         """See `Rows`."""
@@ -259,6 +256,21 @@ class TreeTables(Rows):
         """See `Rows`."""
         sql = "DELETE FROM {s}.refs WHERE session = %(session)s AND ref = %(ref)s"
         return bool(self.count_rows(sql, session, {"ref": number}))
+
+
+def read_state(session: int, branch: str | None, rows: Sequence[tuple[Any, ...]]) -> SessionState | None:
+    """Return the state in the rows of `STATE`; None if there are none, StoreError if the branch is damaged."""
+    for last_seq, epoch, segment, depth, checksum, tip in rows:
+        head = None if segment is None else _head(session, text(branch or ""), segment, depth, checksum, tip)
+        return SessionState(head, last_seq, epoch)
+    return None
+
+
+def read_segment(session: int, row: tuple[Any, ...]) -> Segment:
+    """Return the segment in a row of `SEGMENT_COLUMNS`; StoreError if it is damaged."""
+    number, *tree, checksum = row
+    _check("segment", number, checksum, (session, number, *tree[:2], *tree[3:]))
+    return Segment(number, position_of(*tree[:2]), tree[2], position_of(*tree[3:5]), *tree[5:])
 
 
 def _head(session: int, name: str, segment: int, depth: int | None, checksum: int, tip: int) -> Position:
