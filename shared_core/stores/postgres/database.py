@@ -119,7 +119,7 @@ class Database:
             if status in ("committed", "aborted"):
                 return status == "committed"
             if not pause.wait():
-                raise unknown_outcome() from error
+                raise unknown_outcome(error) from None  # without a cause that would have the call repeated
 
     @contextmanager
     def joining(self) -> Iterator[None]:

@@ -10,8 +10,9 @@ _PASSING: tuple[type[psycopg.Error], ...] = (
     errors.CannotConnectNow,
     errors.CrashShutdown,
     errors.DeadlockDetected,
+    errors.FeatureNotSupported,  # a standby that is asked for a transaction that writes
     errors.LockNotAvailable,
-    errors.ReadOnlySqlTransaction,  # a standby that is about to become the primary
+    errors.ReadOnlySqlTransaction,  # the same, or a server that takes no changes just now
     errors.SerializationFailure,
     errors.UniqueViolation,  # another writer took a name that was free when this one looked
 )
@@ -31,11 +32,11 @@ _ADVICE: dict[type[psycopg.Error], str] = {
 _REFUSALS_THAT_PASS = ("starting up", "shutting down", "recovery mode", "too many", "connection slots")
 
 
-def unknown_outcome() -> StoreUnavailableError:
+def unknown_outcome(error: psycopg.Error) -> StoreUnavailableError:
     """Return the error for a change whose answer got lost, when the server does not come back to tell."""
     return StoreUnavailableError(
-        "the connection broke while a change was made, and the server cannot be asked whether it happened; look first, "
-        "or send messages again with the same ids"
+        f"the connection broke while a change was made ({error}), and the server cannot be asked whether it happened; "
+        "look first, or send messages again with the same ids"
     )
 
 
@@ -48,8 +49,11 @@ def is_passing(error: BaseException | None) -> bool:
 
 def is_broken(error: BaseException) -> bool:
     """Return whether an error means that other connections to the server are most likely broken, too."""
-    lost = (errors.AdminShutdown, errors.CannotConnectNow, errors.CrashShutdown, errors.ReadOnlySqlTransaction)
-    return isinstance(error, lost) or (isinstance(error, psycopg.OperationalError) and error.sqlstate is None)
+    lost = (errors.AdminShutdown, errors.CannotConnectNow, errors.CrashShutdown)
+    read_only = (errors.FeatureNotSupported, errors.ReadOnlySqlTransaction)
+    if isinstance(error, (*lost, *read_only)):
+        return True
+    return isinstance(error, psycopg.OperationalError) and error.sqlstate is None
 
 
 def _is_refused(error: psycopg.OperationalError) -> bool:
