@@ -204,6 +204,7 @@ class ForgetVerbs:
             result = forget(live.store, key, records, everything=session)
             if session:
                 self._checkout.stand(Head(MAIN))
+            live.note_forgotten()
             return result
 
     def _forget_user(self, *, dry_run: bool) -> ForgetResult:

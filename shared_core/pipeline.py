@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shared_core.as_of import Past
-from shared_core.errors import StoreError
+from shared_core.errors import StoreError, UnknownReferenceError
 from shared_core.index.session_vectors import SessionVectors
 from shared_core.messages import Message
 from shared_core.paths import Path
@@ -354,6 +354,11 @@ class PromptBuilder:
     def close(self, *, least: int) -> None:
         """Save snapshots, and stop background work."""
         try:
+            if self.live.outdated and self.searcher.sessions.opened():
+                # The index in memory still holds what was forgotten. Without a branch or a store, the next one is made
+                # from the messages.
+                with suppress(UnknownReferenceError, StoreError):
+                    self.refresh_and_save(least=least)
             self.save_snapshots(least=least)
         finally:
             self.searcher.sessions.close()

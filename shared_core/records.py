@@ -324,6 +324,18 @@ class Snapshot(NamedTuple):
     data: bytes
 
 
+class Forgotten(NamedTuple):
+    """What was forgotten since an epoch.
+
+    Attributes:
+        positions: where messages were erased.
+        stale: messages that stayed, and lost their vectors.
+    """
+
+    positions: list[Position]
+    stale: list[Position]
+
+
 class CheckedOut(NamedTuple):
     """What a prompt begins with, read together.
 

@@ -127,6 +127,7 @@ class LiveSession:
     Attributes:
         head: the branch or position that is checked out.
         path: the path to it, as of the last `sync`.
+        outdated: whether this object has forgotten messages since then.
     """
 
     def __init__(self, store: Store, user_id: str | None, session_id: str, sizer: Sizer) -> None:
@@ -136,6 +137,7 @@ class LiveSession:
         self.sizer = sizer
         self.head = Head(MAIN)
         self.news = News()
+        self.outdated = False
         self._key: int | None = None
         self._segments: dict[int, Segment] = {}
         self._forget_cache()
@@ -187,6 +189,11 @@ class LiveSession:
         past.go(Head(None, position))
         return past
 
+    def note_forgotten(self) -> None:
+        """Drop what was read, because this object has forgotten some of it."""
+        self._forget_cache()
+        self.outdated = True
+
     def go(self, head: Head) -> None:
         """Check out another branch or position."""
         self.head = head
@@ -201,6 +208,7 @@ class LiveSession:
         if self.key is None:
             return SessionState(ROOT, 0, 0)
         state, newest = self._look(self.key, ahead)
+        self.outdated = False
         at = state.head if self.head.branch is not None else self.head.at
         if at is None:
             names = [branch.name for branch in self.store.branches(self.key)]

@@ -18,6 +18,7 @@ from shared_core.records import (
     Criterion,
     Derived,
     Draft,
+    Forgotten,
     Pinned,
     Position,
     Record,
@@ -393,6 +394,16 @@ class Store(ABC):
 
         The order is the same for the same ids, in every database of this kind.
         """
+
+    def forgotten_since(self, session: int, epoch: int) -> Forgotten | None:
+        """Return what was forgotten since an epoch, so that an index can take it out instead of being built anew.
+
+        A store remembers this of calls of `forget` that erased a few messages. By default, none does.
+
+        Returns:
+            The positions that `forget` was given since then, of all calls; None if they are not all known.
+        """
+        return None
 
     def are_forgotten(self, session: int, ids: Collection[str]) -> set[str]:
         """Return those of some ids that are forgotten. By default, this reads all forgotten ids."""

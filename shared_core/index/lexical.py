@@ -120,6 +120,9 @@ class Postings:
 
     def arrays(self) -> dict[str, npt.NDArray[np.generic]]:
         """Return the postings as plain arrays for a snapshot."""
+        if not self._new:
+            sizes = np.diff(self._starts).astype(np.int32)
+            return {"vocabulary": self._vocabulary.text, "sizes": sizes, "postings": self._kept}
         kept = self._vocabulary.terms()
         terms = sorted([*kept, *sorted(self._new.keys() - set(kept))])
         numbers = {term: number for number, term in enumerate(terms)}

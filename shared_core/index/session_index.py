@@ -10,6 +10,7 @@ import numpy.typing as npt
 from shared_core.index.arrays import GrowingArray, TurnNumbers, distinct, pack, read_snapshot
 from shared_core.index.lexical import LexicalIndex, Postings
 from shared_core.index.path_rows import LinePrefix, PathLine
+from shared_core.index.removal import in_order_of_use, names_without, postings_without, recoded, renumbered
 from shared_core.index.standing import statements
 from shared_core.index.standing_facts import StandingFacts
 from shared_core.index.text import is_standing_instruction, read_terms, speaker_focus, statement_code, terms
@@ -115,6 +116,38 @@ class SessionIndex:
                 self.last_seq = state.last_seq  # the newest messages were forgotten
                 break
             self._add(records)
+
+    def without(self, positions: Sequence[Position], epoch: int) -> "SessionIndex":
+        """Return an index without some messages, as it would be if built anew; this one stays what it is.
+
+        Building anew reads every message, which takes 17 seconds for 100,000, and this a fraction of one.
+
+        Args:
+            positions: the messages that were forgotten, as far as they are here.
+            epoch: the session's now.
+        """
+        index = SessionIndex(self.store, self.session)
+        index._clear(epoch)
+        numbers = renumbered(len(self), self.gone(positions))
+        arrays, kept = self._arrays(), numbers >= 0
+        lexical = {"lengths": self.lexical.lengths[kept], **postings_without(self.lexical.arrays(), numbers)}
+        columns = {name: arrays[name][kept] for name in COLUMNS}
+        turns, index.names = in_order_of_use(columns["turns"]), names_without(self.names, columns["speakers"])
+        codes = recoded(arrays["turn_numbers"], turns)
+        columns["turns"] = recoded(columns["turns"], turns)
+        columns["speakers"] = recoded(columns["speakers"], in_order_of_use(columns["speakers"]))
+        columns |= {"turn_codes": arrays["turn_codes"][codes >= 0], "turn_numbers": codes[codes >= 0]}
+        apart = postings_without(_named(GROUNDING, arrays), numbers)
+        standing = self.standing.without(numbers)
+        columns |= lexical | _prefixed(GROUNDING, apart) | _prefixed(STANDING, standing.arrays())
+        index._take(columns)
+        index.last_seq = self.last_seq
+        return index
+
+    def gone(self, positions: Sequence[Position]) -> Ints:
+        """Return the rows of some messages, those that are here, in order."""
+        rows = self.rows_at(positions)
+        return np.unique(rows[rows >= 0])
 
     def _add(self, records: Sequence[Record]) -> None:
         start = len(self)
@@ -282,12 +315,14 @@ class SessionIndex:
     def save_snapshot(self) -> None:
         """Store a snapshot, so that the next process reads it instead of all messages."""
         about = {"names": self.names, "last_seq": self.last_seq, "epoch": self.epoch, "languages": digest()}
-        arrays = {name: self.column(name) for name in COLUMNS} | self.turns.arrays() | self.lexical.arrays()
-        arrays |= {f"{GROUNDING}{name}": values for name, values in self.grounding.arrays().items()}
-        arrays |= {f"{STANDING}{name}": values for name, values in self.standing.arrays().items()}
         # The store refuses it if something was forgotten meanwhile, which the snapshot would still hold.
-        if self.store.keep(self.session, Snapshot(SNAPSHOT, pack(about, arrays)), self.epoch):
+        if self.store.keep(self.session, Snapshot(SNAPSHOT, pack(about, self._arrays())), self.epoch):
             self.saved, self._needs_rewrite = len(self), False
+
+    def _arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Return everything but the names as plain arrays."""
+        arrays = {name: self.column(name) for name in COLUMNS} | self.turns.arrays() | self.lexical.arrays()
+        return arrays | _prefixed(GROUNDING, self.grounding.arrays()) | _prefixed(STANDING, self.standing.arrays())
 
     def _load_snapshot(self) -> None:
         found = read_snapshot(self.store, self.session, SNAPSHOT)
@@ -297,14 +332,23 @@ class SessionIndex:
         if about is None or about["epoch"] != self.epoch or about.get("languages") != digest():
             return
         self.names = about["names"]
+        self._take(arrays)
+        self.last_seq = about["last_seq"]
+        self.saved = len(self)
+
+    def _take(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Begin with the arrays of another index, without copying them."""
         self._columns = {name: GrowingArray.of(arrays[name]) for name in COLUMNS}
         self.turns = TurnNumbers.from_arrays(arrays)
         self.lexical = LexicalIndex.from_arrays(arrays)
         self.grounding = Postings.from_arrays(_named(GROUNDING, arrays))
         self.standing = StandingFacts.from_arrays(_named(STANDING, arrays))
         self._enter_segments(0)
-        self.last_seq = about["last_seq"]
-        self.saved = len(self)
+
+
+def _prefixed(prefix: str, arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
+    """Return arrays under their names with a prefix."""
+    return {f"{prefix}{name}": values for name, values in arrays.items()}
 
 
 def _named(prefix: str, arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:

@@ -76,6 +76,25 @@ class SessionVectors:
             stored = self._store.vectors(self.session_index.session, self.space, positions)
             self._take([(position, data) for position, _, data in stored])
 
+    def without(self, session_index: SessionIndex, positions: Sequence[Position]) -> "SessionVectors":
+        """Return the vectors for an index that `SessionIndex.without` made of this one's, without some of them.
+
+        Args:
+            session_index: the index.
+            positions: messages whose vectors go: those forgotten, and those whose texts lost a part.
+        """
+        left = SessionVectors(session_index, self.space, self.dimension)
+        left._epoch = session_index.epoch
+        # Vectors that could not be stored are made again, as the store would not get them.
+        unsaved = [position for position, _, _ in (*self._new, *self._unsaved)]
+        owners = self.vectors.owners
+        kept = np.flatnonzero(~np.isin(owners, self.session_index.gone([*positions, *unsaved])))
+        if len(kept):
+            rows = session_index.rows_at(self.session_index.positions(owners[kept]))
+            left.vectors.expect(len(session_index))
+            left.vectors.add(rows, self.vectors.matrix()[kept])
+        return left
+
     def missing(self, wanted: Mask) -> npt.NDArray[np.int64]:
         """Return which of the rows wanted have no vector here, newest first."""
         return np.flatnonzero(np.greater(wanted, self.vectors.has(len(wanted))))[::-1]

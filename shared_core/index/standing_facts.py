@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from shared_core.index.arrays import GrowingArray
 from shared_core.index.lexical import Postings
+from shared_core.index.removal import postings_without, renumbered
 from shared_core.index.standing import Statement
 from shared_core.index.standing_rules import KINDS
 
@@ -54,6 +55,14 @@ class StandingFacts:
             }  # fmt: skip
             for name, value in values.items():
                 self._columns[name].extend([value])
+
+    def without(self, numbers: npt.NDArray[np.int64]) -> "StandingFacts":
+        """Return the facts of the messages that are left; `numbers` has the new row of each message, -1 for none."""
+        rows = numbers[self.column("rows")]
+        kept = rows >= 0
+        arrays = {name: self.column(name)[kept] for name in FACT_COLUMNS} | {"rows": rows[kept].astype(np.int32)}
+        words = postings_without(self.words.arrays(), renumbered(len(self), np.flatnonzero(~kept)))
+        return StandingFacts.from_arrays(arrays | {f"{WORDS}{name}": values for name, values in words.items()})
 
     def arrays(self) -> dict[str, npt.NDArray[np.generic]]:
         """Return the facts as plain arrays for a snapshot."""

@@ -90,10 +90,8 @@ class OpenIndexes:
     ) -> tuple[SessionIndex, SessionVectors | None]:
         """Return a session's index, up to date with the store, and its vectors if an embedder is used."""
         session_index, vectors = self._open.pop(session, (None, None))
-        # After something was forgotten, a new index is made. Another caller may be waiting for vectors and keeps using
-        # the old rows, so they must not change under it.
         if session_index is None or session_index.epoch != state.epoch:
-            session_index, vectors = SessionIndex(self.live.store, session), None
+            session_index, vectors = self._renewed(session, session_index, vectors, state)
         if session == self.live.key:
             session_index.refresh(state, self.live.news.after)
         else:
@@ -104,6 +102,22 @@ class OpenIndexes:
             vectors.refresh()
         self._open[session] = session_index, vectors
         return session_index, vectors if dense.embedder is not None else None
+
+    def _renewed(
+        self, session: int, session_index: SessionIndex | None, vectors: SessionVectors | None, state: SessionState
+    ) -> tuple[SessionIndex, SessionVectors | None]:
+        """Return an index without what was forgotten since the one given, and its vectors; without one, a new one.
+
+        It is another object: another caller may be waiting for vectors and keeps using the old rows.
+        """
+        forgotten = None
+        if session_index is not None:
+            forgotten = self.live.store.forgotten_since(session, session_index.epoch)
+        if session_index is None or forgotten is None:
+            return SessionIndex(self.live.store, session), None
+        renewed = session_index.without(forgotten.positions, state.epoch)
+        gone = [*forgotten.positions, *forgotten.stale]
+        return renewed, None if vectors is None else vectors.without(renewed, gone)
 
     def path_to(self, session: int, head: Position) -> Path:
         """Return the path to a position of another session; each of its segments is read once."""

@@ -15,6 +15,7 @@ from shared_core.records import (
     Criterion,
     Derived,
     Draft,
+    Forgotten,
     Position,
     Record,
     Ref,
@@ -221,6 +222,10 @@ class CountedStore(Store):
     def forgotten(self, session: int, after: str | None, limit: int) -> list[str]:
         """See `Store`."""
         return self._noted("forgotten").forgotten(session, after, limit)
+
+    def forgotten_since(self, session: int, epoch: int) -> Forgotten | None:
+        """See `Store`."""
+        return self._noted("forgotten_since").forgotten_since(session, epoch)
 
     def are_forgotten(self, session: int, ids: Collection[str]) -> set[str]:
         """See `Store`."""

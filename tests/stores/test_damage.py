@@ -439,9 +439,9 @@ def test_a_migration_that_was_killed_is_done_again(path: Path, tmp_path: Path) -
     code = (
         "import os, sys; from shared_core.stores import SQLiteStore; "
         "from shared_core.stores.sqlite import schema, gaps; "
-        "step = schema.MIGRATIONS[-1]; stop = lambda connection: os._exit(9); "
+        f"step = schema.MIGRATIONS[{OLD}]; stop = lambda connection: os._exit(9); "
         "done = tuple(stop if one is gaps.note_gaps else one for one in step.statements); "
-        "schema.MIGRATIONS[-1] = step._replace(statements=done); SQLiteStore(sys.argv[1])"
+        f"schema.MIGRATIONS[{OLD}] = step._replace(statements=done); SQLiteStore(sys.argv[1])"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     assert subprocess.run([sys.executable, "-c", code, str(path)], env=environment, check=False).returncode == 9

@@ -381,7 +381,7 @@ def test_a_stage_is_seen_when_it_is_published_and_its_rows_go_with_it(
         assert old is not None
         for key in (one, two):
             store.append(key, MAIN, drafts("u1", "a1", "u2"))
-        assert store.sessions() == store.overview() == store.main_states() == []
+        assert (store.sessions(), store.overview(), store.main_states()) == ([], [], [])
         store.create_session(None, "taken")
         assert store.publish({one: ("ann", "a"), two: (None, "taken")}) is False
         assert store.publish({one: ("ann", "a")}) is True

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from shared_core import InfiniteMemory, Message
-from shared_core.records import MAIN, Position, VectorRows
+from shared_core.records import MAIN, Position, Snapshot, VectorRows
 from shared_core.store import PAGE, Store
 from shared_core.stores import SQLiteStore
 from shared_core.testing import CountedStore, HashingEmbedder
@@ -121,3 +121,38 @@ def test_the_whole_user(filled: CountedStore) -> None:
         filled.reset()
         memory.context("item8 and gardens?")
         assert trips(filled) == "catch_up main_states at"
+
+
+def test_after_another_object_forgot_something(filled: CountedStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shared_core.memory.SNAPSHOT_ROWS", 100)
+    with of(filled) as memory, of(filled) as other:
+        memory.context(QUESTION)
+        other.context(QUESTION)
+        other.forget(ids=["m11", "m50"])
+        filled.reset()
+        context = memory.context(QUESTION)
+        assert trips(filled) == "catch_up find newest forgotten_since at", "no message is indexed again"
+        other.close()
+        assert trips(filled) == "catch_up find forgotten_since keep keep", "its snapshots are those of what is left"
+    filled.reset()
+    with of(filled) as later:
+        assert later.context(QUESTION) == context
+        assert trips(filled) == "session check_out spaces snapshot snapshot at"
+    with of(CountedStore(filled.store)) as anew:
+        filled.store.keep(filled.store.session("u", "s") or 0, Snapshot("rows", b""))  # it reads every message
+        assert anew.context(QUESTION).report.lines == context.report.lines
+
+
+def test_a_memory_that_forgot_something_is_closed_even_if_its_branch_is_gone(filled: CountedStore) -> None:
+    with of(filled) as memory:
+        memory.fork("side")
+        memory.context(QUESTION)
+        memory.forget(ids=["m50"])
+        with of(filled) as other:
+            other.delete_branch("side")
+        filled.reset()
+    assert trips(filled) == "catch_up branches"
+    with of(filled) as memory:
+        memory.forget(ids=["m60"])
+        filled.reset()
+    assert trips(filled) == "", "there is no index in memory"

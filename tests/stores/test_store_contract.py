@@ -24,6 +24,7 @@ from shared_core.records import (
     Criterion,
     Derived,
     Draft,
+    Forgotten,
     IdPrefix,
     InTurn,
     MadeFrom,
@@ -490,6 +491,17 @@ class TakesVectorsOfOldTexts(SQLiteStore):
         return list(self.vectors(session, space, list(hashes)))
 
 
+class KnowsOnlyTheLastCall(SQLiteStore):
+    def forgotten_since(self, session: int, epoch: int) -> Forgotten | None:
+        return super().forgotten_since(session, max(epoch, self.state(session).epoch - 1))
+
+
+class KnowsNothingOfTheStale(SQLiteStore):
+    def forgotten_since(self, session: int, epoch: int) -> Forgotten | None:
+        found = super().forgotten_since(session, epoch)
+        return None if found is None else found._replace(stale=[])
+
+
 class ReadsWhatIsOutdated(SQLiteStore):
     def at(self, wanted: Mapping[int, Sequence[Position]], epochs: Mapping[int, int]) -> dict[int, list[Record]] | None:
         return super().at(wanted, {})
@@ -642,6 +654,8 @@ BROKEN: list[tuple[type[SQLiteStore], str]] = [
     (StopsAtForks, "test_a_branch_is_checked_out_with_all_that_leads_to_it"),
     (LeavesParentsOut, "test_a_branch_is_checked_out_with_all_that_leads_to_it"),
     (TakesVectorsOfOldTexts, "test_known_vectors_are_a_messages_own_or_of_an_equal_text"),
+    (KnowsOnlyTheLastCall, "test_what_was_forgotten_since_an_epoch_is_known_whole_or_not_at_all"),
+    (KnowsNothingOfTheStale, "test_what_was_forgotten_since_an_epoch_is_known_whole_or_not_at_all"),
     (ReadsWhatIsOutdated, "test_messages_are_read_only_if_nothing_was_forgotten"),
     (ChecksOnlyWhatItReads, "test_messages_are_read_only_if_nothing_was_forgotten"),
     (NumbersFromASequence, "test_any_appends_of_two_objects_are_one_order"),

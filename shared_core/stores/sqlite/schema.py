@@ -218,5 +218,18 @@ MIGRATIONS: list[Migration] = [
             seal_tree,
         ),
     ),
+    Migration(
+        "erasures",
+        (
+            # Where something was erased, by the epoch that this began; an epoch without a row is not known. No text.
+            """CREATE TABLE erasures (
+                session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
+                epoch INTEGER NOT NULL,
+                segment INTEGER NOT NULL,
+                depth INTEGER NOT NULL,
+                stale INTEGER NOT NULL,
+                PRIMARY KEY (session, epoch, segment, depth)) WITHOUT ROWID""",
+        ),
+    ),
 ]
 """Only append to this list: the number of a step, from 1, is the version of the schema that it leads to."""

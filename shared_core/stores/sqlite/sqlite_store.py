@@ -9,7 +9,7 @@ from sqlite3 import Connection
 from types import TracebackType
 
 from shared_core.arguments import one_of
-from shared_core.records import SessionInfo, Stretch
+from shared_core.records import Forgotten, SessionInfo, Stretch
 from shared_core.store import ALL
 from shared_core.stores.rows import Rows
 from shared_core.stores.sqlite.backup import Progress, back_up
@@ -95,6 +95,11 @@ class SQLiteStore(TreeStore):
         """See `Store`."""
         with self._reads as rows:
             rows.check_absent(session, ids)
+
+    def forgotten_since(self, session: int, epoch: int) -> Forgotten | None:
+        """See `Store`."""
+        with self._reads as rows, rows.one_moment():
+            return rows.forgotten_since(session, epoch)
 
     def watch(self, session: int) -> Callable[[], bool]:
         """See `Store`."""

@@ -3,7 +3,7 @@
 import pytest
 
 from shared_core.errors import UnknownReferenceError
-from shared_core.records import MAIN, Position, SessionState, VectorRows
+from shared_core.records import MAIN, Forgotten, Position, SessionState, VectorRows
 from shared_core.store import Store
 from shared_core.testing.oracle import ALL, Session, drafts
 
@@ -77,6 +77,25 @@ class TripContract:
             store.known_vectors(key, "other", {first: "one"}) == store.known_vectors(999, "space", {first: "one"}) == []
         )
         assert store.known_vectors(key, "space", {}) == []
+
+    def test_what_was_forgotten_since_an_epoch_is_known_whole_or_not_at_all(self, store: Store) -> None:
+        """It is of one session, of all calls since; one that erased nothing counts, too."""
+        session, other = Session(store), Session(store, "other")
+        for one in (session, other):
+            one.append(MAIN, drafts("u1", "a1", "u2", "a2", "u3"))
+        first, second, third = (Position(0, depth) for depth in (1, 3, 4))
+        store.forget(session.key, [first], stale=[third])
+        other.forget([second])
+        store.forget(session.key, [second, Position(0, 9)])
+        store.forget(session.key, [])
+        expected = [({first, second}, {third}), ({second}, set()), (set(), set()), (set(), set())]
+        for epoch, (positions, stale) in enumerate(expected):
+            found = store.forgotten_since(session.key, epoch)
+            if found is None:  # a store need not know
+                continue
+            assert set(found.positions) - {Position(0, 9)} == positions
+            assert set(found.stale) == stale
+        assert store.forgotten_since(999, 0) in (None, Forgotten([], []))
 
     def test_messages_are_read_only_if_nothing_was_forgotten(self, store: Store) -> None:
         """Those of several sessions come together, each in the order asked; every epoch given must be the session's."""
