@@ -11,7 +11,7 @@ from shared_core.lifecycle import fork_safe_lock
 from shared_core.memory import InfiniteMemory
 from shared_core.pool import SessionPool
 from shared_core.store import Store
-from shared_core.stores import open_store
+from shared_core.stores import open_store, read_address
 
 StoreLike = SessionPool | Store | str | Path | None
 
@@ -93,8 +93,8 @@ def _file(store: str | Path | None) -> str | None:
     """Return the absolute path of the file that an address names; None if it names none."""
     if store is None or not isinstance(store, str | os.PathLike) or not str(store):
         return None
-    name = str(store).removeprefix("sqlite:///") if isinstance(store, str) else str(store)
-    return None if name == ":memory:" or "://" in name else str(Path(name).expanduser().absolute())
+    place = read_address(store)
+    return None if isinstance(place, str) or str(place) == ":memory:" else str(place.absolute())
 
 
 def _pool_with(pool: SessionPool, settings: Settings) -> SessionPool:

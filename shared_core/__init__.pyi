@@ -30,6 +30,7 @@ from .recall.ranking import ScoredMessage as ScoredMessage
 from .sharing.files import export_sessions as export_sessions
 from .sharing.files import import_sessions as import_sessions
 from .store import Store as Store
+from .stores import PostgresStore as PostgresStore
 from .stores import SQLiteStore as SQLiteStore
 from .summaries.wording import SummaryTemplate as SummaryTemplate
 

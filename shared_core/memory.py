@@ -83,8 +83,8 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
 
     Args:
         store: where messages are stored. A path opens an SQLite database, which is created if it does not exist
-            (`sqlite:///path` and `~` work, too). A `Store` is used as it is and stays open after `close`. None keeps
-            everything in memory until `close`.
+            (`sqlite:///path` and `~` work, too), `postgresql://…` a PostgreSQL database. A `Store` is used as it is
+            and stays open after `close`. None keeps everything in memory until `close`.
         session_id: the name of the conversation.
         user_id: the user it belongs to. Sessions of the same name that belong to different users are separate. None:
             no user.

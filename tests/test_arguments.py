@@ -42,7 +42,10 @@ CONSTRUCTOR: Wrong = {
     "InfiniteMemory(store=5)": (TypeError, "store=5: expected the path of a database file, a Store, or None"),
     "InfiniteMemory(b'x.db')": (TypeError, "store=b'x.db': expected the path"),
     "InfiniteMemory('')": (ValueError, "store='': expected the path"),
-    "InfiniteMemory('mysql://here')": (ValueError, "give a path, sqlite:///path, or a Store"),
+    "InfiniteMemory('mysql://here')": (
+        ValueError,
+        "this version knows SQLite and PostgreSQL; give a path, sqlite:///path, postgresql://",
+    ),
     "InfiniteMemory('folder')": (StoreError, "folder' is a folder; give the path of a database file"),
     "InfiniteMemory('text')": (StoreError, "not a readable SQLite database"),
     "InfiniteMemory('none/x.db')": (StoreError, "'none/x.db' cannot be created: No such file or directory; make the"),

@@ -266,4 +266,4 @@ def chat(
     with options.create(system=system, on_overflow="keep", **limits) as memory:
         if branch is not None:
             memory.checkout(branch)
-        ChatLoop(memory, answer, summarizer=summarizer, check_out=options.check_out).run(options.store)
+        ChatLoop(memory, answer, summarizer=summarizer, check_out=options.check_out).run(options.shown_store)

@@ -2,13 +2,12 @@
 
 from collections.abc import Callable
 from contextlib import closing
-from pathlib import Path
 
 import typer
 
 from shared_core.errors import InfiniteMemoryError
 from shared_core.store import Store
-from shared_core.stores import open_store
+from shared_core.stores import database_path, open_store
 
 __all__ = ["branch_names", "revisions", "session_names"]
 
@@ -44,13 +43,13 @@ def _session(store: Store, context: typer.Context) -> int | None:
 
 def _names(context: typer.Context, read: Callable[[Store], list[str]]) -> list[str]:
     """Return what is read from the store; nothing if there is none: a shell has no use for an error."""
-    path = (_option(context, "store") or "chat.db").removeprefix("sqlite:///")
-    if not Path(path).expanduser().is_file():
-        return []
     try:
+        path = database_path(_option(context, "store") or "chat.db")  # a shell does not wait for a server
+        if not path.is_file():
+            return []
         with closing(open_store(path)) as store:
             return read(store)
-    except InfiniteMemoryError:
+    except (InfiniteMemoryError, ValueError):
         return []
 
 

@@ -8,6 +8,7 @@ import typer
 from shared_core.cli.options import CommonOptions, with_options
 from shared_core.cli.printing import count
 from shared_core.prompt.terminal import printable, printable_name
+from shared_core.stores import database_path
 from shared_core.stores.sqlite.doctor import Damage, examine
 from shared_core.stores.sqlite.recovery import recover
 
@@ -29,7 +30,7 @@ def doctor(
     read, whatever --session and --user say. The exit code is 1 if anything is damaged.
     """
     options.require_store()
-    path = Path(options.store.removeprefix("sqlite:///")).expanduser()
+    path = database_path(options.store)
     found = examine(path)
     state = "can be read; damaged:" if found.damages else "and no damage"
     lines = [f"{options.store}: {count(found.messages)} in {count(len(found.sessions), 'session')} {state}"]

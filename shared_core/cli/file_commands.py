@@ -137,7 +137,7 @@ def _index(options: ImportOptions, result: ImportResult, embedder: str | None) -
 def _answer_session(
     options: ImportOptions, file: str, result: ImportResult, embedder: str | None, started: float
 ) -> None:
-    data = {"file": file, "store": options.store, **_index(options, result, embedder)}
+    data = {"file": file, "store": options.shown_store, **_index(options, result, embedder)}
     data["seconds"] = round(time.monotonic() - started, 3)
     options.answer(data, [import_summary(data)])
 
@@ -156,8 +156,8 @@ def back_up(
     options.require_store()
     with closing(open_store(options.store)) as store, progress("copying") as advance:
         store.backup(file, progress=advance)
-    data = {"file": file, "store": options.store, "bytes": os.path.getsize(file)}
-    options.answer(data, [f"{options.store} -> {file}: {data['bytes']:,} bytes"])
+    data = {"file": file, "store": options.shown_store, "bytes": os.path.getsize(file)}
+    options.answer(data, [f"{options.shown_store} -> {file}: {data['bytes']:,} bytes"])
 
 
 @file_commands.command("export")
@@ -207,8 +207,8 @@ def export_file(
     else:
         with options.open() as memory, progress("writing", memory.stats()["messages"]) as advance:
             written = memory.export(file, format=format, branch=branch, progress=advance, **settings)
-    data = {"file": file, "store": options.store, "messages": written, "bytes": os.path.getsize(file)}
-    text = f"{options.store} -> {file}: {count(written)}, {data['bytes']:,} bytes"
+    data = {"file": file, "store": options.shown_store, "messages": written, "bytes": os.path.getsize(file)}
+    text = f"{options.shown_store} -> {file}: {count(written)}, {data['bytes']:,} bytes"
     options.answer(data, [printable(text)])
 
 
@@ -281,11 +281,13 @@ def _answer_sessions(options: CommonOptions, file: str, results: Sequence[Import
     sessions, seconds = [result.to_dict() for result in results], round(time.monotonic() - started, 3)
     changed = [one for one in sessions if one["new"] or one["error"]]
     new = sum(one["new"] for one in sessions)
-    lines = [f"{file} -> {options.store}: {count(new, 'new message')} in {_sessions(len(changed))}, {seconds:.1f} s"]
+    lines = [
+        f"{file} -> {options.shown_store}: {count(new, 'new message')} in {_sessions(len(changed))}, {seconds:.1f} s"
+    ]
     lines += map(session_line, changed)
     if len(changed) < len(sessions):
         lines.append(f"nothing new in {_sessions(len(sessions) - len(changed))}")
-    data = {"file": file, "store": options.store, "sessions": sessions, "seconds": seconds}
+    data = {"file": file, "store": options.shown_store, "sessions": sessions, "seconds": seconds}
     options.answer(data, map(printable, lines))
 
 

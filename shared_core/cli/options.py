@@ -18,7 +18,7 @@ from shared_core.formats.fields import role_named
 from shared_core.memory import InfiniteMemory
 from shared_core.prompt.terminal import printable
 from shared_core.records import MAIN, Change, Drop, Put
-from shared_core.stores import open_store, store_exists
+from shared_core.stores import open_store, store_exists, without_password
 from shared_core.tokens import TokenFallbackWarning
 
 
@@ -91,7 +91,13 @@ class SessionOptions:
     """
 
     store: Annotated[
-        str, typer.Option("--store", metavar="PATH", envvar="INFINITE_MEMORY_STORE", help="The path of the database.")
+        str,
+        typer.Option(
+            "--store",
+            metavar="PATH",
+            envvar="INFINITE_MEMORY_STORE",
+            help="The path of the database, or postgresql://user@host/database.",
+        ),
     ] = "chat.db"
     session: Annotated[
         str,
@@ -161,11 +167,16 @@ class SessionOptions:
         fitting = [name for name in there if short_id(name) == self.session]
         return replace(self, session=fitting[0]) if len(fitting) == 1 else self
 
+    @property
+    def shown_store(self) -> str:
+        """The store as it may be written: without a password."""
+        return without_password(self.store)
+
     def require_store(self) -> None:
         """Raise StoreError if there is no such store. It is not created."""
         if not store_exists(self.store):
             there = "create one with infinite-memory chat, add or import, or name another with --store"
-            raise StoreError(f"no store at {self.store!r}: {there}")
+            raise StoreError(f"no store at {self.shown_store!r}: {there}")
 
     def of_user(self) -> str:
         """Return whose conversations are meant, in words; empty for those of nobody."""
@@ -177,7 +188,7 @@ class SessionOptions:
         if len(there) > SESSIONS_NAMED:
             named += " and more, see infinite-memory sessions"
         known = f"there {'is' if len(there) == 1 else 'are'} {named}" if there else NO_SESSIONS
-        say(f"no session {self.session!r}{self.of_user()} in {self.store!r}; {known}")
+        say(f"no session {self.session!r}{self.of_user()} in {self.shown_store!r}; {known}")
         raise typer.Exit(1)
 
 

@@ -47,7 +47,7 @@ def sessions(
     if not found:
         whose = options.of_user() or " without a user"
         others = "" if all_users else f"{whose}; --all-users lists those of everybody"
-        say(f"note: {options.store!r} holds no conversations{others}")
+        say(f"note: {options.shown_store!r} holds no conversations{others}")
     options.answer([info.to_dict() for info in found], _table(found, Lines.of(full), all_users=all_users))
 
 

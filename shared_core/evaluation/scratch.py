@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 
 from shared_core.sharing.files import export_sessions, import_sessions
 from shared_core.store import Store
-from shared_core.stores import SQLiteStore, database_path
+from shared_core.stores import SQLiteStore, database_path, read_address
 from shared_core.stores.sqlite.copies import copy_database
 
 __all__ = ["scratch"]
@@ -18,14 +18,15 @@ def scratch(store: str | Path | Store) -> Iterator[Store]:
     """Provide a copy of a store, in the folder for temporary files. It is deleted when the block ends.
 
     Args:
-        store: the path of an SQLite database, whose file is only read; or a `Store`, whose sessions are exported.
+        store: the path of an SQLite database, whose file is only read; or the address of a server, or a `Store`, whose
+            sessions are exported.
 
     Raises:
         StoreError: the store cannot be read, or the copy cannot be written.
     """
     with TemporaryDirectory(prefix="infinite-memory-", ignore_cleanup_errors=True) as folder:
         path = Path(folder) / "copy.db"
-        if isinstance(store, Store):
+        if isinstance(store, Store) or isinstance(read_address(store), str):
             exported = Path(folder) / "sessions.jsonl"
             if export_sessions(store, exported, vectors=True):
                 import_sessions(path, exported)

@@ -2,23 +2,46 @@
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from shared_core.field_errors import shown
 from shared_core.store import Store
+from shared_core.stores.addresses import read_address, without_password
 from shared_core.stores.sqlite import SQLiteStore
 
-__all__ = ["SQLiteStore", "database_path", "open_store", "store_exists"]
+if TYPE_CHECKING:
+    from shared_core.stores.postgres import PostgresStore
+
+__all__ = [
+    "PostgresStore",
+    "SQLiteStore",
+    "database_path",
+    "open_store",
+    "read_address",
+    "store_exists",
+    "without_password",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the store for PostgreSQL when it is used, because its driver is an extra."""
+    if name != "PostgresStore":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from shared_core.stores.postgres import PostgresStore
+
+    return PostgresStore
 
 
 def open_store(store: str | Path | Store | None = None, *, durability: str = "full") -> Store:
     """Return the store at an address.
 
     Args:
-        store: a path or `sqlite:///path`, in which a leading `~` is your home; a `Store`, which is returned as it is;
-            or None for a store in memory.
-        durability: see `SQLiteStore`; a `Store` that is given keeps its own.
+        store: a path or `sqlite:///path`, in which a leading `~` is your home; `postgresql://…` for a `PostgresStore`
+            with its defaults; a `Store`, which is returned as it is; or None for a store in memory.
+        durability: see `SQLiteStore`; a server, or a `Store` that is given, has its own.
 
     Raises:
+        MissingExtraError: the extra that PostgreSQL needs is not installed.
         StoreError: the database cannot be opened.
         TypeError: it is neither a text, a path nor a `Store`.
         ValueError: this version does not know this kind of address, or this `durability`.
@@ -27,29 +50,31 @@ def open_store(store: str | Path | Store | None = None, *, durability: str = "fu
         return store
     if store is not None and not isinstance(store, str | os.PathLike):
         raise TypeError(f"{shown('store', store)}: expected the path of a database file, a Store, or None")
-    return SQLiteStore(":memory:" if store is None else database_path(store), durability=durability)
+    place = ":memory:" if store is None else read_address(store)
+    if isinstance(place, Path) or store is None:
+        return SQLiteStore(place, durability=durability)
+    from shared_core.stores.postgres import PostgresStore
+
+    return PostgresStore(place)
 
 
 def database_path(store: str | Path) -> Path:
     """Return the file at an address that `open_store` takes.
 
     Raises:
-        ValueError: the address is empty, or of a kind that this version does not know.
+        ValueError: the address is empty, of a server, or of a kind that this version does not know.
     """
-    if isinstance(store, str):
-        if not store:
-            raise ValueError("store='': expected the path of a database file; None keeps everything in memory")
-        store = store.removeprefix("sqlite:///")
-        scheme, separator, _ = store.partition("://")
-        if separator:
-            raise ValueError(
-                f"store='{scheme}://…': this version keeps conversations in SQLite only; give a path, sqlite:///path, "
-                "or a Store"
-            )
-    return Path(store).expanduser()
+    place = read_address(store)
+    if isinstance(place, str):
+        raise ValueError(f"store={without_password(place)!r}: expected the path of a database file, not a server")
+    return place
 
 
 def store_exists(store: str | Path) -> bool:
-    """Return whether there is a database at an address that `open_store` takes, so that asking creates none."""
-    path = str(store).removeprefix("sqlite:///")
-    return "://" in path or Path(path).expanduser().exists()
+    """Return whether there is a database at an address, so that asking creates none; True for a server.
+
+    Raises:
+        ValueError: as for `read_address`.
+    """
+    place = read_address(store)
+    return isinstance(place, str) or place.exists()

@@ -47,7 +47,7 @@ WRONG = {
     "log --store junk.db": "is not a readable SQLite database (file is not a database)",
     "add x --store short.db": "is not a readable SQLite database (it is shorter than any database)",
     "add x --store none/a.db": "'none/a.db' cannot be created",
-    "log --store postgresql://host/db": "in SQLite only; give a path, or sqlite:///path",
+    "log --store redis://host/db": "knows SQLite and PostgreSQL; give a path, sqlite:///path, or postgresql://",
     "add x --branch none": "no branch or message 'none'; branches: 'main', 'side'",
     "chat --branch none": "no branch or message 'none'; branches: 'main', 'side'",
     "search x --since tomorrow": "'tomorrow' is not a time: use ISO 8601",

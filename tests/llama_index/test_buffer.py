@@ -722,5 +722,5 @@ def test_addresses_name_the_same_file(tmp_path: Path, monkeypatch: pytest.Monkey
         assert len(memory.get_all()) == 4
     with ours([user("x")], store=":memory:"):
         assert not Path(":memory:").exists()
-    with pytest.raises(ValueError, match="SQLite only"):
-        ours(store="postgresql://host/db")
+    with pytest.raises(ValueError, match="SQLite and PostgreSQL"):
+        ours(store="mysql://host/db")

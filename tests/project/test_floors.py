@@ -75,6 +75,7 @@ ONLY_IN = {
     "tokenizers": "embedders.onnx",
     "wordllama": "embedders.static",
     "faiss": "index.vectors",
+    "psycopg": "stores.postgres",
     "tiktoken": "tokens.tiktoken",
     "Stemmer": "index.text",
     "typer": "cli",

@@ -17,9 +17,9 @@ from shared_core.cli.app import run
 from shared_core.recall.search import DAMAGED
 from shared_core.records import MAIN, After, Position, Restored, Segment, Summary, VectorRows
 from shared_core.stores import SQLiteStore
+from shared_core.stores.row_values import checksum_of
 from shared_core.stores.sqlite import damage
 from shared_core.stores.sqlite.connection import migrate
-from shared_core.stores.sqlite.damage import checksum_of
 from shared_core.stores.sqlite.database_file import APPLICATION_ID
 from shared_core.stores.sqlite.doctor import examine
 from shared_core.stores.sqlite.recovery import recover

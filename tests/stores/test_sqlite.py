@@ -101,8 +101,8 @@ def test_open_store_takes_a_path_a_store_or_nothing(
             assert opened.session(None, "s") is None
             opened.create_session(None, f"{place}")
     assert [one.session_id for one in store.sessions(None)] == [str(path), f"sqlite:///{path}", f"~/{path.name}"]
-    for address in ("postgresql://host/db", "postgresql+psycopg://host/db", "redis://host", "sqlite://host/chat.db"):
-        with pytest.raises(ValueError, match="SQLite only"):
+    for address in ("mysql://host/db", "postgresql+psycopg://host/db", "redis://host", "sqlite://host/chat.db"):
+        with pytest.raises(ValueError, match="SQLite and PostgreSQL"):
             open_store(address)
 
 

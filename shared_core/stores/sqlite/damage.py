@@ -4,15 +4,14 @@ Gaps note which positions and numbers hold no message on purpose, so that any ot
 """
 
 import sqlite3
-import zlib
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
 from typing import Any
 
 from shared_core.errors import StoreError
 from shared_core.records import Position
+from shared_core.stores.row_values import WRONG, checksum_of
 
 ADVICE = (
     "the file is damaged: restore it from a backup, or run `infinite-memory doctor`, which lists what is damaged and "
@@ -28,25 +27,6 @@ _WITHOUT = (
     "m.counter, m.tokens, m.picked_from, t.name, t.content, t.extra FROM messages AS m LEFT JOIN texts AS t "
     "USING (text) WHERE (m.session, m.segment, m.depth) > (?, ?, ?) ORDER BY m.session, m.segment, m.depth LIMIT ?"
 )
-
-
-def checksum_of(values: Sequence[Any]) -> int:
-    """Return the checksum of a row's values: the CRC-32 of their texts, each followed by a zero byte.
-
-    A CRC of 32 bits notices every change within 4 bytes in a row, and of other changes all but one in 2**32. For a
-    message of 250 characters it takes 2.5 µs, of which 2 µs join the values; a BLAKE2b of 8 bytes takes 3 µs more.
-    """
-    return zlib.crc32((_form(len(values)) % tuple(values)).encode("utf-8", "surrogatepass"))
-
-
-def vector_checksum(segment: int, depth: int, hash_: str | bytes, vector: bytes) -> int | None:
-    """Return the checksum of a stored vector; None if the row holds no bytes at all."""
-    return zlib.crc32(vector, checksum_of((segment, depth, hash_))) if isinstance(vector, bytes) else None
-
-
-@cache
-def _form(count: int) -> str:
-    return "%s\0" * count
 
 
 @contextmanager
@@ -70,7 +50,7 @@ def is_undecodable(error: sqlite3.Error) -> bool:
     return str(error).startswith("Could not decode to UTF-8")
 
 
-def damaged(what: str, why: str = "its checksum is wrong") -> StoreError:
+def damaged(what: str, why: str = WRONG) -> StoreError:
     """Return the error that says what is damaged, and what to do."""
     return StoreError(f"{what} cannot be read: {why}; {ADVICE}")
 

@@ -2,14 +2,14 @@
 
 import json
 from collections.abc import Collection, Sequence
-from datetime import datetime
-from typing import Any
+from functools import partial
 
 from shared_core.records import Forgotten, Position, Summary, VectorRow
+from shared_core.stores.row_values import checksum_of, read_summary, read_vector, summary_values, vector_checksum
 from shared_core.stores.rows import SummaryReach
 from shared_core.stores.sqlite.connection import note_scrub_due, plain, text
-from shared_core.stores.sqlite.damage import NUMBERS, by_segment, checksum_of, damaged, note, runs, vector_checksum
-from shared_core.stores.sqlite.tree_rows import TreeRows
+from shared_core.stores.sqlite.damage import NUMBERS, by_segment, note, runs
+from shared_core.stores.sqlite.tree_rows import FORM, TreeRows
 
 _PART = 16 * 2**20
 """Bytes of a snapshot in one row; SQLite refuses values of a gigabyte, and copies a value whole."""
@@ -98,6 +98,10 @@ _COUNTS = (
 )
 
 
+_vector_row = partial(read_vector, FORM)
+_summary = partial(read_summary, FORM)
+
+
 class DerivedRows(TreeRows):
     """What is made from messages and goes with them."""
 
@@ -147,11 +151,8 @@ class DerivedRows(TreeRows):
         """See `Rows`."""
         key = self.take_text_keys(1)
         self.connection.execute("INSERT INTO texts VALUES (?, NULL, ?, NULL)", (key, text(summary.text)))
-        counter = None if summary.counter is None else text(summary.counter)
-        made = (summary.messages, summary.created_at.isoformat(), counter, summary.tokens)
-        place = (*summary.upto, *summary.along, text(summary.last_id), *made)
-        checksum = checksum_of((text(summary.text), *place))
-        self.connection.execute(_INSERT_SUMMARY, (session, *place, key, checksum))
+        values = summary_values(FORM, summary)
+        self.connection.execute(_INSERT_SUMMARY, (session, *values[1:], key, checksum_of(values)))
 
     def summaries(self, session: int, upto: Position, limit: int) -> list[Summary]:
         """See `Rows`."""
@@ -218,21 +219,3 @@ class DerivedRows(TreeRows):
         found = self.connection.execute(_COUNTS, (session,))
         names = [column[0] for column in found.description]
         return dict(zip(names, found.fetchone(), strict=True))
-
-
-def _vector_row(row: tuple[Any, ...]) -> VectorRow:
-    """Return a stored vector; a damaged one without hash and bytes, so that it is made again."""
-    segment, depth, hash_, vector, checksum = row
-    if checksum not in (None, vector_checksum(segment, depth, hash_, vector)):
-        return Position(segment, depth), "", b""
-    return Position(segment, depth), plain(hash_), vector
-
-
-def _summary(row: tuple[Any, ...]) -> Summary:
-    said, segment, depth, along_segment, along_depth, last_id, messages, created_at, counter, tokens, checksum = row
-    if checksum not in (None, checksum_of(row[:-1])):
-        raise damaged(f"the summary up to message {last_id!r}")
-    return Summary(
-        plain(said), Position(segment, depth), Position(along_segment, along_depth), plain(last_id), messages,
-        datetime.fromisoformat(created_at), None if counter is None else plain(counter), tokens,
-    )  # fmt: skip

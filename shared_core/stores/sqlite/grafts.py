@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 from shared_core.errors import DuplicateError
 from shared_core.records import STAGED, Position, Segment, Stretch
-from shared_core.stores.sqlite.damage import Range, checksum_of, note
+from shared_core.stores.row_values import checksum_of
+from shared_core.stores.sqlite.damage import Range, note
 from shared_core.stores.sqlite.message_rows import MessageRows
 from shared_core.stores.sqlite.stages import mark_moved
 from shared_core.stores.tree_rules import segment_at

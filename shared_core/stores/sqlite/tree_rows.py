@@ -4,12 +4,19 @@ import json
 import sqlite3
 from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any
 
 from shared_core.records import MAIN, ROOT, Branch, Position, Ref, RefKind, Segment, SessionKey, SessionState
+from shared_core.stores.row_values import RowForm, check_row, checksum_of, position_of, read_ref
 from shared_core.stores.rows import BranchEnd, Rows
 from shared_core.stores.sqlite.connection import plain, text, transaction
-from shared_core.stores.sqlite.damage import checksum_of, damaged, is_undecodable, lenient
+from shared_core.stores.sqlite.damage import damaged, is_undecodable, lenient
+
+FORM = RowForm(text, plain, damaged)
+"""How SQLite holds texts, and what it says about damage."""
+
+_check = partial(check_row, FORM)
 
 PUBLISHED = "ident >= '['"
 """The condition for a session that is not the stage of an import: an `ident` is JSON of a list, that of a stage not."""
@@ -183,7 +190,7 @@ class TreeRows(Rows):
             return None
         *tree, checksum = row
         _check("segment", segment, checksum, (session, segment, *tree[:2], *tree[3:]))
-        return Segment(segment, _position(*tree[:2]), tree[2], _position(*tree[3:5]), *tree[5:])
+        return Segment(segment, position_of(*tree[:2]), tree[2], position_of(*tree[3:5]), *tree[5:])
 
     def next_segment(self, session: int) -> int:
         """See `Rows`."""
@@ -252,7 +259,7 @@ class TreeRows(Rows):
         """See `Rows`."""
         wanted = "AND kind = ? " if name is None else "AND kind = ? AND name = ? "
         values = (session, kind, *(() if name is None else (text(name),)), max(limit, 0))
-        return [_ref(session, row) for row in self.fetch(f"{_REFS}{wanted}ORDER BY ref DESC LIMIT ?", values)]
+        return [read_ref(FORM, session, row) for row in self.fetch(f"{_REFS}{wanted}ORDER BY ref DESC LIMIT ?", values)]
 
     def insert_ref(self, session: int, ref: Ref) -> None:
         """See `Rows`."""
@@ -270,23 +277,6 @@ class TreeRows(Rows):
 def ident_of(user_id: str | None, session_id: str) -> str | bytes:
     """Return a text that no other (user_id, session_id) has."""
     return text(json.dumps([user_id, session_id], ensure_ascii=False))
-
-
-def _position(segment: int | None, depth: int | None) -> Position | None:
-    return None if segment is None or depth is None else Position(segment, depth)
-
-
-def _ref(session: int, row: tuple[Any, ...]) -> Ref:
-    number, kind, name, segment, depth, base_segment, base_depth, note, created_at, checksum = row
-    _check(kind, name, checksum, (session, *row[1:8]))
-    position, base = _position(segment, depth), _position(base_segment, base_depth)
-    return Ref(number, kind, plain(name), position, base, plain(note), created_at)
-
-
-def _check(what: str, name: object, checksum: int | None, values: tuple[Any, ...]) -> None:
-    """Raise StoreError if the checksum of a row is wrong; rows of an older schema have none."""
-    if checksum not in (None, checksum_of(values)):
-        raise damaged(f"{what} {name!r} of session number {values[0]}")
 
 
 def _session_key(session: int, user: bytes | str | None, session_id: bytes | str) -> SessionKey:

@@ -1,0 +1,172 @@
+"""A PostgreSQL database of ours: transactions, what is repeated after a failure, and errors in words."""
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+import psycopg
+
+from shared_core.errors import StoreError, StoreUnavailableError
+from shared_core.stores.postgres.address import Address
+from shared_core.stores.postgres.connections import Connection, Connections, Pauses, adapt, pauses
+from shared_core.stores.postgres.failures import is_broken, is_passing, store_error, unknown_outcome
+from shared_core.stores.postgres.migrations import check, migrate
+from shared_core.stores.postgres.statements import Reader, Schema, Writer
+
+Result = TypeVar("Result")
+
+_STATUS = "SELECT pg_xact_status(%s::text::xid8)"
+
+
+class Database:
+    """A schema of a PostgreSQL database, and the connections to it.
+
+    Args:
+        address: where it is.
+        schema: the name of the schema; it is created if it does not exist.
+        pool_size: the most connections at a time.
+        partitions: how many parts the tables are split into when they are created.
+        retry_seconds: how long a call is repeated that failed because of the connection, or of another writer.
+        prepare: whether statements are prepared.
+
+    Raises:
+        StoreError: the database cannot be used; the message says why and what to do.
+    """
+
+    def __init__(
+        self, address: Address, *, schema: str, pool_size: int, partitions: int | None, retry_seconds: float,
+        prepare: bool,
+    ) -> None:  # fmt: skip
+        self._address = address
+        self._schema = Schema(schema)
+        self._seconds = retry_seconds
+        self._prepare = prepare
+        self._local = threading.local()
+        self._connections = Connections(self._connect, size=pool_size, seconds=max(retry_seconds, 1.0))
+        try:
+            with self._errors(), self._borrowed() as connection:
+                migrate(connection, self._schema, address.label, partitions)
+        except BaseException:
+            self.close()
+            raise
+
+    def _connect(self) -> Connection:
+        connection = self._address.connect(prepare=self._prepare)
+        try:
+            adapt(connection)
+            check(connection, self._schema, self._address.label)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    @contextmanager
+    def _borrowed(self) -> Iterator[Connection]:
+        connection = self._connections.take()
+        try:
+            yield connection
+        finally:
+            self._connections.give_back(connection)
+
+    @contextmanager
+    def reading(self) -> Iterator[Reader]:
+        """Enter a block for statements, each of which sees one moment; within `joining`, what that has done so far."""
+        writer = self._joined()
+        with self._errors():
+            if writer is not None:
+                yield writer
+                return
+            with self._borrowed() as connection:
+                yield Reader(connection, self._schema)
+
+    @contextmanager
+    def writing(self) -> Iterator[Writer]:
+        """Enter a transaction, undone if an exception leaves the block; within `joining`, a part of that one."""
+        writer = self._joined()
+        with self._errors():
+            if writer is not None:
+                with writer.part():
+                    yield writer
+                return
+            with self._borrowed() as connection, self._transaction(Writer(connection, self._schema)) as writer:
+                yield writer
+
+    @contextmanager
+    def _transaction(self, writer: Writer) -> Iterator[Writer]:
+        try:
+            yield writer
+        except BaseException:
+            writer.undo()
+            raise
+        try:
+            writer.commit()
+        except psycopg.OperationalError as error:
+            if not self._has_committed(writer, error):
+                raise
+
+    def _has_committed(self, writer: Writer, error: psycopg.OperationalError) -> bool:
+        """Return whether a transaction happened whose last answer got lost; raise `error` if nobody can tell."""
+        pause = pauses(self._seconds)
+        while True:
+            self._connections.drop_idle()
+            try:
+                with self._address.connect(prepare=False) as connection:
+                    ((status,),) = connection.execute(_STATUS, (writer.number,)).fetchall()
+            except psycopg.OperationalError:
+                status = None
+            if status in ("committed", "aborted"):
+                return status == "committed"
+            if not pause.wait():
+                raise unknown_outcome(error) from None  # without a cause that would have the call repeated
+
+    @contextmanager
+    def joining(self) -> Iterator[None]:
+        """Enter a transaction that all reads and writes of this thread join until it ends."""
+        with self.writing() as writer:
+            if self._joined() is not None:
+                yield
+                return
+            self._local.joined = os.getpid(), writer
+            try:
+                yield
+            finally:
+                self._local.joined = None
+
+    def _joined(self) -> Writer | None:
+        joined: tuple[int, Writer] | None = getattr(self._local, "joined", None)
+        if joined is None:
+            return None
+        if joined[0] != os.getpid():
+            raise StoreError("this process forked in the middle of a transaction, which is its parent's; begin another")
+        return joined[1]
+
+    def outside(self, sql: str) -> None:
+        """Run a statement without values and outside of any transaction, such as VACUUM."""
+        with self._errors(), self._borrowed() as connection:
+            connection.execute(self._schema.plain(sql))
+
+    def repeated(self, call: Callable[[], Result]) -> Result:
+        """Return what a call returns; repeat it after a failure that passes, but for a part of a transaction."""
+        pause: Pauses | None = None
+        while True:
+            try:
+                return call()
+            except StoreUnavailableError as error:
+                pause = pauses(self._seconds) if pause is None else pause
+                if self._joined() is not None or not is_passing(error.__cause__) or not pause.wait():
+                    raise
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except (psycopg.Error, OverflowError) as error:
+            if is_broken(error):
+                self._connections.drop_idle()
+            raise store_error(error, self._address.label) from error
+
+    def close(self) -> None:
+        """Close all connections; closing twice is fine."""
+        self._connections.close()

@@ -1,0 +1,175 @@
+"""Vectors, snapshots and summaries in PostgreSQL, and the erasing of all that belongs to a message."""
+
+from collections.abc import Collection, Sequence
+from functools import partial
+
+from shared_core.records import Position, Summary, VectorRow
+from shared_core.stores.postgres.statements import columns
+from shared_core.stores.postgres.texts import FORM, plain, text
+from shared_core.stores.postgres.tree_tables import TreeTables
+from shared_core.stores.row_values import checksum_of, read_summary, read_vector, summary_values, vector_checksum
+from shared_core.stores.rows import SummaryReach
+
+_PART = 16 * 2**20
+"""Bytes of a snapshot in one row; PostgreSQL takes a gigabyte, and copies a value whole."""
+
+_PUT_SPACE = (
+    "INSERT INTO {s}.spaces (session, space, name, written) SELECT %(session)s, {next}, %(name)s, {next} "
+    "FROM {s}.sessions WHERE session = %(session)s "
+    "ON CONFLICT (session, name) DO UPDATE SET written = excluded.written RETURNING space"
+)
+_PUT_VECTORS = (
+    "INSERT INTO {s}.vectors (session, space, segment, depth, hash, vector, checksum) "
+    "SELECT %(session)s, %(space)s, w.segment, w.depth, w.hash, w.vector, w.checksum "
+    "FROM unnest(%(segments)s::integer[], %(depths)s::integer[], %(hashes)s::text[], %(vectors)b::bytea[], "
+    "%(checksums)s::bigint[]) AS w (segment, depth, hash, vector, checksum) "
+    "WHERE EXISTS (SELECT 1 FROM {s}.messages AS m "
+    "WHERE m.session = %(session)s AND m.segment = w.segment AND m.depth = w.depth) "
+    "ON CONFLICT (session, space, segment, depth) "
+    "DO UPDATE SET hash = excluded.hash, vector = excluded.vector, checksum = excluded.checksum"
+)
+_SPACE = "(SELECT space FROM {s}.spaces WHERE session = %(session)s AND name = %(name)s)"
+_VECTORS_AT = (
+    "SELECT v.segment, v.depth, v.hash, v.vector, v.checksum "
+    "FROM unnest(%(segments)s::bigint[], %(depths)s::bigint[]) WITH ORDINALITY AS w (segment, depth, n) "
+    f"JOIN {{s}}.vectors AS v ON v.session = %(session)s AND v.space = {_SPACE} "
+    "AND v.segment = w.segment AND v.depth = w.depth ORDER BY w.n"
+)
+_VECTORS_AFTER = (
+    "SELECT segment, depth, hash, vector, checksum FROM {s}.vectors "
+    f"WHERE session = %(session)s AND space = {_SPACE} "
+    "AND (segment, depth) > (%(segment)s, %(depth)s) ORDER BY segment, depth LIMIT %(limit)s"
+)
+_VECTORS_OF = (
+    "SELECT DISTINCT ON (hash) segment, depth, hash, vector, checksum FROM {s}.vectors "
+    f"WHERE session = %(session)s AND space = {_SPACE} AND hash = ANY(%(hashes)s::text[])"
+)
+_SPACES = (
+    "SELECT name FROM {s}.spaces AS s WHERE s.session = %(session)s AND EXISTS (SELECT 1 FROM {s}.vectors AS v "
+    "WHERE v.session = %(session)s AND v.space = s.space) ORDER BY s.written DESC"
+)
+_SUMMARIES = (
+    "SELECT content, segment, depth, along_segment, along_depth, last_id, messages, created_at, counter, tokens, "
+    "checksum FROM {s}.summaries WHERE session = %(session)s AND segment = %(segment)s AND depth <= %(depth)s "
+    "ORDER BY depth DESC, summary DESC LIMIT %(limit)s"
+)
+_SUMMARY = (
+    "content", "segment", "depth", "along_segment", "along_depth", "last_id", "messages", "created_at", "counter",
+    "tokens",
+)  # fmt: skip
+_INSERT_SUMMARY = (
+    f"INSERT INTO {{s}}.summaries (session, summary, {', '.join(_SUMMARY)}, checksum) "
+    f"VALUES (%(session)s, {{next}}, {', '.join(f'%({name})s' for name in _SUMMARY)}, %(checksum)s)"
+)
+_THESE = "unnest(%(segments)s::bigint[], %(depths)s::bigint[]) AS w (segment, depth)"
+_ERASE = (
+    f"WITH gone AS (DELETE FROM {{s}}.messages AS m USING {_THESE} "
+    "WHERE m.session = %(session)s AND m.segment = w.segment AND m.depth = w.depth RETURNING m.id) "
+    "INSERT INTO {s}.tombstones SELECT %(session)s, id FROM gone ON CONFLICT DO NOTHING"
+)
+_ERASE_FROM = (
+    f"DELETE FROM {{s}}.{{table}} AS t USING {_THESE} "
+    "WHERE t.session = %(session)s AND t.segment = w.segment AND t.depth = w.depth"
+)
+_COUNTS = (
+    "SELECT (SELECT count(*) FROM {s}.messages WHERE session = %(session)s), "
+    "(SELECT count(DISTINCT turn_id) FROM {s}.messages "
+    "WHERE session = %(session)s AND turn_no >= 0 AND role <> 'system'), "
+    "(SELECT count(*) FROM {s}.branches WHERE session = %(session)s), "
+    "(SELECT count(*) FROM {s}.segments WHERE session = %(session)s), "
+    "(SELECT count(*) FROM {s}.vectors WHERE session = %(session)s), "
+    "(SELECT count(*) FROM {s}.tombstones WHERE session = %(session)s)"
+)
+_COUNTED = ("messages", "turns", "branches", "segments", "vectors", "forgotten")
+
+_vector_row = partial(read_vector, FORM)
+_summary = partial(read_summary, FORM)
+
+
+class DerivedTables(TreeTables):
+    """What is made from messages and goes with them."""
+
+    def put_vectors(self, session: int, space: str, vectors: Sequence[VectorRow]) -> None:
+        """See `Rows`."""
+        found = self.run(_PUT_SPACE, session, {"name": text(space)})
+        newest = {position: (*position, text(hash_), vector) for position, hash_, vector in vectors}
+        rows = [(*row, vector_checksum(*row)) for row in newest.values()]
+        if found and rows:
+            names = ("segments", "depths", "hashes", "vectors", "checksums")
+            self.run(_PUT_VECTORS, session, {**columns(rows, names), "space": found[0][0]})
+
+    def vectors_at(self, session: int, space: str, positions: Sequence[Position]) -> list[VectorRow]:
+        """See `Rows`."""
+        values = {**columns(positions, ("segments", "depths")), "name": text(space)}
+        return list(map(_vector_row, self.run(_VECTORS_AT, session, values)))
+
+    def vectors_after(self, session: int, space: str, after: Position, limit: int) -> list[VectorRow]:
+        """See `Rows`."""
+        values = {**after._asdict(), "name": text(space), "limit": max(limit, 0)}
+        return list(map(_vector_row, self.run(_VECTORS_AFTER, session, values)))
+
+    def vectors_of(self, session: int, space: str, hashes: Collection[str]) -> list[VectorRow]:
+        """See `Rows`."""
+        values = {"hashes": list(map(text, hashes)), "name": text(space)}
+        found = map(_vector_row, self.run(_VECTORS_OF, session, values))
+        return [row for row in found if row[1] in hashes]
+
+    def spaces(self, session: int) -> list[str]:
+        """See `Rows`."""
+        return [plain(name) for (name,) in self.run(_SPACES, session)]
+
+    def put_snapshot(self, session: int, name: str, data: bytes) -> None:
+        """See `Rows`."""
+        key = {"name": text(name)}
+        self.run("DELETE FROM {s}.snapshots WHERE session = %(session)s AND name = %(name)s", session, key)
+        sql = "INSERT INTO {s}.snapshots VALUES (%(session)s, %(name)s, %(part)s, %(data)b)"
+        # At least one part, so that an empty snapshot is not taken for none.
+        for part in range(len(data) // _PART + 1):
+            self.run(sql, session, {**key, "part": part, "data": data[part * _PART : (part + 1) * _PART]})
+
+    def snapshot(self, session: int, name: str) -> bytes | None:
+        """See `Rows`."""
+        sql = "SELECT data FROM {s}.snapshots WHERE session = %(session)s AND name = %(name)s ORDER BY part"
+        parts = [row[0] for row in self.run(sql, session, {"name": text(name)})]
+        return b"".join(parts) if parts else None
+
+    def insert_summary(self, session: int, summary: Summary) -> None:
+        """See `Rows`."""
+        values = summary_values(FORM, summary)
+        named = dict(zip(_SUMMARY, values, strict=True))
+        self.run(_INSERT_SUMMARY, session, {**named, "checksum": checksum_of(values)})
+
+    def summaries(self, session: int, upto: Position, limit: int) -> list[Summary]:
+        """See `Rows`."""
+        return list(map(_summary, self.run(_SUMMARIES, session, {**upto._asdict(), "limit": max(limit, 0)})))
+
+    def summary_reaches(self, session: int) -> list[SummaryReach]:
+        """See `Rows`."""
+        sql = (
+            "SELECT summary, segment, depth, along_segment, along_depth FROM {s}.summaries "
+            "WHERE session = %(session)s ORDER BY summary"
+        )
+        return [SummaryReach(one, Position(*ends[:2]), Position(*ends[2:])) for one, *ends in self.run(sql, session)]
+
+    def erase(
+        self, session: int, positions: Sequence[Position], stale: Sequence[Position], summaries: Collection[int]
+    ) -> bool:
+        """See `Rows`."""
+        if not self.count_rows("UPDATE {s}.sessions SET epoch = epoch + 1 WHERE session = %(session)s", session):
+            return False
+        gone = columns(positions, ("segments", "depths"))
+        if positions:
+            self.run(_ERASE, session, gone)
+            self.run(_ERASE_FROM.replace("{table}", "covers"), session, gone)
+        if positions or stale:
+            all_of_them = columns([*positions, *stale], ("segments", "depths"))
+            self.run(_ERASE_FROM.replace("{table}", "vectors"), session, all_of_them)
+        if summaries:
+            sql = "DELETE FROM {s}.summaries WHERE session = %(session)s AND summary = ANY(%(numbers)s::bigint[])"
+            self.run(sql, session, {"numbers": list(summaries)})
+        self.run("DELETE FROM {s}.snapshots WHERE session = %(session)s", session)
+        return True
+
+    def counts(self, session: int) -> dict[str, int]:
+        """See `Rows`."""
+        return dict(zip(_COUNTED, self.run(_COUNTS, session)[0], strict=True))

@@ -1,0 +1,71 @@
+"""What goes wrong with a server, in words: what passes by itself, what does not, and what to do."""
+
+import psycopg
+from psycopg import errors
+
+from shared_core.errors import StoreError, StoreUnavailableError
+
+_PASSING: tuple[type[psycopg.Error], ...] = (
+    errors.AdminShutdown,
+    errors.CannotConnectNow,
+    errors.CrashShutdown,
+    errors.DeadlockDetected,
+    errors.FeatureNotSupported,  # a standby that is asked for a transaction that writes
+    errors.LockNotAvailable,
+    errors.ReadOnlySqlTransaction,  # the same, or a server that takes no changes just now
+    errors.SerializationFailure,
+    errors.UniqueViolation,  # another writer took a name that was free when this one looked
+)
+_UNAVAILABLE = (*_PASSING, errors.QueryCanceled, errors.TooManyConnections)
+
+_ADVICE: dict[type[psycopg.Error], str] = {
+    errors.QueryCanceled: "it took longer than statement_timeout; try again, or open the store with a larger one",
+    errors.TooManyConnections: "the server has no more connections; try again, or lower pool_size",
+    errors.DiskFull: "make room on the server's disk",
+    errors.OutOfMemory: "give the server more memory",
+    errors.InsufficientPrivilege: "grant this right to the role, or connect as the owner of the schema",
+    errors.ProgramLimitExceeded: "it is larger than PostgreSQL can store or index; ids and names have 2,600 bytes",
+    errors.UndefinedTable: "the schema was changed; upgrade infinite-memory, or restore it",
+    errors.UndefinedColumn: "the schema was changed by another version; upgrade infinite-memory",
+}
+
+_REFUSALS_THAT_PASS = ("starting up", "shutting down", "recovery mode", "too many", "connection slots")
+
+
+def unknown_outcome(error: psycopg.Error) -> StoreUnavailableError:
+    """Return the error for a change whose answer got lost, when the server does not come back to tell."""
+    return StoreUnavailableError(
+        f"the connection broke while a change was made ({error}), and the server cannot be asked whether it happened; "
+        "look first, or send messages again with the same ids"
+    )
+
+
+def is_passing(error: BaseException | None) -> bool:
+    """Return whether a call that failed with this error may succeed when it is repeated at once."""
+    if isinstance(error, _PASSING):
+        return True
+    return isinstance(error, psycopg.OperationalError) and error.sqlstate is None and not _is_refused(error)
+
+
+def is_broken(error: BaseException) -> bool:
+    """Return whether an error means that other connections to the server are most likely broken, too."""
+    lost = (errors.AdminShutdown, errors.CannotConnectNow, errors.CrashShutdown)
+    read_only = (errors.FeatureNotSupported, errors.ReadOnlySqlTransaction)
+    if isinstance(error, (*lost, *read_only)):
+        return True
+    return isinstance(error, psycopg.OperationalError) and error.sqlstate is None
+
+
+def _is_refused(error: psycopg.OperationalError) -> bool:
+    """Return whether the server answered and does not want this connection, now or later."""
+    said = str(error)
+    return "FATAL" in said and not any(words in said for words in _REFUSALS_THAT_PASS)
+
+
+def store_error(error: psycopg.Error | OverflowError, label: str) -> StoreError:
+    """Return what to raise for an error of the driver; `label` names the database, without a password."""
+    said = " ".join(str(error).split())
+    advice = next((words for kind, words in _ADVICE.items() if isinstance(error, kind)), None)
+    if isinstance(error, _UNAVAILABLE) or is_passing(error):
+        return StoreUnavailableError(f"{label} cannot be used just now: {said}; {advice or 'try again'}")
+    return StoreError(f"{label} cannot be read or written: {said}; {advice or 'check the address and the server'}")

@@ -1,0 +1,128 @@
+"""What a question reads together: several statements that see one moment, in one round trip."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from shared_core.records import CheckedOut, Position, Record, Segment, SessionState, VectorRow
+from shared_core.stores.postgres.message_tables import AFTER, AT, COLUMNS, PINNED, MessageTables, record_of
+from shared_core.stores.postgres.statements import Statement, columns
+from shared_core.stores.postgres.texts import FORM, text
+from shared_core.stores.postgres.tree_tables import SEGMENT_COLUMNS, STATE, read_segment, read_state
+from shared_core.stores.row_values import read_vector
+from shared_core.stores.tree_rules import segment_at
+
+SPANS = 8
+"""How many segments of a line its newest messages are read from at once; more are rarely needed."""
+
+_BRANCH = (
+    "SELECT b.segment, coalesce(b.depth, g.tip) AS depth FROM {s}.branches AS b "
+    "JOIN {s}.segments AS g ON g.session = %(session)s AND g.segment = b.segment "
+    "WHERE b.session = %(session)s AND b.name = %(branch)s"
+)
+_POSITION = "SELECT %(segment)s::integer AS segment, %(depth)s::integer AS depth"
+_LINE = (
+    "WITH RECURSIVE h AS ({head}), l AS ("
+    f"SELECT {SEGMENT_COLUMNS} FROM h JOIN {{s}}.segments AS g ON g.session = %(session)s AND g.segment = h.segment "
+    f"UNION SELECT {SEGMENT_COLUMNS} FROM l JOIN {{s}}.segments AS g "
+    "ON g.session = %(session)s AND g.segment IN (l.parent_segment, l.merged_segment)) "
+    "SELECT * FROM l WHERE segment <> ALL(%(known)s::bigint[])"
+)
+_TAIL = (
+    "WITH RECURSIVE h AS ({head}), p AS (SELECT h.segment, h.depth, 1 AS n FROM h "
+    "UNION ALL SELECT g.parent_segment, g.parent_depth, p.n + 1 FROM p JOIN {s}.segments AS g "
+    "ON g.session = %(session)s AND g.segment = p.segment "
+    f"WHERE g.merged_segment IS NULL AND g.parent_segment IS NOT NULL AND p.n < {SPANS}) "
+    f"SELECT {COLUMNS} FROM p CROSS JOIN LATERAL (SELECT * FROM {{s}}.messages AS o "
+    "WHERE o.session = %(session)s AND o.segment = p.segment AND o.depth <= p.depth "
+    "ORDER BY o.depth DESC LIMIT %(newest)s) AS m ORDER BY p.n, m.depth DESC LIMIT %(newest)s"
+)
+_EPOCHS = "SELECT session, epoch FROM {s}.sessions WHERE session = ANY(%(sessions)s::bigint[])"
+_SPACE = "(SELECT space FROM {s}.spaces WHERE session = %(session)s AND name = %(name)s)"
+_KNOWN_VECTORS = (
+    "WITH w AS (SELECT * FROM unnest(%(segments)s::bigint[], %(depths)s::bigint[], %(hashes)s::text[]) "
+    "WITH ORDINALITY AS w (segment, depth, hash, n)), "
+    "o AS (SELECT w.n, v.segment, v.depth, v.hash, v.vector, v.checksum FROM w JOIN {s}.vectors AS v "
+    f"ON v.session = %(session)s AND v.space = {_SPACE} AND v.segment = w.segment AND v.depth = w.depth "
+    "AND v.hash = w.hash), "
+    "e AS (SELECT DISTINCT ON (v.hash) NULL::bigint, v.segment, v.depth, v.hash, v.vector, v.checksum "
+    f"FROM {{s}}.vectors AS v WHERE v.session = %(session)s AND v.space = {_SPACE} "
+    "AND v.hash IN (SELECT w.hash FROM w WHERE NOT EXISTS (SELECT 1 FROM o WHERE o.n = w.n))) "
+    "SELECT * FROM o UNION ALL SELECT * FROM e ORDER BY 1 NULLS LAST"
+)
+
+_NOTHING = SessionState(None, 0, 0)
+_vector_row = partial(read_vector, FORM)
+
+
+class JointReads(MessageTables):
+    """What several tables tell at one moment."""
+
+    def catch_up(
+        self, session: int, branch: str | None, after_seq: int, limit: int
+    ) -> tuple[SessionState, list[Record]]:
+        """Return what `Store.catch_up` returns."""
+        states, records = self.together(self._new(session, branch, after_seq, limit))
+        return read_state(session, branch, states) or _NOTHING, list(map(record_of, records))
+
+    def _new(self, session: int, branch: str | None, after_seq: int, limit: int) -> list[Statement]:
+        return [
+            Statement(STATE, session, {"branch": FORM.optional(branch)}),
+            Statement(AFTER, session, {"seq": after_seq, "limit": max(limit, 0)}),
+        ]
+
+    def check_out(
+        self, session: int, branch: str | None, at: Position | None, *, after_seq: int, limit: int, newest: int,
+        known: Mapping[int, Segment],
+    ) -> CheckedOut:  # fmt: skip
+        """Return what `Store.check_out` returns; another round trip or more if the line has many short segments."""
+        given: dict[str, Any] = {"known": list(known), "newest": max(newest, 0), "branch": FORM.optional(branch)}
+        given |= at._asdict() if at is not None else {"segment": None, "depth": None}
+        head_sql = _POSITION if branch is None else _BRANCH
+        line, tail = (sql.replace("{head}", head_sql) for sql in (_LINE, _TAIL))
+        asked = [*self._new(session, branch, after_seq, limit), Statement(PINNED, session, {})]
+        states, new, staying, segments, last = self.together(
+            [*asked, Statement(line, session, given), Statement(tail, session, given)]
+        )
+        state = read_state(session, branch, states) or _NOTHING
+        read = [read_segment(session, row) for row in segments]
+        records = [list(map(record_of, rows)) for rows in (new, staying, last)]
+        line_of = {**known, **{segment.segment: segment for segment in read}}
+        head = at if branch is None else state.head
+        return CheckedOut(state, records[0], read, records[1], self._rest(session, head, line_of, records[2], newest))
+
+    def _rest(
+        self, session: int, head: Position | None, segments: Mapping[int, Segment], tail: list[Record], newest: int
+    ) -> list[Record]:
+        """Return the newest messages of a line whose first `SPANS` segments have been read."""
+        read = 0
+        tail = list(tail)
+        while head is not None:
+            segment = segments.get(head.segment) or segment_at(self, session, head.segment)
+            if read >= SPANS and len(tail) < newest:
+                tail += self.newest(session, head, newest - len(tail))
+            elif len(tail) >= newest:
+                break
+            read += 1
+            head = segment.parent if segment.merged is None else None
+        return tail
+
+    def at_epochs(
+        self, wanted: Mapping[int, Sequence[Position]], epochs: Mapping[int, int]
+    ) -> dict[int, list[Record]] | None:
+        """Return what `Store.at` returns."""
+        sessions = list(wanted)
+        asked = [Statement(AT, one, columns(wanted[one], ("segments", "depths"))) for one in sessions]
+        *found, now = self.together([*asked, Statement(_EPOCHS, None, {"sessions": list(epochs)})])
+        there: dict[int, int] = dict(now)
+        if any(there.get(session, 0) != epoch for session, epoch in epochs.items()):
+            return None
+        return {session: list(map(record_of, rows)) for session, rows in zip(sessions, found, strict=True)}
+
+    def known_vectors(self, session: int, space: str, hashes: Mapping[Position, str]) -> list[VectorRow]:
+        """Return what `Store.known_vectors` returns."""
+        rows = [(*position, text(hash_)) for position, hash_ in hashes.items()]
+        values = {**columns(rows, ("segments", "depths", "hashes")), "name": text(space)}
+        found = [_vector_row(row[1:]) for row in self.run(_KNOWN_VECTORS, session, values)]
+        texts = set(hashes.values())
+        return [row for row in found if row[1] in texts]

@@ -1,0 +1,262 @@
+"""Messages in PostgreSQL: how they are found and written."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from typing import Any, assert_never
+
+from psycopg.errors import ProgramLimitExceeded, UniqueViolation
+
+from shared_core.errors import DuplicateError, StoreError, UnknownReferenceError
+from shared_core.records import (
+    After,
+    Criterion,
+    IdPrefix,
+    InTurn,
+    MadeFrom,
+    Newest,
+    Pinned,
+    Position,
+    Record,
+    SessionInfo,
+    Stretch,
+    title_of,
+)
+from shared_core.stores.postgres.statements import columns
+from shared_core.stores.postgres.texts import FORM, after_all, plain, text
+from shared_core.stores.postgres.tree_tables import TreeTables
+from shared_core.stores.row_values import TEXTS, checksum_of, message_values, read_record
+
+record_of = partial(read_record, FORM)
+"""Return the record in a row of `COLUMNS`; StoreError if the row is damaged."""
+
+_NAMES = (
+    "session", "segment", "depth", "seq", "id", "turn_id", "turn_no", "role", "created_at", "stays", "counter",
+    "tokens", "picked_from", "name", "content", "extra", "checksum",
+)  # fmt: skip
+_NUMBERS = ("segment", "depth", "seq", "turn_no", "stays", "tokens", "checksum")
+COLUMNS = ", ".join(f"m.{name}" for name in _NAMES)
+
+_SELECT = f"SELECT {COLUMNS} FROM {{s}}.messages AS m WHERE m.session = %(session)s "
+AT = (
+    f"SELECT {COLUMNS} "
+    "FROM unnest(%(segments)s::bigint[], %(depths)s::bigint[]) WITH ORDINALITY AS w (segment, depth, n) "
+    "JOIN {s}.messages AS m ON m.session = %(session)s AND m.segment = w.segment AND m.depth = w.depth ORDER BY w.n"
+)
+_NEWEST = f"{_SELECT}AND m.segment = %(segment)s AND m.depth <= %(depth)s ORDER BY m.depth DESC LIMIT %(limit)s"
+AFTER = f"{_SELECT}AND m.seq > %(seq)s ORDER BY m.seq LIMIT %(limit)s"
+_TURN = f"{_SELECT}AND m.turn_id = %(turn_id)s ORDER BY m.seq"
+PINNED = f"{_SELECT}AND m.stays = 1 ORDER BY m.seq"
+_BY_ID = f"{_SELECT}AND m.id = ANY(%(ids)s::text[])"
+_MADE_FROM = (
+    "WITH w AS (SELECT * FROM unnest(%(segments)s::bigint[], %(depths)s::bigint[]) AS w (segment, depth)), f AS ("
+    "SELECT p.segment, p.depth FROM w "
+    "JOIN {s}.messages AS o ON o.session = %(session)s AND o.segment = w.segment AND o.depth = w.depth "
+    "JOIN {s}.messages AS p ON p.session = %(session)s AND p.picked_from = o.id "
+    "UNION SELECT c.segment, c.depth FROM w JOIN {s}.covers AS c "
+    "ON c.session = %(session)s AND c.source_segment = w.segment AND c.start <= w.depth AND c.upto >= w.depth) "
+    f"SELECT {COLUMNS} FROM f JOIN {{s}}.messages AS m "
+    "ON m.session = %(session)s AND m.segment = f.segment AND m.depth = f.depth ORDER BY m.seq"
+)
+_COVERS = (
+    "SELECT segment, depth, source_segment, start, upto FROM {s}.covers WHERE session = %(session)s "
+    "AND (segment = ANY(%(segments)s::bigint[]) OR source_segment = ANY(%(segments)s::bigint[])) "
+    "ORDER BY segment, depth, ordinal"
+)
+_COUNT = (
+    "SELECT count(*) FROM unnest(%(segments)s::bigint[], %(starts)s::bigint[], %(uptos)s::bigint[]) "
+    "AS w (segment, start, upto) JOIN {s}.messages AS m ON m.session = %(session)s AND m.segment = w.segment "
+    "AND m.depth BETWEEN w.start AND w.upto"
+)
+_NEWEST_QUESTION = (
+    "SELECT turn_id, turn_no FROM {s}.messages WHERE session = %(session)s AND segment = %(segment)s "
+    "AND depth BETWEEN %(start)s AND %(upto)s AND role = 'user' ORDER BY depth DESC LIMIT 1"
+)
+_TURN_NUMBER = (
+    "SELECT turn_no FROM {s}.messages WHERE session = %(session)s AND turn_id = %(turn_id)s "
+    "AND segment = %(segment)s AND depth <= %(depth)s ORDER BY seq LIMIT 1"
+)
+
+_ARRAYS = ", ".join(f"%({name})s::{'bigint' if name in _NUMBERS else 'text'}[]" for name in _NAMES[1:])
+_INSERT = f"INSERT INTO {{s}}.messages ({', '.join(_NAMES)}) SELECT %(session)s, w.* FROM unnest({_ARRAYS}) AS w"
+_RAISE_TIPS = (
+    "UPDATE {s}.segments AS g SET tip = greatest(g.tip, w.tip) "
+    "FROM unnest(%(segments)s::bigint[], %(tips)s::bigint[]) AS w (segment, tip) "
+    "WHERE g.session = %(session)s AND g.segment = w.segment"
+)
+_RAISE_NUMBER = "UPDATE {s}.sessions SET last_seq = greatest(last_seq, %(seq)s) WHERE session = %(session)s"
+_INSERT_COVER = (
+    "INSERT INTO {s}.covers SELECT %(session)s, m.segment, m.depth, "
+    "(SELECT coalesce(max(ordinal), -1) + 1 FROM {s}.covers WHERE session = %(session)s "
+    "AND segment = %(segment)s AND depth = %(depth)s), %(source_segment)s, %(start)s, %(upto)s "
+    "FROM {s}.messages AS m WHERE m.session = %(session)s AND m.segment = %(segment)s AND m.depth = %(depth)s"
+)
+
+_TOGETHER = 2**24
+"""Characters that are written in one statement; PostgreSQL takes a gigabyte."""
+
+_LARGEST = 2**28
+"""The most bytes of a message's text, and of its other fields; what is sent back with it has to fit in a gigabyte."""
+
+_OVERVIEW = (
+    "SELECT n.session, n.user_id, n.session_id, "
+    "(SELECT count(*) FROM {s}.messages AS m WHERE m.session = n.session), "
+    "(SELECT count(*) FROM {s}.branches AS b WHERE b.session = n.session), f.created_at, l.created_at "
+    "FROM {s}.names AS n, "
+    "LATERAL (SELECT created_at FROM {s}.messages AS m WHERE m.session = n.session ORDER BY seq LIMIT 1) AS f, "
+    "LATERAL (SELECT created_at FROM {s}.messages AS m WHERE m.session = n.session ORDER BY seq DESC LIMIT 1) AS l "
+    "WHERE n.listed "
+)
+_TITLES = (
+    f"SELECT {COLUMNS} FROM unnest(%(sessions)s::bigint[]) AS w (session), LATERAL (SELECT * FROM {{s}}.messages AS u "
+    "WHERE u.session = w.session AND u.role = 'user' ORDER BY u.seq LIMIT 1) AS m"
+)
+
+
+class MessageTables(TreeTables):
+    """Messages, what they sum up, and ids that are not stored again."""
+
+    def get(self, session: int, ids: Sequence[str]) -> list[Record]:
+        """See `Rows`."""
+        return self._records(_BY_ID, session, {"ids": list(map(text, ids))}) if ids else []
+
+    def at(self, session: int, positions: Sequence[Position]) -> list[Record]:
+        """See `Rows`."""
+        return self._records(AT, session, columns(positions, ("segments", "depths")))
+
+    def newest(self, session: int, upto: Position, limit: int) -> list[Record]:
+        """See `Rows`."""
+        return self._records(_NEWEST, session, {**upto._asdict(), "limit": max(limit, 0)})
+
+    def find(self, session: int, criterion: Criterion) -> list[Record]:
+        """See `Rows`."""
+        match criterion:
+            case After():
+                return self._records(AFTER, session, {"seq": criterion.seq, "limit": max(criterion.limit, 0)})
+            case InTurn():
+                return self._records(_TURN, session, {"turn_id": text(criterion.turn_id)})
+            case Pinned():
+                return self._records(PINNED, session, {})
+            case IdPrefix():
+                low = text(criterion.prefix)
+                high = after_all(low)
+                below = "" if high is None else "AND m.id < %(high)s "
+                sql = f"{_SELECT}AND m.id >= %(low)s {below}ORDER BY m.seq LIMIT %(limit)s"
+                return self._records(sql, session, {"low": low, "high": high, "limit": max(criterion.limit, 0)})
+            case MadeFrom():
+                return self._records(_MADE_FROM, session, columns(criterion.positions, ("segments", "depths")))
+            case _:
+                assert_never(criterion)
+
+    def _records(self, sql: str, session: int, values: Mapping[str, Any]) -> list[Record]:
+        return list(map(record_of, self.run(sql, session, values)))
+
+    def covers(self, session: int, segments: Collection[int]) -> list[tuple[Position, Stretch]]:
+        """See `Rows`."""
+        found = self.run(_COVERS, session, {"segments": list(segments)})
+        return [(Position(segment, depth), Stretch(*source)) for segment, depth, *source in found]
+
+    def newest_question(self, session: int, stretch: Stretch) -> Newest | None:
+        """See `Rows`."""
+        found = self.run(_NEWEST_QUESTION, session, stretch._asdict())
+        return Newest(plain(found[0][0]), found[0][1]) if found else None
+
+    def count(self, session: int, stretches: Collection[Stretch]) -> int:
+        """Return how many messages some stretches hold."""
+        return int(self.run(_COUNT, session, columns(list(stretches), ("segments", "starts", "uptos")))[0][0])
+
+    def turn_number(self, session: int, turn_id: str, upto: Position) -> int | None:
+        """See `Rows`."""
+        found = self.run(_TURN_NUMBER, session, {**upto._asdict(), "turn_id": text(turn_id)})
+        return found[0][0] if found else None
+
+    def insert_records(
+        self, session: int, records: Sequence[Record], covers: Sequence[tuple[Position, Stretch]] = ()
+    ) -> None:
+        """See `Rows`."""
+        tips: dict[int, int] = {}
+        for record in records:
+            segment, depth = record.position
+            tips[segment] = max(depth, tips.get(segment, depth))
+        if tips:
+            raised = self.count_rows(_RAISE_TIPS, session, columns(list(tips.items()), ("segments", "tips")))
+            if raised < len(tips):
+                raise UnknownReferenceError("a message stands in a segment that does not exist")
+            self.run(_RAISE_NUMBER, session, {"seq": max(record.seq for record in records)})
+        rows = [message_values(FORM, session, record) for record in records]
+        for part in _parts([(*row, checksum_of(row)) for row in rows]):
+            self._insert(session, part)
+        for position, stretch in covers:
+            source = {"source_segment": stretch.segment, "start": stretch.start, "upto": stretch.upto}
+            if not self.count_rows(_INSERT_COVER, session, {**position._asdict(), **source}):
+                raise UnknownReferenceError(f"there is no message at {tuple(position)} that could sum something up")
+
+    def _insert(self, session: int, rows: Sequence[tuple[Any, ...]]) -> None:
+        try:
+            self.run(_INSERT, session, columns([row[1:] for row in rows], _NAMES[1:]))
+        except UniqueViolation as error:
+            raise DuplicateError(
+                f"an id, a position or a number of a message is taken ({error.diag.message_detail})"
+            ) from error
+        except ProgramLimitExceeded as error:
+            longest = max((row[4] for row in rows), key=len)
+            raise StoreError(
+                f"message {plain(longest)[:100]!r} cannot be stored: its id is too long: {error.diag.message_primary}"
+            ) from error
+
+    def forgotten(self, session: int, ids: Sequence[str]) -> set[str]:
+        """See `Rows`."""
+        sql = "SELECT id FROM {s}.tombstones WHERE session = %(session)s AND id = ANY(%(ids)s::text[])"
+        return {plain(id_) for (id_,) in self.run(sql, session, {"ids": list(map(text, ids))})} if ids else set()
+
+    def tombstones(self, session: int, after: str | None, limit: int) -> list[str]:
+        """See `Rows`."""
+        more = "" if after is None else "AND id > %(after)s "
+        sql = f"SELECT id FROM {{s}}.tombstones WHERE session = %(session)s {more}ORDER BY id LIMIT %(limit)s"
+        found = self.run(sql, session, {"after": FORM.optional(after), "limit": max(limit, 0)})
+        return [plain(id_) for (id_,) in found]
+
+    def insert_tombstones(self, session: int, ids: Sequence[str]) -> None:
+        """See `Rows`."""
+        sql = (
+            "INSERT INTO {s}.tombstones SELECT %(session)s, w.id FROM unnest(%(ids)s::text[]) AS w (id) "
+            "WHERE NOT EXISTS (SELECT 1 FROM {s}.messages AS m WHERE m.session = %(session)s AND m.id = w.id) "
+            "ON CONFLICT DO NOTHING"
+        )
+        if ids:
+            self.run(sql, session, {"ids": list(map(text, ids))})
+
+    def overview(self, user_ids: Collection[str | None], limit: int) -> list[SessionInfo]:
+        """Return what `Store.overview` returns, in two statements."""
+        found = self._of_users(_OVERVIEW, {}, user_ids or None, "n.session")
+        infos = [(_info(row), row[0]) for row in found]
+        page = sorted(infos, key=lambda one: (one[0].last, one[1]), reverse=True)[: max(limit, 0)]
+        asked = self.run(_TITLES, None, {"sessions": [key for _, key in page]}) if page else []
+        titles = {row[0]: title_of(record_of(row).message.content) for row in asked}
+        return [replace(info, title=titles.get(key)) for info, key in page]
+
+
+def _info(row: tuple[Any, ...]) -> SessionInfo:
+    _, user_id, session_id, messages, branches, first, last = row
+    times = datetime.fromisoformat(first), datetime.fromisoformat(last)
+    return SessionInfo(plain(session_id), FORM.optional_plain(user_id), messages, branches, *times)
+
+
+def _parts(rows: Sequence[tuple[Any, ...]]) -> Iterator[list[tuple[Any, ...]]]:
+    """Yield rows of messages in parts that one statement can take; StoreError if one is too large for any."""
+    part: list[tuple[Any, ...]] = []
+    size = 0
+    for row in rows:
+        own = sum(len(value or "") for value in row[-TEXTS - 1 : -1])
+        if own > _LARGEST // 4 and any(len((value or "").encode()) > _LARGEST for value in row[-TEXTS - 1 : -1]):
+            raise StoreError(
+                f"message {plain(row[4])[:100]!r} cannot be stored: PostgreSQL takes {_LARGEST:,} bytes a text"
+            )
+        if part and size + own > _TOGETHER:
+            yield part
+            part, size = [], 0
+        part.append(row)
+        size += own
+    if part:
+        yield part

@@ -1,0 +1,173 @@
+"""The PostgreSQL schema, as an append-only list of steps whose position is the version."""
+
+from typing import NamedTuple
+
+
+class Migration(NamedTuple):
+    """One step of the schema; it never changes once it has been released.
+
+    Attributes:
+        name: what it brings.
+        oldest: the oldest version whose programs may go on with the result, so that workers are replaced one by one.
+        statements: `{s}` stands for the schema, `{by_session}` for how a table is split.
+    """
+
+    name: str
+    oldest: int
+    statements: tuple[str, ...]
+
+
+TABLES = (
+    "sessions", "segments", "branches", "refs", "messages", "covers", "spaces", "vectors", "snapshots", "summaries",
+    "tombstones",
+)  # fmt: skip
+"""The tables that are split by session: all that a session holds. `names` and the record of migrations are not."""
+
+RECORD = "infinite_memory"
+"""The table that lists the steps taken; its name tells that a schema is ours."""
+
+# Texts are compared by their bytes: no two ids are equal in one database and not in another. There are no foreign
+# keys: a write holds the lock of its session, and what refers to what is checked there.
+MIGRATIONS: list[Migration] = [
+    Migration(
+        "conversations",
+        1,
+        (
+            # Ids of messages, segments and branches are counted in the row of their session. This counts what has to be
+            # unique in the database.
+            "CREATE SEQUENCE {s}.numbers AS bigint",
+            # A stage of an import is not listed. Two sessions that swap names need a name in between: no text that
+            # somebody gives has a mark like the ones used for these, see `texts.MARK`.
+            """CREATE TABLE {s}.names (
+                session bigint NOT NULL PRIMARY KEY,
+                user_id text COLLATE "C",
+                session_id text COLLATE "C" NOT NULL,
+                listed boolean NOT NULL,
+                created_at timestamptz NOT NULL,
+                UNIQUE NULLS NOT DISTINCT (user_id, session_id))""",
+            "CREATE INDEX names_session_id ON {s}.names (session_id)",
+            # Whoever writes to a session locks its row before anything is read: what the row counts has no gaps.
+            """CREATE TABLE {s}.sessions (
+                session bigint NOT NULL PRIMARY KEY,
+                last_seq bigint NOT NULL,
+                epoch bigint NOT NULL,
+                next_segment integer NOT NULL) {by_session}""",
+            """CREATE TABLE {s}.segments (
+                session bigint NOT NULL,
+                segment integer NOT NULL,
+                parent_segment integer,
+                parent_depth integer,
+                tip integer NOT NULL,
+                merged_segment integer,
+                merged_depth integer,
+                base integer,
+                turn_shift integer NOT NULL,
+                checksum bigint NOT NULL,
+                PRIMARY KEY (session, segment)) {by_session}""",
+            # Without a depth a branch is at the tip of its segment and goes on with it.
+            """CREATE TABLE {s}.branches (
+                session bigint NOT NULL,
+                name text COLLATE "C" NOT NULL,
+                segment integer NOT NULL,
+                depth integer,
+                ordinal bigint NOT NULL,
+                checksum bigint NOT NULL,
+                PRIMARY KEY (session, name)) {by_session}""",
+            """CREATE TABLE {s}.refs (
+                session bigint NOT NULL,
+                ref bigint NOT NULL,
+                kind text COLLATE "C" NOT NULL,
+                name text COLLATE "C" NOT NULL,
+                segment integer,
+                depth integer,
+                base_segment integer,
+                base_depth integer,
+                note text COLLATE "C" NOT NULL,
+                created_at text COLLATE "C" NOT NULL,
+                checksum bigint NOT NULL,
+                PRIMARY KEY (session, ref)) {by_session}""",
+            "CREATE INDEX refs_kind ON {s}.refs (session, kind, name, ref)",
+            # A time is a text in ISO 8601, because a timestamptz forgets the zone.
+            """CREATE TABLE {s}.messages (
+                session bigint NOT NULL,
+                segment integer NOT NULL,
+                depth integer NOT NULL,
+                seq bigint NOT NULL,
+                id text COLLATE "C" NOT NULL,
+                turn_id text COLLATE "C" NOT NULL,
+                turn_no integer NOT NULL,
+                role text COLLATE "C" NOT NULL,
+                created_at text COLLATE "C" NOT NULL,
+                stays smallint NOT NULL,
+                counter text COLLATE "C",
+                tokens integer,
+                picked_from text COLLATE "C",
+                name text COLLATE "C",
+                content text COLLATE "C" NOT NULL,
+                extra text COLLATE "C",
+                checksum bigint NOT NULL,
+                PRIMARY KEY (session, segment, depth)) {by_session}""",
+            "CREATE UNIQUE INDEX messages_id ON {s}.messages (session, id)",
+            "CREATE UNIQUE INDEX messages_seq ON {s}.messages (session, seq)",
+            "CREATE INDEX messages_turn ON {s}.messages (session, turn_id, seq)",
+            "CREATE INDEX messages_stays ON {s}.messages (session, seq) WHERE stays = 1",
+            "CREATE INDEX messages_asked ON {s}.messages (session, segment, depth) WHERE role = 'user'",
+            "CREATE INDEX messages_picked ON {s}.messages (session, picked_from) WHERE picked_from IS NOT NULL",
+            """CREATE TABLE {s}.covers (
+                session bigint NOT NULL,
+                segment integer NOT NULL,
+                depth integer NOT NULL,
+                ordinal integer NOT NULL,
+                source_segment integer NOT NULL,
+                start integer NOT NULL,
+                upto integer NOT NULL,
+                PRIMARY KEY (session, segment, depth, ordinal)) {by_session}""",
+            "CREATE INDEX covers_source ON {s}.covers (session, source_segment, start)",
+            """CREATE TABLE {s}.spaces (
+                session bigint NOT NULL,
+                space bigint NOT NULL,
+                name text COLLATE "C" NOT NULL,
+                written bigint NOT NULL,
+                PRIMARY KEY (session, name)) {by_session}""",
+            """CREATE TABLE {s}.vectors (
+                session bigint NOT NULL,
+                space bigint NOT NULL,
+                segment integer NOT NULL,
+                depth integer NOT NULL,
+                hash text COLLATE "C" NOT NULL,
+                vector bytea NOT NULL,
+                checksum bigint,
+                PRIMARY KEY (session, space, segment, depth)) {by_session}""",
+            "CREATE INDEX vectors_hash ON {s}.vectors (session, space, hash)",
+            """CREATE TABLE {s}.snapshots (
+                session bigint NOT NULL,
+                name text COLLATE "C" NOT NULL,
+                part integer NOT NULL,
+                data bytea NOT NULL,
+                PRIMARY KEY (session, name, part)) {by_session}""",
+            """CREATE TABLE {s}.summaries (
+                session bigint NOT NULL,
+                summary bigint NOT NULL,
+                content text COLLATE "C" NOT NULL,
+                segment integer NOT NULL,
+                depth integer NOT NULL,
+                along_segment integer NOT NULL,
+                along_depth integer NOT NULL,
+                last_id text COLLATE "C" NOT NULL,
+                messages integer NOT NULL,
+                created_at text COLLATE "C" NOT NULL,
+                counter text COLLATE "C",
+                tokens integer,
+                checksum bigint NOT NULL,
+                PRIMARY KEY (session, segment, depth, summary)) {by_session}""",
+            """CREATE TABLE {s}.tombstones (
+                session bigint NOT NULL,
+                id text COLLATE "C" NOT NULL,
+                PRIMARY KEY (session, id)) {by_session}""",
+        ),
+    ),
+]
+"""Only append to this list: the number of a step, from 1, is the version of the schema that it leads to.
+
+A statement that creates one of `TABLES` is followed by those that create its partitions.
+"""

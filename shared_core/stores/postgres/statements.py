@@ -1,0 +1,167 @@
+"""What runs the statements of one transaction, and locks a session before anything of it is read."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple, Protocol
+
+import psycopg
+
+from shared_core.stores.postgres.connections import Connection
+
+Rows = list[tuple[Any, ...]]
+
+_BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SELECT pg_current_xact_id()::text"
+_LOCK = "; SELECT 1 FROM {s}.sessions WHERE session = %d FOR NO KEY UPDATE"
+
+
+class Statement(NamedTuple):
+    """A statement, the session that it is about, and its other values."""
+
+    sql: str
+    session: int | None
+    values: Mapping[str, Any]
+
+
+class Statements(Protocol):
+    """Runs statements in which `{s}` is the schema and `%(name)s` a value; each names the session it reads."""
+
+    def run(self, sql: str, session: int | None, values: Mapping[str, Any] | None = None) -> Rows:
+        """Return the rows of a statement; an empty list if it returns none."""
+
+    def count(self, sql: str, session: int | None, values: Mapping[str, Any] | None = None) -> int:
+        """Return how many rows a statement found or changed."""
+
+    def together(self, statements: Sequence[Statement]) -> list[Rows]:
+        """Return the rows of several statements that see the same moment, in one round trip."""
+
+
+class Schema:
+    """Puts the name of a schema into statements, in place of `{s}`, and the next free number in place of `{next}`.
+
+    Args:
+        name: of the schema, as it is.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        quoted = '"' + name.replace('"', '""') + '"'
+        sequence = f"{quoted}.numbers".replace("'", "''")
+        self._places = {"{s}": quoted, "{next}": f"nextval('{sequence}')"}
+        self._known: dict[str, str] = {}
+
+    def plain(self, sql: str) -> str:
+        """Return a statement without values."""
+        for mark, place in self._places.items():
+            sql = sql.replace(mark, place)
+        return sql
+
+    def __call__(self, sql: str) -> str:
+        """Return a statement with values, in which every other percent sign is doubled."""
+        found = self._known.get(sql)
+        if found is None:
+            found = sql
+            for mark, place in self._places.items():
+                found = found.replace(mark, place.replace("%", "%%"))
+            self._known[sql] = found
+        return found
+
+
+class Reader:
+    """Runs statements one by one, each of which sees one moment.
+
+    Args:
+        connection: in autocommit mode.
+        schema: the tables are in it.
+    """
+
+    def __init__(self, connection: Connection, schema: Schema) -> None:
+        self._connection = connection
+        self._schema = schema
+
+    def run(self, sql: str, session: int | None, values: Mapping[str, Any] | None = None) -> Rows:
+        """See `Statements`."""
+        cursor = self._execute(sql, session, values)
+        return cursor.fetchall() if cursor.description else []
+
+    def count(self, sql: str, session: int | None, values: Mapping[str, Any] | None = None) -> int:
+        """See `Statements`."""
+        return self._execute(sql, session, values).rowcount
+
+    def together(self, statements: Sequence[Statement]) -> list[Rows]:
+        """See `Statements`."""
+        with self._connection.pipeline():
+            self._connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            cursors = [self._execute(*statement) for statement in statements]
+            self._connection.execute("COMMIT")
+        return [cursor.fetchall() for cursor in cursors]
+
+    def _execute(
+        self, sql: str, session: int | None, values: Mapping[str, Any] | None
+    ) -> "psycopg.Cursor[tuple[object, ...]]":
+        given = {"session": session, **(values or {})}
+        return self._connection.execute(self._schema(sql), given, binary=True)
+
+
+class Writer(Reader):
+    """Runs statements in a transaction, which begins with the first of them.
+
+    The first statement on a session is preceded by one that locks its row: a statement sees what was committed before
+    it began, so that one which waits for the lock itself would go on with what it saw before.
+    """
+
+    def __init__(self, connection: Connection, schema: Schema) -> None:
+        super().__init__(connection, schema)
+        self.number: str | None = None
+        """The number of the transaction, None before its first statement."""
+        self._locked: frozenset[int] = frozenset()
+
+    def _execute(
+        self, sql: str, session: int | None, values: Mapping[str, Any] | None
+    ) -> "psycopg.Cursor[tuple[object, ...]]":
+        self._prepare(session)
+        return super()._execute(sql, session, values)
+
+    def _prepare(self, session: int | None) -> None:
+        lock = "" if session is None or session in self._locked else self._schema(_LOCK) % session
+        if self.number is None:
+            cursor = self._connection.execute(_BEGIN + lock)
+            cursor.nextset()
+            self.number = str(cursor.fetchall()[0][0])
+        elif lock:
+            self._connection.execute(lock.removeprefix("; "))
+        if session is not None:
+            self._locked |= {session}
+
+    def together(self, statements: Sequence[Statement]) -> list[Rows]:
+        """See `Statements`; the sessions are locked, so that what they hold stays the same."""
+        return [self.run(*statement) for statement in statements]
+
+    @contextmanager
+    def part(self) -> Iterator[None]:
+        """Enter a part of the transaction, which is undone alone if an exception leaves the block."""
+        self._prepare(None)
+        before = self._locked
+        self._connection.execute("SAVEPOINT part")
+        try:
+            yield
+        except BaseException:
+            if not self._connection.broken:
+                self._connection.execute("ROLLBACK TO part; RELEASE part")
+                self._locked = before  # the locks are gone, too
+            raise
+        self._connection.execute("RELEASE part")
+
+    def commit(self) -> None:
+        """Make everything happen."""
+        if self.number is not None:
+            self._connection.execute("COMMIT")
+
+    def undo(self) -> None:
+        """Undo everything."""
+        if self.number is not None and not self._connection.broken:
+            self._connection.execute("ROLLBACK")
+
+
+def columns(rows: Sequence[tuple[Any, ...]], names: Sequence[str]) -> dict[str, list[Any]]:
+    """Return the columns of some rows by name, as a statement takes many rows at once."""
+    return {name: [row[number] for row in rows] for number, name in enumerate(names)}

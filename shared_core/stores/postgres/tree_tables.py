@@ -1,0 +1,284 @@
+"""Sessions, segments, branches and refs in PostgreSQL."""
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+from shared_core.errors import UnknownReferenceError
+from shared_core.records import MAIN, ROOT, Branch, Position, Ref, RefKind, Segment, SessionKey, SessionState
+from shared_core.stores.postgres.statements import Statements
+from shared_core.stores.postgres.texts import FORM, MARK, plain, text
+from shared_core.stores.row_values import check_row, checksum_of, position_of, read_ref
+from shared_core.stores.rows import BranchEnd, Rows
+
+_check = partial(check_row, FORM)
+
+# Not IS NOT DISTINCT FROM, for which PostgreSQL uses no index.
+_SESSION = "SELECT session FROM {s}.names WHERE listed AND session_id = %(name)s AND user_id = %(user)s"
+_SESSION_OF_NOBODY = "SELECT session FROM {s}.names WHERE listed AND session_id = %(name)s AND user_id IS NULL"
+_SESSIONS = "SELECT session, user_id, session_id FROM {s}.names WHERE listed "
+_OF_USERS = "AND (user_id = ANY(%(users)s::text[]) OR %(nobody)s AND user_id IS NULL) "
+
+# Each table is given the session itself: through a join, all partitions would be looked into.
+_BRANCH = (
+    "LEFT JOIN {s}.branches AS b ON b.session = %(session)s AND b.name = %(branch)s "
+    "LEFT JOIN {s}.segments AS g ON g.session = %(session)s AND g.segment = b.segment"
+)
+STATE = (
+    "SELECT s.last_seq, s.epoch, b.segment, b.depth, b.checksum, g.tip "
+    f"FROM {{s}}.sessions AS s {_BRANCH} WHERE s.session = %(session)s"
+)
+_END = (
+    "SELECT s.last_seq, s.epoch, b.segment, b.depth, b.checksum, g.tip, "
+    "EXISTS (SELECT 1 FROM {s}.tombstones WHERE session = %(session)s) "
+    f"FROM {{s}}.sessions AS s {_BRANCH} WHERE s.session = %(session)s AND b.name IS NOT NULL"
+)
+_MAIN_STATES = (
+    "SELECT n.session, n.user_id, n.session_id, s.last_seq, s.epoch, b.segment, coalesce(b.depth, g.tip) "
+    "FROM {s}.names AS n JOIN {s}.sessions AS s USING (session) "
+    "JOIN {s}.branches AS b ON b.session = n.session AND b.name = %(main)s "
+    "JOIN {s}.segments AS g ON g.session = n.session AND g.segment = b.segment "
+    "WHERE n.listed AND (b.segment, coalesce(b.depth, g.tip)) <> (%(segment)s, %(depth)s) "
+)
+SEGMENT_COLUMNS = (
+    "g.segment, g.parent_segment, g.parent_depth, g.tip, g.merged_segment, g.merged_depth, g.base, g.turn_shift, "
+    "g.checksum"
+)
+"""The columns that `read_segment` reads."""
+
+_SEGMENT = (
+    f"SELECT {SEGMENT_COLUMNS} FROM {{s}}.segments AS g WHERE g.session = %(session)s AND g.segment = %(segment)s"
+)
+_PUT_SEGMENT = (
+    "INSERT INTO {s}.segments AS g (session, segment, parent_segment, parent_depth, tip, merged_segment, merged_depth, "
+    "base, turn_shift, checksum) VALUES (%(session)s, %(segment)s, %(parent_segment)s, %(parent_depth)s, %(tip)s, "
+    "%(merged_segment)s, %(merged_depth)s, %(base)s, %(turn_shift)s, %(checksum)s) "
+    "ON CONFLICT (session, segment) DO UPDATE SET tip = greatest(g.tip, excluded.tip)"
+)
+_COUNT_SEGMENT = (
+    "UPDATE {s}.sessions SET next_segment = greatest(next_segment, %(segment)s + 1) WHERE session = %(session)s"
+)
+_PUT_BRANCH = (
+    "INSERT INTO {s}.branches (session, name, segment, depth, ordinal, checksum) "
+    "SELECT %(session)s, %(name)s, %(segment)s, %(depth)s, {next}, %(checksum)s "
+    "FROM {s}.sessions WHERE session = %(session)s ON CONFLICT (session, name) "
+    "DO UPDATE SET segment = excluded.segment, depth = excluded.depth, checksum = excluded.checksum"
+)
+_ATTACHED = (
+    "SELECT b.name, b.segment, g.tip FROM {s}.branches AS b "
+    "JOIN {s}.segments AS g ON g.session = %(session)s AND g.segment = b.segment "
+    "WHERE b.session = %(session)s AND b.depth IS NULL AND b.segment = ANY(%(segments)s::bigint[])"
+)
+_BRANCHES = (
+    "SELECT b.name, b.segment, b.depth, b.checksum, g.tip FROM {s}.branches AS b "
+    "JOIN {s}.segments AS g ON g.session = %(session)s AND g.segment = b.segment "
+    "WHERE b.session = %(session)s ORDER BY b.ordinal"
+)
+_RENAMED = (
+    "SELECT session, kind, %(to)s::text, segment, depth, base_segment, base_depth, note, ref FROM {s}.refs "
+    "WHERE session = %(session)s AND kind IN ('move', 'stash', 'head') AND name = %(name)s"
+)
+_REFS = (
+    "SELECT ref, kind, name, segment, depth, base_segment, base_depth, note, created_at, checksum FROM {s}.refs "
+    "WHERE session = %(session)s AND kind = %(kind)s "
+)
+_INSERT_REF = (
+    "INSERT INTO {s}.refs (session, ref, kind, name, segment, depth, base_segment, base_depth, note, created_at, "
+    "checksum) VALUES (%(session)s, {next}, %(kind)s, %(name)s, %(segment)s, %(depth)s, %(base_segment)s, "
+    "%(base_depth)s, %(note)s, %(created_at)s, %(checksum)s)"
+)
+
+_NO_POSITION = (None, None)
+
+
+class TreeTables(Rows):
+    """Sessions and the tree of each; a base of all other tables.
+
+    Args:
+        statements: runs statements, in a transaction if anything is written.
+    """
+
+    def __init__(self, statements: Statements) -> None:
+        self.run = statements.run
+        self.count_rows = statements.count
+        self.together = statements.together
+
+    def session(self, user_id: str | None, session_id: str) -> int | None:
+        """See `Rows`."""
+        sql = _SESSION_OF_NOBODY if user_id is None else _SESSION
+        found = self.run(sql, None, {"user": FORM.optional(user_id), "name": text(session_id)})
+        return found[0][0] if found else None
+
+    def sessions(self, user_ids: Collection[str | None] | None) -> list[SessionKey]:
+        """See `Rows`."""
+        return [_session_key(row) for row in self._of_users(_SESSIONS, {}, user_ids, "session")]
+
+    def sessions_named(self, session_id: str) -> list[SessionKey]:
+        """See `Rows`."""
+        found = self.run(f"{_SESSIONS}AND session_id = %(name)s ORDER BY session", None, {"name": text(session_id)})
+        return [_session_key(row) for row in found]
+
+    def main_states(self, user_ids: Collection[str | None] | None) -> list[tuple[SessionKey, SessionState]]:
+        """See `Rows`."""
+        values = {"main": MAIN, "segment": ROOT.segment, "depth": ROOT.depth}
+        found = self._of_users(_MAIN_STATES, values, user_ids, "n.session")
+        return [(_session_key(row[:3]), SessionState(Position(*row[5:]), *row[3:5])) for row in found]
+
+    def _of_users(
+        self, sql: str, values: Mapping[str, Any], user_ids: Collection[str | None] | None, order: str
+    ) -> list[tuple[Any, ...]]:
+        """Return the rows of a query on sessions that belong to some users, oldest first; None: everybody's."""
+        if user_ids is None:
+            return self.run(f"{sql}ORDER BY {order}", None, values)
+        named = {"users": [text(one) for one in user_ids if one is not None], "nobody": None in user_ids}
+        return self.run(f"{sql}{_OF_USERS}ORDER BY {order}", None, {**values, **named})
+
+    def insert_session(self, user_id: str | None, session_id: str) -> int:
+        """See `Rows`."""
+        session = self.claim_session(user_id, session_id)
+        if session is None:
+            raise UnknownReferenceError(f"there is a session {session_id!r} already")
+        return session
+
+    def claim_session(self, user_id: str | None, session_id: str, *, listed: bool = True) -> int | None:
+        """Insert a session; return None if there is one of this name, also one that was inserted meanwhile."""
+        sql = (
+            "INSERT INTO {s}.names VALUES ({next}, %(user)s, %(name)s, %(listed)s, now()) "
+            "ON CONFLICT DO NOTHING RETURNING session"
+        )
+        name = text(session_id) if listed else session_id
+        found = self.run(sql, None, {"user": FORM.optional(user_id), "name": name, "listed": listed})
+        for (session,) in found:
+            self.run("INSERT INTO {s}.sessions VALUES (%(session)s, 0, 0, 0)", session)
+            return int(session)
+        return None
+
+    def session_key(self, session: int) -> SessionKey | None:
+        """See `Rows`."""
+        found = self.run("SELECT session, user_id, session_id FROM {s}.names WHERE session = %(session)s", session)
+        return _session_key(found[0]) if found else None
+
+    def rename_sessions(self, names: Mapping[int, str]) -> None:
+        """See `Rows`."""
+        sql = "UPDATE {s}.names SET session_id = %(name)s WHERE session = %(session)s"
+        for session in names if len(names) > 1 else ():
+            self.run(sql, session, {"name": f"{MARK} {session}"})
+        for session, name in names.items():
+            self.run(sql, session, {"name": text(name)})
+
+    def state(self, session: int, branch: str | None) -> SessionState | None:
+        """See `Rows`."""
+        return read_state(session, branch, self.run(STATE, session, {"branch": FORM.optional(branch)}))
+
+    def segment(self, session: int, segment: int) -> Segment | None:
+        """See `Rows`."""
+        found = self.run(_SEGMENT, session, {"segment": segment})
+        return read_segment(session, found[0]) if found else None
+
+    def next_segment(self, session: int) -> int:
+        """See `Rows`."""
+        found = self.run("SELECT next_segment FROM {s}.sessions WHERE session = %(session)s", session)
+        return found[0][0] if found else 0
+
+    def put_segment(self, session: int, segment: Segment) -> None:
+        """See `Rows`."""
+        parent, merged = segment.parent or _NO_POSITION, segment.merged or _NO_POSITION
+        sealed = (session, segment.segment, *parent, *merged, segment.base, segment.turn_shift)
+        names = ("segment", "parent_segment", "parent_depth", "merged_segment", "merged_depth", "base", "turn_shift")
+        values = dict(zip(names, sealed[1:], strict=True))
+        self.run(_PUT_SEGMENT, session, {**values, "tip": segment.tip, "checksum": checksum_of(sealed)})
+        self.run(_COUNT_SEGMENT, session, {"segment": segment.segment})
+
+    def end(self, session: int, branch: str) -> BranchEnd | None:
+        """See `Rows`."""
+        found = self.run(_END, session, {"branch": text(branch)})
+        if not found:
+            return None
+        last_seq, _, segment, depth, checksum, tip, forgetful = found[0]
+        head = _head(session, text(branch), segment, depth, checksum, tip)
+        return BranchEnd(head, tip, depth is None, last_seq, forgetful)
+
+    def branches(self, session: int) -> list[Branch]:
+        """See `Rows`."""
+        found = self.run(_BRANCHES, session)
+        return [Branch(plain(name), _head(session, name, *columns)) for name, *columns in found]
+
+    def put_branch(self, session: int, name: str, head: Position, *, attached: bool = False) -> None:
+        """See `Rows`."""
+        row = (session, text(name), head.segment, None if attached else head.depth)
+        values = dict(zip(("name", "segment", "depth"), row[1:], strict=True))
+        self.run(_PUT_BRANCH, session, {**values, "checksum": checksum_of(row)})
+
+    def detach_branches(self, session: int, segments: Collection[int]) -> None:
+        """See `Rows`."""
+        for name, segment, depth in self.run(_ATTACHED, session, {"segments": list(segments)}):
+            self.put_branch(session, plain(name), Position(segment, depth))
+
+    def rename_branch(self, session: int, name: str, to: str) -> None:
+        """See `Rows`."""
+        names = {"name": text(name), "to": text(to)}
+        where = "WHERE session = %(session)s AND name = %(name)s"
+        for row in self.run(
+            f"SELECT session, %(to)s::text, segment, depth FROM {{s}}.branches {where}", session, names
+        ):
+            sql = f"UPDATE {{s}}.branches SET name = %(to)s, checksum = %(checksum)s {where}"
+            self.run(sql, session, {**names, "checksum": checksum_of(row)})
+        for *own, ref in self.run(_RENAMED, session, names):
+            sql = (
+                "UPDATE {s}.refs SET name = %(to)s, checksum = %(checksum)s "
+                "WHERE session = %(session)s AND ref = %(ref)s"
+            )
+            self.run(sql, session, {"to": text(to), "ref": ref, "checksum": checksum_of(own)})
+
+    def drop_branch(self, session: int, name: str) -> None:
+        """See `Rows`."""
+        sql = "DELETE FROM {s}.branches WHERE session = %(session)s AND name = %(name)s"
+        self.run(sql, session, {"name": text(name)})
+
+    def refs(self, session: int, kind: RefKind, name: str | None, limit: int) -> list[Ref]:
+        """See `Rows`."""
+        named = "" if name is None else "AND name = %(name)s "
+        values = {"kind": kind, "limit": max(limit, 0), "name": FORM.optional(name)}
+        found = self.run(f"{_REFS}{named}ORDER BY ref DESC LIMIT %(limit)s", session, values)
+        return [read_ref(FORM, session, row) for row in found]
+
+    def insert_ref(self, session: int, ref: Ref) -> None:
+        """See `Rows`."""
+        positions = (*(ref.position or _NO_POSITION), *(ref.base or _NO_POSITION))
+        row = (session, ref.kind, text(ref.name), *positions, text(ref.note))
+        names = ("kind", "name", "segment", "depth", "base_segment", "base_depth", "note")
+        values = dict(zip(names, row[1:], strict=True))
+        created_at = text(ref.created_at) if ref.created_at else f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S}"
+        self.run(_INSERT_REF, session, {**values, "created_at": created_at, "checksum": checksum_of(row)})
+
+    def drop_ref(self, session: int, number: int) -> bool:
+        """See `Rows`."""
+        sql = "DELETE FROM {s}.refs WHERE session = %(session)s AND ref = %(ref)s"
+        return bool(self.count_rows(sql, session, {"ref": number}))
+
+
+def read_state(session: int, branch: str | None, rows: Sequence[tuple[Any, ...]]) -> SessionState | None:
+    """Return the state in the rows of `STATE`; None if there are none, StoreError if the branch is damaged."""
+    for last_seq, epoch, segment, depth, checksum, tip in rows:
+        head = None if segment is None else _head(session, text(branch or ""), segment, depth, checksum, tip)
+        return SessionState(head, last_seq, epoch)
+    return None
+
+
+def read_segment(session: int, row: tuple[Any, ...]) -> Segment:
+    """Return the segment in a row of `SEGMENT_COLUMNS`; StoreError if it is damaged."""
+    number, *tree, checksum = row
+    _check("segment", number, checksum, (session, number, *tree[:2], *tree[3:]))
+    return Segment(number, position_of(*tree[:2]), tree[2], position_of(*tree[3:5]), *tree[5:])
+
+
+def _head(session: int, name: str, segment: int, depth: int | None, checksum: int, tip: int) -> Position:
+    """Return where a branch ends, from its row and the tip of its segment; StoreError if the row is damaged."""
+    _check("branch", plain(name), checksum, (session, name, segment, depth))
+    return Position(segment, tip if depth is None else depth)
+
+
+def _session_key(row: tuple[Any, ...]) -> SessionKey:
+    session, user_id, session_id = row
+    return SessionKey(session, FORM.optional_plain(user_id), plain(session_id))
