@@ -43,7 +43,9 @@ SPARE = 0.95
 SHRUNK = 2 / 3
 """The share of a prompt that was too large, if the error does not say by how much."""
 
-_LIMIT = re.compile(r"(?:maximum|limit)\D{0,60}?(\d{3,})|(\d{3,}) (?:tokens? )?(?:maximum|limit)", re.IGNORECASE)
+_LIMIT = re.compile(
+    r"(?:maximum|limit)\D{0,60}?(\d{3,})|(?<!\d)(\d{3,}+) (?:tokens? )?(?:maximum|limit)", re.IGNORECASE
+)
 
 
 class Budget:

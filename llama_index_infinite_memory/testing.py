@@ -19,7 +19,9 @@ from shared_core.interop.echo import echo, words
 
 __all__ = ["EchoLLM"]
 
-REWRITE = re.compile(r"follow up (?:input|message)[^:\n]*[:>]\s*(.*?)\s*<?standalone question[:>]?\s*$", re.I | re.S)
+REWRITE = re.compile(
+    r"\A(?>.*?follow up (?:input|message))[^:\n]*[:>](.*?)<?standalone question[:>]?\s*+$", re.IGNORECASE | re.DOTALL
+)
 """The prompt of an engine that wants a question rewritten so that it can be understood alone."""
 
 
@@ -73,4 +75,4 @@ def _answer(messages: Sequence[ChatMessage]) -> str:
     shown = [(message.role.value, message.content or "") for message in messages]
     question = next((text for role, text in reversed(shown) if role == "user"), "")
     rewritten = REWRITE.search(question)
-    return rewritten[1] if rewritten else echo(shown)
+    return rewritten[1].strip() if rewritten else echo(shown)

@@ -52,7 +52,7 @@ def every_record(store: Store, session: int) -> Iterator[Record]:
 
 
 def select(
-    store: Store, session: int, *, ids: Sequence[str] | None = None, before: datetime | None = None, everything: bool
+    store: Store, session: int, *, ids: Sequence[str] | None = None, before: datetime | None = None
 ) -> list[Record]:
     """Return the messages that a request erases: whole tool groups, on all branches, with their copies and summaries.
 
@@ -61,13 +61,10 @@ def select(
         session: the session's key.
         ids: the messages with these ids.
         before: the messages said before this time, except system messages.
-        everything: all messages.
 
     Raises:
         UnknownReferenceError: an id is not stored.
     """
-    if everything:
-        return list(every_record(store, session))
     if ids is not None:
         chosen = store.get(session, ids)
         missing = set(ids) - {record.message.id for record in chosen}
@@ -118,26 +115,25 @@ def groups_of_turn(store: Store, session: int, turn_id: str) -> Iterator[dict[Po
             yield {line[entry.order].position: line[entry.order] for entry in group}
 
 
-def forget(store: Store, session: int, records: Sequence[Record], *, everything: bool) -> ForgetResult:
+def forget(store: Store, session: int, records: Sequence[Record]) -> ForgetResult:
     """Erase messages from rows, vectors and snapshots, then from the bytes of the files."""
     gone = [record.position for record in records]
-    stale = [] if everything else _left_of_turns(store, session, records)
-    store.forget(session, gone, stale=stale, branches=everything)
+    store.forget(session, gone, stale=_left_of_turns(store, session, records))
     reason = store.scrub()
     return ForgetResult(_ids(records), scrubbed=reason is None, reason=reason)
 
 
 def forget_sessions(store: Store, sessions: Sequence[int]) -> ForgetResult:
-    """Erase whole sessions, each in a transaction of its own, then the bytes in the files.
+    """Erase whole sessions, each in a transaction of its own, then the bytes in the files. Damaged messages go, too.
 
     If the process is killed in between, some sessions are erased and the others whole; the next call erases the rest.
     """
     gone: list[str] = []
     for session in sessions:
         with store.transaction():
-            records = select(store, session, everything=True)
-            store.forget(session, [record.position for record in records], branches=True)
-        gone += _ids(records)
+            stored = store.stored(session)
+            store.forget(session, [position for position, _ in stored], branches=True)
+        gone += [id_ for _, id_ in stored]
     reason = store.scrub()
     return ForgetResult(tuple(gone), scrubbed=reason is None, reason=reason)
 
@@ -175,7 +171,7 @@ class ForgetVerbs:
             ids: erase the messages with these ids.
             before: erase messages said before this time, except system messages: a datetime, a date, or ISO 8601 text
                 such as `"2026-01-31"`. A time without a zone is taken as UTC.
-            session: erase the whole session.
+            session: erase the whole session, with messages that are damaged and can no longer be read.
             user: erase all sessions of this memory's user. Each is erased as a whole; if the process is killed in
                 between, call it again. The names of the user and of the sessions remain in the store.
             dry_run: erase nothing and return what would be erased.
@@ -196,14 +192,14 @@ class ForgetVerbs:
             key = live.key
             if key is None and ids:
                 raise UnknownReferenceError(f"no message {ids[0]!r}: nothing is stored yet")
-            records = select(live.store, key, ids=ids, before=limit, everything=session) if key is not None else []
+            if session and key is not None:
+                return self._forget_sessions([key], dry_run=dry_run)
+            records = select(live.store, key, ids=ids, before=limit) if key is not None else []
             if dry_run or key is None:
                 return ForgetResult(_ids(records), dry_run=dry_run)
-            if not records and not session:
+            if not records:
                 return self.scrub()  # a new epoch would make every process rebuild its indexes for nothing
-            result = forget(live.store, key, records, everything=session)
-            if session:
-                self._checkout.stand(Head(MAIN))
+            result = forget(live.store, key, records)
             live.note_forgotten()
             return result
 
@@ -215,13 +211,17 @@ class ForgetVerbs:
                 "or erase this session with session=True"
             )
         with self._checkout.lock:
-            sessions = [key for key, _, _ in live.store.sessions(live.user_id)]
-            if dry_run:
-                records = [record for key in sessions for record in every_record(live.store, key)]
-                return ForgetResult(_ids(records), dry_run=True)
-            result = forget_sessions(live.store, sessions)
-            self._checkout.stand(Head(MAIN))
-            return result
+            return self._forget_sessions([key for key, _, _ in live.store.sessions(live.user_id)], dry_run=dry_run)
+
+    def _forget_sessions(self, sessions: Sequence[int], *, dry_run: bool) -> ForgetResult:
+        live = self._checkout.live
+        if dry_run:
+            stored = [id_ for key in sessions for _, id_ in live.store.stored(key)]
+            return ForgetResult(tuple(stored), dry_run=True)
+        result = forget_sessions(live.store, sessions)
+        self._checkout.stand(Head(MAIN))
+        live.note_forgotten()
+        return result
 
     def scrub(self) -> ForgetResult:
         """Remove erased bytes from the files, if a reader kept `forget` from doing so, as its result reports."""

@@ -272,6 +272,19 @@ class Store(ABC):
             return None
         return found
 
+    def stored(self, session: int) -> list[tuple[Position, str]]:
+        """Return the positions and ids of all messages of a session, in order of storing.
+
+        Nothing else of them need be readable, so that a session with a damaged message can be forgotten. By default,
+        this reads the messages.
+        """
+        found: list[tuple[Position, str]] = []
+        seq = 0
+        while records := self.find(session, After(seq, PAGE)):
+            found += [(record.position, record.message.id or "") for record in records]
+            seq = records[-1].seq
+        return found
+
     def check_absent(self, session: int, ids: Collection[str]) -> None:
         """Raise StoreError if one of these messages, which `get` has not found, is stored after all.
 

@@ -88,7 +88,8 @@ class ChatLoop:
     def run(self, store: str) -> None:
         """Greet the user, who chats with the messages of this store, and answer until the chat ends."""
         known = count(self._memory.stats()["messages"])
-        _note(f"{known} known in {store}, session {self._memory.session_id}; /help lists the commands")
+        session = printable_name(self._memory.session_id)
+        _note(f"{known} known in {printable_name(store)}, session {session}; /help lists the commands")
         while (line := self._read()) is not None:
             try:
                 if line.strip() and not self._take(line.strip()):

@@ -13,7 +13,7 @@ from shared_core.formats.parts import CHAT_PARTS, chat_parts, check_parts, part_
 
 IMAGE_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 
-_DATA_URL = re.compile(r"data:(?P<type>[^;,]*)[^,]*?(?P<base64>;base64)?,", re.ASCII)
+_DATA_URL = re.compile(r"data:(?P<type>[^;,]*+)(?:(?!;base64,)[^,])*+(?P<base64>;base64)?,", re.ASCII)
 _NOT_IN_IDS = re.compile(r"[^a-zA-Z0-9_-]")
 """What the id of a call must not hold."""
 

@@ -45,7 +45,7 @@ BETWEEN_ORDERS = 6
 
 _NOT_SAID = re.compile(
     r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)|`[^`\n]*`|^[ \t]*>[^\n]*$"
-    r"|\"[^\"\n]*\"|\u201c[^\u201d\n]*\u201d|\u00ab[^\u00bb\n]*\u00bb",
+    r"|\"[^\"\n]*\"|\u201c[^\u201c\u201d\n]*+\u201d|\u00ab[^\u00ab\u00bb\n]*+\u00bb",
     re.DOTALL | re.MULTILINE,
 )
 """Matches code and quotes, which are not the user's own words."""

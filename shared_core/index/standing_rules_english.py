@@ -442,7 +442,7 @@ ENGLISH_RULES = StandingRules(
         f" imperial si prices all"
     ),
     request=(
-        r"(?:^|[.!?\n,;:]\s*|\b(?:and|please|then|now|to|me)\s+)(?:suggest|recommend|advise|plan|write"
+        r"(?:^|[.!?\n,;:][^\S\n]*+|\b(?:and|please|then|now|to|me)\s+)(?:suggest|recommend|advise|plan|write"
         r"|draft|create|make|build|implement|design"
         r"|cook|prepare|organi[sz]e|choose|pick|find|show|give|walk|explain|describe|summari[sz]e"
         r"|set up|compare|list|book|order|improve"
@@ -465,6 +465,6 @@ ENGLISH_RULES = StandingRules(
         r"|you) (?:discussed|talked|mentioned|said"
         r"|told|asked|recommended|suggested|described)|(?:our|this) (?:conversation|chat|discussion"
         r"|talk)s?|remind me)\b"
-        r"|\b(?:summar\w+|overview)\b.* (?:my|our) .*(?:ed|own)\b"
+        r"|(?:\A|(?<=\n))(?>.*?\b(?:summar\w+|overview)\b)(?>.*? (?:my|our) ).*(?:ed|own)\b"
     ),
 )  # fmt: skip

@@ -15,7 +15,7 @@ Shown = Sequence[tuple[str, str]]
 SHARE = 1 / 3
 """The share of a question's words that a line must contain to be quoted. With less, most questions match something."""
 
-_QUESTIONS = re.compile(r"[^.!?]*\?")
+_QUESTIONS = re.compile(r"(?<![^.!?])[^.!?]*+\?")
 _CHUNK = re.compile(r"\S+\s*|\s+")
 _ASKS = re.compile(
     r"\?\s*$|^\s*(?:what|which|who|whose|where|when|why|how|tell|show|say|quote|remind)\b", re.IGNORECASE

@@ -280,7 +280,7 @@ class Assembler:
         if self.placement == "messages":
             return _Chosen(fates, sum(candidate.tokens for candidate in recalled), "")
         entries = self._in_order(recalled)
-        text = self.template.render([entry.message for entry in entries])
+        text = self.template.render([self.framer.between_fences(entry.message) for entry in entries])
         if self._beside_question(frame, shown):
             summary = frame.summary.tokens if frame.summary is not None and frame.summary.beside else 0
             tokens = self._size_with(asked_with(frame, text), entries) - frame.bare - frame.grounding_tokens - summary

@@ -7,10 +7,14 @@ from unicodedata import normalize
 from shared_core.formats.fields import ROLE_NAMES
 from shared_core.messages import Message
 
-_TAG = re.compile(r"</?\s*([A-Za-z][\w-]*)")
+_TAG = re.compile(r"([<\[])[/|]?\s*([^\W\d_][\w-]*)")
+"""The beginning of a tag in a wording: `<old>`, `</old>`, `<|old|>`, `[old]` or `[/old]`."""
 
-_OPENS = "<\uff1c\ufe64"
-"""The sign that opens a tag, and its full-width and small forms."""
+_OPENS = {"<": "<\uff1c\ufe64", "[": "[\uff3b"}
+"""The signs that open a tag, each with its full-width and small forms."""
+
+_ESCAPED = {sign: "&lt;" if opens == "<" else "&#91;" for opens, signs in _OPENS.items() for sign in signs}
+"""What replaces such a sign."""
 
 _UNSEEN = (
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f"
@@ -18,33 +22,42 @@ _UNSEEN = (
 )
 """Characters that take no place: a reader, and most tokenizers, see the word without them."""
 
+_FIRST_WORD = re.compile(r"\w+(?=\s*+(?:$|[^\w\s.'-]))")
+"""The first word of a name if no other follows it: "assistant", and the beginning of "assistant: as I said"."""
+
 _LINE_BREAKS = re.compile("\r\n|[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")
 """What begins a new line, as in `str.splitlines`."""
 
 
 def defused(text: str, wording: str) -> str:
     """Return a text in which the tags of the wording around it are escaped, in any case, spacing and width."""
-    if "<" not in text and (text.isascii() or not any(sign in text for sign in _OPENS)):
-        return text  # as nearly every text
-    fence = _fence(wording)
-    return text if fence is None else fence.sub("&lt;", text)
+    for signs, fence in _fences(wording):
+        if any(sign in text for sign in signs):
+            text = fence.sub(lambda found: _ESCAPED[found[0]], text)
+    return text
 
 
 @lru_cache(maxsize=16)
-def _fence(wording: str) -> re.Pattern[str] | None:
-    """Return a pattern for the beginnings of the wording's own tags. It cannot backtrack, so it takes linear time."""
-    names = sorted(set(_TAG.findall(wording)))
-    if not names:
-        return None
+def _fences(wording: str) -> tuple[tuple[str, re.Pattern[str]], ...]:
+    """Return patterns for the beginnings of the wording's own tags, each with the signs that they begin with.
+
+    They cannot backtrack, so they take linear time.
+    """
     blank = rf"(?:\s|{_UNSEEN})*+"
-    spelled = "|".join("".join(f"{_letter(letter)}{_UNSEEN}*+" for letter in name) for name in names)
-    return re.compile(rf"[{_OPENS}](?={blank}[/\uff0f]?{blank}(?:{spelled})(?!\w))")
+    fences = []
+    for opens, signs in _OPENS.items():
+        names = sorted({name for sign, name in _TAG.findall(wording) if sign == opens})
+        spelled = "|".join("".join(f"{_letter(letter)}{_UNSEEN}*+" for letter in name) for name in names)
+        pattern = rf"[{re.escape(signs)}](?={blank}[/|\uff0f\uff5c]?{blank}(?:{spelled})(?!\w))"
+        fences += [(signs, re.compile(pattern))] if names else []
+    return tuple(fences)
 
 
 def _letter(letter: str) -> str:
-    """Return a class of the forms of an ASCII character: in both cases, narrow and full-width."""
-    forms = {letter.lower(), letter.upper()}
-    return f"[{''.join(sorted(re.escape(form) + chr(ord(form) + 0xFEE0) for form in forms))}]"
+    """Return a class of the forms of a character: in both cases and, if it is ASCII, narrow and full-width."""
+    forms = {form for form in (letter.lower(), letter.upper()) if len(form) == 1} or {letter}
+    wide = {chr(ord(form) + 0xFEE0) for form in forms if form.isascii()}
+    return f"[{''.join(map(re.escape, sorted(forms | wide)))}]"
 
 
 def folded(text: str, continuation: str) -> str:
@@ -53,10 +66,11 @@ def folded(text: str, continuation: str) -> str:
 
 
 def speaker(message: Message) -> str:
-    """Return who says a message: the name, or the role; both, if the name is that of another role."""
+    """Return who says a message: the name, or the role; both, if the name is that of another role or begins with it."""
     if message.name is None:
         return message.role
     name = " ".join(message.name.split())
     seen = re.sub(_UNSEEN, "", normalize("NFKC", name)).strip().casefold()
-    poses = ROLE_NAMES.get(seen, message.role) != message.role
+    posed = _FIRST_WORD.match(seen)
+    poses = posed is not None and ROLE_NAMES.get(posed[0], message.role) != message.role
     return f"{message.role} ({name})" if poses or not seen else name

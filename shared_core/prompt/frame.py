@@ -215,8 +215,9 @@ class Frame:
 class Framer:
     """Builds frames. Its fields are constructor arguments of the memory, apart from `fences`.
 
-    `fences` is the wording around recalled messages and summaries. Its tags are escaped in grounding, so that a page
-    that was retrieved cannot pose as something that was said.
+    `fences` is the wording around recalled messages and summaries. Its tags are escaped in recalled messages, summaries
+    and grounding, so that neither a page that was retrieved nor a summarizer can pose as something that was said. What
+    the user asks, and the messages of the window, are sent word for word, each in its own role.
 
     Raises:
         ValueError: a value is out of range.
@@ -321,13 +322,19 @@ class Framer:
     def safe(self, message: Message) -> Message:
         """Return a message in whose grounding the tags of `fences` are escaped."""
         grounding = message.grounding
-        if grounding is None or defused(grounding.text, self.fences) == grounding.text:
+        if grounding is None:
             return message
         items = [item.model_copy(update={"text": defused(item.text, self.fences)}) for item in grounding.items]
-        header, footer = defused(grounding.header, self.fences), defused(grounding.footer, self.fences)
-        return message.replace(
-            grounding=grounding.model_copy(update={"items": tuple(items), "header": header, "footer": footer})
-        )
+        around = {name: defused(getattr(grounding, name), self.fences) for name in ("header", "footer", "omitted_note")}
+        safe = grounding.model_copy(update={"items": tuple(items), **around})
+        return message if safe == grounding else message.replace(grounding=safe)
+
+    def between_fences(self, message: Message) -> Message:
+        """Return a message in whose text and name the tags of `fences` are escaped, as it is recalled."""
+        said, name = defused(message.content, self.fences), defused(message.name or "", self.fences)
+        if said == message.content and name == (message.name or ""):
+            return message
+        return message.replace(content=said, name=name or message.name)
 
     def _sent(self, message: Message, grounding_text: str) -> int:
         return message_tokens(with_grounding(message, grounding_text), self.counter, self.overhead)

@@ -192,7 +192,10 @@ class TreeStore(Store):
                 if branches
                 else covering(rows, session, positions)
             )
-            if rows.erase(session, positions, stale, summaries) and branches:
+            before = rows.state(session, None)
+            if rows.erase(session, positions, stale, summaries) and branches and before is not None:
+                # Messages that damage had lost are forgotten, too, and not missed from now on.
+                rows.note_empty(session, (), [range(1, before.last_seq + 1)])
                 _begin_anew(rows, session)
 
     def forgotten(self, session: int, after: str | None, limit: int) -> list[str]:

@@ -10,7 +10,7 @@ from shared_core.messages import Message
 from shared_core.strippers.stripper import Stripper, set_apart
 
 OPENING = re.compile(
-    r"\s*(?:context information[^\n]* is below|use the context information below|"
+    r"\s*+(?:context information[^\n]* is below|use the context information below|"
     r"(?:[^\n]{0,200}\. )?(?:use|answer[^\n]{0,60}) the (?:following|provided) (?:pieces of )?(?:retrieved )?context)",
     re.IGNORECASE,
 )
@@ -20,12 +20,11 @@ FENCE = re.compile(r"^[ \t]*[-=]{5,}[ \t]*$", re.MULTILINE)
 QUESTION = re.compile(r"^[ \t]*(?:user )?(?:query|question):[ \t]*", re.IGNORECASE | re.MULTILINE)
 CONTEXT = re.compile(r"^[ \t]*(?:context|documents|sources|passages):", re.IGNORECASE | re.MULTILINE)
 ANSWER = re.compile(r"\n[ \t]*(?:helpful |refined |your )?answer[^\n]{0,20}:\s*\Z", re.IGNORECASE)
-REFINED = re.compile(
-    r"The original query is as follows: (?P<kept>.*)\nWe have provided an existing answer: |"
-    r"You are an expert Q&A system that strictly operates in two modes .*\nQuery: (?P<chat>.*)\nOriginal Answer: ",
-    re.DOTALL,
+REFINED = (
+    ("The original query is as follows: ", "", "\nWe have provided an existing answer: "),
+    ("You are an expert Q&A system that strictly operates in two modes ", "\nQuery: ", "\nOriginal Answer: "),
 )
-"""LlamaIndex's templates that improve an answer by more passages."""
+"""LlamaIndex's templates that improve an answer by more passages: how they begin, and what encloses the question."""
 
 
 def _pasted_context(message: Message) -> Message:
@@ -38,8 +37,12 @@ def _pasted_context(message: Message) -> Message:
 
 
 def _refined(text: str) -> tuple[int, int] | None:
-    found = REFINED.match(text)
-    return found.span(found.lastgroup or 0) if found else None
+    for beginning, before, after in REFINED:
+        if text.startswith(beginning):
+            end = text.rfind(after)
+            start = text.rfind(before, len(beginning), end) if before else len(beginning)
+            return (start + len(before), end) if 0 <= start <= end else None
+    return None
 
 
 def _question_first(text: str) -> tuple[int, int] | None:

@@ -11,6 +11,7 @@ from itertools import islice
 from shared_core.errors import StoreError
 from shared_core.paths import Path, Span, beginning
 from shared_core.prompt.assembler import Assembler
+from shared_core.prompt.fence import defused
 from shared_core.prompt.frame import Frame, FramedSummary, with_summary
 from shared_core.prompt.reasons import Reason
 from shared_core.prompt.window import Candidate, Selection
@@ -267,7 +268,8 @@ class RollingSummary:
     def _frame_with(self, prompt: PromptInputs, summary: Summary) -> Frame:
         said = self._text(summary)
         beside = self.rules.placement == "grounding" and prompt.shown and prompt.asked.question is not None
-        written = FramedSummary(said, self.rules.template.render(said), summary.messages, beside)
+        safe = defused(said, self.assembler.framer.fences)
+        written = FramedSummary(said, self.rules.template.render(safe), summary.messages, beside)
         return with_summary(prompt.asked, written, self._size)
 
     def _text(self, summary: Summary) -> str:

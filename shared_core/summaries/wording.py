@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from shared_core.base import TokenCounter
 from shared_core.messages import Message, ToolCall
-from shared_core.prompt.fence import defused
+from shared_core.prompt.fence import defused, folded, speaker
 
 SUMMARY_PROMPT = (
     "You keep the summary of a long conversation up to date. Take the summary so far and what was said since, and "
@@ -26,6 +26,9 @@ LONGEST_TOKEN = 16
 
 LONG_WORD = 40
 """At most this many characters are given up to cut between words."""
+
+INDENT = "\n  "
+"""Begins the lines after the first of a text that is quoted to a model."""
 
 _SENTENCE_END = re.compile(r"[.!?…]['\")\]]*(?=\s)|[\u3002\uff01\uff1f]|\n")
 _FIELDS = re.compile(r"\{(?:previous|messages)\}")
@@ -77,16 +80,19 @@ def _call(call: ToolCall) -> str:
 
 
 def transcript(messages: Sequence[Message]) -> str:
-    """Return messages as text, oldest first: name or role and content, separated by blank lines."""
+    """Return messages as text, oldest first: name or role and content, separated by blank lines.
+
+    The lines of a message after its first are indented, so that no message can look like several.
+    """
     names = {call.id: call.name for message in messages for call in message.tool_calls}
     lines = (as_plain_text(message, names.get(message.tool_call_id or "")) for message in messages)
-    return "\n\n".join(f"{_speaker(line)}: {line.content}" for line in lines if line.content.strip())
+    return "\n\n".join(f"{_speaker(line)}: {folded(line.content, INDENT)}" for line in lines if line.content.strip())
 
 
 def _speaker(message: Message) -> str:
     if message.role == "tool":
-        return f"result of {message.name}" if message.name else "result"
-    return message.name or message.role
+        return f"result of {' '.join(message.name.split())}" if message.name else "result"
+    return speaker(message)
 
 
 def instruction(previous: str | None, messages: Sequence[Message], prompt: str) -> str:
@@ -101,9 +107,10 @@ def instruction(previous: str | None, messages: Sequence[Message], prompt: str) 
     """
     asked = messages[-1] if messages and messages[-1].role == "user" and messages[-1].id is None else None
     if asked is not None:
-        before = f"From what was said before:\n{previous}\n\nSaid since:\n" if previous is not None else ""
+        known = folded(previous or "", INDENT)
+        before = f"From what was said before:\n{known}\n\nSaid since:\n" if previous is not None else ""
         return f"{before}{transcript(messages[:-1])}\n\nThe above is a record. {asked.content}"
-    values = {"{previous}": previous or "(none yet)", "{messages}": transcript(messages)}
+    values = {"{previous}": folded(previous or "(none yet)", INDENT), "{messages}": transcript(messages)}
     # In one pass, so that braces in the messages stay as typed.
     return _FIELDS.sub(lambda match: values[match.group()], prompt)
 

@@ -153,6 +153,23 @@ def test_an_id_that_its_index_has_lost_is_no_unknown_id(path: Path) -> None:
             memory.get("m9")
 
 
+def test_an_id_that_only_its_index_still_has_is_no_unknown_id(path: Path) -> None:
+    with InfiniteMemory(path, ranking="lexical") as memory:
+        memory.add(history(3))
+    with closing(sqlite3.connect(path)) as connection:
+        (page,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'messages'").fetchone()
+    data = bytearray(path.read_bytes())
+    at = (page - 1) * 4096 + 3  # how many rows the page holds
+    assert data[at : at + 2] == b"\x00\x03"
+    data[at + 1] = 2
+    path.write_bytes(data)
+    with (
+        InfiniteMemory(path, ranking="lexical") as memory,
+        pytest.raises(StoreError, match="message 'm2' cannot be read: only an index still has it"),
+    ):
+        memory.get("m2")
+
+
 def test_what_was_forgotten_or_never_came_is_not_missed(store: SQLiteStore) -> None:
     session = Session(store)
     session.append(MAIN, drafts(*(f"u{number}" for number in range(9))))
@@ -448,3 +465,45 @@ def test_a_migration_that_was_killed_is_done_again(path: Path, tmp_path: Path) -
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("SELECT max(version) FROM migrations").fetchone() == (OLD,)
     assert told(path) == told(tmp_path / "new.db")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE messages SET turn_no = 7 WHERE id = 'm1'",
+        "UPDATE texts SET content = CAST(x'ff41' AS TEXT) WHERE content LIKE '%item1 %'",
+        "UPDATE messages SET id = CAST(x'ff6d31' AS TEXT) WHERE id = 'm1'",
+        "UPDATE messages SET seq = 99 WHERE id = 'm1'",
+        "DELETE FROM messages WHERE id = 'm1'",
+    ],
+)
+@pytest.mark.parametrize("whom", ["session", "user"])
+def test_a_session_with_a_damaged_message_can_be_forgotten(path: Path, damage: str, whom: str) -> None:
+    def opened(session: str) -> InfiniteMemory:
+        return InfiniteMemory(path, session_id=session, user_id="ann", ranking="lexical")
+
+    for session in ("other", "damaged"):
+        with opened(session) as memory:
+            memory.add(history(4))
+            memory.fork("side", at="m0")
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"{damage} {'AND session = 2' if 'texts' not in damage else 'AND text > 4'}")
+        connection.commit()
+    with opened("damaged") as memory:
+        with pytest.raises(StoreError):
+            list(memory.messages())
+        wanted = {whom: True}
+        would = memory.forget(dry_run=True, **wanted)  # type: ignore[arg-type]
+        assert memory.forget(**wanted).ids == would.ids  # type: ignore[arg-type]
+        assert {"m0", "m2", "m3"} <= set(would.ids)
+        assert not list(memory.messages())
+        assert not memory.search("item1 gardens")
+        memory.add(Message.user("A new beginning.", id="new"))
+        assert [message.id for message in memory.messages()] == ["new"]
+        assert memory.add(Message.user("item2", id="m2")) == []
+    with opened("other") as memory:
+        assert len(list(memory.messages())) == (0 if whom == "user" else 4)
+    with closing(sqlite3.connect(path)) as connection:
+        left = [row[0] for row in connection.execute("SELECT quote(content) FROM texts")]
+    lost = damage.startswith("DELETE")  # the text of a row that is gone belongs to nobody
+    assert sum("item" in text for text in left) == (0 if whom == "user" else 4) + lost

@@ -246,7 +246,13 @@ def summary_in(context: Context) -> str:
     """The summary as it is written; empty without one."""
     for line in context.report.included:
         if line.kind is Kind.SUMMARY:
-            return f"<sum>\n{counted_summary(line.text)[1]}\n</sum>"
+            said = counted_summary(line.text)[1]
+            # The tags of the recalled text's own wording, whichever that is, are escaped.
+            escaped = said.replace("</old>", "&lt;/old>"), said.replace("</earlier_messages>", "&lt;/earlier_messages>")
+            both = escaped[0].replace("</earlier_messages>", "&lt;/earlier_messages>")
+            forms = [f"<sum>\n{one}\n</sum>" for one in (said, *escaped, both)]
+            sent = "\n".join(message.content for message in context.messages)
+            return next((one for one in forms if one in sent), forms[0])
     return ""
 
 

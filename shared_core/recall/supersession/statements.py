@@ -92,12 +92,12 @@ _REACTS = re.compile(
 )
 """Matches the beginning of sentences about what was just said or shown."""
 
-_NO_PROSE = re.compile(r"[{}<>=`#*_\[\]|\\]|https?:|\byours?\b(?!.*\b(?:i|my|we|our)\b)", re.IGNORECASE)
+_NO_PROSE = re.compile(r"[{}<>=`#*_\[\]|\\]|https?:|\A(?>.*\byours?\b)(?!.*\b(?:i|my|we|our)\b)", re.IGNORECASE)
 """Matches code, lists, and what is said about the listener."""
 
 _TITLES = r"(?<!\bDr)(?<!\bMr)(?<!\bMrs)(?<!\bMs)(?<!\bSt)(?<!\bProf)(?<!\bNo)"
 # The mark is looked for first: what comes before it is then looked at there only, which takes a third of the time.
-_SENTENCE = re.compile(rf"(?=[.!]){_TITLES}[.!]+(?=\s|$)|(?<=\?)\s+|\n+|;\s")
+_SENTENCE = re.compile(rf"(?=[.!]){_TITLES}(?<![.!])[.!]++(?=\s|$)|(?<=\?)\s+|\n+|;\s")
 _TOKEN = re.compile(
     r"[A-Za-z]+\d[\w.]*(?<=\d)|[$\u20ac\u00a3]?\d+(?:[.,:]\d+)*|[^\W\d_]+(?:['\u2019][^\W\d_]+)*|[,:()\u2014]"
 )

@@ -8,7 +8,7 @@ from shared_core.records import Forgotten, Position, Summary, VectorRow
 from shared_core.stores.row_values import checksum_of, read_summary, read_vector, summary_values, vector_checksum
 from shared_core.stores.rows import SummaryReach
 from shared_core.stores.sqlite.connection import note_scrub_due, plain, text
-from shared_core.stores.sqlite.damage import NUMBERS, by_segment, note, runs
+from shared_core.stores.sqlite.damage import NUMBERS, by_segment, lenient, note, runs
 from shared_core.stores.sqlite.tree_rows import FORM, TreeRows
 
 _PART = 16 * 2**20
@@ -200,10 +200,11 @@ class DerivedRows(TreeRows):
     def _erase_message(self, session: int, position: Position) -> tuple[Position, int] | None:
         """Erase a message; return its position and its number, None if there is none."""
         key = (session, *position)
-        row = self.connection.execute("SELECT id, text, seq FROM messages " + _AT, key).fetchone()
+        with lenient(self.connection):  # it may be erased because it is damaged
+            row = self.connection.execute("SELECT id, text, seq FROM messages " + _AT, key).fetchone()
         if row is None:
             return None
-        self.connection.execute("INSERT INTO tombstones VALUES (?, ?)", (session, row[0]))
+        self.connection.execute("INSERT INTO tombstones VALUES (?, ?)", (session, text(plain(row[0]))))
         self.connection.execute("DELETE FROM messages " + _AT, key)
         self.connection.execute(_BLANK_VECTORS, key)
         self.connection.execute(_BLANK_TEXT, (row[1],))

@@ -10,7 +10,17 @@ from shared_core.errors import DuplicateError, StoreError, UnknownReferenceError
 from shared_core.records import After, Criterion, IdPrefix, InTurn, MadeFrom, Newest, Pinned, Position, Record, Stretch
 from shared_core.stores.row_values import TEXTS, checksum_of, message_values, read_record
 from shared_core.stores.sqlite.connection import plain, text
-from shared_core.stores.sqlite.damage import NUMBERS, Range, by_segment, damaged, missing, note, runs, unexplained
+from shared_core.stores.sqlite.damage import (
+    NUMBERS,
+    Range,
+    by_segment,
+    damaged,
+    lenient,
+    missing,
+    note,
+    runs,
+    unexplained,
+)
 from shared_core.stores.sqlite.tree_rows import FORM, TreeRows
 
 COLUMNS = (
@@ -88,10 +98,15 @@ _TURN_NUMBER = (
     "ORDER BY seq LIMIT 1"
 )
 
-# A column that no index has keeps SQLite to the table itself, which NOT INDEXED alone does not.
-_WITHOUT_INDEX = (
-    "SELECT id, role FROM messages NOT INDEXED WHERE session = ? AND +id IN (SELECT value FROM json_each(?)) LIMIT 1"
+# A column that no index has keeps SQLite to the table itself, which NOT INDEXED alone does not. The index of ids, in
+# turn, still has the id of a row that a damaged page has lost.
+_LEFT_OF = (
+    "SELECT id, role FROM messages NOT INDEXED WHERE session = ? AND +id IN (SELECT value FROM json_each(?)) LIMIT 1",
+    "SELECT id FROM messages INDEXED BY messages_id WHERE session = ? AND id IN (SELECT value FROM json_each(?)) "
+    "LIMIT 1",
 )
+
+_STORED = "SELECT segment, depth, id FROM messages NOT INDEXED WHERE session = ? ORDER BY seq"
 
 _BEFORE_LOSS = (
     "SELECT id FROM messages WHERE session = ?1 AND segment = ?2 AND depth < ?3 ORDER BY depth DESC LIMIT 1",
@@ -123,12 +138,19 @@ class MessageRows(TreeRows):
         marks = ", ".join("?" * len(ids))
         return self._records(f"{_BY_ID}AND m.id IN ({marks})", (session, *map(text, ids)))
 
+    def stored(self, session: int) -> list[tuple[Position, str]]:
+        """See `Store`. No checksum is looked at."""
+        with lenient(self.connection):
+            rows = self.connection.execute(_STORED, (session,)).fetchall()
+        return [(Position(segment, depth), plain(id_)) for segment, depth, id_ in rows]
+
     def check_absent(self, session: int, ids: Collection[str]) -> None:
         """See `Store`."""
         wanted = json.dumps([id_ for id_ in ids if isinstance(text(id_), str)])
-        row = self.connection.execute(_WITHOUT_INDEX, (session, wanted)).fetchone()
-        if row is not None:
-            raise damaged(f"message {row[0]!r}", "it is missing in an index")
+        for sql, why in zip(_LEFT_OF, ("it is missing in an index", "only an index still has it"), strict=True):
+            row = self.connection.execute(sql, (session, wanted)).fetchone()
+            if row is not None:
+                raise damaged(f"message {row[0]!r}", why)
 
     def at(self, session: int, positions: Sequence[Position]) -> list[Record]:
         """See `Rows`."""

@@ -10,7 +10,7 @@ from types import TracebackType
 
 from shared_core.arguments import one_of
 from shared_core.errors import StoreError
-from shared_core.records import Forgotten, Segment, SessionInfo, Stretch
+from shared_core.records import Forgotten, Position, Segment, SessionInfo, Stretch
 from shared_core.store import ALL
 from shared_core.stores.rows import Rows
 from shared_core.stores.sqlite.backup import Progress, back_up
@@ -93,6 +93,11 @@ class SQLiteStore(TreeStore):
         """See `Store`."""
         with self._reads as rows, rows.one_moment():
             return sum(rows.count(session, stretch) for stretch in stretches)
+
+    def stored(self, session: int) -> list[tuple[Position, str]]:
+        """See `Store`."""
+        with self._reads as rows:
+            return rows.stored(session)
 
     def check_absent(self, session: int, ids: Collection[str]) -> None:
         """See `Store`."""
