@@ -100,7 +100,7 @@ FRENCH_RULES = _orders(
         r"^\W*(?:montre|donne|\u00e9cris|explique|propose|sugg\u00e8re|fais|aide|r\u00e9sume|compare|calcule)\w*\b"
         r"|\b(?:peux-tu|pouvez-vous|pourrais-tu|pourriez-vous)\b|\b(?:comment|que|quel\w*) (?:dois|puis|devrais)\b"
     ),
-    past=r"\b(?:avais|avait|avons|ai-je|as-tu) \w*\b.*\b(?:dit|mentionn\u00e9|parl\u00e9)\b",
+    past=r"\b(?:avais|avait|avons|ai-je|as-tu) .{0,100}?\b(?:dit|mentionn\u00e9|parl\u00e9)\b",
 )
 
 SPANISH_RULES = _orders(

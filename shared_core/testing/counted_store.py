@@ -154,6 +154,10 @@ class CountedStore(Store):
         """See `Store`."""
         return self._noted("at").at(wanted, epochs)
 
+    def stored(self, session: int) -> list[tuple[Position, str]]:
+        """See `Store`."""
+        return self._noted("stored").stored(session)
+
     def check_absent(self, session: int, ids: Collection[str]) -> None:
         """See `Store`."""
         self._noted("check_absent").check_absent(session, ids)
@@ -254,6 +258,13 @@ class CountedStore(Store):
     def stage(self) -> int | None:
         """See `Store`."""
         return self._noted("stage").stage()
+
+    def graft(
+        self, stage: int, session: int, segments: Sequence[Segment], *, grown: Mapping[int, int], depth: int = 0,
+        turns: int = 0,
+    ) -> Mapping[int, int]:  # fmt: skip
+        """See `Store`."""
+        return self._noted("graft").graft(stage, session, segments, grown=grown, depth=depth, turns=turns)
 
     def publish(self, names: Mapping[int, tuple[str | None, str]]) -> bool:
         """See `Store`."""

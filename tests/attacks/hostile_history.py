@@ -178,8 +178,10 @@ def check_prompt(
         else:
             assert message.role == ("user" if message is context.messages[-1] else "system"), message
     # What is asked is sent word for word, at the end.
-    assert not asked.content or any(one.content.endswith(asked.content) for one in ours), asked
-    ours = [one.replace(content=one.content.removesuffix(asked.content)) for one in ours]
+    assert not asked.content.strip() or any(one.content.endswith(asked.content) for one in ours), asked
+    own = {one.id: asked.content if one.id is None else memory.get(one.id).content for one in ours}
+    said = {id_: content for id_, content in own.items() if id_ is None or id_ in question}
+    ours = [one.replace(content=one.content.removesuffix(said.get(one.id, ""))) for one in ours]
     recalled = [line for line in context.report.included if line.kind is Kind.RECALLED and line.id is not None]
     blocks = len(recalled) > 0 and settings["placement"] != "messages"
     summed = any(line.kind is Kind.SUMMARY for line in context.report.included)

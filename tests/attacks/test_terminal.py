@@ -58,7 +58,7 @@ def test_every_command_shows_hostile_text_as_text(
     user = ["--user", HOSTILE] if command == "sessions" else ["--user", HOSTILE, "--session", HOSTILE]
     assert run([*command.split(), "--store", store, *user]) == 0
     out, err = capsys.readouterr()
-    assert "7" in out
+    assert "7" in out or command == "stats"  # which shows neither names nor texts
     assert not OBEYED.search(out + err), out + err
     if not command.startswith("ask"):  # it prints the text of messages as it is, in lines
         assert not re.search(r"^2020-01-01 00:00", out, re.MULTILINE), out
