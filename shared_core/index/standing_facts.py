@@ -43,6 +43,9 @@ MOST_FACTS = 8
 BETWEEN_ORDERS = 6
 """Characters between two orders of one sentence at most, as in "Be brief and always use metric units"."""
 
+GREETING = 6
+"""Characters before a sentence that may tell what it states: "Hello! I'm Bob"."""
+
 _NOT_SAID = re.compile(
     r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)|`[^`\n]*`|^[ \t]*>[^\n]*$"
     r"|\"[^\"\n]*\"|\u201c[^\u201c\u201d\n]*+\u201d|\u00ab[^\u00ab\u00bb\n]*+\u00bb",
@@ -185,7 +188,7 @@ def _found(said: str, rules: _Rules, hints: Sequence[str]) -> Iterator[StatedFac
     taken = 0
     for first, last in _sentences(said):
         sentence = said[first:last]
-        if not _hints(sentence, hints) or rules.supposes.match(sentence):
+        if not _hints(said[max(first - GREETING, 0) : last], hints) or rules.supposes.match(sentence):
             continue
         for start, joined in _beginnings(sentence, rules):
             if first + start < taken:

@@ -66,6 +66,7 @@ class StandingRules(NamedTuple):
         starts: the words with which the patterns begin.
         request: matches a question that wants something made, suggested or explained.
         past: matches a question about what was.
+        asks_name: matches a question for the user's name; empty: none does.
     """
 
     language: str
@@ -85,3 +86,4 @@ class StandingRules(NamedTuple):
     starts: str
     request: str
     past: str
+    asks_name: str = ""

@@ -1,5 +1,7 @@
 """The English rules that find standing facts: preferences, allergies, diets, roles, constraints, instructions."""
 
+import re
+
 from shared_core.index.standing_rules import Rule, StandingRules
 
 _VERBS = (
@@ -10,6 +12,10 @@ _VERBS = (
     "|wrap|indent|comment|document|compare|break|number|present|prefer|apologi[sz]e|repeat|assign|schedule|book|order"
     "|plan|cook|wake|notify|report|display|outline|link|share|structure|sort|group|phrase|clarify|warn|define|estimate"
 )
+_GREETINGS = [f"{word}{mark}" for word in ("hi", "hello", "hey", "there") for mark in ("", ",", "!", ".")]
+_AFTER_GREETING = "|".join(rf"(?<=\b[{one[0].upper()}{one[0]}]{re.escape(one[1:])} )" for one in _GREETINGS)
+"""After "Hi, " and the like, "I'm Bob" tells a name; elsewhere "I'm German" does not."""
+
 _OCCUPATIONS = (
     "accountant|actor|actress|analyst|architect|artist|astronomer|attorney|baker|banker|barista|biologist|bookkeeper"
     "|builder|butcher|carpenter|cashier|chef|chemist|coach|consultant|cook|copywriter|counsel(?:l)?or"
@@ -128,7 +134,7 @@ ENGLISH_RULES = StandingRules(
         ),
         Rule(
             "name",
-            r"(?:please |just |you can |you may |and )*(?:call|address) me (?:as )?(?P<what>[A-Z][\w'-]+)\b",
+            r"(?:please |just |you can |you may |and )*(?:[Cc]all|[Aa]ddress) me (?:as )?(?P<what>[A-Z][\w'-]+)\b",
             ("reply",),
             about="name",
             case=True,
@@ -136,6 +142,13 @@ ENGLISH_RULES = StandingRules(
         Rule(
             "name",
             r"(?:[Mm]y name is|[Mm]y name's|I go by) (?P<what>[A-Z][\w'-]+)",
+            ("writing", "work"),
+            about="name",
+            case=True,
+        ),
+        Rule(
+            "name",
+            rf"(?:{_AFTER_GREETING})(?:I'm|I am) (?P<what>[A-Z][\w'-]+)(?= and I |[^\w\s]|\s*+\Z)",
             ("writing", "work"),
             about="name",
             case=True,
@@ -434,7 +447,9 @@ ENGLISH_RULES = StandingRules(
         "|use american|use uk|use us |24-hour|24 hour|12-hour|12 hour|si units|prices in|formal"
         "|use plain|use simple|halal|kosher|keto|gluten|dairy"
         "|lactose|paleo|teetotal|diabet|liac|low-|low carb|low sugar|low sodium|low fat"
+        + "".join(f"|{greeting} i{verb}" for greeting in _GREETINGS for verb in ("'m", " am"))
     ),
+    asks_name=r"\b(?:my name|who (?:am i|i am)|you call me)\b",
     starts=(
         f"i i'm i've we we're my please always never from going in you make be remember just when"
         f" whenever every each any"

@@ -52,6 +52,9 @@ MOST_READ = 12
 BY_TASK = np.isin(KINDS, ["allergy", "diet", "name", "constraint"])
 """For each of `KINDS`, whether it matters to every request of its kind of task."""
 
+NAMES = np.isin(KINDS, ["name"])
+"""For each of `KINDS`, whether it is what "what is my name?" asks for."""
+
 ON_REPLIES = np.isin(KINDS, ["name", "instruction", "constraint"])
 """For each of `KINDS`, whether it matters to every request if it is about replies, as "answer in metric units" is."""
 
@@ -149,6 +152,11 @@ def is_request(text: str) -> bool:
     return any(past.search(said) is None and request.search(said) is not None for request, past in _patterns())
 
 
+@cache
+def _asking_name() -> re.Pattern[str]:
+    return re.compile("|".join(language.asks_name for language in RULES if language.asks_name), re.IGNORECASE)
+
+
 def bearing(query: Query, scopes: Sequence[Scope], closeness: "Closeness | None" = None) -> list[StandingHit]:
     """Return the standing facts that bear on a question and may be recalled, those to take first at the beginning.
 
@@ -162,10 +170,11 @@ def bearing(query: Query, scopes: Sequence[Scope], closeness: "Closeness | None"
         closeness: how close messages are to the question; None: by words alone.
     """
     facts = facts_of(scopes)
-    if not len(facts) or not query.informative:
+    if not len(facts):
         return []
+    named = NAMES[facts.kinds] if _asking_name().search(query.text) else np.zeros(len(facts), dtype=np.bool_)
     wants = is_request(query.text)
-    if not wants and not facts.conditional.any():
+    if not named.any() and not (query.informative and (wants or facts.conditional.any())):
         return []
     said_now = [said.code(None) for said in facts_in(query.text, query.language)]
     open_to = ~restated(facts.codes, said_now) & _eligible(facts, scopes)
@@ -175,6 +184,7 @@ def bearing(query: Query, scopes: Sequence[Scope], closeness: "Closeness | None"
         near = closeness(facts.scopes, facts.indices)
         close, far = near >= CLOSE, near < np.where(facts.lengths <= SHORT, FAR_SHORT, FAR)
     sure, guessed = _fits(facts, query, matched & ~far, close, far, wants=wants)
+    sure |= named
     newest = np.flatnonzero(open_to & sure)[::-1], np.flatnonzero(open_to & guessed & ~sure)[::-1][:MOST_GUESSED]
     return [
         StandingHit(

@@ -125,6 +125,7 @@ MADE: Mapping[str, Callable[[], list[re.Pattern[str]]]] = {
     ],
     "shared_core/prompt/fence.py:speaker": lambda: [re.compile(fence._UNSEEN)],
     "shared_core/recall/standing_lane.py:_patterns": lambda: list(inside(standing_lane._patterns())),
+    "shared_core/recall/standing_lane.py:_asking_name": lambda: [standing_lane._asking_name()],
     "shared_core/recall/query.py:parse_query": lambda: [
         re.compile(r"(?<!\w)(?:Ann\ Lee|Zoe)(?:['\u2019]s?)?(?!\w)", re.IGNORECASE)
     ],

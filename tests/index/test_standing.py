@@ -28,6 +28,9 @@ STATED = [
     ("I have a peanut allergy", "allergy", "I have a peanut allergy"),
     ("Please call me Sam", "name", "call me Sam"),
     ("My name is Raman.", "name", "My name is Raman"),
+    ("Call me Sam.", "name", "Call me Sam"),
+    ("Hi, I'm Bob.", "name", "I'm Bob"),
+    ("Hello! I am Bob and I live in Leeds", "name", "I am Bob"),
     ("I work as a nurse in Graz", "role", "I work as a nurse in Graz"),
     ("I'm a freelance software engineer.", "role", "I'm a freelance software engineer"),
     ("I can't work on Fridays", "constraint", "I can't work on Fridays"),
@@ -72,6 +75,7 @@ NOT_STATED_ELSEWHERE = [
 ]  # fmt: skip
 
 NOT_STATED = [
+    "I'm German.", "Hi, I'm German but live here", "Delhi, I'm Bob", "Hi, I'm tired.",
     "Am I allergic to nuts?", "What if I'm allergic to nuts?", "If I'm vegan, what should I eat?", "Do I prefer tea?",
     "Should I always cite sources?", "I always have to go there?", '"I\'m vegan", she said', "She said I'm vegan",
     "> I'm vegan", "`I'm vegan`", "```\nI'm vegan\nAlways cite sources\n```", "never mind", "Never give up!",

@@ -58,6 +58,8 @@ BEARS = [
     ("I work as a nurse", "Help me write my resume"),
     ("please answer in metric units", "Explain how tall a giraffe is"),
     ("call me Sam", "Draft a letter to my bank"),
+    ("Hi, I'm Bob.", "What's my name?"),
+    ("Call me Sam.", "Who am I?"),
     ("Always show version numbers when I ask about libraries", "Which libraries does the parser need?"),
     ("Never suggest pork", "Recommend a restaurant"),
 ]
