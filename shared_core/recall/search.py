@@ -396,7 +396,7 @@ class Searcher:
         stranger = any(not any(scope.mentions(query.forms_of(term)) for scope in scopes) for term in query.proper)
         chance = chance_of_answer(query, ranked.present, ranked.dense, unrelated=unrelated, stranger=stranger)
         bars = bars.wide(chance) if query.wide else bars
-        return verdict(bars, chance, ranked.scores, part_of(query))
+        return verdict(bars, chance, ranked.scores, part_of(query, chance))
 
 
 def _unrelated(scopes: Sequence[Scope]) -> tuple[float, float] | None:

@@ -129,10 +129,17 @@ words and lengths as further terms keep no more of the evidence for the same tok
 """
 
 OF_US = Part(-1.33, 0.06, 0.35, -0.33)
-"""For a question about those who talk.
+"""For a question about those who talk, of which it is doubtful whether there is an answer.
 
-What people ask about themselves is more often spread over messages, or said in other words. Fitted without the example
-conversation, the coefficients keep 83 % of its evidence, too.
+What people ask about themselves is more often spread over messages, or said in other words.
+"""
+
+KNOWN = 0.5
+"""From this chance of an answer on, a question about those who talk is asked in the words of its answer.
+
+Its answer is then among the first. Measured on the example conversation with static vectors: 78 % of the evidence with
+913 tokens, of questions in other words 70 %; with `OF_US` for all questions about those who talk 82 % with 1,299 and 70
+%, and a question for one thing recalled dozens of messages.
 """
 
 GOES_ON = Part(-2.2, 0.13, 0.04, -0.59)
@@ -216,8 +223,8 @@ def verdict(bars: Bars, chance: float, score: Floats, part: Part = ASKED) -> Ver
     return Verdict(chance, int(np.count_nonzero(chance**TRUST * chances_of_part(score, part) >= bars.go_on)), bars)
 
 
-def part_of(query: Query) -> Part:
-    """Return the coefficients for a question."""
+def part_of(query: Query, chance: float) -> Part:
+    """Return the coefficients for a question, given how likely the conversation holds an answer."""
     if query.goes_on:
         return GOES_ON
-    return OF_US if query.of_us else ASKED
+    return OF_US if query.of_us and chance < KNOWN else ASKED
