@@ -30,7 +30,7 @@ from shared_core.recall.scope import Filter
 from shared_core.recall.search import POOL_TOKENS, Found, Searcher
 from shared_core.recall.standing_list import StandingFact, read_facts
 from shared_core.recall.supersession.changes import MOST_JUDGED
-from shared_core.recall.supersession.results import judged
+from shared_core.recall.supersession.ordering import judged
 from shared_core.records import Position, SessionState, Summary
 from shared_core.session import PAGE, LiveSession, OutdatedError
 from shared_core.summaries.requests import SummaryReply, SummaryRequest

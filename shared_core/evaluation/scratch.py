@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from shared_core.sharing.files import export_sessions, import_sessions
 from shared_core.store import Store
 from shared_core.stores import SQLiteStore, database_path, read_address
-from shared_core.stores.sqlite.copies import copy_database
+from shared_core.stores.sqlite.unopened_copy import copy_database
 
 __all__ = ["scratch"]
 

@@ -34,7 +34,7 @@ from shared_core.recall.standing_lane import (
     with_standing,
 )
 from shared_core.recall.supersession.changes import LONGEST_CORRECTION
-from shared_core.recall.supersession.results import (
+from shared_core.recall.supersession.ordering import (
     MOST_CORRECTED,
     MOST_FURTHER,
     candidates_newest_first,

@@ -11,7 +11,7 @@ from shared_core.prompt import report_lines
 from shared_core.prompt.context import ContextReport
 from shared_core.prompt.reasons import Kind
 from shared_core.recall.candidates import WEAK_SHOWN
-from shared_core.recall.supersession.results import MOST_FURTHER
+from shared_core.recall.supersession.ordering import MOST_FURTHER
 from shared_core.tokens import TiktokenCounter
 from tests.support.histories import CountingStore
 

@@ -22,8 +22,8 @@ from shared_core.store import Store
 from shared_core.stores import open_store, read_address, without_password
 from shared_core.stores.postgres.joint_reads import SPANS
 from shared_core.stores.postgres.schema import MIGRATIONS, Migration
-from shared_core.stores.postgres.statements import Writer
 from shared_core.stores.postgres.texts import after_all, plain, text
+from shared_core.stores.postgres.transactions import Writer
 from shared_core.testing.oracle import ALL, Session, draft, drafts
 from tests.stores.postgres_server import Server, running_server
 from tests.support.documents import ROOT, blocks_of, run

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shared_core.index.standing_facts import StatedFact, facts_in, task_bits
-from shared_core.recall.supersession.comparison import LONGEST_FRAME, Asked, alike
+from shared_core.recall.supersession.likeness import LONGEST_FRAME, Asked, alike
 from shared_core.recall.supersession.statements import (
     CHANGE,
     KNOWN_TEXTS,

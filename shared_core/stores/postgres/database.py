@@ -13,7 +13,7 @@ from shared_core.stores.postgres.address import Address
 from shared_core.stores.postgres.connections import Connection, Connections, Pauses, adapt, pauses
 from shared_core.stores.postgres.failures import is_broken, is_passing, store_error, unknown_outcome
 from shared_core.stores.postgres.migrations import check, migrate
-from shared_core.stores.postgres.statements import Reader, Schema, Writer
+from shared_core.stores.postgres.transactions import Reader, Schema, Writer
 
 Result = TypeVar("Result")
 

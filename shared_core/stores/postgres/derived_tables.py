@@ -4,8 +4,8 @@ from collections.abc import Collection, Sequence
 from functools import partial
 
 from shared_core.records import Position, Summary, VectorRow
-from shared_core.stores.postgres.statements import columns
 from shared_core.stores.postgres.texts import FORM, plain, text
+from shared_core.stores.postgres.transactions import columns
 from shared_core.stores.postgres.tree_tables import TreeTables
 from shared_core.stores.row_values import checksum_of, read_summary, read_vector, summary_values, vector_checksum
 from shared_core.stores.rows import SummaryReach

@@ -6,8 +6,8 @@ from typing import Any
 
 from shared_core.records import CheckedOut, Position, Record, Segment, SessionState, VectorRow
 from shared_core.stores.postgres.message_tables import AFTER, AT, COLUMNS, PINNED, MessageTables, record_of
-from shared_core.stores.postgres.statements import Statement, columns
 from shared_core.stores.postgres.texts import FORM, text
+from shared_core.stores.postgres.transactions import Statement, columns
 from shared_core.stores.postgres.tree_tables import SEGMENT_COLUMNS, STATE, read_segment, read_state
 from shared_core.stores.row_values import read_vector
 from shared_core.stores.tree_rules import segment_at

@@ -23,8 +23,8 @@ from shared_core.records import (
     Stretch,
     title_of,
 )
-from shared_core.stores.postgres.statements import columns
 from shared_core.stores.postgres.texts import FORM, after_all, plain, text
+from shared_core.stores.postgres.transactions import columns
 from shared_core.stores.postgres.tree_tables import TreeTables
 from shared_core.stores.row_values import TEXTS, checksum_of, message_values, read_record
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 from shared_core.errors import StoreError
 from shared_core.stores.postgres.connections import Connection
 from shared_core.stores.postgres.schema import MIGRATIONS, RECORD, TABLES, Migration
-from shared_core.stores.postgres.statements import Schema
+from shared_core.stores.postgres.transactions import Schema
 
 OLDEST_SERVER = 150_000
 """The oldest server: PostgreSQL 15 is the first in which two sessions of nobody cannot have one name."""

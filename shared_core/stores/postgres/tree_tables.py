@@ -7,8 +7,8 @@ from typing import Any
 
 from shared_core.errors import UnknownReferenceError
 from shared_core.records import MAIN, ROOT, Branch, Position, Ref, RefKind, Segment, SessionKey, SessionState
-from shared_core.stores.postgres.statements import Statements
 from shared_core.stores.postgres.texts import FORM, MARK, plain, text
+from shared_core.stores.postgres.transactions import Statements
 from shared_core.stores.row_values import check_row, checksum_of, position_of, read_ref
 from shared_core.stores.rows import BranchEnd, Rows
 

@@ -6,8 +6,8 @@ import pytest
 
 from shared_core import InfiniteMemory, Message
 from shared_core.errors import StoreError
-from shared_core.stores.sqlite import copies
-from shared_core.stores.sqlite.copies import copy_database
+from shared_core.stores.sqlite import unopened_copy
+from shared_core.stores.sqlite.unopened_copy import copy_database
 
 
 def said(path: Path) -> list[str]:
@@ -40,7 +40,7 @@ def test_a_copy_of_a_file_in_use_holds_what_is_not_in_the_file_yet(path: Path, t
 def test_a_copy_is_made_again_if_somebody_writes_meanwhile(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    backup, options = copies._backup, list[str]()
+    backup, options = unopened_copy._backup, list[str]()
 
     def interrupted(source: Path, target: Path, how: str) -> None:
         backup(source, target, how)
@@ -49,7 +49,7 @@ def test_a_copy_is_made_again_if_somebody_writes_meanwhile(
             with InfiniteMemory(source) as writer:
                 writer.add(Message.user("two"))
 
-    monkeypatch.setattr(copies, "_backup", interrupted)
+    monkeypatch.setattr(unopened_copy, "_backup", interrupted)
     copy_database(path, tmp_path / "copy.db")
     assert options == ["mode=ro&immutable=1", "mode=ro"]
     assert said(tmp_path / "copy.db") == ["one", "two"]
