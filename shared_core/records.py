@@ -289,8 +289,8 @@ class SessionInfo:
         branches: how many branches it has.
         first: when the message that was stored first was said.
         last: when the message that was stored last was said.
-        title: the beginning of the user message that was stored first, on one line. None: there is none, or it has no
-            text.
+        title: the beginning of the user message that was stored first, on one line. None: there is none, it has no
+            text, or it is damaged.
     """
 
     session_id: str

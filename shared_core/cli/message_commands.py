@@ -34,6 +34,8 @@ from shared_core.cli.printing import (
     write_json,
 )
 from shared_core.cli.session_commands import forget_sessions, search_sessions
+from shared_core.errors import StoreError, StoreUnavailableError
+from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message, Role
 from shared_core.prompt.terminal import printable
 
@@ -239,7 +241,7 @@ def forget(
     with options.open() as memory:
         which: dict[str, Any] = {"ids": whole_ids(memory, ids or []) or None, "before": before, "session": everything}
         result = memory.forget(**which, dry_run=True)
-        lines = [Lines.of().message(memory.get(id)) for id in result.ids[:PREVIEW_LIMIT]]
+        lines = [_line(memory, id) for id in result.ids[:PREVIEW_LIMIT]]
         preview = forget_preview(lines, len(result.ids))
         if result.ids and not dry_run:
             if not yes:
@@ -247,6 +249,15 @@ def forget(
             result = memory.forget(**which)
     done = [preview if dry_run else f"forgot {count(len(result.ids))}"]
     options.answer(result.to_dict(), [*done, f"! {result.reason}"] if result.reason else done)
+
+
+def _line(memory: InfiniteMemory, id: str) -> str:
+    try:
+        return Lines.of().message(memory.get(id))
+    except StoreUnavailableError:
+        raise
+    except StoreError:
+        return f"{printable(id)}  damaged, its text cannot be read"
 
 
 def _confirm(question: str) -> None:

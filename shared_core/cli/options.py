@@ -13,7 +13,7 @@ import typer
 
 from shared_core.cli.completion import branch_names, session_names
 from shared_core.cli.printing import SHORT_ID, say, short_id, write_json
-from shared_core.errors import StoreError, UnknownReferenceError
+from shared_core.errors import StoreError, StoreUnavailableError, UnknownReferenceError
 from shared_core.formats.fields import role_named
 from shared_core.memory import InfiniteMemory
 from shared_core.prompt.terminal import printable
@@ -136,7 +136,7 @@ class SessionOptions:
             StoreError: there is no such store. It is not created.
         """
         with self.open_user(**settings) as memory:
-            if not memory.newest(1) and not memory.log(1):
+            if _is_empty(memory):
                 self.exit_without_session([info.session_id for info in memory.sessions(limit=SESSIONS_NAMED + 1)])
             memory.checkout(self.target())
             yield memory
@@ -280,3 +280,13 @@ def write_head(store: str, user_id: str | None, session_id: str, branch: str) ->
             raise UnknownReferenceError(f"there is no branch {branch!r} any more")
         changes: list[Change] = [Drop(ref.number) for ref in opened.refs(session, "head")]
         opened.change(session, [*changes, Put("head", branch, ends[branch])] if branch != MAIN else changes)
+
+
+def _is_empty(memory: InfiniteMemory) -> bool:
+    """Return whether nothing is stored in the session; a message that is damaged is there."""
+    try:
+        return not memory.newest(1) and not memory.log(1)
+    except StoreUnavailableError:
+        raise
+    except StoreError:
+        return False

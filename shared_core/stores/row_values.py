@@ -1,8 +1,10 @@
 """The values of rows, the same in every database: how messages, vectors and summaries are written, read and checked."""
 
 import json
+import warnings
 import zlib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import cache
 from operator import itemgetter
@@ -150,6 +152,30 @@ def message_values(form: RowForm, session: int, record: Record) -> tuple[Any, ..
         form.text(message.content),
         form.optional(_extra(message)),
     )
+
+
+def shown_record(form: RowForm, row: tuple[Any, ...]) -> Record | None:
+    """Return the record in a row, to describe its session; None, with a `RuntimeWarning`, if the row is damaged."""
+    try:
+        return read_record(form, row)
+    except StoreError as error:
+        warnings.warn(str(error), RuntimeWarning, stacklevel=2)
+        return None
+
+
+def span_of(first: str, last: str) -> tuple[datetime, datetime]:
+    """Return the times of a session's first and last message; one that is damaged is taken to be the other.
+
+    Raises:
+        ValueError: both are damaged.
+    """
+    times: list[datetime] = []
+    for time in (first, last):
+        with suppress(ValueError, TypeError):
+            times.append(datetime.fromisoformat(time))
+    if not times:
+        raise ValueError(f"neither {first!r} nor {last!r} is a time")
+    return times[0], times[-1]
 
 
 def read_record(form: RowForm, row: tuple[Any, ...]) -> Record:

@@ -16,6 +16,7 @@ import pytest
 
 from shared_core import InfiniteMemory, Message, StoreError, UnknownReferenceError
 from shared_core.recall.search import DAMAGED
+from shared_core.records import SessionInfo
 from shared_core.testing.hashing_embedder import HashingEmbedder
 from tests.support.histories import NOON, history
 
@@ -61,7 +62,18 @@ def questions(memory: InfiniteMemory) -> Iterator[tuple[str, Callable[[], Any]]]
     yield "tags", memory.tags
     yield "reflog", memory.reflog
     # How many messages a session holds is counted in an index, which has no checksums.
-    yield "sessions", lambda: [replace(one, messages=0) for one in memory.sessions()]
+    yield "sessions", partial(listed, memory)
+
+
+def listed(memory: InfiniteMemory) -> list[SessionInfo] | str:
+    """Return the sessions; the word "error" if a warning says that something in the list may be wrong."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        try:
+            return [replace(one, messages=0) for one in memory.sessions()]
+        except RuntimeWarning as warning:
+            check_words(warning)
+            return "error"
 
 
 def found_by(memory: InfiniteMemory, question: str) -> list[tuple[str | None, float]]:
@@ -99,7 +111,7 @@ def answer(ask: Callable[[], Any]) -> Any:
         return "unknown"
 
 
-def check_words(error: StoreError) -> None:
+def check_words(error: StoreError | RuntimeWarning) -> None:
     assert any(advice in str(error) for advice in WHAT_TO_DO), error
 
 

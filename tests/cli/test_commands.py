@@ -333,6 +333,20 @@ def test_sessions_and_users_are_apart(stored: str, talk: str, call: Call) -> Non
     assert call("log", "--json", "--session", "s", "--user", "u")[:2] == (1, "")
 
 
+def test_a_conversation_with_a_damaged_message_can_be_forgotten(call: Call, here: Path) -> None:
+    with InfiniteMemory("chat.db") as memory:
+        memory.add([Message.user("My code is 4471.", id="m1"), Message.assistant("Noted.", id="m2")])
+    stored = (here / "chat.db").read_bytes()
+    (here / "chat.db").write_bytes(stored.replace(b"My code is 4471.", b"My code is 4472."))
+    status, out, err = call("sessions")
+    assert (status, len(out.splitlines())) == (0, 2)
+    assert "message 'm1' cannot be read" in err
+    status, out, _ = call("forget", "--all", "--dry-run")
+    assert (status, out.splitlines()[:2]) == (0, ["would forget 2 messages", "m1  damaged, its text cannot be read"])
+    assert call("forget", "--all", "--yes")[:2] == (0, "forgot 2 messages\n")
+    assert b"My code is" not in (here / "chat.db").read_bytes()
+
+
 @pytest.mark.parametrize("command", READERS, ids=lambda command: command[0])
 def test_without_the_session_those_there_are_are_named(command: list[str], stored: str, call: Call) -> None:
     code, out, err = call(*command, "--session", "other")

@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 from functools import partial
 from typing import Any, assert_never
 
@@ -26,7 +25,7 @@ from shared_core.records import (
 from shared_core.stores.postgres.texts import FORM, after_all, plain, text
 from shared_core.stores.postgres.transactions import columns
 from shared_core.stores.postgres.tree_tables import TreeTables
-from shared_core.stores.row_values import TEXTS, checksum_of, message_values, read_record
+from shared_core.stores.row_values import TEXTS, checksum_of, message_values, read_record, shown_record, span_of
 
 record_of = partial(read_record, FORM)
 """Return the record in a row of `COLUMNS`; StoreError if the row is damaged."""
@@ -233,13 +232,14 @@ class MessageTables(TreeTables):
         infos = [(_info(row), row[0]) for row in found]
         page = sorted(infos, key=lambda one: (one[0].last, one[1]), reverse=True)[: max(limit, 0)]
         asked = self.run(_TITLES, None, {"sessions": [key for _, key in page]}) if page else []
-        titles = {row[0]: title_of(record_of(row).message.content) for row in asked}
+        shown = {row[0]: record for row in asked if (record := shown_record(FORM, row))}
+        titles = {key: title_of(record.message.content) for key, record in shown.items()}
         return [replace(info, title=titles.get(key)) for info, key in page]
 
 
 def _info(row: tuple[Any, ...]) -> SessionInfo:
     _, user_id, session_id, messages, branches, first, last = row
-    times = datetime.fromisoformat(first), datetime.fromisoformat(last)
+    times = span_of(first, last)
     return SessionInfo(plain(session_id), FORM.optional_plain(user_id), messages, branches, *times)
 
 

@@ -3,14 +3,14 @@
 import json
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
-from datetime import datetime
 
 from shared_core.messages import Message
 from shared_core.records import SessionInfo, title_of
+from shared_core.stores.row_values import shown_record, span_of
 from shared_core.stores.sqlite.connection import plain, text
 from shared_core.stores.sqlite.damage import damaged
-from shared_core.stores.sqlite.message_rows import COLUMNS, record_of
-from shared_core.stores.sqlite.tree_rows import PUBLISHED, TreeRows
+from shared_core.stores.sqlite.message_rows import COLUMNS
+from shared_core.stores.sqlite.tree_rows import FORM, PUBLISHED, TreeRows
 
 # The first and the last message are ends of an index, and the count reads that index alone.
 _OF_SESSION = "FROM messages AS m INDEXED BY messages_seq WHERE m.session = s.session"
@@ -37,14 +37,17 @@ _SHOWN = (
 def overview(rows: TreeRows, user_ids: Collection[str | None], limit: int) -> list[SessionInfo]:
     """Return what `Store.overview` returns; call it in a transaction.
 
+    A damaged message hides no session: a `RuntimeWarning` names it, and its text is no title.
+
     Raises:
-        StoreError: a message that is shown is damaged, or one has no valid time.
+        StoreError: a session has no valid time at all.
     """
     found = sorted(_sessions(rows, user_ids), key=lambda row: (row[0].last, row[1]), reverse=True)
     page = found[: max(limit, 0)]
     said: dict[int, list[Message]] = {key: [] for _, key in page}
     for row in rows.fetch(_SHOWN, (json.dumps(list(said)),)):
-        said[row[0]].append(record_of(row).message)
+        if record := shown_record(FORM, row):
+            said[row[0]].append(record.message)
     return [_titled(info, said[key]) for info, key in page]
 
 
@@ -66,7 +69,7 @@ def _info(
     user_id: str | bytes | None, session_id: str | bytes, messages: int, branches: int, first: str, last: str
 ) -> SessionInfo:
     try:
-        times = datetime.fromisoformat(first), datetime.fromisoformat(last)
-    except (ValueError, TypeError) as error:
+        times = span_of(first, last)
+    except ValueError as error:
         raise damaged(f"a time of session {session_id!r}", str(error)) from error
     return SessionInfo(plain(session_id), None if user_id is None else plain(user_id), messages, branches, *times)
