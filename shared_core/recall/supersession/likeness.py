@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import takewhile
 
 from shared_core.index.text import terms
 from shared_core.recall.supersession.statements import CHANGE, STOPS, Statement, figures_of, informative
@@ -38,7 +39,7 @@ _EITHER = re.compile(r"\bor\b", re.IGNORECASE)
 _KIND = re.compile(r"\b(?:what|which|whose|how many|how much)\s+([^\W\d_]+)", re.IGNORECASE)
 """Matches what a question says about the kind of a value: "which colour". Statements seldom say it."""
 
-_SEVERAL = re.compile(r"\b(?:what|which)\s+(?:are\b|(?!is\b|was\b|does\b|has\b)[^\W\d_]+(?<![su])s\b)", re.IGNORECASE)
+_SEVERAL = re.compile(r"\b(?:what|which)\s+(?:are\b(?! (?:i|we|you|they|he|she|it)\b)|(?!are\b|is\b|was\b|does\b|has\b)[^\W\d_]+(?<![su])s\b)", re.IGNORECASE)
 """Matches questions for all that there is, such as "which books have I read?"."""
 
 _ONE_OF_SEVERAL = re.compile(
@@ -54,8 +55,15 @@ _REASON = re.compile(r"^\W*(?:(?:and|but|so)\W+)?(?:why|how come)\b", re.IGNOREC
 _COUNT = re.compile(r"\bhow (?:many|much|old|tall|far|heavy|high|large|big)\b", re.IGNORECASE)
 """Matches questions that a number answers."""
 
+_OF_SELF = re.compile(r"\b(?:i|my|me|we|our|us)\b", re.IGNORECASE)
+
+_WHO = re.compile(r"\bwho(?:m|se)?\b", re.IGNORECASE)
+
 _CAPITALS = re.compile(r"(?<=[\w,;:]\s)[^\W\d_a-z]\w+")
 """Matches names in a question. If it holds some, its other words are none: of "our hotel in Porto", hotel is none."""
+
+_TELLS = frozenset(["i", "i'm", "i've", "my", "our", "we", "we're", "we've"])
+"""One of these is in a sentence that tells something of the speaker."""
 
 _ADDS = frozenset(["also", "too"])
 """Who uses these says something in addition."""
@@ -75,6 +83,8 @@ class Asked:
         either: whether it names values to choose from.
         several: whether it asks for all that there is, or one of it. Only what is gone is no answer to it.
         counts: whether a number answers it.
+        kinds: those of them that say of which kind the value is.
+        of_self: whether it asks about those who talk, and not who does something.
         plain: those of its words that are no names.
         hints: how its words begin, and those by which people say them otherwise.
     """
@@ -85,6 +95,8 @@ class Asked:
     either: bool
     several: bool
     counts: bool
+    kinds: frozenset[str]
+    of_self: bool
     plain: frozenset[str]
     hints: tuple[str, ...]
 
@@ -102,7 +114,11 @@ class Asked:
         counts = _COUNT.search(question) is not None
         capitals = frozenset(terms(" ".join(_CAPITALS.findall(question))))
         plain = own - capitals if capitals else frozenset()
-        return cls(own, (own - kinds) or own, figures_of(question), either, several, counts, plain, tuple(hints))
+        of_self = _OF_SELF.search(question) is not None and _WHO.search(question) is None
+        return cls(
+            own, (own - kinds) or own, figures_of(question), either, several, counts, kinds & own, of_self, plain,
+            tuple(hints),
+        )  # fmt: skip
 
     @property
     def about_one_thing(self) -> bool:
@@ -140,7 +156,7 @@ def alike(new: Statement, old: Statement, asked: Asked) -> bool:
     value of the older one that it is gone.
     """
     common = old.words & new.held
-    lacking, added = len(old.terms - common), len(new.terms - common)
+    lacking, added = len(old.terms - common - asked.words), len(new.terms - common - asked.words)
     rest, longest = lacking + added, max(len(new.tokens), len(old.tokens))
     if longest > LONGEST_FRAME or max(lacking, added) > MOST_REST[new.changes] or not _ADDS.isdisjoint(new.tokens):
         return False
@@ -157,10 +173,10 @@ def alike(new: Statement, old: Statement, asked: Asked) -> bool:
         return False
     figures, names = _exchanged(new.figures, old.figures), _exchanged(new.names, old.names)
     if figures or names:
-        said = 2 * share >= 1 or rest <= 1 or (noun and new.changes > 0)
+        said = 2 * share >= 1 or (noun and new.changes > 0)
         return figures != names and said and rest <= MOST_REST[CHANGE if noun else new.changes]
     if rest == 0:
-        return new.negated != old.negated and share == 1
+        return (new.negated != old.negated or bool(new.gone & common)) and share == 1
     return 2 * share >= 1 and longest <= LONGEST_PLAIN and _plainly_alike(new, old, common & asked.words, share)
 
 
@@ -173,18 +189,32 @@ def _plainly_alike(new: Statement, old: Statement, common: frozenset[str], share
         common: the words of the question that both hold.
         share: how much of it they are.
     """
-    head = common & new.heads & old.heads
-    of_self = new.of_self and old.of_self
-    if not (old.lasts or old.was):
+    if not (old.lasts or old.was or old.changes == CHANGE):
         return False
+    head, noun = common & new.heads & old.heads, common & new.nouns & old.nouns
     if not new.changes:
-        return bool(head or of_self) and one_part_differs(new.tokens, old.tokens)
-    noun = common & new.nouns & old.nouns
+        told = bool(head) or not (_TELLS.isdisjoint(new.tokens) or _TELLS.isdisjoint(old.tokens))
+        return told and one_part_differs(new.tokens, old.tokens)
+    run = _shared_run(new.tokens, old.tokens, common)
+    if run < 2 or (share == 1 and len(common) > 1):
+        return run >= 2
+    brief = max(len(new.tokens), len(old.tokens)) <= LONGEST_ALONE
     rest = len(old.terms - common) + len(new.terms - common)
-    briefly = of_self and rest <= MOST_REST[CHANGE] and max(len(new.tokens), len(old.tokens)) <= LONGEST_ALONE
-    if len(common) == 1 and not (head or (noun and new.changes == CHANGE) or briefly):
-        return False
-    return 3 * share >= 2 or bool(head or noun)
+    of_self = new.of_self and old.of_self and share == 1 and rest <= MOST_REST[CHANGE]
+    same = head or (noun and (new.changes == CHANGE or run >= ALIKE)) or of_self
+    return bool(same) and brief and bool(new.names) == bool(old.names)
+
+
+def _shared_run(new: Sequence[str], old: Sequence[str], stems: frozenset[str]) -> int:
+    """Return how many words in a row two sentences share, at most, of those runs that hold one of some stems."""
+    longest = 0
+    for first in range(len(new)):
+        for second in range(len(old)):
+            pairs = zip(new[first:], old[second:], strict=False)
+            run = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+            if run > longest and not stems.isdisjoint(terms(" ".join(new[first : first + run]))):
+                longest = run
+    return longest
 
 
 def _exchanged(new: frozenset[str], old: frozenset[str]) -> bool:
