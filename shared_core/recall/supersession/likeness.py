@@ -7,7 +7,7 @@ from functools import lru_cache
 from itertools import takewhile
 
 from shared_core.index.text import terms
-from shared_core.recall.supersession.statements import CHANGE, STOPS, Statement, figures_of, informative
+from shared_core.recall.supersession.statements import CHANGE, PREPOSITIONS, STOPS, Statement, figures_of, informative
 
 KNOWN_QUESTIONS = 64
 """Questions that are cached: the messages recalled for one are judged several times."""
@@ -21,7 +21,7 @@ LONGEST_FRAME = 18
 LONGEST_PLAIN = 12
 """The same for values that are plain words, which hardly differ from what else a sentence tells."""
 
-LONGEST_ALONE = 8
+LONGEST_ALONE = 9
 """The same for statements about the speaker that share a single word of the question."""
 
 MOST_REST = (2, 2, 3)
@@ -39,7 +39,11 @@ _EITHER = re.compile(r"\bor\b", re.IGNORECASE)
 _KIND = re.compile(r"\b(?:what|which|whose|how many|how much)\s+([^\W\d_]+)", re.IGNORECASE)
 """Matches what a question says about the kind of a value: "which colour". Statements seldom say it."""
 
-_SEVERAL = re.compile(r"\b(?:what|which)\s+(?:are\b(?! (?:i|we|you|they|he|she|it)\b)|(?!are\b|is\b|was\b|does\b|has\b)[^\W\d_]+(?<![su])s\b)", re.IGNORECASE)
+_SEVERAL = re.compile(
+    r"\b(?:what|which)\s+(?:are\b(?! (?:i|we|you|they|he|she|it)\b)|(?:kind|type|sort)s? of\b"
+    r"|(?!are\b|is\b|was\b|does\b|has\b)[^\W\d_]+(?<![su])s\b)",
+    re.IGNORECASE,
+)
 """Matches questions for all that there is, such as "which books have I read?"."""
 
 _ONE_OF_SEVERAL = re.compile(
@@ -54,6 +58,11 @@ _REASON = re.compile(r"^\W*(?:(?:and|but|so)\W+)?(?:why|how come)\b", re.IGNOREC
 
 _COUNT = re.compile(r"\bhow (?:many|much|old|tall|far|heavy|high|large|big)\b", re.IGNORECASE)
 """Matches questions that a number answers."""
+
+_YES_OR_NO = re.compile(
+    r"(?:^|,)\W*(?:(?:and|but|so)\W+)?(?:am|are|is|was|were|do|does|did|have|has|had|can|could|will|would)\b", re.IGNORECASE
+)
+"""Matches questions whether something is so, which a statement answers that denies it."""
 
 _OF_SELF = re.compile(r"\b(?:i|my|me|we|our|us)\b", re.IGNORECASE)
 
@@ -84,6 +93,7 @@ class Asked:
         several: whether it asks for all that there is, or one of it. Only what is gone is no answer to it.
         counts: whether a number answers it.
         kinds: those of them that say of which kind the value is.
+        yes_or_no: whether it asks whether something is so.
         of_self: whether it asks about those who talk, and not who does something.
         plain: those of its words that are no names.
         hints: how its words begin, and those by which people say them otherwise.
@@ -96,6 +106,7 @@ class Asked:
     several: bool
     counts: bool
     kinds: frozenset[str]
+    yes_or_no: bool
     of_self: bool
     plain: frozenset[str]
     hints: tuple[str, ...]
@@ -116,8 +127,8 @@ class Asked:
         plain = own - capitals if capitals else frozenset()
         of_self = _OF_SELF.search(question) is not None and _WHO.search(question) is None
         return cls(
-            own, (own - kinds) or own, figures_of(question), either, several, counts, kinds & own, of_self, plain,
-            tuple(hints),
+            own, (own - kinds) or own, figures_of(question), either, several, counts, kinds & own,
+            _YES_OR_NO.search(question) is not None, of_self, plain, tuple(hints),
         )  # fmt: skip
 
     @property
@@ -176,45 +187,57 @@ def alike(new: Statement, old: Statement, asked: Asked) -> bool:
         said = 2 * share >= 1 or (noun and new.changes > 0)
         return figures != names and said and rest <= MOST_REST[CHANGE if noun else new.changes]
     if rest == 0:
-        return (new.negated != old.negated or bool(new.gone & common)) and share == 1
-    return 2 * share >= 1 and longest <= LONGEST_PLAIN and _plainly_alike(new, old, common & asked.words, share)
+        return (new.negated != old.negated or bool(new.gone & common)) and share == 1 and asked.yes_or_no
+    return 2 * share >= 1 and longest <= LONGEST_PLAIN and _plainly_alike(new, old, asked, common & asked.words)
 
 
-def _plainly_alike(new: Statement, old: Statement, common: frozenset[str], share: float) -> bool:
+def _plainly_alike(new: Statement, old: Statement, asked: Asked, common: frozenset[str]) -> bool:
     """Return whether two statements may differ in a value that is neither a figure nor a name.
 
     Args:
         new: the newer statement.
         old: the older one.
-        common: the words of the question that both hold.
-        share: how much of it they are.
+        asked: the question.
+        common: those of its words that both hold.
     """
+    share = asked.share(common)
     if not (old.lasts or old.was or old.changes == CHANGE):
         return False
     head, noun = common & new.heads & old.heads, common & new.nouns & old.nouns
     if not new.changes:
         told = bool(head) or not (_TELLS.isdisjoint(new.tokens) or _TELLS.isdisjoint(old.tokens))
-        return told and one_part_differs(new.tokens, old.tokens)
+        return told and 3 * share >= 2 and one_part_differs(new.tokens, old.tokens)
     run = _shared_run(new.tokens, old.tokens, common)
     if run < 2 or (share == 1 and len(common) > 1):
         return run >= 2
     brief = max(len(new.tokens), len(old.tokens)) <= LONGEST_ALONE
     rest = len(old.terms - common) + len(new.terms - common)
-    of_self = new.of_self and old.of_self and share == 1 and rest <= MOST_REST[CHANGE]
-    same = head or (noun and (new.changes == CHANGE or run >= ALIKE)) or of_self
+    alone = (noun or (new.of_self and old.of_self)) and share == 1 and rest <= MOST_REST[CHANGE]
+    alone = alone or (noun and run >= ALIKE and rest - len((old.terms | new.terms) & asked.words - common) <= PART // 2)
+    same = head or (noun and new.changes == CHANGE) or alone
     return bool(same) and brief and bool(new.names) == bool(old.names)
 
 
 def _shared_run(new: Sequence[str], old: Sequence[str], stems: frozenset[str]) -> int:
-    """Return how many words in a row two sentences share, at most, of those runs that hold one of some stems."""
+    """Return how many words in a row two sentences share, at most, where they hold one of some stems.
+
+    A preposition at the beginning does not count: many things are in the garden.
+    """
     longest = 0
+    new, old = _alike_determiners(new), _alike_determiners(old)
     for first in range(len(new)):
         for second in range(len(old)):
             pairs = zip(new[first:], old[second:], strict=False)
-            run = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-            if run > longest and not stems.isdisjoint(terms(" ".join(new[first : first + run]))):
+            words = [word for word, _ in takewhile(lambda pair: pair[0] == pair[1], pairs)]
+            run = len(words) - bool(words and words[0] in PREPOSITIONS)
+            if run > longest and not stems.isdisjoint(terms(" ".join(words))):
                 longest = run
     return longest
+
+
+def _alike_determiners(tokens: Sequence[str]) -> list[str]:
+    """Return words with one for "the" and "my", with which people name the same thing."""
+    return ["the" if token in ("my", "our") else token for token in tokens]
 
 
 def _exchanged(new: frozenset[str], old: frozenset[str]) -> bool:

@@ -68,7 +68,7 @@ _GREETINGS = frozenset(
 _READS = frozenset(["i", "to", "we"])
 """After these comes a verb, and no thing that has a number."""
 
-_REFERS = frozenset(["he", "her", "him", "it", "it's", "she", "that's", "them", "there", "they"])
+_REFERS = frozenset(["he", "her", "him", "his", "it", "it's", "she", "that's", "them", "there", "they"])
 """They stand for what the clauses before name."""
 
 _EQUATES = frozenset(["is", "are", "was", "were", "will", ":", "\u2014"])
@@ -78,7 +78,7 @@ _PLACES = frozenset(["at", "in", "to"])
 
 _ON_SELF = re.compile(r"\b(?:me|us)\b", re.IGNORECASE)
 
-_PREPOSITIONS = frozenset(["about", "at", "for", "from", "in", "of", "on", "over", "under", "with"])
+PREPOSITIONS = frozenset(["about", "at", "for", "from", "in", "of", "on", "over", "under", "with"])
 
 _COPULAS = frozenset(["is", "isn't", "are", "aren't", "was", "were", "will", "won't", "costs", "has"])
 
@@ -279,12 +279,16 @@ def _in_sentence(clause: Statement, whole: Statement, words: frozenset[str]) -> 
         whole: what its sentence states.
         words: what its pronouns may stand for.
     """
-    named = whole.owners - _PRONOUNS if clause.owners & _PRONOUNS else frozenset[str]()
+    owned = not clause.owners.isdisjoint(_PRONOUNS)
+    named = whole.owners - _PRONOUNS if owned else frozenset[str]()
+    meant = [token for token in whole.tokens if words and not (words & whole.words).isdisjoint(terms(token))]
     return replace(
         clause,
         changes=max(clause.changes, whole.changes),
-        owners=clause.owners - _PRONOUNS | named if named else clause.owners,
+        owners=whole.owners if owned else clause.owners,
         terms=clause.terms | named | whole.terms & words,
+        names=clause.names | whole.names & words,
+        tokens=("the", *meant, *clause.tokens[1:]) if meant and clause.tokens[0] in _REFERS else clause.tokens,
         nouns=clause.nouns | whole.nouns & words,
         gone=clause.gone | whole.gone - clause.words - clause.figures,
     )
@@ -487,7 +491,7 @@ def _nouns(tokens: list[str]) -> frozenset[str]:
     inside = False
     for token in tokens:
         folded = token.lower()
-        if folded in _DETERMINERS or folded in _PREPOSITIONS:
+        if folded in _DETERMINERS or folded in PREPOSITIONS:
             inside = True
         elif inside and _informs(folded) and folded not in _COPULAS:
             nouns.append(folded.removesuffix("'s"))
