@@ -4,12 +4,13 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from dataclasses import replace
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from shared_core.index.standing_facts import StatedFact, facts_in, task_bits
+from shared_core.recall.former_values import History
 from shared_core.recall.supersession.likeness import LONGEST_FRAME, Asked, alike
 from shared_core.recall.supersession.statements import (
     CHANGE,
@@ -28,19 +29,6 @@ MOST_JUDGED = 40
 
 SHORT = 2
 """Informative words of a statement that gives little but a value, such as "I eat vegan"."""
-
-History = Literal["before", "beginning"]
-
-_BEGINNING = re.compile(
-    r"\b(?:original(?:ly)?|initial(?:ly)?|at (?:the )?(?:first|beginning|start)|first|in the beginning"
-    r"|how (?:did|has|have)\b.{0,60}\bchange[ds]?|over time|evolve[ds]?|history of)\b",
-    re.IGNORECASE,
-)
-_BEFORE = re.compile(
-    r"\b(?:before|previous(?:ly)?|former(?:ly)?|earlier|use[d]? to|prior|back then|until (?:recently|then)|old"
-    r"|no longer|any ?more|changed from)\b",
-    re.IGNORECASE,
-)
 
 LONGEST_CORRECTION = 48
 """Characters of a message that names nothing but a value, such as "sorry, I meant 3,200" and "no wait, Tuesday"."""
@@ -72,13 +60,6 @@ class Said(NamedTuple):
     order: int
     text: str
     turn: int | None = None
-
-
-def asks_history(question: str) -> History | None:
-    """Return whether a question asks what was so before ("what was it before?") or at the beginning, or neither."""
-    if _BEGINNING.search(question):
-        return "beginning"
-    return "before" if _BEFORE.search(question) else None
 
 
 def superseded(said: Sequence[Said], words: Collection[str], question: str = "") -> dict[int, int]:
@@ -339,7 +320,7 @@ def newest_first(
         ranks: the results, best first.
         replaced: those that are replaced, each with the newest that replaces it, which need not be a result.
         order: of each, when it was said; the newer, the larger.
-        history: see `asks_history`.
+        history: which time a question asks for, if it asks what was so.
     """
     groups: dict[int, set[int]] = {}
     for old, new in replaced.items():
