@@ -1,7 +1,7 @@
 """What a sentence states: its subject, its values, and whether it says that something has changed; pure."""
 
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 
@@ -254,21 +254,19 @@ def _with_clauses(sentence: str, bears: Callable[[str], bool], words: frozenset[
     found = [whole] if whole is not None else []
     if whole is None and _doubts(sentence):
         return found
-    for part in _clauses(sentence):
-        clause = statement(part)
-        if clause is None or not (clause.lasts or clause.gone):
-            continue
-        refers = not _REFERS.isdisjoint(clause.tokens)
-        if refers or bears(part):
+    for part, refers in _clauses(sentence):
+        clause = statement(part) if refers or bears(part) else None
+        if clause is not None and (clause.lasts or clause.gone):
             found.append(_in_sentence(clause, whole, words if refers else frozenset()) if whole else clause)
     return found
 
 
 @lru_cache(maxsize=KNOWN_TEXTS)
-def _clauses(sentence: str) -> tuple[str, ...]:
-    """Return the clauses of a sentence that has several."""
-    parts = [part.strip() for part in _PARTS.split(sentence)]
-    return tuple(part for part in parts if part.count(" ") >= FEW - 1) if len(parts) > 1 else ()
+def _clauses(sentence: str) -> tuple[tuple[str, bool], ...]:
+    """Return the clauses of a sentence that has several, and whether each refers to what those before it name."""
+    parts = [part.strip() for part in _PARTS.split(sentence)] if _PARTS.search(sentence) else []
+    long = [part for part in parts if part.count(" ") >= FEW - 1]
+    return tuple((part, not _REFERS.isdisjoint(part.lower().split())) for part in long)
 
 
 def _in_sentence(clause: Statement, whole: Statement, words: frozenset[str]) -> Statement:
@@ -347,8 +345,9 @@ def _statement(sentence: str) -> Statement:
     body = _unreported(sentence)
     tokens = _TOKEN.findall(LATER.sub(_shortened, CHANGED.sub(_shortened, body)).replace("\u2019", "'"))
     changed, later, happened = _manner(sentence)
-    says = any(_is_predicate(tokens, at) for at in range(len(tokens)))
-    subjects = _subjects(tokens) if says or changed or later else frozenset(range(len(tokens)))
+    verbs = [at for at in range(len(tokens)) if _is_predicate(tokens, at)]
+    says = bool(verbs)
+    subjects = _subjects(tokens, verbs) if says or changed or later else frozenset(range(len(tokens)))
     kinds = [_kind(tokens, at, subjects) for at in range(len(tokens))]
     gone = _gone(body)
     informative = _informative(tokens, kinds, "word") | {
@@ -366,7 +365,7 @@ def _statement(sentence: str) -> Statement:
         figures=frozenset(figures) - gone,
         nouns=_nouns(tokens) & informative,
         heads=frozenset(terms(" ".join(tokens[: _verb_at(folded)]))) & informative,
-        agents=_agents(tokens) - gone,
+        agents=_agents(tokens, verbs) - gone,
         gone=gone,
         owners=_owners(tokens, body),
         labels=frozenset(labels),
@@ -379,9 +378,9 @@ def _statement(sentence: str) -> Statement:
     )
 
 
-def _agents(tokens: list[str]) -> frozenset[str]:
+def _agents(tokens: list[str], verbs: Sequence[int]) -> frozenset[str]:
     """Return the terms of who does something: those before the first verb, if they begin with what may be a name."""
-    verb = next((at for at in range(len(tokens)) if _is_predicate(tokens, at)), 0)
+    verb = verbs[0] if verbs else 0
     named = verb and tokens[0][0].isupper() and _informs(tokens[0])
     if not named or tokens[verb].lower() in _EQUATES:
         return frozenset()
@@ -433,14 +432,14 @@ def _labels(tokens: list[str], at: int) -> bool:
     return tokens[at][0].isalpha() or before in _NUMBERED or (before.isalpha() and _informs(before))
 
 
-def _subjects(tokens: list[str]) -> frozenset[int]:
+def _subjects(tokens: list[str], verbs: Collection[int]) -> frozenset[int]:
     """Return the indices of the tokens of which their clauses say something: those before the first verb."""
     found: list[int] = []
     clause: list[int] = []
     for at, token in enumerate(tokens):
         if token in STOPS:
             clause = []
-        elif _is_predicate(tokens, at):
+        elif at in verbs:
             found += clause
             clause = []
         else:
@@ -508,17 +507,16 @@ def _verb_at(folded: list[str]) -> int:
 def _owners(tokens: list[str], body: str) -> frozenset[str]:
     """Return whom or what a sentence is about instead of the speaker; not who does something to the speaker."""
     found = set()
-    nobody, acts = True, _ON_SELF.search(body) is not None
-    before = ""
+    nobody, before = True, ""
     for token, after in zip(tokens, [*tokens[1:], ""] if tokens else (), strict=True):
         folded = token.lower()
         bare = folded.removesuffix("'s")
         kin = {bare, bare.removesuffix("s")} & _set(english.KIN)
-        owns = bare != folded and after.isalpha() and _informs(bare) and _informs(after)
+        owns = bare != folded and after[:1].isalpha() and _informs(bare) and _informs(after)
         if folded in _PRONOUNS and nobody:
             found.add(folded)
-        elif kin and not acts:
-            found.update(kin)
+        elif kin:
+            found.update(kin if not _ON_SELF.search(body) else ())
         elif owns and (before in _DETERMINERS if token.islower() else before not in _PLACES and not before[:1].isupper()):
             found.update(terms(bare).keys() - _stems(english.LIGHT))
         nobody = nobody and not _informs(token)
