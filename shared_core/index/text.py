@@ -129,7 +129,7 @@ def _small_words(text: str) -> list[str]:
 
 
 def question_terms(text: str, language: Language, others: Iterable[Language]) -> dict[str, tuple[str, ...]]:
-    """Return the terms of a question, each with the forms under which messages in other languages hold its word.
+    """Return the terms of a question, each with the forms under which messages hold its word, or one of its sense.
 
     Args:
         text: the question.
@@ -144,6 +144,7 @@ def question_terms(text: str, language: Language, others: Iterable[Language]) ->
             same = forms.setdefault(term, {})
             if len(own) == 1:
                 same.update(dict.fromkeys(form for other in others for form in _count([word], other)))
+                same.update(dict.fromkeys(_relatives(language).get(term, ())))
     taken = set(forms)
     return {term: tuple(form for form in same if form not in taken) for term, same in forms.items()}
 
@@ -162,6 +163,13 @@ def _count(words: Iterable[str], language: Language) -> Counter[str]:
 
 def _pairs(run: str) -> list[str]:
     return [run[i : i + 2] for i in range(len(run) - 1)] or [run]
+
+
+@cache
+def _relatives(language: Language) -> dict[str, tuple[str, ...]]:
+    """Return the terms of words that have relatives, with those of these."""
+    groups = [tuple(terms(group, language)) for group in language.relatives.split(",")]
+    return {term: tuple(other for other in group if other != term) for group in groups for term in group}
 
 
 def near_duplicate_key(text: str) -> str:

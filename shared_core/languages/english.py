@@ -35,9 +35,10 @@ ENGLISH = Language(
     recap regarding related remember said say summarise summarize summary talk think thought throughout various view
     walk
     """,
+    relatives="weigh weight, car vehicle automobile",
     speaker="i me my mine myself we us our ours ourselves",
     hearer="you your yours yourself yourselves",
-    of_us="i my mine we our ours",
+    of_us="i my mine we us our ours",
     questions="what how when where who whom whose which why",
     joins="and",
     adds="and but so or then what_about how_about",

@@ -32,6 +32,7 @@ class Language:
         endings: patterns and their replacements, in order, which give words back the accents that the stemmer looks at.
         small_talk: words that people fill a talk with. A text of nothing else asks for nothing.
         about_talk: words that ask about the conversation itself. They are searched for if the question has no others.
+        relatives: words of one sense without a common stem, separated by commas: a question with one finds the others.
         speaker: words by which people speak of themselves.
         hearer: words by which they speak to somebody.
         of_us: words that make a question one about those who talk, whose small talk then counts.
@@ -60,6 +61,7 @@ class Language:
     endings: tuple[tuple[str, str], ...] = ()
     small_talk: str = ""
     about_talk: str = ""
+    relatives: str = ""
     speaker: str = ""
     hearer: str = ""
     of_us: str = ""

@@ -55,6 +55,11 @@ SPARE = 1.5
 
 CHARACTERS_PER_TOKEN = 4
 
+MICROSECONDS = 1_000_000
+
+PLACE_BITS = 32
+"""Bits for the number of a scope, and of a message on its line."""
+
 StatementCodes = tuple[int, ...]
 """The `statement_code` of each of some messages."""
 
@@ -328,16 +333,20 @@ class _Reader:
     ) -> dict[tuple[int, int], int]:
         """Return the order of the messages of other sessions among each other, by the time at which their unit begins.
 
-        A unit stays together, so that exchanges of two sessions at the same time are not interleaved.
+        A unit stays together, so that exchanges of two sessions at the same time are not interleaved. The order does
+        not depend on what else is read, since some messages are read later than others.
         """
-        units: set[tuple[float, int, tuple[int, ...]]] = set()
+        orders: dict[tuple[int, int], int] = {}
         for ranked, members in indices:
             scope = self.found.scopes[ranked.scope]
             if scope.session_index.session != self.live.key and members:
                 began = float(scope.session_index.column("times")[scope.line.rows[members[0]]])
-                units.add((began, ranked.scope, tuple(members)))
-        keys = [(scope, index) for _, scope, members in sorted(units) for index in members]
-        return {key: order for order, key in enumerate(keys) if key in records}
+                unit = (int(began * MICROSECONDS) << PLACE_BITS | ranked.scope) << PLACE_BITS
+                for index in members:
+                    key = ranked.scope, index
+                    if key in records:
+                        orders[key] = max(unit | index, orders.get(key, unit))
+        return orders
 
     def _entry(self, record: Record, order: int | None) -> Entry:
         """Return the entry of a record; `order` is its rank among other sessions' messages, None for this session."""

@@ -15,6 +15,7 @@ from shared_core.base import Vectors
 from shared_core.index.text import is_statement, language_of, question_terms, read_terms, statement_code, terms
 from shared_core.languages.english import ENGLISH
 from shared_core.languages.language import Language, matcher, unaccented
+from shared_core.recall.former_values import without_history
 
 EARLIEST, LATEST = (moment.replace(microsecond=0, tzinfo=UTC).timestamp() for moment in (datetime.min, datetime.max))
 """The first and last second that `datetime` can represent, in seconds since 1970."""
@@ -25,11 +26,6 @@ SHORTEST_PARTS = 4, 3
 
 _OF_SELF = re.compile(r"\b(?:i|my|mine|me|we|our|ours)\b", re.IGNORECASE)
 """Matches questions about those who ask."""
-
-_HISTORY = re.compile(
-    r"\b(?:used? to|originally|initially|formerly|at (?:the )?(?:first|start|beginning))\b", re.IGNORECASE
-)
-"""Matches what asks for the time before a change. Nobody says it in a message of that time."""
 
 _PROPER = re.compile(r"(?<=[\w,;:]\s)[^\W\d_a-z]\w+")
 """Matches capitalised words within a sentence, which are names of people, places and things in most languages."""
@@ -149,7 +145,7 @@ def parse_query(text: str, names: Sequence[str], languages: Sequence[Language] =
         stripped, count = pattern.subn(" ", stripped)
         found += called[name] if count else ()
     dense_text = " ".join(stripped.split()) if re.search(r"\w", stripped) else text
-    kept = _HISTORY.sub(" ", text)
+    kept = without_history(text)
     said = question_terms(kept, language, languages) or question_terms(text, language, languages)
     asked = sorted(said.keys() - _about_talk(language)) or sorted(said)
     capitals = "" if language.nouns else " ".join(_PROPER.findall(text))

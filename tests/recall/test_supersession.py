@@ -142,6 +142,29 @@ def test_other_sessions_are_read_as_of_then_too() -> None:
         assert [h.message.id for h in memory.search(question, as_of=START + timedelta(days=2))] == ["k"]
 
 
+def test_what_replaces_a_message_of_another_session_stands_where_it_was_said() -> None:
+    with InfiniteMemory(
+        session_id="new", user_id="ann", scope="user", ranking="lexical", recall="thorough", max_tokens=170,
+        reserve_tokens=0, token_counter="characters/4",
+    ) as memory:  # fmt: skip
+
+        def say(session: str, day: int, text: str) -> None:
+            other = InfiniteMemory(memory._store, session_id=session, user_id="ann", token_counter="characters/4")
+            other.add(Message.user(text, created_at=START + timedelta(days=day)))
+
+        old, new = "Kitchen budget: the budget for the kitchen is 2,800.", "The kitchen budget is 3,200 now."
+        say("one", 5, old)
+        for day in range(8):
+            say("two", day, f"Is the kitchen budget of house number {day} in any way fine with Tom and with Eve?")
+        # Far down the list, so that it is read only because of what it replaces.
+        say("three", 20, f"Tom came by, he ate a cake, it took hours, for nothing was right. {'We sat there. ' * 7}{new}")
+        memory.add(Message.user("Hello there, my friend."))
+        context = memory.context(QUESTION)
+    prompt = context.messages[-1].content
+    assert [line.superseded_by for line in context.report.best if line.included][:2].count(None) == 1
+    assert 0 < prompt.index(old) < prompt.index(new)
+
+
 def test_the_coroutines_take_as_of_too(memory: InfiniteMemory) -> None:
     async def ask() -> None:
         twin = AsyncInfiniteMemory(memory)

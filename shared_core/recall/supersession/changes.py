@@ -3,12 +3,14 @@
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from shared_core.index.standing_facts import StatedFact, facts_in, task_bits
+from shared_core.recall.former_values import History
 from shared_core.recall.supersession.likeness import LONGEST_FRAME, Asked, alike
 from shared_core.recall.supersession.statements import (
     CHANGE,
@@ -27,19 +29,6 @@ MOST_JUDGED = 40
 
 SHORT = 2
 """Informative words of a statement that gives little but a value, such as "I eat vegan"."""
-
-History = Literal["before", "beginning"]
-
-_BEGINNING = re.compile(
-    r"\b(?:original(?:ly)?|initial(?:ly)?|at (?:the )?(?:first|beginning|start)|first|in the beginning"
-    r"|how (?:did|has|have)\b.{0,60}\bchange[ds]?|over time|evolve[ds]?|history of)\b",
-    re.IGNORECASE,
-)
-_BEFORE = re.compile(
-    r"\b(?:before|previous(?:ly)?|former(?:ly)?|earlier|use[d]? to|prior|back then|until (?:recently|then)|old"
-    r"|no longer|any ?more|changed from)\b",
-    re.IGNORECASE,
-)
 
 LONGEST_CORRECTION = 48
 """Characters of a message that names nothing but a value, such as "sorry, I meant 3,200" and "no wait, Tuesday"."""
@@ -73,13 +62,6 @@ class Said(NamedTuple):
     turn: int | None = None
 
 
-def asks_history(question: str) -> History | None:
-    """Return whether a question asks what was so before ("what was it before?") or at the beginning, or neither."""
-    if _BEGINNING.search(question):
-        return "beginning"
-    return "before" if _BEFORE.search(question) else None
-
-
 def superseded(said: Sequence[Said], words: Collection[str], question: str = "") -> dict[int, int]:
     """Return the index of each message that is replaced, with that of the newest message that replaces it.
 
@@ -92,7 +74,7 @@ def superseded(said: Sequence[Said], words: Collection[str], question: str = "")
     """
     asked = _asked(said, words, question)
     stated = _stated(said, asked) if asked.about_one_thing else {}
-    most = max((len(one.held & asked.words) for each in stated.values() for one in each), default=0)
+    most = max((len(_about(one, asked)) for each in stated.values() for one in each), default=0)
     newest: dict[int, int] = {}
     for old, new in _likely_pairs(said, stated, asked, most):
         if newest.get(old, -1) == newest.get(new, new):
@@ -198,7 +180,7 @@ def _stated(said: Sequence[Said], asked: Asked) -> dict[int, tuple[Statement, ..
         if compared and any(may_say_so(one) for index in own for one in sentences[index]):
             for index in own:
                 found[index] = tuple(
-                    one for one in statements(said[index].text, asked.occurs_in) if one.held & asked.words
+                    one for one in statements(said[index].text, asked.occurs_in, asked.words) if _about(one, asked)
                 )
     return {index: held for index, held in found.items() if held}
 
@@ -214,9 +196,9 @@ def _likely_pairs(
     for index in sorted(stated, key=lambda index: said[index].order):
         by_speaker.setdefault(said[index].speaker, []).append(index)
     for own in by_speaker.values():
-        about = {index: frozenset().union(*(one.held for one in stated[index])) & asked.words for index in own}
+        about = {index: frozenset().union(*(_about(one, asked) for one in stated[index])) for index in own}
         tells = [index for index in own if any(_says_so(one, asked) for one in stated[index])]
-        bears = {index for index in own if any(2 * len(one.held & asked.words) >= most for one in stated[index])}
+        bears = {index for index in own if any(2 * len(_about(one, asked)) >= most for one in stated[index])}
         for old in reversed(own):
             for new in tells:
                 apart = about[old].isdisjoint(about[new]) and not asked.either
@@ -224,9 +206,14 @@ def _likely_pairs(
                     yield old, new
 
 
+def _about(one: Statement, asked: Asked) -> frozenset[str]:
+    """Return which words of a question a statement holds, be they figures, as in "what do we eat on Sunday?"."""
+    return (one.held | one.figures) & asked.words
+
+
 def _says_so(one: Statement, asked: Asked) -> bool:
     """Return whether a statement may replace another one: it says what is so, or what has changed."""
-    return (one.lasts or one.changes > 0) and not asked.words.isdisjoint(one.words)
+    return (one.lasts or one.changes > 0) and not asked.words.isdisjoint(one.words | one.figures)
 
 
 def _may_state(said: Said) -> bool:
@@ -238,8 +225,15 @@ def _replaces(new: Statement, old: Statement, asked: Asked, most: int) -> bool:
     """Return whether a newer statement replaces an older one of the same speaker."""
     if not _says_so(new, asked):
         return False
+    given = new.figures & old.figures & asked.words
+    if given:  # what both statements and the question name is no value
+        new = replace(new, terms=new.terms | given, figures=new.figures - given)
+        old = replace(old, terms=old.terms | given, figures=old.figures - given)
     if asked.either and _chosen(new, old, asked.words):
         return True
+    if _asks_for_label(new, old, asked):
+        new = replace(new, labels=frozenset(), figures=new.figures | new.labels - new.gone)
+        old = replace(old, labels=frozenset(), figures=old.figures | old.labels - old.gone)
     same = alike(new, old, asked) and _says_otherwise(new, old, asked, most)
     return same and not asked.names_value_of(old, new)
 
@@ -257,7 +251,7 @@ def _says_otherwise(new: Statement, old: Statement, question: Asked, most: int) 
         return True
     if min(bears) * 2 < most or not common & asked or 2 * len(common & asked) < (min if new.changes else max)(bears):
         return False
-    happened = not (old.lasts or old.was)
+    happened = not (old.lasts or old.was or old.changes == CHANGE)
     if happened and not (new.changes and common >= old.words & asked and (new.changes == CHANGE or common & new.nouns)):
         return False
     return len(common) > 1 or not old.of_self or new.of_self or bool(common & old.nouns & new.nouns)
@@ -287,16 +281,32 @@ def _chosen(new: Statement, old: Statement, asked: frozenset[str]) -> bool:
 def _of_something_else(new: Statement, old: Statement, question: Asked) -> bool:
     """Return whether two statements are about different persons or things, as far as their grammar tells."""
     if (
-        new.owners - old.names - old.owners
-        or old.owners - new.names - new.owners
+        new.owners - old.names - old.owners - question.words
+        or old.owners - new.names - new.owners - question.words
         or new.labels != old.labels
+        or _of_another_person(new, old, question)
         or (new.heads - old.words and old.heads - new.words)
     ):
         return True
     held, asked = new.words | new.gone, question.words
-    nouns = old.nouns & asked - held and new.nouns - old.words
+    nouns = (old.nouns & asked - held and new.nouns - old.words) or (
+        new.nouns & question.core - old.held and old.nouns - new.held - asked
+    )
     names = old.names & asked - question.plain - held and new.names - old.words and not old.names & new.names & asked
     return bool(nouns or names)
+
+
+def _asks_for_label(new: Statement, old: Statement, question: Asked) -> bool:
+    """Return whether a question asks which one of a kind something is, as in "which draft does the editor have?"."""
+    return new.changes > 0 and bool(question.kinds & new.words & old.words)
+
+
+def _of_another_person(new: Statement, old: Statement, question: Asked) -> bool:
+    """Return whether a question is about the speaker, and one of two statements about somebody or something else."""
+    if not question.of_self:
+        return False
+    pairs = ((one, other) for one, other in ((new, old), (old, new)) if not one.of_self)
+    return any(other.of_self and (one.agents | one.heads) - other.words - question.words for one, other in pairs)
 
 
 def newest_first(
@@ -310,7 +320,7 @@ def newest_first(
         ranks: the results, best first.
         replaced: those that are replaced, each with the newest that replaces it, which need not be a result.
         order: of each, when it was said; the newer, the larger.
-        history: see `asks_history`.
+        history: which time a question asks for, if it asks what was so.
     """
     groups: dict[int, set[int]] = {}
     for old, new in replaced.items():

@@ -23,6 +23,8 @@ instead|correction|corrected|no\ longer|any\ ?(?:more|longer)|not\b.{0,40}\bbut|
 |gone\ (?:up|down|over)|took\ over|became|become|turned\ into|traded\ in|cancell?ed|dropped(?!\ off)|quit
 |gave\ up|given\ up|stopped|revised|adjusted|updated
 |let's\ make\ (?:it|that|the|my|our)|^make\ (?:it|that)|on\ second\ thoughts?|in\ the\ end
+|(?:put|switched|moved|swapped)\ (?:me|us)\ (?:on|onto|in|to)|sold|gave\ away|got\ rid\ of|(?:broke|split)\ up
+|fell\ through
 |(?:scrap|strike|scratch)\ (?:that|it|what)|^forget|i\ (?:mean|meant)|mixed\ .{0,12}up|misread|got\ .{0,12}wrong
 |was\ wrong|my\ mistake|agreed|decided|put\ off
 """
@@ -33,14 +35,14 @@ now|new|another|already|today|these\ days|nowadays|lately|currently|at\ the\ mom
 |from\ (?:now|today|this|next|then)|from\ \w+\ on|as\ of
 |since\ (?:the|then|this|last|spring|summer|autumn|winter|january|february|march|april|may|june|july
 |august|september|october|november|december)
-|actually|updated?|sorry|oops|wait|again|heads\ up|again|turns\ out
+|actually|updated?|sorry|oops|wait|again|heads\ up|again|turn(?:s|ed)\ out|this\ (?:year|season|term)
 """
 """What people say about what is new. They also say it about much else."""
 
 GONE = r"""
 no\ longer|not|\w+n['\u2019]t|instead\ of|rather\ than|stopped|gave\ up|given\ up|quit|cancell?ed
 |dropped(?!\ off)|drop(?!\ off)|forget
-|scrap|replaced|without|no\ more|sold|(?:down|up|over|away|changed|switched|moved)\ from|no
+|scrap|replaced|threw|thrown|without|no\ more|sold|(?:down|up|over|away|changed|switched|moved)\ from|no
 """
 """What comes before something that is not so any more."""
 
@@ -55,7 +57,8 @@ used\ to|was|were|had|did|before|previously|formerly|originally|back\ then|at\ f
 PLANS = (
     r"booked|planned|picked|chose|chosen|decided|scheduled|set|agreed|settled|arranged|reserved|named|called|supposed"
     r"|married|based|divorced|signed\ up|enrolled|allocated|estimated|expected|allowed|required|located|limited|capped"
-    r"|increased|reduced|extended|improved|raised|reached"
+    r"|increased|reduced|extended|improved|raised|reached|ordered|planted|parked|stored|installed|hired|appointed"
+    r"|assigned|registered|subscribed"
 )
 """Verbs in the past with which people tell what is so from then on."""
 

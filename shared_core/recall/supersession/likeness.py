@@ -4,9 +4,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import takewhile
 
 from shared_core.index.text import terms
-from shared_core.recall.supersession.statements import CHANGE, STOPS, Statement, figures_of, informative
+from shared_core.recall.supersession.statements import CHANGE, PREPOSITIONS, STOPS, Statement, figures_of, informative
 
 KNOWN_QUESTIONS = 64
 """Questions that are cached: the messages recalled for one are judged several times."""
@@ -20,7 +21,7 @@ LONGEST_FRAME = 18
 LONGEST_PLAIN = 12
 """The same for values that are plain words, which hardly differ from what else a sentence tells."""
 
-LONGEST_ALONE = 8
+LONGEST_ALONE = 9
 """The same for statements about the speaker that share a single word of the question."""
 
 MOST_REST = (2, 2, 3)
@@ -38,7 +39,11 @@ _EITHER = re.compile(r"\bor\b", re.IGNORECASE)
 _KIND = re.compile(r"\b(?:what|which|whose|how many|how much)\s+([^\W\d_]+)", re.IGNORECASE)
 """Matches what a question says about the kind of a value: "which colour". Statements seldom say it."""
 
-_SEVERAL = re.compile(r"\b(?:what|which)\s+(?:are\b|(?!is\b|was\b|does\b|has\b)[^\W\d_]+(?<![su])s\b)", re.IGNORECASE)
+_SEVERAL = re.compile(
+    r"\b(?:what|which)\s+(?:are\b(?! (?:i|we|you|they|he|she|it)\b)|(?:kind|type|sort)s? of\b"
+    r"|(?!are\b|is\b|was\b|does\b|has\b)[^\W\d_]+(?<![su])s\b)",
+    re.IGNORECASE,
+)
 """Matches questions for all that there is, such as "which books have I read?"."""
 
 _ONE_OF_SEVERAL = re.compile(
@@ -54,8 +59,20 @@ _REASON = re.compile(r"^\W*(?:(?:and|but|so)\W+)?(?:why|how come)\b", re.IGNOREC
 _COUNT = re.compile(r"\bhow (?:many|much|old|tall|far|heavy|high|large|big)\b", re.IGNORECASE)
 """Matches questions that a number answers."""
 
+_YES_OR_NO = re.compile(
+    r"(?:^|,)\W*(?:(?:and|but|so)\W+)?(?:am|are|is|was|were|do|does|did|have|has|had|can|could|will|would)\b", re.IGNORECASE
+)
+"""Matches questions whether something is so, which a statement answers that denies it."""
+
+_OF_SELF = re.compile(r"\b(?:i|my|me|we|our|us)\b", re.IGNORECASE)
+
+_WHO = re.compile(r"\bwho(?:m|se)?\b", re.IGNORECASE)
+
 _CAPITALS = re.compile(r"(?<=[\w,;:]\s)[^\W\d_a-z]\w+")
 """Matches names in a question. If it holds some, its other words are none: of "our hotel in Porto", hotel is none."""
+
+_TELLS = frozenset(["i", "i'm", "i've", "my", "our", "we", "we're", "we've"])
+"""One of these is in a sentence that tells something of the speaker."""
 
 _ADDS = frozenset(["also", "too"])
 """Who uses these says something in addition."""
@@ -75,6 +92,9 @@ class Asked:
         either: whether it names values to choose from.
         several: whether it asks for all that there is, or one of it. Only what is gone is no answer to it.
         counts: whether a number answers it.
+        kinds: those of them that say of which kind the value is.
+        yes_or_no: whether it asks whether something is so.
+        of_self: whether it asks about those who talk, and not who does something.
         plain: those of its words that are no names.
         hints: how its words begin, and those by which people say them otherwise.
     """
@@ -85,6 +105,9 @@ class Asked:
     either: bool
     several: bool
     counts: bool
+    kinds: frozenset[str]
+    yes_or_no: bool
+    of_self: bool
     plain: frozenset[str]
     hints: tuple[str, ...]
 
@@ -102,7 +125,11 @@ class Asked:
         counts = _COUNT.search(question) is not None
         capitals = frozenset(terms(" ".join(_CAPITALS.findall(question))))
         plain = own - capitals if capitals else frozenset()
-        return cls(own, (own - kinds) or own, figures_of(question), either, several, counts, plain, tuple(hints))
+        of_self = _OF_SELF.search(question) is not None and _WHO.search(question) is None
+        return cls(
+            own, (own - kinds) or own, figures_of(question), either, several, counts, kinds & own,
+            _YES_OR_NO.search(question) is not None, of_self, plain, tuple(hints),
+        )  # fmt: skip
 
     @property
     def about_one_thing(self) -> bool:
@@ -140,7 +167,7 @@ def alike(new: Statement, old: Statement, asked: Asked) -> bool:
     value of the older one that it is gone.
     """
     common = old.words & new.held
-    lacking, added = len(old.terms - common), len(new.terms - common)
+    lacking, added = len(old.terms - common - asked.words), len(new.terms - common - asked.words)
     rest, longest = lacking + added, max(len(new.tokens), len(old.tokens))
     if longest > LONGEST_FRAME or max(lacking, added) > MOST_REST[new.changes] or not _ADDS.isdisjoint(new.tokens):
         return False
@@ -157,34 +184,60 @@ def alike(new: Statement, old: Statement, asked: Asked) -> bool:
         return False
     figures, names = _exchanged(new.figures, old.figures), _exchanged(new.names, old.names)
     if figures or names:
-        said = 2 * share >= 1 or rest <= 1 or (noun and new.changes > 0)
+        said = 2 * share >= 1 or (noun and new.changes > 0)
         return figures != names and said and rest <= MOST_REST[CHANGE if noun else new.changes]
     if rest == 0:
-        return new.negated != old.negated and share == 1
-    return 2 * share >= 1 and longest <= LONGEST_PLAIN and _plainly_alike(new, old, common & asked.words, share)
+        return (new.negated != old.negated or bool(new.gone & common)) and share == 1 and asked.yes_or_no
+    return 2 * share >= 1 and longest <= LONGEST_PLAIN and _plainly_alike(new, old, asked, common & asked.words)
 
 
-def _plainly_alike(new: Statement, old: Statement, common: frozenset[str], share: float) -> bool:
+def _plainly_alike(new: Statement, old: Statement, asked: Asked, common: frozenset[str]) -> bool:
     """Return whether two statements may differ in a value that is neither a figure nor a name.
 
     Args:
         new: the newer statement.
         old: the older one.
-        common: the words of the question that both hold.
-        share: how much of it they are.
+        asked: the question.
+        common: those of its words that both hold.
     """
-    head = common & new.heads & old.heads
-    of_self = new.of_self and old.of_self
-    if not (old.lasts or old.was):
+    share = asked.share(common)
+    if not (old.lasts or old.was or old.changes == CHANGE):
         return False
+    head, noun = common & new.heads & old.heads, common & new.nouns & old.nouns
     if not new.changes:
-        return bool(head or of_self) and one_part_differs(new.tokens, old.tokens)
-    noun = common & new.nouns & old.nouns
+        told = bool(head) or not (_TELLS.isdisjoint(new.tokens) or _TELLS.isdisjoint(old.tokens))
+        return told and 3 * share >= 2 and one_part_differs(new.tokens, old.tokens)
+    run = _shared_run(new.tokens, old.tokens, common)
+    if run < 2 or (share == 1 and len(common) > 1):
+        return run >= 2
+    brief = max(len(new.tokens), len(old.tokens)) <= LONGEST_ALONE
     rest = len(old.terms - common) + len(new.terms - common)
-    briefly = of_self and rest <= MOST_REST[CHANGE] and max(len(new.tokens), len(old.tokens)) <= LONGEST_ALONE
-    if len(common) == 1 and not (head or (noun and new.changes == CHANGE) or briefly):
-        return False
-    return 3 * share >= 2 or bool(head or noun)
+    alone = (noun or (new.of_self and old.of_self)) and share == 1 and rest <= MOST_REST[CHANGE]
+    alone = alone or (noun and run >= ALIKE and rest - len((old.terms | new.terms) & asked.words - common) <= PART // 2)
+    same = head or (noun and new.changes == CHANGE) or alone
+    return bool(same) and brief and bool(new.names) == bool(old.names)
+
+
+def _shared_run(new: Sequence[str], old: Sequence[str], stems: frozenset[str]) -> int:
+    """Return how many words in a row two sentences share, at most, where they hold one of some stems.
+
+    A preposition at the beginning does not count: many things are in the garden.
+    """
+    longest = 0
+    new, old = _alike_determiners(new), _alike_determiners(old)
+    for first in range(len(new)):
+        for second in range(len(old)):
+            pairs = zip(new[first:], old[second:], strict=False)
+            words = [word for word, _ in takewhile(lambda pair: pair[0] == pair[1], pairs)]
+            run = len(words) - bool(words and words[0] in PREPOSITIONS)
+            if run > longest and not stems.isdisjoint(terms(" ".join(words))):
+                longest = run
+    return longest
+
+
+def _alike_determiners(tokens: Sequence[str]) -> list[str]:
+    """Return words with one for "the" and "my", with which people name the same thing."""
+    return ["the" if token in ("my", "our") else token for token in tokens]
 
 
 def _exchanged(new: frozenset[str], old: frozenset[str]) -> bool:

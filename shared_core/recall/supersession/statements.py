@@ -1,7 +1,7 @@
 """What a sentence states: its subject, its values, and whether it says that something has changed; pure."""
 
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 
@@ -65,6 +65,21 @@ _GREETINGS = frozenset(
     ]
 )
 
+_READS = frozenset(["i", "to", "we"])
+"""After these comes a verb, and no thing that has a number."""
+
+_REFERS = frozenset(["he", "her", "him", "his", "it", "it's", "she", "that's", "them", "there", "they"])
+"""They stand for what the clauses before name."""
+
+_EQUATES = frozenset(["is", "are", "was", "were", "will", ":", "\u2014"])
+"""After a name, these may make it the value of what follows: "Ann is my doctor"."""
+
+_PLACES = frozenset(["at", "in", "to"])
+
+_ON_SELF = re.compile(r"\b(?:me|us)\b", re.IGNORECASE)
+
+PREPOSITIONS = frozenset(["about", "at", "for", "from", "in", "of", "on", "over", "under", "with"])
+
 _COPULAS = frozenset(["is", "isn't", "are", "aren't", "was", "were", "will", "won't", "costs", "has"])
 
 _VERBS = _COPULAS | frozenset(english.SAYS.split())
@@ -79,6 +94,19 @@ _NUMBERED = frozenset(["day", "no", "nr", "number", "week", "year"])
 _SELF = frozenset(["i", "we", "my", "our", "me", "us", "mine", "ours"])
 
 _CLAUSE = re.compile(r"[,:;]\s|\s(?:so|because|but|since)\s")
+
+_PARTS = re.compile(r"[,:;\u2014]+\s+(?:and |but |so )?|\s(?:so|and|but|because|since)\s", re.IGNORECASE)
+"""Divides the clauses of a sentence, of which one may be a statement and the others tell why it is so."""
+
+_REPORTS = re.compile(
+    r"^\W*(?:(?:[\w'-]+ ){1,4}(?:says?|reckons?|confirm(?:s|ed)|said|tells? (?:me|us)|told (?:me|us))"
+    r"|(?:it )?turn(?:s|ed) out),? (?:that )?(?=(?:i|i'm|we|we're|my|our|the|it's|it is|there)\b)",
+    re.IGNORECASE,
+)
+"""Matches who says what follows, which is no part of it."""
+
+_ADVISES = re.compile(r"^\W*(?:[\w'-]+ ){1,4}(?:told|advised|asked|wants|wanted) (?:me|us) to\b", re.IGNORECASE)
+"""Matches who wants what the speaker does: "the nurse told me to"."""
 
 _LEFT = re.compile(
     r"^(.{2,40}?) (?:has |have |is |was )?(?:left|retired|resigned|closed|full|booked out|sold out|gone)\b"
@@ -110,6 +138,7 @@ def _any_of(pattern: str) -> re.Pattern[str]:
 CHANGED, LATER, GONE, PAST, PLANS, DOUBTS = map(
     _any_of, (english.CHANGED, english.LATER, english.GONE, english.PAST, english.PLANS, english.DOUBTS)
 )
+PAST = re.compile(rf"(?<!\bto ){PAST.pattern}", re.IGNORECASE)
 REGULAR_PAST = re.compile(
     r"(?<!is )(?<!are )(?<!be )(?<!been )(?<!being )"
     r"\b(?!need|feed|speed|seed|indeed|bed|red|shed|wed|hundred)\w{2,}ed\b"
@@ -125,8 +154,9 @@ class Statement:
         terms: the stems of its informative words, without names and numbers.
         names: its names, folded.
         figures: its numbers, times, weekdays and months.
-        nouns: those of its terms that follow an article or "my".
-        heads: those of its nouns that come before "is" and the like.
+        nouns: those of its terms that follow an article, "my", or a preposition.
+        heads: those of its terms that come before "is" and the like.
+        agents: terms of who does something, as in "Ann teaches me".
         gone: terms, names and figures that it says are not so any more.
         owners: persons other than the speaker whom it is about.
         labels: numbers that name something, as in "ticket 12 is".
@@ -145,6 +175,7 @@ class Statement:
     figures: frozenset[str]
     nouns: frozenset[str]
     heads: frozenset[str]
+    agents: frozenset[str]
     gone: frozenset[str]
     owners: frozenset[str]
     labels: frozenset[str]
@@ -178,7 +209,9 @@ def informative(words: Iterable[str]) -> frozenset[str]:
     return (stems - _stems(english.LIGHT)) or stems
 
 
-def statements(text: str, bears: Callable[[str], bool] = bool) -> tuple[Statement, ...]:
+def statements(
+    text: str, bears: Callable[[str], bool] = bool, words: frozenset[str] = frozenset()
+) -> tuple[Statement, ...]:
     """Return what the sentences of a text state. Questions and doubts state nothing.
 
     In a short message, what one sentence says has changed is what the others are about: "I was wrong. It is on Friday."
@@ -186,9 +219,10 @@ def statements(text: str, bears: Callable[[str], bool] = bool) -> tuple[Statemen
     Args:
         text: what was said.
         bears: whether a sentence is read.
+        words: what a question asks for: "it" and the like may stand for them.
     """
     said = _sentences(text)
-    found = [one for one in map(statement, bearing(text, bears)) if one is not None]
+    found = [one for sentence in bearing(text, bears) for one in _with_clauses(sentence, bears, words)]
     if not found or not 1 < len(said) <= FEW:
         return tuple(found)
     brief = [one for one in said if one.count(" ") <= BRIEF and CHANGED.search(one)]
@@ -211,11 +245,59 @@ def statement(sentence: str) -> Statement | None:
     return None if _asks_or_reacts(sentence) else _statement(sentence)
 
 
+def _with_clauses(sentence: str, bears: Callable[[str], bool], words: frozenset[str]) -> list[Statement]:
+    """Return what a sentence states, and what those of its clauses state that are read.
+
+    People say why something has changed in the same breath: "Ann is ill, so Ben gives the speech".
+    """
+    whole = statement(sentence)
+    found = [whole] if whole is not None else []
+    if whole is None and _doubts(sentence):
+        return found
+    for part, refers in _clauses(sentence):
+        clause = statement(part) if refers or bears(part) else None
+        if clause is not None and (clause.lasts or clause.gone):
+            found.append(_in_sentence(clause, whole, words if refers else frozenset()) if whole else clause)
+    return found
+
+
+@lru_cache(maxsize=KNOWN_TEXTS)
+def _clauses(sentence: str) -> tuple[tuple[str, bool], ...]:
+    """Return the clauses of a sentence that has several, and whether each refers to what those before it name."""
+    parts = [part.strip() for part in _PARTS.split(sentence)] if _PARTS.search(sentence) else []
+    long = [part for part in parts if part.count(" ") >= FEW - 1]
+    return tuple((part, not _REFERS.isdisjoint(part.lower().split())) for part in long)
+
+
+def _in_sentence(clause: Statement, whole: Statement, words: frozenset[str]) -> Statement:
+    """Return a clause as it is meant in its sentence, which tells what its pronouns mean, and what is not so any more.
+
+    Args:
+        clause: what it states.
+        whole: what its sentence states.
+        words: what its pronouns may stand for.
+    """
+    owned = not clause.owners.isdisjoint(_PRONOUNS)
+    named = whole.owners - _PRONOUNS if owned else frozenset[str]()
+    meant = [token for token in whole.tokens if words and not (words & whole.words).isdisjoint(terms(token))]
+    return replace(
+        clause,
+        changes=max(clause.changes, whole.changes),
+        owners=whole.owners if owned else clause.owners,
+        terms=clause.terms | named | whole.terms & words,
+        names=clause.names | whole.names & words,
+        tokens=("the", *meant, *clause.tokens[1:]) if meant and clause.tokens[0] in _REFERS else clause.tokens,
+        nouns=clause.nouns | whole.nouns & words,
+        gone=clause.gone | whole.gone - clause.words - clause.figures,
+    )
+
+
 @lru_cache(maxsize=KNOWN_TEXTS)
 def _manner(sentence: str) -> tuple[bool, bool, tuple[str | None, ...]]:
     """Return whether a sentence says that something has changed or is new, and of each clause what `_happened` does."""
-    clauses = [clause for clause in _CLAUSE.split(sentence) if clause.count(" ") >= FEW]
-    happened = tuple(map(_happened, clauses or [sentence]))
+    body = _unreported(sentence)
+    clauses = [clause for clause in _CLAUSE.split(body) if clause.count(" ") >= FEW]
+    happened = tuple(map(_happened, clauses or [body]))
     return CHANGED.search(sentence) is not None, LATER.search(sentence) is not None, happened
 
 
@@ -241,22 +323,35 @@ def _happened(clause: str) -> str | None:
     return found[0].lower() if found else None
 
 
+def _unreported(sentence: str) -> str:
+    """Return a sentence without who says it, or who wants it."""
+    return _ADVISES.sub("I", _REPORTS.sub("", sentence, count=1), count=1)
+
+
 def _asks_or_reacts(sentence: str) -> bool:
     """Return whether a sentence states nothing: it asks, doubts or reacts, or it is no prose."""
+    return _doubts(sentence) or _REACTS.match(sentence) is not None
+
+
+@lru_cache(maxsize=KNOWN_TEXTS)
+def _doubts(sentence: str) -> bool:
+    """Return whether a sentence asks or doubts, or is no prose."""
     if sentence.endswith("?") or DOUBTS.search(sentence):
         return True
-    return _NO_PROSE.search(sentence) is not None or _REACTS.match(sentence) is not None
+    return _NO_PROSE.search(sentence) is not None
 
 
 def _statement(sentence: str) -> Statement:
-    tokens = _TOKEN.findall(LATER.sub(_shortened, CHANGED.sub(_shortened, sentence)).replace("\u2019", "'"))
+    body = _unreported(sentence)
+    tokens = _TOKEN.findall(LATER.sub(_shortened, CHANGED.sub(_shortened, body)).replace("\u2019", "'"))
     changed, later, happened = _manner(sentence)
-    says = any(_is_predicate(tokens, at) for at in range(len(tokens)))
-    subjects = _subjects(tokens) if says or changed or later else frozenset(range(len(tokens)))
+    verbs = [at for at in range(len(tokens)) if _is_predicate(tokens, at)]
+    says = bool(verbs)
+    subjects = _subjects(tokens, verbs) if says or changed or later else frozenset(range(len(tokens)))
     kinds = [_kind(tokens, at, subjects) for at in range(len(tokens))]
-    gone = _gone(sentence)
+    gone = _gone(body)
     informative = _informative(tokens, kinds, "word") | {
-        term for means, term in english.MEANT if means.search(sentence)
+        term for means, term in english.MEANT if means.search(body)
     }
     figures = {_figure(token) for token, kind in zip(tokens, kinds, strict=True) if kind == "figure"}
     names = _informative(tokens, kinds, "name")
@@ -269,9 +364,10 @@ def _statement(sentence: str) -> Statement:
         names=names - gone,
         figures=frozenset(figures) - gone,
         nouns=_nouns(tokens) & informative,
-        heads=_nouns(tokens[: _verb_at(folded)]) & informative,
+        heads=frozenset(terms(" ".join(tokens[: _verb_at(folded)]))) & informative,
+        agents=_agents(tokens, verbs) - gone,
         gone=gone,
-        owners=_owners(tokens),
+        owners=_owners(tokens, body),
         labels=frozenset(labels),
         of_self=any(word.split("'")[0] in _SELF for word in folded),
         changes=CHANGE if changed else int(later or (lasts and bool(past))),
@@ -280,6 +376,15 @@ def _statement(sentence: str) -> Statement:
         negated=any(word.endswith("n't") or word in ("not", "never", "no") for word in folded),
         tokens=tuple(folded),
     )
+
+
+def _agents(tokens: list[str], verbs: Sequence[int]) -> frozenset[str]:
+    """Return the terms of who does something: those before the first verb, if they begin with what may be a name."""
+    verb = verbs[0] if verbs else 0
+    named = verb and tokens[0][0].isupper() and _informs(tokens[0])
+    if not named or tokens[verb].lower() in _EQUATES:
+        return frozenset()
+    return frozenset(terms(" ".join(tokens[:verb]))) - _stems(english.LIGHT)
 
 
 def _kind(tokens: list[str], at: int, subjects: Collection[int]) -> str:
@@ -322,17 +427,19 @@ def _labels(tokens: list[str], at: int) -> bool:
     if tokens[at + 1 : at + 2] == [":"]:
         return False
     before = tokens[at - 1].lower() if at else ""
+    if at > 1 and tokens[at - 2].lower() in _READS:  # "I want to read 20 books"
+        return False
     return tokens[at][0].isalpha() or before in _NUMBERED or (before.isalpha() and _informs(before))
 
 
-def _subjects(tokens: list[str]) -> frozenset[int]:
+def _subjects(tokens: list[str], verbs: Collection[int]) -> frozenset[int]:
     """Return the indices of the tokens of which their clauses say something: those before the first verb."""
     found: list[int] = []
     clause: list[int] = []
     for at, token in enumerate(tokens):
         if token in STOPS:
             clause = []
-        elif _is_predicate(tokens, at):
+        elif at in verbs:
             found += clause
             clause = []
         else:
@@ -378,12 +485,12 @@ def _informative(tokens: list[str], kinds: list[str], kind: str) -> frozenset[st
 
 
 def _nouns(tokens: list[str]) -> frozenset[str]:
-    """Return the stems of words after an article or "my", up to the next word that is no informative one."""
+    """Return the stems of words after an article, "my" or a preposition, up to the next word that is no informative one."""
     nouns: list[str] = []
     inside = False
     for token in tokens:
         folded = token.lower()
-        if folded in _DETERMINERS:
+        if folded in _DETERMINERS or folded in PREPOSITIONS:
             inside = True
         elif inside and _informs(folded) and folded not in _COPULAS:
             nouns.append(folded.removesuffix("'s"))
@@ -397,16 +504,23 @@ def _verb_at(folded: list[str]) -> int:
     return next((at for at, token in enumerate(folded) if token in _COPULAS), 0)
 
 
-def _owners(tokens: list[str]) -> frozenset[str]:
+def _owners(tokens: list[str], body: str) -> frozenset[str]:
+    """Return whom or what a sentence is about instead of the speaker; not who does something to the speaker."""
     found = set()
-    nobody = True
+    nobody, before = True, ""
     for token, after in zip(tokens, [*tokens[1:], ""] if tokens else (), strict=True):
         folded = token.lower()
-        if (folded in _PRONOUNS and nobody) or folded in _set(english.KIN):
+        bare = folded.removesuffix("'s")
+        kin = {bare, bare.removesuffix("s")} & _set(english.KIN)
+        owns = bare != folded and after[:1].isalpha() and _informs(bare) and _informs(after)
+        if folded in _PRONOUNS and nobody:
             found.add(folded)
-        elif token[0].isupper() and token.endswith("'s") and after.isalpha():
-            found.update(terms(folded[:-2]) if _informs(token[:-2]) and _informs(after) else ())
+        elif kin:
+            found.update(kin if not _ON_SELF.search(body) else ())
+        elif owns and (before in _DETERMINERS if token.islower() else before not in _PLACES and not before[:1].isupper()):
+            found.update(terms(bare).keys() - _stems(english.LIGHT))
         nobody = nobody and not _informs(token)
+        before = folded if folded in _DETERMINERS else token
     return frozenset(found)
 
 
