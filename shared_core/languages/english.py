@@ -1,5 +1,6 @@
 """English."""
 
+from shared_core.languages.english_own_words import ANSWERED_BY, ASKED_AS
 from shared_core.languages.language import Language
 
 ENGLISH = Language(
@@ -66,6 +67,8 @@ ENGLISH = Language(
     of=r"(?:of\s+)?",
     near="in on since until of last during before after early late mid",
     month_first=True,
+    answered_by=ANSWERED_BY,
+    asked_as=ASKED_AS,
 )
 
 _ALSO_ENGLISH = """
