@@ -66,7 +66,7 @@ class StandingRules(NamedTuple):
         starts: the words with which the patterns begin.
         request: matches a question that wants something made, suggested or explained.
         past: matches a question about what was.
-        asks_name: matches a question for the user's name; empty: none does.
+        asks_for: patterns for questions about the user, and the kinds of facts that answer them.
     """
 
     language: str
@@ -86,4 +86,4 @@ class StandingRules(NamedTuple):
     starts: str
     request: str
     past: str
-    asks_name: str = ""
+    asks_for: tuple[tuple[str, tuple[StandingKind, ...]], ...] = ()

@@ -2,7 +2,7 @@
 
 import re
 
-from shared_core.index.standing_rules import Rule, StandingRules
+from shared_core.index.standing_rules import KINDS, Rule, StandingRules
 
 _VERBS = (
     "include|use|show|give|provide|format|answer|reply|respond|explain|mention|confirm|add|write|list|cite|ask|remind"
@@ -472,7 +472,30 @@ ENGLISH_RULES = StandingRules(
         + "| and i |, i "
         + "".join(f"|{greeting} i{verb}" for greeting in _GREETINGS for verb in ("'m", " am"))
     ),
-    asks_name=r"\b(?:my name|who (?:am i|i am)|you call me)\b",
+    asks_for=(
+        (r"\b(?:my name|who (?:am i|i am)|you call me)\b", ("name",)),
+        (
+            r"\bmy (?:job|profession|occupation|work|role)\b|\bwhat do i do(?: for (?:a living|work))?\W*$"
+            r"|\bwho am i\b",
+            ("role",),
+        ),
+        (r"\bmy allerg\w+|\bam i allergic\b|\bany allerg\w+", ("allergy",)),
+        (
+            r"\bmy diet\w*|\bam i (?:an? )?(?:vegan|vegetarian)\b|\b(?:can't|cannot|don't|mustn't|shouldn't) i eat\b"
+            r"|\bi (?:can't|cannot|don't|mustn't|shouldn't|may not) eat\b"
+            r"|\b(?:is|are|would)\b[^.?!]{0,60}\b(?:ok|okay|safe|fine|suitable|all ?right) for (?:me|us)\b",
+            ("allergy", "diet"),
+        ),
+        (
+            r"\bmy (?:preferences|tastes|habits|likes)\b|\bwhat do i (?:like|prefer|dislike|hate)\W*$",
+            ("preference", "diet"),
+        ),
+        (
+            r"\b(?:know|remember|learned|learnt|noted|noticed|stored|saved)\b[^.?!]{0,30}\babout (?:me|us)\b"
+            r"|\b(?:tell me about|describe) (?:me|myself)\b|\bmy profile\b",
+            KINDS,
+        ),
+    ),
     starts=(
         f"i i'm i've we we're my please always never from going in you make be remember just when"
         f" whenever every each any"
@@ -490,7 +513,7 @@ ENGLISH_RULES = StandingRules(
         r"|are (?:some|good|the)|is (?:the|a good)|kinds? of|type)\b"
         r"|\bwhat \w+(?: \w+)? (?:should|could|can|would|do you|to)\b|\b(?:which|where"
         r"|when) \w* ?(?:should|could|can|would|do i)\b"
-        r"|\b(?:can|could|would|will) you\b|\bshould (?:i|we)\b|\bany (?:good "
+        r"|\b(?:can|could|would|will) you\b|\b(?:can|may|could|should) (?:i|we)\b|\bany (?:good "
         r"|other )?(?:ideas?|suggestions?|tips|recommendations?|advice)\b"
         r"|\bi(?:'m| am) (?:\w+ )?(?:planning|looking|trying|thinking|preparing|about to|going to|considering)\b"
         r"|\b(?:i|we) (?:need|want|would like|have to)\b|\bi(?:'d| would) like\b|\blet's\b"

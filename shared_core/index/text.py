@@ -10,7 +10,7 @@ from functools import cache, lru_cache
 
 from shared_core.languages.detection import detect, own_words, script
 from shared_core.languages.english import ENGLISH
-from shared_core.languages.language import Language, fold
+from shared_core.languages.language import Language, fold, matcher
 
 UNSPACED = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 """Thai, Lao, Burmese, Khmer, Japanese and Chinese, for the brackets of a regular expression."""
@@ -128,25 +128,45 @@ def _small_words(text: str) -> list[str]:
     return [fold(word) for number, word in enumerate(words) if not number or not word[0].isupper()]
 
 
-def question_terms(text: str, language: Language, others: Iterable[Language]) -> dict[str, tuple[str, ...]]:
-    """Return the terms of a question, each with the forms under which messages hold its word, or one of its sense.
+def question_terms(
+    text: str, language: Language, others: Iterable[Language], *, of_oneself: bool = False
+) -> dict[str, tuple[str, ...]]:
+    """Return the terms of a question, each with other terms that messages may hold instead.
+
+    These are the forms of its word in other languages, and words of the same sense.
 
     Args:
         text: the question.
         language: its language, which says what its stop words are.
         others: the languages of the messages.
+        of_oneself: whether those who talk ask about themselves: "I work" then holds the word of "my job".
     """
     forms: dict[str, dict[str, None]] = {}
+    answers = _answers(language) if of_oneself else {}
+    for pattern, word in language.asked_as if of_oneself else ():
+        text = matcher(pattern).sub(word, text)
     others = [other for other in others if other is not language]
     for word in _words(fold(text)):
         own = _count([word], language)
         for term in own:
             same = forms.setdefault(term, {})
             if len(own) == 1:
+                same.update(dict.fromkeys(answers.get(term, ())))
                 same.update(dict.fromkeys(form for other in others for form in _count([word], other)))
                 same.update(dict.fromkeys(_relatives(language).get(term, ())))
     taken = set(forms)
     return {term: tuple(form for form in same if form not in taken) for term, same in forms.items()}
+
+
+@cache
+def _answers(language: Language) -> dict[str, tuple[str, ...]]:
+    """Return the terms of what people say of themselves, by the terms of questions for it."""
+    found: dict[str, dict[str, None]] = {}
+    for line in language.answered_by.splitlines():
+        asked, _, said = line.partition(":")
+        for term in terms(asked, language):
+            found.setdefault(term, {}).update(dict.fromkeys(other for other in terms(said, language) if other != term))
+    return {term: tuple(others) for term, others in found.items()}
 
 
 def _count(words: Iterable[str], language: Language) -> Counter[str]:

@@ -1,5 +1,6 @@
 """English."""
 
+from shared_core.languages.english_same_words import ANSWERED_BY, ASKED_AS, RELATIVES
 from shared_core.languages.language import Language
 
 ENGLISH = Language(
@@ -35,7 +36,7 @@ ENGLISH = Language(
     recap regarding related remember said say summarise summarize summary talk think thought throughout various view
     walk
     """,
-    relatives="weigh weight, car vehicle automobile",
+    relatives=RELATIVES,
     speaker="i me my mine myself we us our ours ourselves",
     hearer="you your yours yourself yourselves",
     of_us="i my mine we us our ours",
@@ -67,6 +68,8 @@ ENGLISH = Language(
     of=r"(?:of\s+)?",
     near="in on since until of last during before after early late mid",
     month_first=True,
+    answered_by=ANSWERED_BY,
+    asked_as=ASKED_AS,
 )
 
 _ALSO_ENGLISH = """

@@ -51,6 +51,9 @@ class Language:
         numeric: a pattern for dates in numbers with the groups day, month and year.
         compounds: whether words are joined without a space.
         nouns: whether all nouns begin with a capital, so that it does not mark a name.
+        answered_by: a line for each thing that people ask about themselves: words of the question, a colon, and words
+            of what they may have said: "job: work employed".
+        asked_as: patterns for phrases of such questions, each with the word of `answered_by` that it stands for.
     """
 
     code: str
@@ -80,6 +83,8 @@ class Language:
     numeric: str = NEVER
     compounds: bool = False
     nouns: bool = False
+    answered_by: str = ""
+    asked_as: tuple[tuple[str, str], ...] = ()
 
     def __repr__(self) -> str:
         return f"Language({self.code!r})"

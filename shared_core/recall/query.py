@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from math import sqrt
 from types import MappingProxyType
 
@@ -146,11 +146,12 @@ def parse_query(text: str, names: Sequence[str], languages: Sequence[Language] =
         found += called[name] if count else ()
     dense_text = " ".join(stripped.split()) if re.search(r"\w", stripped) else text
     kept = without_history(text)
-    said = question_terms(kept, language, languages) or question_terms(text, language, languages)
+    of_us = language.asks_of_us(text)
+    read = partial(question_terms, language=language, others=languages, of_oneself=of_us)
+    said = read(kept) or read(text)
     asked = sorted(said.keys() - _about_talk(language)) or sorted(said)
     capitals = "" if language.nouns else " ".join(_PROPER.findall(text))
     proper = frozenset(terms(capitals, language)) & said.keys()
-    of_us = language.asks_of_us(text)
     informative = set(asked) if of_us else set(asked) - _small_talk(language)
     dates = _dates(text, dict.fromkeys((language, *languages)))
     return Query(

@@ -52,9 +52,6 @@ MOST_READ = 12
 BY_TASK = np.isin(KINDS, ["allergy", "diet", "name", "constraint"])
 """For each of `KINDS`, whether it matters to every request of its kind of task."""
 
-NAMES = np.isin(KINDS, ["name"])
-"""For each of `KINDS`, whether it is what "what is my name?" asks for."""
-
 ON_REPLIES = np.isin(KINDS, ["name", "instruction", "constraint"])
 """For each of `KINDS`, whether it matters to every request if it is about replies, as "answer in metric units" is."""
 
@@ -153,8 +150,15 @@ def is_request(text: str) -> bool:
 
 
 @cache
-def _asking_name() -> re.Pattern[str]:
-    return re.compile("|".join(language.asks_name for language in RULES if language.asks_name), re.IGNORECASE)
+def _asking() -> tuple[tuple[re.Pattern[str], tuple[StandingKind, ...]], ...]:
+    patterns = [pair for language in RULES for pair in language.asks_for]
+    return tuple((re.compile(pattern, re.IGNORECASE), kinds) for pattern, kinds in patterns)
+
+
+def _asked_for(text: str) -> Mask:
+    """Return, for each of `KINDS`, whether it answers a question: a name "what is my name?"."""
+    said = text.replace("\u2019", "'")
+    return np.isin(KINDS, [kind for pattern, kinds in _asking() if pattern.search(said) for kind in kinds])
 
 
 def bearing(query: Query, scopes: Sequence[Scope], closeness: "Closeness | None" = None) -> list[StandingHit]:
@@ -172,9 +176,9 @@ def bearing(query: Query, scopes: Sequence[Scope], closeness: "Closeness | None"
     facts = facts_of(scopes)
     if not len(facts):
         return []
-    named = NAMES[facts.kinds] if _asking_name().search(query.text) else np.zeros(len(facts), dtype=np.bool_)
+    asked = _asked_for(query.text)[facts.kinds]
     wants = is_request(query.text)
-    if not named.any() and not (query.informative and (wants or facts.conditional.any())):
+    if not asked.any() and not (query.informative and (wants or facts.conditional.any())):
         return []
     said_now = [said.code(None) for said in facts_in(query.text, query.language)]
     open_to = ~restated(facts.codes, said_now) & _eligible(facts, scopes)
@@ -184,7 +188,7 @@ def bearing(query: Query, scopes: Sequence[Scope], closeness: "Closeness | None"
         near = closeness(facts.scopes, facts.indices)
         close, far = near >= CLOSE, near < np.where(facts.lengths <= SHORT, FAR_SHORT, FAR)
     sure, guessed = _fits(facts, query, matched & ~far, close, far, wants=wants)
-    sure |= named
+    sure |= asked
     newest = np.flatnonzero(open_to & sure)[::-1], np.flatnonzero(open_to & guessed & ~sure)[::-1][:MOST_GUESSED]
     return [
         StandingHit(

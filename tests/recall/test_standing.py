@@ -45,6 +45,10 @@ def stand(report: ContextReport) -> list[str]:
     return sorted(line.text for line in report.included if line.reason is Reason.STANDING)
 
 
+def recalled(report: ContextReport) -> list[str]:
+    return [line.text for line in report.included if line.kind is Kind.RECALLED]
+
+
 def standing(memory: InfiniteMemory, question: str) -> list[str]:
     return stand(memory.context(question).report)
 
@@ -60,6 +64,12 @@ BEARS = [
     ("call me Sam", "Draft a letter to my bank"),
     ("Hi, I'm Bob.", "What's my name?"),
     ("Call me Sam.", "Who am I?"),
+    ("I work as a nurse", "What's my job?"),
+    ("I'm allergic to shellfish", "Can I eat prawns?"),
+    ("I'm vegetarian", "Is paella ok for me?"),
+    ("I never take calls before 10 am", "Can we meet at 9?"),
+    ("I prefer aisle seats", "What do you know about me?"),
+    ("I hate coriander", "What are my preferences?"),
     ("Always show version numbers when I ask about libraries", "Which libraries does the parser need?"),
     ("Never suggest pork", "Recommend a restaurant"),
 ]
@@ -73,8 +83,7 @@ def test_a_fact_that_bears_on_the_question_is_recalled(fact: str, question: str,
     settings: dict[str, Any] = {} if embedder is None else {"ranking": "hybrid", "embedder": embedder}
     with memory_of(fact, **settings) as memory:
         report = memory.context(question).report
-        included = [line.text for line in report.included if line.kind is Kind.RECALLED]
-        assert fact in included
+        assert fact in recalled(report)
         # One that is ranked among the best is there because it matches the question.
         why = {line.reason for line in report.included if line.text == fact}
         assert stand(report) == [fact] or why == {Reason.RECALLED}
@@ -95,6 +104,8 @@ def test_small_talk_and_general_knowledge_recall_none(question: str) -> None:
         ("I'm vegan", "What did I cook on Friday?"),
         ("I'm vegan", "When was the dinner?"),
         ("Always show version numbers when I ask about libraries", "Suggest a dinner for Friday"),
+        ("I work as a nurse", "What do I do if the pipe leaks?"),
+        ("I'm allergic to shellfish", "What do you know about Rome?"),
     ],
 )
 def test_a_fact_that_does_not_bear_on_the_question_is_not(fact: str, question: str) -> None:
@@ -281,9 +292,11 @@ def test_a_fact_survives_any_filler_until_it_is_forgotten(bears: tuple[str, str]
     with memory_of(filler=before) as memory:
         stored = memory.add([Message.user(fact), Message.assistant("Noted.")])
         fill(memory, after)
-        assert standing(memory, question) == [fact]
+        assert fact in recalled(memory.context(question).report)
         memory.forget(ids=[stored[0].id or ""])
-        assert standing(memory, question) == []
+        report = memory.context(question).report
+        assert stand(report) == []
+        assert fact not in recalled(report)
 
 
 @given(st.lists(st.integers(0, 5)), st.sets(st.integers(0, 5)))
@@ -335,7 +348,14 @@ def test_a_passage_gets_what_is_said_around_it(passage: str, expected: str) -> N
     assert around("d", "\u2026 b c", "a b c d") == "\u2026 b c \u2026 d"
 
 
-REQUESTS = ["Suggest a dinner", "How should I store it?", "Can you help me?", "What should I cook?", "Write a poem."]
+REQUESTS = [
+    "Can I eat it?",
+    "Suggest a dinner",
+    "How should I store it?",
+    "Can you help me?",
+    "What should I cook?",
+    "Write a poem.",
+]
 NO_REQUESTS = ["What did I cook?", "When was it?", "I went home.", "Who painted it?", "What have we said about it?"]
 
 
