@@ -84,7 +84,7 @@ def read_candidates(
     size = most
     if most is not None and found.verdict is not None:  # else nothing tells how many of them are worth it
         size = excerpt_size(tokens[~_left_out(found)], room, most)
-    reader = _Reader(live, replace(rules, excerpt_tokens=size), found, path, whole_turns=placement == "messages")
+    reader = _Reader(live, rules, found, path, whole_turns=placement == "messages")
     # What a silent question matches is not read: it would only be reported.
     shortlist = [] if found.silent else _shortlist(found, tokens, room, inf if size is None else size)
     candidates = _without_repeats(list(reader.read(shortlist, epoch)), (statement_code(question),))
@@ -95,8 +95,8 @@ def read_candidates(
         others = _Reader(live, rules, replace(found, standing=()), path, whole_turns=placement == "messages")
         more = [candidate for candidate, _ in others.read(further)] if further else []
         candidates = candidates_newest_first(candidates, more, question, found.words, window)
-    if placement != "messages":
-        candidates = [reader.cut(candidate) for candidate in candidates]
+    if size is not None:
+        candidates = reader.cut(candidates, size)
     if not found.standing:
         return candidates
     return with_standing(reader.standing(), candidates, reader.said, tokens=rules.standing_tokens, room=room)
@@ -359,19 +359,22 @@ class _Reader:
     def _size(self, message: Message) -> int:
         return message_tokens(message, self.live.sizer.counter, self.live.sizer.overhead)
 
-    def cut(self, candidate: Candidate) -> Candidate:
-        """Return a candidate with its long messages cut to excerpts."""
-        if candidate.reason is not None or self.rules.excerpt_tokens is None:
-            return candidate
-        if max([entry.tokens for entry in candidate.entries]) <= WHOLE * self.rules.excerpt_tokens:
-            return candidate  # as nearly every one
-        entries = tuple(map(self._cut, candidate.entries))
+    def cut(self, candidates: Iterable[Candidate], size: int) -> list[Candidate]:
+        """Return candidates with their long messages cut to excerpts of so many tokens."""
+        return [
+            self._with_excerpts(one, size)
+            if one.reason is None and max([entry.tokens for entry in one.entries]) > WHOLE * size
+            else one
+            for one in candidates
+        ]
+
+    def _with_excerpts(self, candidate: Candidate, size: int) -> Candidate:
+        entries = tuple([self._cut(entry, size) for entry in candidate.entries])
         cut = [after.message.id for before, after in zip(candidate.entries, entries, strict=True) if after != before]
         return replace(candidate, entries=entries, cut=tuple(cut)) if cut else candidate
 
-    def _cut(self, entry: Entry) -> Entry:
-        message, sizer, size = entry.message, self.live.sizer, self.rules.excerpt_tokens
-        assert size is not None
+    def _cut(self, entry: Entry, size: int) -> Entry:
+        message, sizer = entry.message, self.live.sizer
         tokens, language = entry.tokens - message.media_tokens, self.spoken.get(entry_key(entry))
         passage = excerpt(message.content, self.found.stems, size, sizer.counter, tokens, language)
         if passage is None:
@@ -422,7 +425,7 @@ def _without_repeats(
     for candidate, said in candidates:
         if candidate.reason is None and any(map(is_statement, said)):
             best = newest.setdefault(said, candidate)
-            if _age(candidate) > _age(best):
+            if best is not candidate and _age(candidate) > _age(best):
                 newest[said] = candidate
     result: list[Candidate] = []
     for candidate, said in candidates:
