@@ -111,7 +111,14 @@ class Fingerprint:
 
 
 class Embedder(ABC):
-    """Turns texts into vectors whose dot product is their cosine."""
+    """Turns texts into vectors whose dot product is their cosine.
+
+    Attributes:
+        at_once: whether a few thousand characters take it a millisecond or two. `context` then calls it in its own
+            thread: another one, which it could give up, would cost more than the call. By default, this is false.
+    """
+
+    at_once: bool = False
 
     @property
     @abstractmethod

@@ -145,6 +145,7 @@ class PromptBuilder:
         self.rolling = rolling
         self.reranking = Reranking(live, searcher.rules, lock)
         self._lock = lock
+        self._turns: dict[str, Turn] = {}
 
     def at(self, past: Past) -> "PromptBuilder":
         """Return a builder of prompts as they would have been then."""
@@ -227,7 +228,8 @@ class PromptBuilder:
         needed = int(READ_AHEAD * budget) if self.assembler.fill == "stop" else SKIP_LIMIT * budget
         while True:
             entries, whole = self.live.tail(needed + 1)
-            turns = group_turns(entries)
+            turns = group_turns(entries, self._turns)
+            self._turns = {turn.turn_id: turn for turn in turns}
             # Until the newest user message is read, neither the question nor the messages sent with it are known.
             if whole or any(turn.asks for turn in turns):
                 plan = self._plan_over(ask, budget, state, turns, whole=whole)

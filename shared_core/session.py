@@ -1,5 +1,6 @@
 """LiveSession: one session as one memory object sees it, with the path that is checked out and its newest messages."""
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -78,13 +79,18 @@ class News:
         """Return the messages with larger numbers, of an epoch; none if not all of them are known."""
         if seq < self._after or epoch != self._epoch:
             return []
-        return [record for record in self._records if record.seq > seq]
+        return self._records[bisect_right(self._records, seq, key=lambda record: record.seq) :]
 
     def between(self, before: Position, head: Position) -> list[Record]:
         """Return those after one position of a segment and no deeper than another, in order."""
-        there = (record for record in self._records if record.position.segment == head.segment)
-        found = [record for record in there if before.depth < record.position.depth <= head.depth]
-        return sorted(found, key=lambda record: record.position)
+        found: list[Record] = []
+        for record in reversed(self._records):
+            if record.position.segment == head.segment:
+                if record.position.depth <= before.depth:
+                    break  # a segment grows at its end: what was stored before is no deeper
+                if record.position.depth <= head.depth:
+                    found.append(record)
+        return found[::-1]
 
 
 class Sizer:

@@ -87,16 +87,23 @@ def _is_said(entry: Entry) -> bool:
     return entry.message.role == "assistant" and not entry.message.tool_calls
 
 
-def group_turns(entries: Iterable[Entry]) -> list[Turn]:
+def group_turns(entries: Iterable[Entry], known: Mapping[str, Turn] = MappingProxyType({})) -> list[Turn]:
     """Return the turns of messages that are in path order, oldest first.
 
     A turn begins with its user message, if that is among them. System messages are left out: they belong to no turn.
+
+    Args:
+        entries: the messages.
+        known: turns that were grouped before, by id; they are returned again where their messages are the same.
     """
     grouped: dict[str, list[Entry]] = {}
     for entry in entries:
         if entry.message.role != "system":
             grouped.setdefault(entry.message.turn_id or "", []).append(entry)
-    turns = [Turn(turn_id, members[0].turn_no, tuple(members)) for turn_id, members in grouped.items()]
+    turns: list[Turn] = []
+    for turn_id, members in grouped.items():
+        same, before = tuple(members), known.get(turn_id)
+        turns.append(before if before and before.entries == same else Turn(turn_id, members[0].turn_no, same))
     return sorted(turns, key=lambda turn: (turn.turn_no, turn.entries[0].order))
 
 

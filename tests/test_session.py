@@ -3,9 +3,13 @@
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from shared_core import InfiniteMemory, Message
 from shared_core.errors import UnknownReferenceError
+from shared_core.records import Position, Record, SessionState
+from shared_core.session import News
 from shared_core.store import Store
 from shared_core.stores import open_store
 from tests.support.histories import ids
@@ -63,3 +67,17 @@ def test_a_turn_is_not_named_before_anything_is_stored(store: Store) -> None:
     with pytest.raises(UnknownReferenceError, match="no turn 'u1' on this branch"):
         InfiniteMemory(store).add(reply("a1"), turn="u1")
     assert store.sessions(None) == []
+
+
+@given(st.lists(st.integers(0, 2), max_size=12), st.integers(0, 2), st.integers(-1, 6), st.integers(-1, 6))
+def test_news_are_found_by_where_they_stand_and_by_their_numbers(
+    segments: list[int], segment: int, before: int, upto: int
+) -> None:
+    places = [Position(one, segments[:index].count(one)) for index, one in enumerate(segments)]
+    records = [Record(Message.user("x"), place, seq, 0) for seq, place in enumerate(places, start=1)]
+    news = News()
+    news.take(SessionState(None, 0, 0), [])
+    news.take(SessionState(None, len(records), 0), records)
+    there = [one for one in records if one.position.segment == segment and before < one.position.depth <= upto]
+    assert news.between(Position(segment, before), Position(segment, upto)) == there
+    assert [news.after(seq, 0) for seq in range(14)] == [records[seq:] for seq in range(14)]

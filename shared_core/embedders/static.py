@@ -37,6 +37,7 @@ class StaticEmbedder(Embedder):
     """
 
     fingerprint = STATIC
+    at_once = True
 
     def __init__(self) -> None:
         require("wordllama", "pip install wordllama, or, where it has no wheel, use another embedder")

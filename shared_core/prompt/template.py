@@ -68,29 +68,26 @@ class RecallTemplate:
 
     def render_line(self, message: Message) -> str:
         """Return the text of one message."""
+        wording, at = _wording(self.header, self.footer), message.created_at
+        values = {
+            "{speaker}": defused(speaker(message), wording),
+            "{text}": folded(defused(message.content, wording), self.continuation),
+            "{time}": at.strftime("%H:%M") if at and "{time}" in self.item else "",
+        }
         # Field by field, so that braces in the messages stay as typed.
-        return "".join([self._filled(part, message) for part in _parts(self.item)])
-
-    def _filled(self, part: str, message: Message) -> str:
-        """Return the value of a part of `item` if it is a field, else the part itself."""
-        match part:
-            case "{speaker}":
-                return self._defused(speaker(message))
-            case "{text}":
-                return folded(self._defused(message.content), self.continuation)
-            case "{time}":
-                return message.created_at.strftime("%H:%M") if message.created_at else ""
-            case _:
-                return part
-
-    def _defused(self, text: str) -> str:
-        return defused(text, f"{self.header} {self.footer}")
+        return "".join([values.get(part, part) for part in _parts(self.item)])
 
 
 @lru_cache(maxsize=16)
 def _parts(item: str) -> tuple[str, ...]:
     """Return the fields of an item and the text between them, in order."""
     return tuple(_FIELDS.split(item))
+
+
+@lru_cache(maxsize=16)
+def _wording(header: str, footer: str) -> str:
+    """Return the wording around the lines: the same string for each of them, whose hash is known then."""
+    return f"{header} {footer}"
 
 
 def _undated(message: Message) -> str:

@@ -89,7 +89,7 @@ def read_candidates(
     size = most
     if most is not None and found.verdict is not None:  # else nothing tells how many of them are worth it
         size = excerpt_size(tokens[~_left_out(found)], room, most)
-    reader = _Reader(live, replace(rules, excerpt_tokens=size), found, path, whole_turns=placement == "messages")
+    reader = _Reader(live, rules, found, path, whole_turns=placement == "messages")
     # What a silent question matches is not read: it would only be reported.
     shortlist = [] if found.silent else _shortlist(found, tokens, room, inf if size is None else size)
     candidates = _without_repeats(list(reader.read(shortlist, epoch)), (statement_code(question),))
@@ -100,11 +100,11 @@ def read_candidates(
         others = _Reader(live, rules, replace(found, standing=()), path, whole_turns=placement == "messages")
         more = [candidate for candidate, _ in others.read(further)] if further else []
         candidates = candidates_newest_first(candidates, more, question, found.words, window)
-    if placement != "messages":
-        candidates = [reader.cut(candidate) for candidate in candidates]
+    if size is not None:
+        candidates = reader.cut(candidates, size)
     if not found.standing:
         return candidates
-    return with_standing(reader.standing(), candidates, reader.codes, tokens=rules.standing_tokens, room=room)
+    return with_standing(reader.standing(), candidates, reader.said, tokens=rules.standing_tokens, room=room)
 
 
 def _further(found: Found, shown: set[tuple[int, int]]) -> list[tuple[Ranked, Reason | None]]:
@@ -216,14 +216,10 @@ class _Reader:
         self.rules = rules
         self.found = found
         self.path = path
-        self.own: dict[str | None, Entry] = {}
-        self.said: dict[tuple[int, str | None], int] = {}
+        self.said: dict[EntryKey, int] = {}
         self.stated: dict[EntryKey, list[str]] = {}
-        self.codes: dict[EntryKey, int] = {}
-        self.languages: dict[tuple[int, str | None], Language] = {}
         self.spoken: dict[EntryKey, Language] = {}
-        self._read: dict[tuple[int, int], Record] = {}
-        self._ordered: dict[tuple[int, int], int] = {}
+        self._entries: dict[tuple[int, int], Entry] = {}
         self.whole_turns = whole_turns
         self.by_turn = whole_turns or rules.recall_unit == "turn"
 
@@ -232,41 +228,32 @@ class _Reader:
     ) -> Iterator[tuple[Candidate, StatementCodes]]:
         """Yield a candidate for each result, with the statement codes of its messages."""
         shortlist = list(shortlist)
-        indices = [(ranked, self._members(ranked)) for ranked, _ in shortlist]
+        units = [(ranked, self._members(ranked)) for ranked, _ in shortlist]
         lane = [(_as_ranked(hit), self._members_of_standing(hit)) for hit in self.found.standing]
-        records = self._records([*indices, *lane], epoch)
-        orders = self._orders([*indices, *lane], records)
-        self._read, self._ordered = records, orders
-        own = [record for key, record in records.items() if key not in orders]
-        self.own = {entry.message.id: entry for entry in self.live.entries(own, self.path)}
+        self._take([*units, *lane], epoch)
         self._note_standing()
         turns: set[tuple[int, str]] = set()
-        for (ranked, members), (_, reason) in zip(indices, shortlist, strict=True):
-            keys = [(ranked.scope, index) for index in members if (ranked.scope, index) in records]
-            match = records.get((ranked.scope, ranked.line_index)) if ranked.own else None
-            entries = [self._entry(records[key], orders.get(key)) for key in keys]
+        for (ranked, members), (_, reason) in zip(units, shortlist, strict=True):
+            entries = self._entries_at(ranked.scope, members)
+            match = self._entries.get((ranked.scope, ranked.line_index)) if ranked.own else None
             candidate = self._candidate(ranked, entries, match.message.id if match is not None else None, reason)
             if candidate is None:
                 continue
-            key = (ranked.scope, candidate.entries[0].message.turn_id or "")
-            # Several messages of a turn may be found, but the turn is recalled once.
-            if self.by_turn and key in turns and candidate.reason is None:
-                candidate = candidate.because(Reason.SAME_TURN)
-            if candidate.reason is None:
-                turns.add(key)
-            codes = tuple(self.said[ranked.scope, entry.message.id] for entry in candidate.entries)
-            entry_keys = list(map(entry_key, candidate.entries))
-            self.codes |= zip(entry_keys, codes, strict=True)
-            spoken = [self.languages[ranked.scope, entry.message.id] for entry in candidate.entries]
-            self.spoken |= zip(entry_keys, spoken, strict=True)
-            yield candidate, codes
+            if self.by_turn:
+                candidate = _once_a_turn(candidate, ranked.scope, turns)
+            yield candidate, self._codes(candidate)
+
+    def _codes(self, candidate: Candidate) -> StatementCodes:
+        return tuple([self.said[entry_key(entry)] for entry in candidate.entries])
+
+    def _entries_at(self, scope: int, indices: Iterable[int]) -> list[Entry]:
+        """Return what was read at some indices of a scope."""
+        return [self._entries[scope, index] for index in indices if (scope, index) in self._entries]
 
     def _note_standing(self) -> None:
         """Note what the messages state that bears on the question."""
         for hit in self.found.standing:
-            key = hit.scope, hit.line_index
-            if key in self._read:
-                entry = self._entry(self._read[key], self._ordered.get(key))
+            for entry in self._entries_at(hit.scope, [hit.line_index]):
                 stated = entry.message.content[hit.start : hit.end]
                 self.stated.setdefault(entry_key(entry), []).append(stated)
 
@@ -277,17 +264,15 @@ class _Reader:
         """Return a candidate for each message with standing facts that bear on the question, in their order."""
         found: dict[EntryKey, StandingCandidate] = {}
         for hit in self.found.standing:
-            keys = [(hit.scope, index) for index in self._members_of_standing(hit)]
-            entries = {key: self._entry(self._read[key], self._ordered.get(key)) for key in keys if key in self._read}
-            own = entries.get((hit.scope, hit.line_index))
+            own = self._entries.get((hit.scope, hit.line_index))
             if own is None or entry_key(own) in found:
                 continue
             candidate: Candidate | None = Candidate((self._stated_in(own),), 0.0, match=own.message.id)
             if self.whole_turns:
-                candidate = self._candidate(_as_ranked(hit), list(entries.values()), own.message.id, None)
+                entries = self._entries_at(hit.scope, self._members_of_standing(hit))
+                candidate = self._candidate(_as_ranked(hit), entries, own.message.id, None)
             if candidate is not None:
-                codes = tuple(self.said[hit.scope, entry.message.id] for entry in candidate.entries)
-                found[entry_key(own)] = StandingCandidate(candidate, entry_key(own), codes)
+                found[entry_key(own)] = StandingCandidate(candidate, entry_key(own), self._codes(candidate))
         return list(found.values())
 
     def _stated_in(self, entry: Entry) -> Entry:
@@ -304,29 +289,35 @@ class _Reader:
         turn = int(scope.session_index.column("turns")[scope.line.rows[ranked.line_index]])
         return [index for index in scope.line.line.indices_of_turn(turn) if index < scope.line.upto]
 
-    def _records(self, indices: Sequence[tuple[Ranked, list[int]]], epoch: int | None) -> dict[tuple[int, int], Record]:
-        """Read the records of all results together; return them by scope and index."""
-        records: dict[tuple[int, int], Record] = {}
+    def _take(self, units: Sequence[tuple[Ranked, list[int]]], epoch: int | None) -> None:
+        """Read the messages of all results together; keep them, with their codes and languages."""
         in_scope: dict[int, set[int]] = {}
-        for ranked, members in indices:
+        for ranked, members in units:
             in_scope.setdefault(ranked.scope, set()).update(members)
-        at: dict[int, dict[Position, tuple[int, int, int]]] = {}
-        for number, places_there in sorted(in_scope.items()):
-            scope, wanted = self.found.scopes[number], sorted(places_there)
-            rows = scope.line.rows[wanted]
-            positions = scope.session_index.positions(rows)
-            said = scope.session_index.column("statements")[rows].tolist()
-            spoken = scope.session_index.column("languages")[rows].tolist()
-            at[number] = dict(zip(positions, zip(wanted, said, spoken, strict=True), strict=True))
-        session_of = {number: self.found.scopes[number].session_index.session for number in at}
-        read = self.live.records_of({session_of[number]: list(there) for number, there in at.items()}, epoch)
-        for number, there in at.items():
-            for record in read[session_of[number]]:
-                index, code, language = there[record.position]
-                records[number, index] = record
-                self.said[number, record.message.id] = code
-                self.languages[number, record.message.id] = LANGUAGES[language]
-        return records
+        parts = [(number, self.found.scopes[number], sorted(indices)) for number, indices in sorted(in_scope.items())]
+        rows = [scope.line.rows[indices] for _, scope, indices in parts]
+        positions = [scope.session_index.positions(own) for (_, scope, _), own in zip(parts, rows, strict=True)]
+        sessions = [scope.session_index.session for _, scope, _ in parts]
+        read = self.live.records_of(dict(zip(sessions, positions, strict=True)), epoch)
+        records: dict[tuple[int, int], Record] = {}
+        for (number, _, indices), session, there in zip(parts, sessions, positions, strict=True):
+            index_of = dict(zip(there, indices, strict=True))
+            records |= {(number, index_of[record.position]): record for record in read[session]}
+        self._keep(records, self._orders(units, records))
+        for (number, scope, indices), own in zip(parts, rows, strict=True):
+            columns = (scope.session_index.column(name)[own].tolist() for name in ("statements", "languages"))
+            for index, code, language in zip(indices, *columns, strict=True):
+                if (number, index) in records:
+                    key = entry_key(self._entries[number, index])
+                    self.said[key], self.spoken[key] = code, LANGUAGES[language]
+
+    def _keep(self, records: Mapping[tuple[int, int], Record], orders: Mapping[tuple[int, int], int]) -> None:
+        """Keep the entries of some records; `orders` are those of other sessions' messages among each other."""
+        own = [key for key in records if key not in orders]
+        entries = self.live.entries([records[key] for key in own], self.path)
+        self._entries = dict(zip(own, entries, strict=True))
+        for key, order in orders.items():
+            self._entries[key] = replace(self.live.sizer.entry(records[key], order), turn_no=ELSEWHERE)
 
     def _orders(
         self, indices: Sequence[tuple[Ranked, list[int]]], records: Mapping[tuple[int, int], Record]
@@ -348,53 +339,51 @@ class _Reader:
                         orders[key] = max(unit | index, orders.get(key, unit))
         return orders
 
-    def _entry(self, record: Record, order: int | None) -> Entry:
-        """Return the entry of a record; `order` is its rank among other sessions' messages, None for this session."""
-        if order is None:
-            return self.own[record.message.id]
-        return replace(self.live.sizer.entry(record, order), turn_no=ELSEWHERE)
-
     def _candidate(
         self, ranked: Ranked, entries: Sequence[Entry], match: str | None, reason: Reason | None
     ) -> Candidate | None:
         if not entries:
             return None
-        kept = tuple(entries)
+        kept: Sequence[Entry] = entries
         if self.by_turn:
-            turn = Turn(entries[0].message.turn_id or "", entries[0].turn_no, kept).whole()
+            turn = Turn(entries[0].message.turn_id or "", entries[0].turn_no, tuple(entries)).whole()
             kept = tuple(entry for entry in turn.entries if self._returns(entry))
             if not kept:
                 reason = reason or (Reason.NO_TEXT if turn.entries else Reason.BROKEN_GROUP)
             elif self.whole_turns and kept[0].message.role != "user":
                 reason = reason or Reason.NO_QUESTION
         return Candidate(
-            tuple(map(self._as_recalled, kept or entries)), ranked.score, ranked.lexical, ranked.dense, reason, match,
-            reranked=ranked.reranked,
+            tuple([self._as_recalled(entry) for entry in kept or entries]), ranked.score, ranked.lexical, ranked.dense,
+            reason, match, reranked=ranked.reranked,
         )  # fmt: skip
 
     def _as_recalled(self, entry: Entry) -> Entry:
         """Return an entry without grounding, and without the media that would be sent with whole messages."""
         bare = _without_grounding(entry)
-        message = lighter(bare.message, self._size) if self.whole_turns else bare.message
+        if not self.whole_turns:
+            return bare
+        message = lighter(bare.message, self._size)
         return bare if message is bare.message else replace(bare, message=message, tokens=self._size(message))
 
     def _size(self, message: Message) -> int:
         return message_tokens(message, self.live.sizer.counter, self.live.sizer.overhead)
 
-    def cut(self, candidate: Candidate) -> Candidate:
-        """Return a candidate with its long messages cut to excerpts."""
-        if candidate.reason is not None or self.rules.excerpt_tokens is None:
-            return candidate
-        most = WHOLE * self.rules.excerpt_tokens
-        if max([entry.tokens - entry.message.media_tokens for entry in candidate.entries]) <= most:
-            return candidate  # as nearly every one
-        entries = tuple(map(self._cut, candidate.entries))
+    def cut(self, candidates: Iterable[Candidate], size: int) -> list[Candidate]:
+        """Return candidates with their long messages cut to excerpts of so many tokens."""
+        return [
+            self._with_excerpts(one, size)
+            if one.reason is None and max([entry.tokens for entry in one.entries]) > WHOLE * size
+            else one
+            for one in candidates
+        ]
+
+    def _with_excerpts(self, candidate: Candidate, size: int) -> Candidate:
+        entries = tuple([self._cut(entry, size) for entry in candidate.entries])
         cut = [after.message.id for before, after in zip(candidate.entries, entries, strict=True) if after != before]
         return replace(candidate, entries=entries, cut=tuple(cut)) if cut else candidate
 
-    def _cut(self, entry: Entry) -> Entry:
-        message, sizer, size = entry.message, self.live.sizer, self.rules.excerpt_tokens
-        assert size is not None
+    def _cut(self, entry: Entry, size: int) -> Entry:
+        message, sizer = entry.message, self.live.sizer
         tokens, language = entry.tokens - message.media_tokens, self.spoken.get(entry_key(entry))
         passage = excerpt(message.content, self.found.stems, size, sizer.counter, tokens, language)
         if passage is None:
@@ -410,6 +399,22 @@ class _Reader:
         if message.role == "tool" or (self.whole_turns and message.tool_calls):
             return self.rules.recall_tools == "all"
         return bool(message.content.strip()) or self.whole_turns
+
+
+def _once_a_turn(candidate: Candidate, scope: int, turns: set[tuple[int, str]]) -> Candidate:
+    """Return a candidate, or why it is none: several messages of a turn may be found, but it is recalled once.
+
+    Args:
+        candidate: the messages of a turn.
+        scope: the number of its scope.
+        turns: the turns that are recalled already, with their scopes; this one is added.
+    """
+    key = (scope, candidate.entries[0].message.turn_id or "")
+    if candidate.reason is None and key in turns:
+        return candidate.because(Reason.SAME_TURN)
+    if candidate.reason is None:
+        turns.add(key)
+    return candidate
 
 
 def _as_ranked(hit: StandingHit) -> Ranked:
@@ -429,7 +434,7 @@ def _without_repeats(
     for candidate, said in candidates:
         if candidate.reason is None and any(map(is_statement, said)):
             best = newest.setdefault(said, candidate)
-            if _age(candidate) > _age(best):
+            if best is not candidate and _age(candidate) > _age(best):
                 newest[said] = candidate
     result: list[Candidate] = []
     for candidate, said in candidates:

@@ -72,3 +72,10 @@ def test_it_is_about_right(counter: str, template: RecallTemplate, least: float,
 def test_wording_that_is_not_there_costs_nothing() -> None:
     estimate = RecallEstimate(RecallTemplate(header="", footer="", day=""), as_counter("o200k_base"), OVERHEAD)
     assert (estimate.lines([]), estimate.day) == (0, 0)
+
+
+@pytest.mark.parametrize("ends", ["\r\n", *"\n\v\f\r\x1c\x1d\x1e\x85\u2028\u2029"])
+def test_no_line_of_a_message_begins_where_a_message_would(ends: str) -> None:
+    said = RecallTemplate().render_line(Message.user(f"one{ends}two{ends}"))
+    assert said == "- user: one\n  two\n  "
+    assert RecallTemplate(continuation="\n").render_line(Message.user(ends)) == "- user: \n"

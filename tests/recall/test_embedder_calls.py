@@ -22,7 +22,7 @@ from shared_core.embedders import CallableEmbedder
 from shared_core.embedders.checks import evenly
 from shared_core.prompt.context import Context
 from shared_core.recall import embedder_calls
-from shared_core.recall.embedder_calls import EmbedRequest
+from shared_core.recall.embedder_calls import BRIEF, Embedded, EmbedRequest
 from shared_core.recall.search import SMALL_BATCH, Searcher
 from shared_core.testing.hashing_embedder import HashingEmbedder
 
@@ -421,6 +421,20 @@ def test_texts_are_split_beside_the_question() -> None:
     threads = set[str]()
     reply = EmbedRequest(Splitting(16), ("a", "b"), seconds=1e6).answer()
     assert (threads, type(reply).__name__) == ({"infinite-memory embedder"}, "Embedded")
+
+
+@pytest.mark.parametrize(("at_once", "size", "own"), [(True, BRIEF, True), (True, BRIEF + 1, False), (False, 1, False)])
+def test_a_question_starts_a_thread_unless_the_call_takes_less(at_once: bool, size: int, own: bool) -> None:
+    class Noting(HashingEmbedder):
+        def embed_query(self, text: str) -> Vectors:
+            threads.append(threading.current_thread())
+            return super().embed_query(text)
+
+    threads = list[threading.Thread]()
+    embedder = Noting(16)
+    embedder.at_once = at_once
+    reply = EmbedRequest(embedder, ("a" * size,), query=True, seconds=1e6).answer()
+    assert ([thread is threading.current_thread() for thread in threads], type(reply)) == ([own], Embedded)
 
 
 def test_a_call_that_exits_the_program_does() -> None:
