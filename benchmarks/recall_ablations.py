@@ -69,7 +69,6 @@ ABLATIONS = (
     Ablation("what the assistant said", {(SIGNALS, "ASKED_BACK"): 0.0}),
     Ablation("date boost", {(SIGNALS, "DATE_BOOST"): 0.0}),
     Ablation("standing instructions", {(SIGNALS, "INSTRUCTION_BOOST"): 0.0}),
-    Ablation("beginnings", {(SIGNALS, "BEGINNING_BOOST"): 0.0}),
     Ablation("of whom it speaks", {(SIGNALS, "REACTION_BOOST"): 0.0, (SIGNALS, "NOT_OF_SELF"): 1.0}),
     Ablation("lifting", {(LIFTING, "LIFT"): 0.0}),
     Ablation("neighbours' meaning", {(SIGNALS, "AROUND"): {}}),

@@ -158,7 +158,7 @@ Fitted on LoCoMo, BEAM and the example conversation, each question weighted equa
 words and lengths as further terms keep no more of the evidence for the same tokens.
 """
 
-OF_US = Part(-1.45, 0.06, 0.35, -0.33)
+OF_US = Part(-1.6, 0.06, 0.35, -0.33)
 """For a question about those who talk, of which it is doubtful whether there is an answer, if a message stands `APART`.
 
 What people ask about themselves is more often spread over messages, or said in other words.
