@@ -92,23 +92,14 @@ def measure_without(
         ablations: the ingredients. They change how a question is answered, and nothing that is stored.
     """
     every = [Ablation("nothing"), *ablations]
+    memories = {_kept_with(ablation): ablation for ablation in every}
     with ExitStack() as stack:
-        memories = {
-            (ablation.weight, *ablation.arguments.items()): Ours(
-                talk,
-                embedder.weighing(ablation.weight) if embedder and ablation.weight is not None else embedder,
-                holding=0,
-                **ablation.arguments,
-            )
-            for ablation in {(one.weight, *one.arguments.items()): one for one in every}.values()
-        }
-        for memory in memories.values():
-            stack.enter_context(memory)
+        held = {key: stack.enter_context(_memory_without(talk, embedder, one)) for key, one in memories.items()}
 
         def asked(at: int, ask: Callable[[Ours], dict[int, Gain]]) -> dict[str, Mapping[int, Gain]]:
             found: dict[str, Mapping[int, Gain]] = {}
             for ablation in every:
-                memory = memories[ablation.weight, *ablation.arguments.items()]
+                memory = held[_kept_with(ablation)]
                 memory.hold(at)
                 with ablation.applied():
                     found[f"without {ablation.name}"] = ask(memory)
@@ -119,6 +110,17 @@ def measure_without(
             yield Asked(talk.dataset, talk.name, OWN, question.category, gains)
         for line in foreign:
             yield Asked(talk.dataset, talk.name, FOREIGN, "", asked(len(talk.messages), partial(_quiet, line)))
+
+
+def _kept_with(ablation: Ablation) -> tuple[object, ...]:
+    """Return what tells apart the memories that ablations need: most change how a question is answered only."""
+    return ablation.weight, *ablation.arguments.items()
+
+
+def _memory_without(talk: Talk, embedder: Remembering | None, ablation: Ablation) -> Ours:
+    if embedder is not None and ablation.weight is not None:
+        embedder = embedder.weighing(ablation.weight)
+    return Ours(talk, embedder, holding=0, **ablation.arguments)
 
 
 def _quiet(line: str, memory: Ours) -> dict[int, Gain]:
