@@ -32,7 +32,11 @@ NOT_OF_SELF = 0.5
 """`Signals.named` of a message whose named speaker does not speak about himself or herself."""
 
 ASKED_BACK = 1.5
-"""`Signals.named` of the assistant's messages if the question asks what the assistant said."""
+"""`Signals.named` of the assistant's messages if the question asks what the assistant said, and nothing else.
+
+Measured with static vectors: 29 to 38 % of the evidence in 1,000 tokens, 33 to 62 in 4,000 of BEAM's 11 such questions.
+Of RealMem's 27 that go on with the conversation, and mention such a thing besides, it would lose 4 and 6 points.
+"""
 
 ANOTHER_USER = -1.0
 """`Signals.named` of users with a name if the question asks about the user without one, as "what is my rent?" does."""
@@ -238,7 +242,7 @@ class ScopeSearch:
         """Return `Signals.named` of some rows."""
         session_index = self.scope.session_index
         speakers = [session_index.names.index(name) for name in self.query.speakers if name in session_index.names]
-        if self.query.asks_back and not speakers:
+        if self.query.asks_back and not speakers and not self.query.goes_on:
             said: Floats = np.float32(ASKED_BACK) * (session_index.column("roles")[rows] == ROLES.index("assistant"))
             return said
         if self.query.of_self:

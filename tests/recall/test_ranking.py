@@ -321,8 +321,11 @@ def test_you_is_the_assistant_where_nobody_is_named() -> None:
         ("did you see a tower?", [0, ASKED_BACK, 0]),
         ("Ann, did you see a tower?", [0, 0, NOT_OF_SELF]),
     ):
-        found = ScopeSearch(0, parse_query(question, ["Ann"]), scope, None, "lexical").signals(np.arange(3))
-        assert found.named.tolist() == named
+        query = parse_query(question, ["Ann"])
+        assert ScopeSearch(0, query, scope, None, "lexical").signals(np.arange(3)).named.tolist() == named
+    on = replace(parse_query("The tower is done. What were your suggestions?", []), goes_on=True)
+    assert on.asks_back
+    assert not ScopeSearch(0, on, scope, None, "lexical").signals(np.arange(3)).named.any()
 
 
 def test_reactions_come_last() -> None:
