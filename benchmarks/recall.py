@@ -32,6 +32,7 @@ import os
 import sys
 import time
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -151,13 +152,15 @@ def measure_file(
     count = as_counter("o200k_base")
     ablations = [one for one in ABLATIONS if embedder or one.weight is None] if arguments.ablate else []
     talks, rows, asked = read_talks(path, count, arguments.first), list[Row](), list[Asked]()
+    talks = [replace(talk, questions=talk.questions[:: arguments.every]) for talk in talks]
     without = list[Asked]()
     questions = [[question.text for question in talk.questions] for talk in talks]
     for at, talk in enumerate(talks):
         if arguments.only != "prompts" and all(question.at is None for question in talk.questions):
             rows += measure(talk, embedder, count, ablations)
         if arguments.only != "rankings" and arguments.ablate:
-            without += measure_without(talk, embedder, PROMPT_ABLATIONS)
+            others = foreign_questions(questions, at)[:: arguments.every]
+            without += measure_without(talk, others, embedder, PROMPT_ABLATIONS)
         elif arguments.only != "rankings":
             asked += measure_prompts(talk, {FOREIGN: foreign_questions(questions, at)} | small_talk(), embedder)
         seconds = f"{time.process_time():.0f} s of processor time"
@@ -179,6 +182,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("files", nargs="+", type=Path)
     parser.add_argument("--embedder", choices=[*EMBEDDERS, "none"], default="static")
     parser.add_argument("--first", type=int, metavar="N", help="only the first N conversations of each file")
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="only one of N questions")
     parser.add_argument("--only", choices=["rankings", "prompts"], help="leave out the other tables")
     parser.add_argument(
         "--ablate",

@@ -2,10 +2,14 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
+from math import inf
 from types import MappingProxyType
 from typing import Any
+
+from shared_core.recall.query import Query, parse_query
+from shared_core.recall.worth import ASKED, BY_MEANING, Depth
 
 __all__ = ["ABLATIONS", "PROMPT_ABLATIONS", "Ablation"]
 
@@ -47,13 +51,24 @@ class Ablation:
 
 RANKING, LIFTING = "shared_core.recall.ranking", "shared_core.recall.ranking"
 SIGNALS, QUERY = "shared_core.recall.signals", "shared_core.recall.query"
+CANDIDATES, SEARCH = "shared_core.recall.candidates", "shared_core.recall.search"
+WORTH = "shared_core.recall.worth"
+
+EAGER = 0.5
+"""The exponent of the chance of an answer with which doubt hardly matters."""
+
+
+def _with_names(*arguments: Any) -> Query:
+    """Parse a question and leave the names of participants in the text to embed."""
+    query = parse_query(*arguments)
+    return replace(query, dense_text=query.text)
+
 
 ABLATIONS = (
     Ablation("speaker boost", {(SIGNALS, "SPEAKER_BOOST"): 0.0}),
     Ablation("what the assistant said", {(SIGNALS, "ASKED_BACK"): 0.0}),
     Ablation("date boost", {(SIGNALS, "DATE_BOOST"): 0.0}),
     Ablation("standing instructions", {(SIGNALS, "INSTRUCTION_BOOST"): 0.0}),
-    Ablation("beginnings", {(SIGNALS, "BEGINNING_BOOST"): 0.0}),
     Ablation("of whom it speaks", {(SIGNALS, "REACTION_BOOST"): 0.0, (SIGNALS, "NOT_OF_SELF"): 1.0}),
     Ablation("lifting", {(LIFTING, "LIFT"): 0.0}),
     Ablation("neighbours' meaning", {(SIGNALS, "AROUND"): {}}),
@@ -63,14 +78,18 @@ ABLATIONS = (
     Ablation("excerpts", arguments={"excerpt_tokens": None}),
     Ablation("relaxed floor", {("shared_core.recall.rules", "RELAXED"): 1.0}),
     Ablation("meaning", weight=0.0),
+    Ablation("the first by themselves", {(RANKING, "FIRST"): 0}),
+    Ablation("names out of the vector", {(SEARCH, "parse_query"): _with_names}),
 )
 """Every ingredient of the ranking by itself."""
 
-CANDIDATES, SEARCH = "shared_core.recall.candidates", "shared_core.recall.search"
-
 PROMPT_ABLATIONS = (
     Ablation("the stop", arguments={"recall": "thorough"}),
+    Ablation("doubt", {(WORTH, "TRUST"): EAGER, (WORTH, "PLAIN"): Depth(ASKED, EAGER)}),
+    Ablation("answers in other words", {(SEARCH, "APART"): inf}),
+    Ablation("what a question that goes on needs", {(WORTH, "TO_GO_ON"): BY_MEANING}),
     Ablation("the conversation", {(SEARCH, "in_conversation"): lambda query, said: query}),
+    Ablation("borrowed words", {(SEARCH, "points_back"): lambda query: False}),
     Ablation("openings of sittings", {(SIGNALS, "OPENS_BOOST"): 0.0, (RANKING, "SITTING_SHARE"): 0.0}),
     Ablation("newer sittings", {(SIGNALS, "SINCE_BOOST"): 0.0}),
     Ablation("newest truth", {(CANDIDATES, "candidates_newest_first"): lambda candidates, *_: candidates}),
@@ -78,8 +97,6 @@ PROMPT_ABLATIONS = (
     Ablation("standing facts", arguments={"standing_tokens": 0}),
     Ablation("whole lists", {(QUERY, "is_wide"): lambda text: False}),
     Ablation("shorter excerpts", {(CANDIDATES, "excerpt_size"): lambda tokens, room, most: most}),
-    Ablation("excerpts", arguments={"excerpt_tokens": None}),
-    *(one for one in ABLATIONS if one.name in ("standing instructions", "beginnings", "of whom it speaks")),
-    *(one for one in ABLATIONS if one.name in ("words about the talk", "lifting")),
+    *ABLATIONS,
 )
-"""Every ingredient of a prompt by itself, and those of the ranking that bring least."""
+"""Every ingredient of a prompt by itself."""

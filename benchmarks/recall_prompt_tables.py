@@ -47,9 +47,14 @@ def gain_lead_table(rows: Sequence[Asked], ours: str = "context") -> Iterator[st
 
 
 def without_table(rows: Sequence[Asked]) -> Iterator[str]:
-    """Yield a line for each ingredient: the points gained by switching it off, with their intervals, and the tokens."""
+    """Yield a line for each ingredient: the points gained by switching it off, with their intervals, and the tokens.
+
+    The last column has the tokens recalled for questions about another conversation.
+    """
+    most = SHOWN_BUDGETS[-1]
     columns = [f"{name}, {budget:,}" for budget in SHOWN_BUDGETS for name in (*SHARES, "recalled")]
-    yield from head(["without", *columns])
+    yield from head(["without", *columns, f"{FOREIGN}, {most:,}"])
+    foreign, rows = _of(rows, FOREIGN), _of(rows, OWN)
     full, *ways = rows[0].gains
     for way in (full, *ways):
         cells = []
@@ -60,6 +65,7 @@ def without_table(rows: Sequence[Asked]) -> Iterator[str]:
                 for one in figures
             ]
             cells.append(_tokens(rows, way, budget, FIGURES["recalled"]))
+        cells.append(_tokens(foreign, way, most, FIGURES["recalled"]) if foreign else "")
         yield line([way.removeprefix("without "), *cells])
 
 

@@ -4,7 +4,7 @@
 same budgets. Questions about another conversation and small talk show whether recall can be silent.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -80,17 +80,52 @@ def measure_prompts(talk: Talk, others: Mapping[str, Sequence[str]], embedder: R
                 yield Asked(talk.dataset, talk.name, kind, "", _silence(line, memories))
 
 
-def measure_without(talk: Talk, embedder: Remembering | None, ablations: Sequence[Ablation]) -> Iterator[Asked]:
-    """Yield what every question brings with the defaults, and with each ingredient switched off."""
-    questions = sorted(talk.questions, key=partial(_asked_at, talk))
-    gains: list[dict[str, Mapping[int, Gain]]] = [{} for _ in questions]
-    for ablation in (Ablation("nothing"), *ablations):
-        with ablation.applied(), Ours(talk, embedder, holding=0, **ablation.arguments) as memory:
-            for question, found in zip(questions, gains, strict=True):
-                memory.hold(_asked_at(talk, question))
-                found[f"without {ablation.name}"] = _prompts(question, memory, SHOWN_BUDGETS)
-    for question, found in zip(questions, gains, strict=True):
-        yield Asked(talk.dataset, talk.name, OWN, question.category, found)
+def measure_without(
+    talk: Talk, foreign: Sequence[str], embedder: Remembering | None, ablations: Sequence[Ablation]
+) -> Iterator[Asked]:
+    """Yield what every question brings with the defaults, and with each ingredient switched off; then foreign ones.
+
+    Args:
+        talk: the conversation.
+        foreign: questions about another one, which are asked after its end.
+        embedder: None: words alone.
+        ablations: the ingredients. They change how a question is answered, and nothing that is stored.
+    """
+    every = [Ablation("nothing"), *ablations]
+    memories = {_kept_with(ablation): ablation for ablation in every}
+    with ExitStack() as stack:
+        held = {key: stack.enter_context(_memory_without(talk, embedder, one)) for key, one in memories.items()}
+
+        def asked(at: int, ask: Callable[[Ours], dict[int, Gain]]) -> dict[str, Mapping[int, Gain]]:
+            found: dict[str, Mapping[int, Gain]] = {}
+            for ablation in every:
+                memory = held[_kept_with(ablation)]
+                memory.hold(at)
+                with ablation.applied():
+                    found[f"without {ablation.name}"] = ask(memory)
+            return found
+
+        for question in sorted(talk.questions, key=partial(_asked_at, talk)):
+            gains = asked(_asked_at(talk, question), partial(_prompts, question, budgets=SHOWN_BUDGETS))
+            yield Asked(talk.dataset, talk.name, OWN, question.category, gains)
+        for line in foreign:
+            yield Asked(talk.dataset, talk.name, FOREIGN, "", asked(len(talk.messages), partial(_quiet, line)))
+
+
+def _kept_with(ablation: Ablation) -> tuple[object, ...]:
+    """Return what tells apart the memories that ablations need: most change how a question is answered only."""
+    return ablation.weight, *ablation.arguments.items()
+
+
+def _memory_without(talk: Talk, embedder: Remembering | None, ablation: Ablation) -> Ours:
+    if embedder is not None and ablation.weight is not None:
+        embedder = embedder.weighing(ablation.weight)
+    return Ours(talk, embedder, holding=0, **ablation.arguments)
+
+
+def _quiet(line: str, memory: Ours) -> dict[int, Gain]:
+    prompt = memory.prompt(line, SHOWN_BUDGETS[-1])
+    return {SHOWN_BUDGETS[-1]: Gain(prompt.recalled, prompt.tokens)}
 
 
 def _asked_at(talk: Talk, question: Question) -> int:

@@ -445,6 +445,19 @@ class LexicalIndex:
         indices = line.indices(rows)
         return bool(np.any((indices >= 0) & (indices < line.upto)))
 
+    def share_held(self, terms: Sequence[Sequence[str]], line: LinePrefix, indices: Indices) -> float:
+        """Return the share of some terms, by their idf, that some messages of a line hold together; 0 of no terms.
+
+        Args:
+            terms: the terms, each with those that count as the same.
+            line: the line.
+            indices: the messages.
+        """
+        found = [self._on_line(forms, line, 1.0)[0] for forms in terms]
+        idf = np.array([idf_of(len(there), line.upto) for there in found])
+        held = np.array([bool(np.isin(indices, there).any()) for there in found], dtype=np.bool_)
+        return float(idf[held].sum() / max(float(idf.sum()), 1e-9))
+
     def _on_line(self, terms: Sequence[str], line: LinePrefix, mean: float) -> tuple[Indices, Floats]:
         """Return the indices at which any of some terms occurs on a line, and their frequency over the length norm."""
         rows, frequency = self._postings.of_any(terms)

@@ -48,7 +48,17 @@ from shared_core.recall.scope import (
     speakers,
 )
 from shared_core.recall.standing_lane import Closeness, StandingHit, bearing
-from shared_core.recall.worth import BARS, Verdict, chance_of_answer, part_of, verdict
+from shared_core.recall.worth import (
+    APART,
+    BARS,
+    TOGETHER,
+    Verdict,
+    apart,
+    chance_of_answer,
+    depth_of,
+    doubtful,
+    verdict,
+)
 from shared_core.records import Record, SessionState
 from shared_core.session import LiveSession
 
@@ -394,9 +404,27 @@ class Searcher:
             # To an English embedder, all texts in another language are alike, so their own cosines are the measure.
             unrelated = known or _unrelated(scopes)
         stranger = any(not any(scope.mentions(query.forms_of(term)) for scope in scopes) for term in query.proper)
-        chance = chance_of_answer(query, ranked.present, ranked.dense, unrelated=unrelated, stranger=stranger)
+        chance = chance_of_answer(
+            query, ranked.present, ranked.dense, unrelated=unrelated, stranger=stranger,
+            together=_held_together(query, scopes, ranked) if query.goes_on else 0.0,
+            score=float(ranked.scores.max(initial=0)),
+        )  # fmt: skip
+        hidden = unrelated is not None and doubtful(query, chance) and _stands_apart(scopes, ranked)
         bars = bars.wide(chance) if query.wide else bars
-        return verdict(bars, chance, ranked.scores, part_of(query, chance))
+        return verdict(bars, chance, ranked.scores, depth_of(query, hidden=hidden))
+
+
+def _held_together(query: Query, scopes: Sequence[Scope], ranked: RankedResults) -> float:
+    """Return the share of a question's terms that the best results hold together, in one scope."""
+    best = [ranked.indices[:TOGETHER][ranked.scopes[:TOGETHER] == number] for number in range(len(scopes))]
+    forms = [query.forms_of(term) for term in query.terms]
+    return max((scope.share_held(forms, which) for scope, which in zip(scopes, best, strict=True)), default=0.0)
+
+
+def _stands_apart(scopes: Sequence[Scope], ranked: RankedResults) -> bool:
+    """Return whether the nearest result is closer to the question than the messages of the talk are to each other."""
+    unrelated = _unrelated(scopes)
+    return unrelated is not None and bool(np.isfinite(ranked.dense).any()) and apart(ranked.dense, unrelated) >= APART
 
 
 def _unrelated(scopes: Sequence[Scope]) -> tuple[float, float] | None:

@@ -106,9 +106,28 @@ def test_first_and_ablate(file: Path, capsys: pytest.CaptureFixture[str]) -> Non
 
 
 @pytest.mark.usefixtures("scripts")
+def test_prompts_without_an_ingredient_are_also_asked_what_has_no_answer(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = run(file, "--embedder", "none", "--only", "prompts", "--ablate", "--every", "2")["prompts"]
+    assert [(row["conversation"], row["kind"]) for row in found] == [
+        ("assisted", "its own questions"), ("assisted", "another conversation's"),
+        ("between people", "its own questions"), ("between people", "another conversation's"),
+    ]  # fmt: skip
+    names = [f"without {one.name}" for one in import_module("recall_ablations").PROMPT_ABLATIONS]
+    for row in found:
+        assert list(row["gains"]) == ["without nothing", *names]
+    assert list(found[0]["gains"]["without nothing"]) == ["1000", "4000"]
+    assert list(found[1]["gains"]["without nothing"]) == ["4000"]
+    head, line = capsys.readouterr().out.splitlines()[-len(names) - 3 :: 2][:2]
+    assert head.endswith("| another conversation's, 4,000 |")
+    assert line.startswith("| nothing | 100.0 [100.0, 100.0] |")
+
+
+@pytest.mark.usefixtures("scripts")
 def test_ablation_replaces_constants_for_a_while() -> None:
     module = import_module("recall_ablations")
-    for ablation in module.ABLATIONS:
+    for ablation in (*module.ABLATIONS, *module.PROMPT_ABLATIONS):
         owners = {key: import_module(key[0]) for key in ablation.constants}
         before = {key: getattr(owner, key[1]) for key, owner in owners.items()}
         assert before != ablation.constants or not ablation.constants

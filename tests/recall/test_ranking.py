@@ -17,15 +17,13 @@ from shared_core.index.session_index import SessionIndex
 from shared_core.index.session_vectors import SessionVectors
 from shared_core.messages import Message, Role
 from shared_core.paths import walk
-from shared_core.recall import ranking, signals
+from shared_core.recall import ranking
 from shared_core.recall.query import parse_query
 from shared_core.recall.ranking import Opening, Ranked, rank
 from shared_core.recall.scope import RecallUnit, Scope
 from shared_core.recall.signals import (
     AROUND_TERMS,
     ASKED_BACK,
-    BEGINNING,
-    BEGINNING_BOOST,
     DATE_BOOST,
     FADE_TERMS,
     NOT_OF_SELF,
@@ -143,8 +141,7 @@ def test_scores_are_fused_over_the_union_of_both_lists(
     union |= best_of({index: cosines[index] for index in may if index in cosines}, pool)
     order = sorted(union)
     words, meaning = z([shares[index] for index in order]), z([cosines.get(index) for index in order])
-    # Each begins its sitting.
-    scores = {index: lexical + (weight * dense if ranking == "hybrid" else 0) + BEGINNING_BOOST
+    scores = {index: lexical + (weight * dense if ranking == "hybrid" else 0)
               for index, lexical, dense in zip(order, words, meaning, strict=True)}  # fmt: skip
     if ranking == "dense":
         scores = {index: cosines[index] for index in order}
@@ -268,7 +265,6 @@ def test_after_the_first_the_neighbours_meaning_counts_too(monkeypatch: pytest.M
     long = scope_of([said[0], replace(said[1], text=" ".join(f"word{n}" for n in range(2 * AROUND_TERMS)))])
     found = ScopeSearch(0, parse_query("hello", []), long, QUESTION, "hybrid").signals(np.arange(2))
     assert found.around.tolist() == pytest.approx([0.2 * 6 / 16, 0.5 * 0.4 * 8 / 16])
-    monkeypatch.setattr(signals, "BEGINNING_BOOST", 0.0)
     assert indices(ranked("hello", scope, floor=-1)) == [0, 1, 4, 2]
     # Beside so good a neighbour the second is the best there is, but those that come first are so by themselves.
     cosines = [8 / 16, 6 / 16, 2 / 16]
@@ -325,24 +321,23 @@ def test_you_is_the_assistant_where_nobody_is_named() -> None:
         ("did you see a tower?", [0, ASKED_BACK, 0]),
         ("Ann, did you see a tower?", [0, 0, NOT_OF_SELF]),
     ):
-        found = ScopeSearch(0, parse_query(question, ["Ann"]), scope, None, "lexical").signals(np.arange(3))
-        assert found.named.tolist() == named
+        query = parse_query(question, ["Ann"])
+        assert ScopeSearch(0, query, scope, None, "lexical").signals(np.arange(3)).named.tolist() == named
+    on = replace(parse_query("The tower is done. What were your suggestions?", []), goes_on=True)
+    assert on.asks_back
+    assert not ScopeSearch(0, on, scope, None, "lexical").signals(np.arange(3)).named.any()
 
 
-def test_news_come_before_talk_and_reactions_last() -> None:
-    """Beginning a sitting counts for a message, being only about the listener against it; length weakens both."""
+def test_reactions_come_last() -> None:
+    """Being only about the listener counts against a message; length weakens it."""
     long = " ".join(f"word{number}" for number in range(4 * FADE_TERMS))
     texts = ["tower", "tower", "did you like your tower?", "I showed you my tower", "tower", f"you {long}", "tower"]
     scope = scope_of([*map(Said, texts), Said("tower", days=1), Said(f"you {long}", days=1)])
     found = ScopeSearch(0, parse_query("tower?", []), scope, None, "lexical").signals(np.arange(9))
-    begins = [max(0.0, 1 - index / BEGINNING) for index in (*range(7), 0, 1)]
-    assert found.begins.tolist() == pytest.approx([*begins[:8], begins[8] / 4])
     assert found.reacts.tolist() == pytest.approx([0, 0, 1, 0, 0, 1 / 4, 0, 0, 1 / 4])
     plain = scope_of([Said("tower"), Said("tower", days=1), Said("you tower", days=2)])
     scores = {one.line_index: one.score for one in ranked("tower", plain, ranking="lexical")}
-    assert scores == pytest.approx(
-        {0: BEGINNING_BOOST, 1: BEGINNING_BOOST, 2: BEGINNING_BOOST + REACTION_BOOST}, abs=1e-3
-    )
+    assert scores == pytest.approx({0: 0, 1: 0, 2: REACTION_BOOST}, abs=1e-3)
 
 
 def test_a_date_counts_by_how_well_it_matches() -> None:
@@ -372,7 +367,7 @@ def test_sessions_are_ranked_together() -> None:
     found = ranked("tower", good, poor)
     assert [(one.scope, one.line_index) for one in found] == [(0, 0), (0, 1), (1, 0), (1, 1)]
     meaning = z([0.5, 0.375, 0.0625, 0.0])
-    apart = 0.5 * (meaning[2] - meaning[3]) + BEGINNING_BOOST / BEGINNING
+    apart = 0.5 * (meaning[2] - meaning[3])
     assert found[2].score - found[3].score == pytest.approx(apart, abs=1e-3)
 
 

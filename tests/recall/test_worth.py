@@ -19,13 +19,19 @@ from shared_core.recall.worth import (
     ASKED,
     BARS,
     GOES_ON,
+    KNOWN,
     OF_US,
+    TRUST,
+    TRUST_APART,
     Bars,
+    Depth,
     Part,
     Recall,
+    apart,
     chance_of_answer,
     chances_of_part,
-    part_of,
+    depth_of,
+    doubtful,
     verdict,
 )
 from shared_core.sharing.readers.openai import read_messages
@@ -69,18 +75,47 @@ def test_a_line_that_neither_asks_nor_requests_needs_more_to_be_answered() -> No
     assert said < requested
 
 
-@pytest.mark.parametrize(
-    ("text", "chance", "part"),
-    [
-        ("Where did we stay?", 0.4, OF_US), ("What did Ann do with my key?", 0.4, OF_US),
-        ("Where did we stay?", 0.5, ASKED), ("Where did Ann stay?", 0.4, ASKED),
-    ],
-)  # fmt: skip
-def test_doubtful_questions_about_those_who_talk_stop_later(text: str, chance: float, part: Part) -> None:
-    assert part_of(parse_query(text, ["Ann"]), chance) is part
-    assert part_of(replace(parse_query(text, ["Ann"]), goes_on=True), chance) is GOES_ON
+@pytest.mark.parametrize(("text", "part"), [("Where did we stay?", OF_US), ("Where did Ann stay?", ASKED)])
+def test_only_an_answer_in_other_words_is_looked_for_far_down(text: str, part: Part) -> None:
+    query = parse_query(text, ["Ann"])
+    assert depth_of(query, hidden=False) == Depth(ASKED, TRUST)
+    assert depth_of(query, hidden=True) == Depth(part, TRUST_APART)
     scores, bars = np.linspace(3, 0, 100, dtype=np.float32), Bars(0, 0.01)
-    assert verdict(bars, 0.5, scores, ASKED).worth < verdict(bars, 0.5, scores, OF_US).worth
+    shown, hidden = (verdict(bars, 0.4, scores, depth_of(query, hidden=found)).worth for found in (False, True))
+    assert shown < hidden
+
+
+def test_a_question_that_goes_on_has_a_depth_of_its_own_and_is_never_doubtful() -> None:
+    query = parse_query("The draft is done. What is next?", ["Ann"])
+    assert [doubtful(query, chance) for chance in (KNOWN - 0.01, KNOWN)] == [True, False]
+    on = replace(query, goes_on=True)
+    assert not doubtful(on, 0.0)
+    assert depth_of(on, hidden=False) == Depth(GOES_ON, TRUST)
+
+
+def test_a_doubtful_question_recalls_less_than_a_sure_one() -> None:
+    scores = np.linspace(3, 0, 100, dtype=np.float32)
+    worth = [verdict(Bars(0, 0.01), chance, scores).worth for chance in (0.2, 0.5, 0.9)]
+    assert 0 < worth[0] < worth[1] < worth[2]
+
+
+@pytest.mark.parametrize(("unrelated", "deviations"), [((0.25, 0.1), 2.0), ((0.45, 0.1), 0.0), ((0.25, 0.0), 10.0)])
+def test_the_nearest_message_is_measured_by_unrelated_ones(unrelated: tuple[float, float], deviations: float) -> None:
+    assert apart(np.array([np.nan, 0.1, 0.45], np.float32), unrelated) == pytest.approx(deviations, abs=1e-5)
+
+
+def test_what_the_best_messages_hold_together_counts_if_a_question_goes_on() -> None:
+    query = replace(parse_query("The draft of the report is done. What is next?", ["Ann"]), goes_on=True)
+    present, dense = np.array([0.2], np.float32), np.array([0.4], np.float32)
+
+    def found(unrelated: tuple[float, float] | None, together: float, score: float) -> float:
+        return chance_of_answer(
+            query, present, dense, unrelated=unrelated, stranger=False, together=together, score=score
+        )
+
+    known = (0.25, 0.15)
+    assert found(known, 0.2, 3.0) < found(known, 0.8, 3.0) < found(known, 0.8, 5.0)
+    assert found(None, 0.2, 3.0) == found(None, 0.8, 5.0), "by words alone, single messages decide"
 
 
 @pytest.mark.parametrize(("cosine", "least"), [(None, 0.5), (0.3, 0.5)])
