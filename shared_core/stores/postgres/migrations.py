@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 from shared_core.errors import StoreError
 from shared_core.stores.postgres.connections import Connection
+from shared_core.stores.postgres.row_security import grant_again
 from shared_core.stores.postgres.schema import MIGRATIONS, RECORD, TABLES, Migration
 from shared_core.stores.postgres.transactions import Schema
 
@@ -58,9 +59,9 @@ def migrate(connection: Connection, schema: Schema, label: str, partitions: int 
         )
 
 
-def check(connection: Connection, schema: Schema, label: str) -> None:
-    """Raise StoreError if the schema has become too new for this program since it was opened."""
-    layout_of(connection, schema, label)
+def check(connection: Connection, schema: Schema, label: str) -> bool:
+    """Return whether the schema is there; raise StoreError if it has become too new for this program."""
+    return layout_of(connection, schema, label).version > 0
 
 
 def refuse_server(connection: Connection, label: str) -> None:
@@ -111,6 +112,8 @@ def _apply(connection: Connection, schema: Schema, before: Layout, step: Migrati
         connection.execute(schema.plain(statement.replace("{by_session}", by_session)))
         for part in _parts(statement, partitions):
             connection.execute(schema.plain(part))
+    if before.version + 1 == len(MIGRATIONS):
+        grant_again(connection, schema)
     record = f"INSERT INTO {{s}}.{RECORD} (version, name, oldest, partitions) VALUES (%s, %s, %s, %s)"
     connection.execute(schema(record), (before.version + 1, step.name, step.oldest, partitions))
 

@@ -17,14 +17,33 @@ class Migration(NamedTuple):
     statements: tuple[str, ...]
 
 
-TABLES = (
+_FIRST = (
     "sessions", "segments", "branches", "refs", "messages", "covers", "spaces", "vectors", "snapshots", "summaries",
     "tombstones",
 )  # fmt: skip
+TABLES = _FIRST
 """The tables that are split by session: all that a session holds. `names` and the record of migrations are not."""
+
+NAMES = "names"
+"""The table of sessions by their names; its rows say whose a session is."""
 
 RECORD = "infinite_memory"
 """The table that lists the steps taken; its name tells that a schema is ours."""
+
+USER = "infinite_memory.user"
+"""The setting that tells, under row security, whose rows a transaction may see: `u` and a user, `n` for nobody's."""
+
+_SET = f"current_setting('{USER}', true)"
+
+
+def _owned(table: str) -> str:
+    """Return the statement for the policy of a table; it holds once row security is on, for a role that owns nothing.
+
+    EXISTS instead of IN: for a session that is given it is one look, however many sessions the user has.
+    """
+    seen = f"EXISTS (SELECT FROM {{s}}.{NAMES} AS n WHERE n.session = {table}.session)"
+    return f"CREATE POLICY of_the_user ON {{s}}.{table} USING ({seen})"
+
 
 # Texts are compared by their bytes: no two ids are equal in one database and not in another. There are no foreign
 # keys: a write holds the lock of its session, and what refers to what is checked there.
@@ -164,6 +183,17 @@ MIGRATIONS: list[Migration] = [
                 session bigint NOT NULL,
                 id text COLLATE "C" NOT NULL,
                 PRIMARY KEY (session, id)) {by_session}""",
+        ),
+    ),
+    Migration(
+        "row security",
+        1,
+        (
+            # Of names the policy itself compares the users; the others look there, and find what this one lets them.
+            f"""CREATE POLICY of_the_user ON {{s}}.{NAMES} USING (
+                left({_SET}, 1) = 'u' AND user_id = substr({_SET}, 2) COLLATE "C"
+                OR {_SET} = 'n' AND user_id IS NULL)""",
+            *map(_owned, _FIRST),
         ),
     ),
 ]
