@@ -426,6 +426,24 @@ def test_a_long_line_is_checked_out_as_one_after_the_other_reads_it(address: str
                     assert store.check_out(session.key, branch, None, **asked) == found  # type: ignore[arg-type]
 
 
+def test_what_was_forgotten_is_known_as_on_sqlite(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also by a store opened later; but not of more messages at once than are noted."""
+    monkeypatch.setattr("shared_core.stores.row_values._REMEMBERED", 3)
+    found = []
+    for store in (PostgresStore(address, partitions=2), SQLiteStore(":memory:")):
+        with closing(store):
+            key = Session(store).key
+            store.append(key, MAIN, drafts("u1", "a1", "u2", "a2", "u3", "a3"))
+            places = [Position(0, depth) for depth in range(6)]
+            store.forget(key, places[:4])
+            store.forget(key, [places[4]], stale=[places[5], Position(0, 9)])
+            store.forget(key, [])
+            found.append([store.forgotten_since(key, epoch) for epoch in range(4)])
+    assert found[0] == found[1]
+    assert found[0][0] is None
+    assert [places[4]] == found[0][1].positions
+
+
 # Restarts
 
 

@@ -3,11 +3,19 @@
 from collections.abc import Collection, Sequence
 from functools import partial
 
-from shared_core.records import Position, Summary, VectorRow
+from shared_core.records import Forgotten, Position, Summary, VectorRow
 from shared_core.stores.postgres.texts import FORM, plain, text
 from shared_core.stores.postgres.transactions import columns
 from shared_core.stores.postgres.tree_tables import TreeTables
-from shared_core.stores.row_values import checksum_of, read_summary, read_vector, summary_values, vector_checksum
+from shared_core.stores.row_values import (
+    checksum_of,
+    erasures,
+    read_erasures,
+    read_summary,
+    read_vector,
+    summary_values,
+    vector_checksum,
+)
 from shared_core.stores.rows import SummaryReach
 
 _PART = 16 * 2**20
@@ -70,6 +78,16 @@ _ERASE = (
 _ERASE_FROM = (
     f"DELETE FROM {{s}}.{{table}} AS t USING {_THESE} "
     "WHERE t.session = %(session)s AND t.segment = w.segment AND t.depth = w.depth"
+)
+_NOTE_ERASED = (
+    "INSERT INTO {s}.erasures SELECT s.session, s.epoch, w.segment, w.depth, w.stale FROM {s}.sessions AS s, "
+    "unnest(%(segments)s::bigint[], %(depths)s::bigint[], %(stale)s::bigint[]) AS w (segment, depth, stale) "
+    "WHERE s.session = %(session)s"
+)
+_ERASED_SINCE = (
+    "SELECT s.epoch, e.epoch, e.segment, e.depth, e.stale FROM {s}.sessions AS s "
+    "LEFT JOIN {s}.erasures AS e ON e.session = %(session)s AND e.epoch > %(epoch)s "
+    "WHERE s.session = %(session)s ORDER BY e.epoch, e.segment, e.depth"
 )
 _COUNTS = (
     "SELECT (SELECT count(*) FROM {s}.messages WHERE session = %(session)s), "
@@ -168,7 +186,15 @@ class DerivedTables(TreeTables):
             sql = "DELETE FROM {s}.summaries WHERE session = %(session)s AND summary = ANY(%(numbers)s::bigint[])"
             self.run(sql, session, {"numbers": list(summaries)})
         self.run("DELETE FROM {s}.snapshots WHERE session = %(session)s", session)
+        noted = erasures(positions, stale)
+        if noted:
+            self.run(_NOTE_ERASED, session, columns(noted, ("segments", "depths", "stale")))
         return True
+
+    def forgotten_since(self, session: int, epoch: int) -> Forgotten | None:
+        """Return what `Store.forgotten_since` returns."""
+        rows = self.run(_ERASED_SINCE, session, {"epoch": epoch})
+        return read_erasures([row[1:] for row in rows if row[1] is not None], rows[0][0] - epoch if rows else 0)
 
     def counts(self, session: int) -> dict[str, int]:
         """See `Rows`."""

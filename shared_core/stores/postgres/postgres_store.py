@@ -12,6 +12,7 @@ from shared_core.arguments import in_range, name_value, whole_number
 from shared_core.records import (
     CheckedOut,
     Derived,
+    Forgotten,
     Position,
     Record,
     Segment,
@@ -214,6 +215,12 @@ class PostgresStore(TreeStore):
         """See `Store`."""
         with self._reading() as rows:
             return rows.known_vectors(session, space, hashes)
+
+    @repeating
+    def forgotten_since(self, session: int, epoch: int) -> Forgotten | None:
+        """See `Store`."""
+        with self._reading() as rows:
+            return rows.forgotten_since(session, epoch)
 
     @repeating
     def stage(self) -> int | None:

@@ -21,7 +21,7 @@ _FIRST = (
     "sessions", "segments", "branches", "refs", "messages", "covers", "spaces", "vectors", "snapshots", "summaries",
     "tombstones",
 )  # fmt: skip
-TABLES = _FIRST
+TABLES = (*_FIRST, "erasures")
 """The tables that are split by session: all that a session holds. `names` and the record of migrations are not."""
 
 NAMES = "names"
@@ -194,6 +194,21 @@ MIGRATIONS: list[Migration] = [
                 left({_SET}, 1) = 'u' AND user_id = substr({_SET}, 2) COLLATE "C"
                 OR {_SET} = 'n' AND user_id IS NULL)""",
             *map(_owned, _FIRST),
+        ),
+    ),
+    Migration(
+        "erasures",
+        1,
+        (
+            # Where something was erased, by the epoch that this began; an epoch without a row is not known. No text.
+            """CREATE TABLE {s}.erasures (
+                session bigint NOT NULL,
+                epoch bigint NOT NULL,
+                segment integer NOT NULL,
+                depth integer NOT NULL,
+                stale smallint NOT NULL,
+                PRIMARY KEY (session, epoch, segment, depth)) {by_session}""",
+            _owned("erasures"),
         ),
     ),
 ]
