@@ -1,5 +1,6 @@
 """What is particular to PostgreSQL: addresses, schemas, processes, forks, restarts, and errors in words."""
 
+import json
 import os
 import sys
 import threading
@@ -15,16 +16,25 @@ import pytest
 import shared_core.stores.postgres.migrations as steps
 from shared_core import InfiniteMemory, Message, PostgresStore, SessionPool, SQLiteStore
 from shared_core.cli.app import run as run_command
-from shared_core.errors import DuplicateError, MissingExtraError, StoreError, StoreUnavailableError
+from shared_core.errors import (
+    DuplicateError,
+    MissingExtraError,
+    StoreError,
+    StoreUnavailableError,
+    UnknownReferenceError,
+)
 from shared_core.records import MAIN, After, Draft, Position, Snapshot, VectorRows
+from shared_core.sharing import foreign, importer, large_conversation, session_tree
 from shared_core.sharing.files import export_sessions, import_sessions
 from shared_core.store import Store
 from shared_core.stores import open_store, read_address, without_password
+from shared_core.stores.postgres import grafts
 from shared_core.stores.postgres.joint_reads import SPANS
 from shared_core.stores.postgres.schema import MIGRATIONS, Migration
 from shared_core.stores.postgres.texts import after_all, plain, text
 from shared_core.stores.postgres.transactions import Writer
 from shared_core.testing.oracle import ALL, Session, draft, drafts
+from tests.sharing.test_staged_merges import PART, Case, chatgpt, own, reply_first
 from tests.stores.postgres_server import Server, running_server
 from tests.support.documents import ROOT, blocks_of, run
 
@@ -395,6 +405,43 @@ def test_a_stage_is_seen_when_it_is_published_and_its_rows_go_with_it(
         keys = server.run("SELECT session FROM infinite_memory.sessions ORDER BY session", database=database)
         assert keys == [(one,), (store.session(None, "taken"),), (fresh,)]
         assert server.run("SELECT DISTINCT session FROM infinite_memory.messages", database=database) == [(one,)]
+
+
+@pytest.mark.parametrize("make", [own, chatgpt, reply_first])
+def test_a_large_import_into_a_session_is_that_of_sqlite(
+    address: str, make: Callable[[Path], Case], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By way of a stage, whose messages become a part of the session."""
+    case = make(tmp_path)
+    export_sessions(case.database, tmp_path / "before.jsonl", vectors=True)
+    held = []
+    with closing(PostgresStore(address, partitions=2)) as server, closing(SQLiteStore(":memory:")) as plain_import:
+        for store, large in ((server, PART), (plain_import, 10**9)):
+            import_sessions(store, tmp_path / "before.jsonl")
+            with monkeypatch.context() as sizes:
+                sizes.setattr(importer, "LARGE", large)
+                for module in (importer, foreign, large_conversation):
+                    sizes.setattr(module, "BATCH", PART)
+                sizes.setattr(session_tree, "PAGE", PART)
+                sizes.setattr(grafts, "_PAGE", 7)
+                import_sessions(store, case.file)
+                assert import_sessions(store, case.file)[0].known
+            export_sessions(store, tmp_path / "after.jsonl", vectors=True)
+            lines = map(json.loads, (tmp_path / "after.jsonl").read_text(encoding="utf-8").splitlines()[:-1])
+            held.append([{key: value for key, value in line.items() if key != "created_at"} for line in lines])
+        with server.database.reading() as rows:
+            left = rows.run("SELECT count(*) FROM {s}.names WHERE NOT listed", None)
+    assert held[0] == held[1]
+    assert left == [(0,)]
+
+
+def test_a_stage_becomes_a_part_of_a_session_once(address: str) -> None:
+    with closing(PostgresStore(address)) as store:
+        session, stage = store.create_session(None, "s"), store.stage()
+        assert stage is not None
+        assert store.graft(stage, session, [], grown={}) == {}
+        with pytest.raises(UnknownReferenceError, match="import again"):
+            store.graft(stage, session, [], grown={})
 
 
 # What is read together

@@ -23,9 +23,11 @@ from shared_core.records import (
     VectorRows,
 )
 from shared_core.store import ALL
+from shared_core.stores.grafts import Graft
 from shared_core.stores.postgres.address import Address
 from shared_core.stores.postgres.database import Database
 from shared_core.stores.postgres.derived_tables import DerivedTables
+from shared_core.stores.postgres.grafts import graft
 from shared_core.stores.postgres.joint_reads import JointReads
 from shared_core.stores.postgres.row_security import setting_of
 from shared_core.stores.postgres.schema import TABLES
@@ -237,6 +239,15 @@ class PostgresStore(TreeStore):
         """See `Store`."""
         with self._writing() as rows:
             return name_stages(rows, names)
+
+    @repeating
+    def graft(
+        self, stage: int, session: int, segments: Sequence[Segment], *, grown: Mapping[int, int], depth: int = 0,
+        turns: int = 0,
+    ) -> Mapping[int, int]:  # fmt: skip
+        """See `Store`."""
+        with self._writing() as rows:
+            return graft(rows, stage, session, Graft(segments, grown, depth, turns))
 
     def unstage(self, sessions: Collection[int]) -> None:
         """See `Store`."""
