@@ -269,6 +269,65 @@ def test_a_row_that_was_changed_is_noticed(address: str, change: str, read: Call
             read(store, key)
 
 
+READS: list[Callable[[PostgresStore, int], object]] = [
+    lambda store, key: store.find(key, After(0, ALL)),
+    lambda store, key: store.get(key, [Position(0, 1), Position(0, 3)]),
+    lambda store, key: store.at({key: [Position(0, 1), Position(0, 3)]}, {key: 1}),
+    lambda store, key: store.newest(key, Position(0, 4), 3),
+    lambda store, key: store.catch_up(key, MAIN, 0, 4),
+    lambda store, key: store.check_out(key, MAIN, None, after_seq=9, limit=9, newest=5),
+    lambda store, key: store.check_out(key, "side", None, after_seq=9, limit=9, newest=5),
+]
+
+
+def test_a_message_that_was_lost_is_noticed(address: str) -> None:
+    """What was forgotten is not missed; and a session that has lost something can be forgotten."""
+    with closing(PostgresStore(address)) as store:
+        session = Session(store)
+        key = session.key
+        session.append(MAIN, drafts("u1", "a1", "u2", "a2", "u3", "a3"))
+        session.append("side", drafts("u4", "a4"), at=Position(0, 3))
+        session.forget([Position(0, 1), Position(0, 4)])
+        session.check()
+        for read in READS:
+            read(store, key)
+        store.database.outside("DELETE FROM {s}.messages WHERE seq = 4")
+        for read in READS:
+            with pytest.raises(StoreError, match="1 message of session 's' cannot be read: missing after message 'u2'"):
+                read(store, key)
+        store.database.outside("DELETE FROM {s}.messages WHERE seq = 8")
+        with pytest.raises(StoreError, match="missing after message 'u4'"):
+            store.catch_up(key, MAIN, 7, ALL)
+        positions = [position for position, _ in store.stored(key)]
+        store.forget(key, positions, branches=True)
+        assert store.catch_up(key, MAIN, 0, ALL)[1] == []
+        store.append(key, MAIN, drafts("u9"))
+        assert ids(store, key) == ["u9"]
+
+
+def test_gaps_of_a_database_without_them_are_found(address: str) -> None:
+    """They are those that were noted when the messages were forgotten, or passed over."""
+    with closing(PostgresStore(address)) as store:
+        session = Session(store)
+        session.append(MAIN, drafts("u1", "a1", "u2", "a2"))
+        session.append("side", drafts("u3", "a3", "u4"), at=Position(0, 1))
+        session.merge(MAIN, session.tree.branches["side"])
+        session.append(MAIN, drafts("u5", "a5"))
+        session.forget([Position(0, 0), Position(1, 3), Position(1, 4), session.tree.branches[MAIN]])
+        other = Session(store, "all gone")
+        other.append(MAIN, drafts("u1", "a1"))
+        other.forget([Position(0, 0), Position(0, 1)])
+        expand = "SELECT DISTINCT session, segment, generate_series(start, upto) FROM {s}.gaps ORDER BY 1, 2, 3"
+        with store.database.writing() as rows:
+            noted = rows.run(expand, None)
+            rows.run("DELETE FROM {s}.gaps", None)
+            for statement in MIGRATIONS[3].statements:
+                if statement.startswith("INSERT"):
+                    rows.run(statement, None)
+            assert rows.run(expand, None) == noted
+            assert len(noted) == 2 * 6
+
+
 # Several users of one database
 
 

@@ -4,9 +4,10 @@ from collections.abc import Collection, Sequence
 from functools import partial
 
 from shared_core.records import Forgotten, Position, Summary, VectorRow
+from shared_core.stores.gaps import NUMBERS, by_segment, runs
+from shared_core.stores.postgres.gap_tables import GapTables
 from shared_core.stores.postgres.texts import FORM, plain, text
 from shared_core.stores.postgres.transactions import columns
-from shared_core.stores.postgres.tree_tables import TreeTables
 from shared_core.stores.row_values import (
     checksum_of,
     erasures,
@@ -72,8 +73,10 @@ _INSERT_SUMMARY = (
 _THESE = "unnest(%(segments)s::bigint[], %(depths)s::bigint[]) AS w (segment, depth)"
 _ERASE = (
     f"WITH gone AS (DELETE FROM {{s}}.messages AS m USING {_THESE} "
-    "WHERE m.session = %(session)s AND m.segment = w.segment AND m.depth = w.depth RETURNING m.id) "
-    "INSERT INTO {s}.tombstones SELECT %(session)s, id FROM gone ON CONFLICT DO NOTHING"
+    "WHERE m.session = %(session)s AND m.segment = w.segment AND m.depth = w.depth "
+    "RETURNING m.id, m.segment, m.depth, m.seq), "
+    "noted AS (INSERT INTO {s}.tombstones SELECT %(session)s, id FROM gone ON CONFLICT DO NOTHING) "
+    "SELECT segment, depth, seq FROM gone"
 )
 _ERASE_FROM = (
     f"DELETE FROM {{s}}.{{table}} AS t USING {_THESE} "
@@ -104,7 +107,7 @@ _vector_row = partial(read_vector, FORM)
 _summary = partial(read_summary, FORM)
 
 
-class DerivedTables(TreeTables):
+class DerivedTables(GapTables):
     """What is made from messages and goes with them."""
 
     def put_vectors(self, session: int, space: str, vectors: Sequence[VectorRow]) -> None:
@@ -177,7 +180,7 @@ class DerivedTables(TreeTables):
             return False
         gone = columns(positions, ("segments", "depths"))
         if positions:
-            self.run(_ERASE, session, gone)
+            self._note_erased(session, self.run(_ERASE, session, gone))
             self.run(_ERASE_FROM.replace("{table}", "covers"), session, gone)
         if positions or stale:
             all_of_them = columns([*positions, *stale], ("segments", "depths"))
@@ -190,6 +193,11 @@ class DerivedTables(TreeTables):
         if noted:
             self.run(_NOTE_ERASED, session, columns(noted, ("segments", "depths", "stale")))
         return True
+
+    def _note_erased(self, session: int, rows: Sequence[tuple[int, int, int]]) -> None:
+        depths = by_segment(Position(*row[:2]) for row in rows)
+        ranges = {segment: runs(own) for segment, own in depths.items()}
+        self.note_gaps(session, {**ranges, NUMBERS: runs(row[2] for row in rows)})
 
     def forgotten_since(self, session: int, epoch: int) -> Forgotten | None:
         """Return what `Store.forgotten_since` returns."""

@@ -1,10 +1,11 @@
 """Stages whose messages become a part of another session, in one transaction."""
 
 import uuid
+from collections.abc import Mapping
 from dataclasses import replace
 
 from shared_core.errors import UnknownReferenceError
-from shared_core.records import STAGED, After, Position, Record
+from shared_core.records import STAGED, After, Position, Record, Segment
 from shared_core.stores.grafts import Graft, mover, number_segments, renumbered
 from shared_core.stores.postgres.message_tables import MessageTables
 from shared_core.stores.postgres.texts import MARK
@@ -13,6 +14,7 @@ _MOVED = (
     "UPDATE {s}.names SET session_id = %(moved)s "
     "WHERE session = %(session)s AND NOT listed AND session_id LIKE %(stages)s"
 )
+_GAPS = "SELECT start, upto FROM {s}.gaps WHERE session = %(session)s AND segment = %(segment)s ORDER BY start"
 _COVERS = (
     "SELECT segment, depth, source_segment, start, upto FROM {s}.covers WHERE session = %(session)s "
     "ORDER BY segment, depth, ordinal"
@@ -37,6 +39,7 @@ def graft(rows: MessageTables, stage: int, session: int, given: Graft) -> dict[i
     numbers = number_segments(rows, session, given)
     for one in given.segments:
         rows.put_segment(session, renumbered(one, numbers))
+        _copy_gaps(rows, stage, session, one, numbers, given.depth)
     moved = mover(numbers, given.depth)
 
     def copied(record: Record) -> Record:
@@ -53,3 +56,13 @@ def graft(rows: MessageTables, stage: int, session: int, given: Graft) -> dict[i
         values = {"source_segment": first.segment, "start": first.depth, "upto": last.depth}
         rows.run(_COPY_COVER, session, {**at._asdict(), **values})
     return numbers
+
+
+def _copy_gaps(
+    rows: MessageTables, stage: int, session: int, own: Segment, numbers: Mapping[int, int], depth: int
+) -> None:
+    """Note the positions that hold no message; before its first position, a segment has none."""
+    first = own.start if own.base is None else own.base + 1
+    found = rows.run(_GAPS, stage, {"segment": own.segment - STAGED})
+    gaps = [(max(start + depth, first), upto + depth) for start, upto in found]
+    rows.note_gaps(session, {numbers[own.segment]: [gap for gap in gaps if gap[0] <= gap[1]]})

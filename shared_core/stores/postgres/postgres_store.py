@@ -184,6 +184,12 @@ class PostgresStore(TreeStore):
             return rows.overview(user_ids, limit)
 
     @repeating
+    def stored(self, session: int) -> list[tuple[Position, str]]:
+        """See `Store`."""
+        with self._reading() as rows:
+            return rows.stored(session)
+
+    @repeating
     def count(self, session: int, stretches: Collection[Stretch]) -> int:
         """See `Store`."""
         with self._reading() as rows:

@@ -21,7 +21,7 @@ _FIRST = (
     "sessions", "segments", "branches", "refs", "messages", "covers", "spaces", "vectors", "snapshots", "summaries",
     "tombstones",
 )  # fmt: skip
-TABLES = (*_FIRST, "erasures")
+TABLES = (*_FIRST, "erasures", "gaps")
 """The tables that are split by session: all that a session holds. `names` and the record of migrations are not."""
 
 NAMES = "names"
@@ -44,6 +44,22 @@ def _owned(table: str) -> str:
     seen = f"EXISTS (SELECT FROM {{s}}.{NAMES} AS n WHERE n.session = {table}.session)"
     return f"CREATE POLICY of_the_user ON {{s}}.{table} USING ({seen})"
 
+
+# What is missing when the gaps are introduced has been forgotten, as far as anybody can know.
+_GAPS_SO_FAR = (
+    "INSERT INTO {s}.gaps SELECT session, -1, prior + 1, seq - 1 FROM (SELECT session, seq, "
+    "lag(seq, 1, 0::bigint) OVER (PARTITION BY session ORDER BY seq) AS prior FROM {s}.messages) AS m "
+    "WHERE seq > prior + 1",
+    "INSERT INTO {s}.gaps SELECT session, -1, newest + 1, last_seq FROM (SELECT session, last_seq, coalesce("
+    "(SELECT max(seq) FROM {s}.messages AS m WHERE m.session = s.session), 0) AS newest FROM {s}.sessions AS s) AS n "
+    "WHERE last_seq > newest",
+    "INSERT INTO {s}.gaps SELECT session, segment, prior + 1, depth - 1 FROM (SELECT session, segment, depth, "
+    "lag(depth, 1, coalesce(base, parent_depth, -1)) OVER (PARTITION BY session, segment ORDER BY depth) AS prior "
+    "FROM {s}.messages JOIN {s}.segments USING (session, segment)) AS m WHERE depth > prior + 1",
+    "INSERT INTO {s}.gaps SELECT session, segment, deepest + 1, tip FROM (SELECT session, segment, tip, coalesce("
+    "(SELECT max(depth) FROM {s}.messages AS m WHERE m.session = g.session AND m.segment = g.segment), "
+    "base, parent_depth, -1) AS deepest FROM {s}.segments AS g) AS g WHERE tip > deepest",
+)
 
 # Texts are compared by their bytes: no two ids are equal in one database and not in another. There are no foreign
 # keys: a write holds the lock of its session, and what refers to what is checked there.
@@ -209,6 +225,22 @@ MIGRATIONS: list[Migration] = [
                 stale smallint NOT NULL,
                 PRIMARY KEY (session, epoch, segment, depth)) {by_session}""",
             _owned("erasures"),
+        ),
+    ),
+    Migration(
+        "gaps",
+        4,  # who forgets without noting it makes what is forgotten look lost
+        (
+            # Stretches of a segment that hold no messages, because these were forgotten or never came with an import;
+            # with segment -1, stretches of the numbers of a session. Any other message that is missing is a damage.
+            """CREATE TABLE {s}.gaps (
+                session bigint NOT NULL,
+                segment integer NOT NULL,
+                start bigint NOT NULL,
+                upto bigint NOT NULL,
+                PRIMARY KEY (session, segment, start, upto)) {by_session}""",
+            _owned("gaps"),
+            *_GAPS_SO_FAR,
         ),
     ),
 ]

@@ -5,6 +5,7 @@ from collections.abc import Collection, Sequence
 from functools import partial
 
 from shared_core.records import Forgotten, Position, Summary, VectorRow
+from shared_core.stores.gaps import NUMBERS, by_segment, runs
 from shared_core.stores.row_values import (
     checksum_of,
     erasures,
@@ -16,7 +17,7 @@ from shared_core.stores.row_values import (
 )
 from shared_core.stores.rows import SummaryReach
 from shared_core.stores.sqlite.connection import note_scrub_due, plain, text
-from shared_core.stores.sqlite.damage import NUMBERS, by_segment, lenient, note, runs
+from shared_core.stores.sqlite.damage import lenient, note
 from shared_core.stores.sqlite.tree_rows import FORM, TreeRows
 
 _PART = 16 * 2**20

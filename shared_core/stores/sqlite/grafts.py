@@ -7,9 +7,10 @@ from typing import Any
 
 from shared_core.errors import DuplicateError
 from shared_core.records import STAGED, Position, Segment, Stretch
+from shared_core.stores.gaps import Range
 from shared_core.stores.grafts import Graft, mover, number_segments, renumbered
 from shared_core.stores.row_values import checksum_of
-from shared_core.stores.sqlite.damage import Range, note
+from shared_core.stores.sqlite.damage import note
 from shared_core.stores.sqlite.message_rows import MessageRows
 from shared_core.stores.sqlite.stages import mark_moved
 
