@@ -12,6 +12,7 @@ import pytest
 
 import shared_core.stores.postgres.migrations as steps
 from shared_core import Message, PostgresStore, SessionPool
+from shared_core.cli.app import run as run_command
 from shared_core.errors import InfiniteMemoryError, StoreError
 from shared_core.records import (
     MAIN,
@@ -276,6 +277,18 @@ def test_memories_of_two_users_share_a_store(guarded: Guarded) -> None:
         with pool.use("chat", "amy") as memory:
             assert memory.forget(ids=[str(stored[0].id)]).reason is not None
             assert [one.content for one in memory.newest(5)] == ["Noted."]
+
+
+def test_commands_say_whose_they_are(guarded: Guarded, capsys: pytest.CaptureFixture[str]) -> None:
+    """With the address alone; those of another user, or of nobody, find nothing."""
+    store = f"{guarded.server.address('guarded', user='the%20app%27s')}&row_security=true"
+    for command in ("add hello", "sessions", "fork aside", "search hello", "log"):
+        assert run_command([*command.split(), "--store", store, "--user", "dora", "--session", "d"]) == 0
+    assert "hello" in capsys.readouterr().out
+    for whose in ([], ["--user", "eve"]):
+        assert run_command(["log", "--store", store, *whose, "--session", "d"]) == 1
+        assert run_command(["sessions", "--store", store, *whose]) == 0
+    assert "hello" not in capsys.readouterr().out
 
 
 # Who may open what

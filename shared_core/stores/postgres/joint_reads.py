@@ -100,9 +100,9 @@ class JointReads(MessageTables):
         self._refuse_lost_numbers(session, records[0], after_seq, limit, state.last_seq)
         line_of = {**known, **{segment.segment: segment for segment in read}}
         head = at if branch is None else state.head
-        tail = self._rest(session, head, line_of, records[2], newest)
-        self._refuse_lost_end(session, head, line_of, tail, newest)
-        return CheckedOut(state, records[0], read, records[1], tail)
+        end = self._rest(session, head, line_of, records[2], newest)
+        self._refuse_lost_end(session, head, line_of, end, newest)
+        return CheckedOut(state, records[0], read, records[1], end)
 
     def _rest(
         self, session: int, head: Position | None, segments: Mapping[int, Segment], tail: list[Record], newest: int
