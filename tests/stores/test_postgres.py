@@ -716,13 +716,67 @@ def test_the_page_on_scaling_runs(address: str, server: Server, database: str, t
     assert [ran.out for ran in run(scripts, tmp_path)] == ["My locker code is 4471.\n", "2\n", "0 1\n"]
 
 
-def test_forgotten_rows_are_vacuumed(address: str, server: Server, database: str) -> None:
+def test_forgotten_rows_are_vacuumed_where_they_were(address: str, server: Server, database: str) -> None:
+    """In the partition of their session alone, also by another worker; what was forgotten meanwhile waits."""
+    with closing(PostgresStore(address, partitions=4)) as store, closing(PostgresStore(address)) as other:
+        keys = [Session(store, f"s{number}").key for number in range(6)]
+        for key in keys:
+            store.append(key, MAIN, [Draft(draft("u1", content="a secret" * 40).message)])
+            store.keep(key, VectorRows("space", [(Position(0, 0), "h", b"v")]))
+            store.keep(key, Snapshot("a", b"data"), 0)
+        store.forget(keys[0], [Position(0, 0)])
+        (mine,) = server.run(
+            f"SELECT tableoid FROM infinite_memory.messages WHERE session = {keys[0]} UNION "
+            f"SELECT tableoid FROM infinite_memory.sessions WHERE session = {keys[0]}", database=database,
+        )  # fmt: skip
+        part = server.run(f"SELECT right(relname, 2) FROM pg_class WHERE oid = {mine[0]}", database=database)[0][0]
+        assert other.scrub() is None
+        dead = (
+            "SELECT relname FROM pg_stat_user_tables WHERE relname ~ '^(messages|vectors|snapshots)_' "
+            "AND vacuum_count > 0 ORDER BY 1"
+        )
+        assert server.run(dead, database=database) == [
+            (f"{one}{part}",) for one in ("messages", "snapshots", "vectors")
+        ]
+        assert store.scrub() is None
+        counts = f"SELECT vacuum_count FROM pg_stat_user_tables WHERE relname = 'messages{part}'"
+        assert server.run(counts, database=database) == [(1,)]
+        for key in keys[1:]:
+            store.forget(key, [Position(0, 0)])
+        assert store.scrub() is None
+        size = "SELECT sum(pg_relation_size(oid)) FROM pg_class WHERE relname ~ '^(messages|vectors|snapshots)_[0-9]$'"
+        assert server.run(size, database=database) == [(0,)]
+
+
+def test_what_is_forgotten_while_others_are_scrubbed_is_scrubbed_later(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with closing(PostgresStore(address)) as store:
         key = Session(store).key
-        store.append(key, MAIN, [Draft(draft("u1", content="a secret" * 40).message)])
-        store.keep(key, VectorRows("space", [(Position(0, 0), "h", b"v")]))
-        store.keep(key, Snapshot("a", b"data"), 0)
+        store.append(key, MAIN, drafts("u1", "a1"))
         store.forget(key, [Position(0, 0)])
+        outside, vacuumed = store.database.outside, list[str]()
+
+        def slow(sql: str) -> None:
+            outside(sql)
+            if not vacuumed:
+                store.forget(key, [Position(0, 1)])
+            vacuumed.append(sql)
+
+        monkeypatch.setattr(store.database, "outside", slow)
+        for count in (1, 2, 2):
+            store.scrub()
+            assert len(vacuumed) == count
+
+
+def test_a_scrub_that_takes_too_long_is_tried_again_later(address: str, server: Server, database: str) -> None:
+    with closing(PostgresStore(address, statement_timeout=0.05)) as hasty, closing(PostgresStore(address)) as store:
+        key = Session(store).key
+        store.append(key, MAIN, drafts("u1"))
+        store.forget(key, [Position(0, 0)])
+        with psycopg.connect(address) as other:
+            other.execute("LOCK infinite_memory.messages IN SHARE UPDATE EXCLUSIVE MODE")
+            assert "call scrub()" in str(hasty.scrub())
         assert store.scrub() is None
-        dead = "SELECT pg_relation_size('infinite_memory.messages') + pg_relation_size('infinite_memory.vectors')"
-        assert server.run(dead, database=database) == [(0,)]
+        vacuumed = "SELECT vacuum_count FROM pg_stat_user_tables WHERE relname = 'messages'"
+        assert server.run(vacuumed, database=database) == [(1,)]

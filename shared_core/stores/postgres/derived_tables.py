@@ -92,6 +92,15 @@ _ERASED_SINCE = (
     "LEFT JOIN {s}.erasures AS e ON e.session = %(session)s AND e.epoch > %(epoch)s "
     "WHERE s.session = %(session)s ORDER BY e.epoch, e.segment, e.depth"
 )
+_SCRUB_DUE = (
+    "INSERT INTO {s}.scrubs SELECT session, epoch FROM {s}.sessions WHERE session = %(session)s "
+    "ON CONFLICT (session) DO UPDATE SET epoch = excluded.epoch"
+)
+_TO_SCRUB = "SELECT s.session, s.epoch, c.relname FROM {s}.scrubs AS s JOIN pg_class AS c ON c.oid = s.tableoid"
+_SCRUBBED = (
+    "DELETE FROM {s}.scrubs AS s USING unnest(%(sessions)s::bigint[], %(epochs)s::bigint[]) AS w (session, epoch) "
+    "WHERE s.session = w.session AND s.epoch = w.epoch"
+)
 _COUNTS = (
     "SELECT (SELECT count(*) FROM {s}.messages WHERE session = %(session)s), "
     "(SELECT count(DISTINCT turn_id) FROM {s}.messages "
@@ -189,6 +198,7 @@ class DerivedTables(GapTables):
             sql = "DELETE FROM {s}.summaries WHERE session = %(session)s AND summary = ANY(%(numbers)s::bigint[])"
             self.run(sql, session, {"numbers": list(summaries)})
         self.run("DELETE FROM {s}.snapshots WHERE session = %(session)s", session)
+        self.run(_SCRUB_DUE, session)
         noted = erasures(positions, stale)
         if noted:
             self.run(_NOTE_ERASED, session, columns(noted, ("segments", "depths", "stale")))
@@ -203,6 +213,17 @@ class DerivedTables(GapTables):
         """Return what `Store.forgotten_since` returns."""
         rows = self.run(_ERASED_SINCE, session, {"epoch": epoch})
         return read_erasures([row[1:] for row in rows if row[1] is not None], rows[0][0] - epoch if rows else 0)
+
+    def to_scrub(self) -> list[tuple[int, int, str]]:
+        """Return the sessions of which something was erased since they were scrubbed: key, epoch, and end of the names.
+
+        With that end, the names of the tables are those of the partition that holds the session.
+        """
+        return [(session, epoch, name.removeprefix("scrubs")) for session, epoch, name in self.run(_TO_SCRUB, None)]
+
+    def note_scrubbed(self, sessions: Sequence[tuple[int, int]]) -> None:
+        """Note that nothing is left of what was erased of sessions up to an epoch."""
+        self.run(_SCRUBBED, None, columns(sessions, ("sessions", "epochs")))
 
     def counts(self, session: int) -> dict[str, int]:
         """See `Rows`."""

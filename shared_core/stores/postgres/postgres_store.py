@@ -9,6 +9,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 from weakref import WeakValueDictionary
 
 from shared_core.arguments import in_range, name_value, whole_number
+from shared_core.errors import StoreUnavailableError
 from shared_core.records import (
     CheckedOut,
     Derived,
@@ -30,7 +31,7 @@ from shared_core.stores.postgres.derived_tables import DerivedTables
 from shared_core.stores.postgres.grafts import graft
 from shared_core.stores.postgres.joint_reads import JointReads
 from shared_core.stores.postgres.row_security import setting_of
-from shared_core.stores.postgres.schema import TABLES
+from shared_core.stores.postgres.schema import SCRUBBED
 from shared_core.stores.postgres.stages import abandoned, insert_stage, name_stages, remove_part
 from shared_core.stores.postgres.transactions import NO_USER
 from shared_core.stores.tree_rules import begin
@@ -273,12 +274,27 @@ class PostgresStore(TreeStore):
         return self._keep(session, derived, epoch)
 
     def scrub(self) -> str | None:
-        """Remove erased rows from the tables and from where they lie; the log, standbys and backups keep theirs."""
+        """Have the server free the space of erased rows, in the partitions of the sessions that have lost something.
+
+        The log, standbys and backups keep theirs.
+        """
         if self._user is not None:
             return "under row security, only the owner of the tables can vacuum them: call scrub() of a store it opened"
-        for table in TABLES:
-            self.database.outside(f"VACUUM (INDEX_CLEANUP ON) {{s}}.{table}")
+        try:
+            self._vacuum()
+        except StoreUnavailableError as error:
+            return f"{error}; call scrub()"
         return None
+
+    def _vacuum(self) -> None:
+        with self._reading() as rows:
+            due = rows.to_scrub()
+        for part in sorted({name for _, _, name in due}):
+            tables = ", ".join(f"{{s}}.{table}{part}" for table in SCRUBBED)
+            self.database.outside(f"VACUUM (INDEX_CLEANUP ON) {tables}")
+        if due:
+            with self._writing() as rows:
+                rows.note_scrubbed([(session, epoch) for session, epoch, _ in due])
 
     def close(self) -> None:
         """See `Store`."""

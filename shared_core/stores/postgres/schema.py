@@ -21,11 +21,14 @@ _FIRST = (
     "sessions", "segments", "branches", "refs", "messages", "covers", "spaces", "vectors", "snapshots", "summaries",
     "tombstones",
 )  # fmt: skip
-TABLES = (*_FIRST, "erasures", "gaps")
+TABLES = (*_FIRST, "erasures", "gaps", "scrubs")
 """The tables that are split by session: all that a session holds. `names` and the record of migrations are not."""
 
 NAMES = "names"
 """The table of sessions by their names; its rows say whose a session is."""
+
+SCRUBBED = ("messages", "covers", "vectors", "snapshots", "summaries", "branches", "refs")
+"""The tables from which a call of `forget` may delete rows."""
 
 RECORD = "infinite_memory"
 """The table that lists the steps taken; its name tells that a schema is ours."""
@@ -241,6 +244,18 @@ MIGRATIONS: list[Migration] = [
                 PRIMARY KEY (session, segment, start, upto)) {by_session}""",
             _owned("gaps"),
             *_GAPS_SO_FAR,
+        ),
+    ),
+    Migration(
+        "scrubs",
+        4,
+        (
+            # Sessions of which something was erased that no VACUUM has been for since, and their epoch then.
+            """CREATE TABLE {s}.scrubs (
+                session bigint NOT NULL PRIMARY KEY,
+                epoch bigint NOT NULL) {by_session}""",
+            _owned("scrubs"),
+            "INSERT INTO {s}.scrubs SELECT session, epoch FROM {s}.sessions WHERE epoch > 0",
         ),
     ),
 ]
