@@ -19,7 +19,7 @@ from shared_core.stores.postgres.address import Address
 from shared_core.stores.postgres.migrations import OLDEST_SERVER, unfit
 from shared_core.stores.postgres.schema import MIGRATIONS
 from shared_core.testing.oracle import ALL, Session, draft, drafts
-from tests.stores.postgres_server import Server, running_server
+from tests.stores.postgres_server import Server
 
 pytestmark = pytest.mark.server
 
@@ -27,14 +27,16 @@ PASSWORD = "p@ss/w:rd?"
 
 
 @pytest.fixture(scope="module")
-def strict() -> Iterator[Server]:
-    """A server of its own that asks the role `guest` for a password."""
-    with running_server() as server:
-        server.run("CREATE ROLE guest LOGIN PASSWORD 'another'")
-        rules = server.folder / "pg_hba.conf"
-        rules.write_text(f"local all guest scram-sha-256\n{rules.read_text()}")
-        server.control("reload")
-        yield server
+def strict(server: Server) -> Iterator[Server]:
+    """The server, which asks the role `locked` for a password."""
+    server.run("CREATE ROLE locked LOGIN PASSWORD 'another'")
+    rules = server.folder / "pg_hba.conf"
+    before = rules.read_text()
+    rules.write_text(f"local all locked scram-sha-256\n{before}")
+    server.control("reload")
+    yield server
+    rules.write_text(before)
+    server.control("reload")
 
 
 @pytest.mark.parametrize(
@@ -64,12 +66,12 @@ def test_a_server_that_does_not_answer_is_waited_for_a_few_seconds() -> None:
 @pytest.mark.parametrize(
     ("user", "database", "host", "what"),
     [
-        ("guest", "postgres", None, "password authentication failed"),
-        ("guest", "none", None, "password authentication failed|does not exist"),
+        ("locked", "postgres", None, "password authentication failed"),
+        ("locked", "none", None, "password authentication failed|does not exist"),
         ("nobody", "postgres", None, "does not exist"),
         ("postgres", "none", None, "does not exist"),
-        ("guest", "postgres", "/nowhere", "cannot be used just now"),
-        ("guest", "postgres", "no.such.host.invalid", "cannot be used just now"),
+        ("locked", "postgres", "/nowhere", "cannot be used just now"),
+        ("locked", "postgres", "no.such.host.invalid", "cannot be used just now"),
     ],
 )
 def test_a_wrong_address_is_named_without_the_password(
