@@ -220,7 +220,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         lock = fork_safe_lock()
         # The store is opened last, so that an invalid argument neither creates a file nor leaves one open.
         self._owns_store = not isinstance(store, Store)
-        opened = open_store(store, durability=durability)
+        opened = open_store(store, durability=durability).for_user(user_id)
         stamps = Stamps(clock, new_id)
         live = LiveSession(opened, user_id, session_id, Sizer(framer.counter, framer.overhead))
         self._store, self._lock = opened, lock

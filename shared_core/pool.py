@@ -102,7 +102,9 @@ class SessionPool:
 
     def sessions(self, user_id: str | None = None, limit: int | None = None) -> list[SessionInfo]:
         """Return the sessions of a user that hold messages, as `InfiniteMemory.sessions` does. None: of no user."""
-        return self.store.overview(user_id, limit=ALL if limit is None else whole_number("limit", limit, least=0))
+        return self.store.for_user(user_id).overview(
+            user_id, limit=ALL if limit is None else whole_number("limit", limit, least=0)
+        )
 
     def sharing(self, **settings: Any) -> "SessionPool":
         """Return a pool over the same store with other settings, which is closed with this one."""

@@ -54,6 +54,13 @@ class Store(ABC):
     tree; a class that implements this interface directly has to decide the same.
     """
 
+    def for_user(self, user_id: str | None) -> "Store":
+        """Return the store as a user sees it, who need not see any other's sessions; None: nobody's sessions.
+
+        It shares everything with this store, and closing one closes the other. By default, everybody sees all.
+        """
+        return self
+
     # Sessions
 
     @abstractmethod

@@ -162,7 +162,7 @@ class SessionOptions:
         """Return these options with the session whose beginning, as a terminal shows it, is given; else themselves."""
         if not SHORT_ID.fullmatch(self.session) or not store_exists(self.store):
             return self
-        with closing(open_store(self.store)) as store:
+        with closing(open_store(self.store).for_user(self.user)) as store:
             there = [key.session_id for key in store.sessions(self.user)]
         fitting = [name for name in there if short_id(name) == self.session]
         return replace(self, session=fitting[0]) if len(fitting) == 1 else self
@@ -259,7 +259,7 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
 
 def read_head(store: str, user_id: str | None, session_id: str) -> str:
     """Return the branch that is checked out in a session: `main`, unless another was checked out and still exists."""
-    with closing(open_store(store)) as opened:
+    with closing(open_store(store).for_user(user_id)) as opened:
         session = opened.session(user_id, session_id)
         if session is None:
             return MAIN
@@ -273,7 +273,7 @@ def write_head(store: str, user_id: str | None, session_id: str, branch: str) ->
     Raises:
         UnknownReferenceError: there is no such branch.
     """
-    with closing(open_store(store)) as opened:
+    with closing(open_store(store).for_user(user_id)) as opened:
         session = opened.create_session(user_id, session_id)
         ends = {one.name: one.head for one in opened.branches(session)}
         if branch not in ends:

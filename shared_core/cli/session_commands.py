@@ -41,7 +41,7 @@ def sessions(
     if all_users and options.user is not None:
         raise typer.BadParameter("--all-users lists the conversations of every user: leave out --user")
     options.require_store()
-    with closing(open_store(options.store)) as store:
+    with closing(open_store(options.store).for_user(options.user)) as store:
         most = {} if limit is None else {"limit": limit}
         found = store.overview(*([] if all_users else [options.user]), **most)
     if not found:

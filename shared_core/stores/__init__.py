@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from shared_core.field_errors import shown
 from shared_core.store import Store
-from shared_core.stores.addresses import read_address, without_password
+from shared_core.stores.addresses import read_address, split_arguments, without_password
 from shared_core.stores.sqlite import SQLiteStore
 
 if TYPE_CHECKING:
@@ -36,8 +36,9 @@ def open_store(store: str | Path | Store | None = None, *, durability: str = "fu
     """Return the store at an address.
 
     Args:
-        store: a path or `sqlite:///path`, in which a leading `~` is your home; `postgresql://…` for a `PostgresStore`
-            with its defaults; a `Store`, which is returned as it is; or None for a store in memory.
+        store: a path or `sqlite:///path`, in which a leading `~` is your home; `postgresql://…` for a `PostgresStore`,
+            whose other arguments may follow, as in `?schema=chats&pool_size=4`; a `Store`, which is returned as it is;
+            or None for a store in memory.
         durability: see `SQLiteStore`; a server, or a `Store` that is given, has its own.
 
     Raises:
@@ -55,7 +56,8 @@ def open_store(store: str | Path | Store | None = None, *, durability: str = "fu
         return SQLiteStore(place, durability=durability)
     from shared_core.stores.postgres import PostgresStore
 
-    return PostgresStore(place)
+    address, arguments = split_arguments(place)
+    return PostgresStore(address, **arguments)
 
 
 def database_path(store: str | Path) -> Path:

@@ -15,7 +15,7 @@ from pydantic import BaseModel, TypeAdapter
 
 from shared_core.errors import StoreError
 from shared_core.messages import Message
-from shared_core.records import Position, Record, Ref, Summary, VectorRow
+from shared_core.records import Forgotten, Position, Record, Ref, Summary, VectorRow
 
 
 class RowForm(NamedTuple):
@@ -74,6 +74,35 @@ def read_vector(form: RowForm, row: tuple[Any, ...]) -> VectorRow:
     if checksum not in (None, vector_checksum(segment, depth, hash_, vector)):
         return Position(segment, depth), "", b""
     return Position(segment, depth), form.plain(hash_), vector
+
+
+_NOWHERE = Position(-1, -1)
+"""Stands in table `erasures` for an epoch in which nothing was erased."""
+
+_REMEMBERED = 4_096
+"""Of more positions at once it is not noted where they were: an index is then built anew from what is left."""
+
+
+def erasures(positions: Sequence[Position], stale: Sequence[Position]) -> list[tuple[int, int, int]]:
+    """Return the rows that note where something was erased: segment, depth, and 1 if only the vectors were."""
+    if len(positions) + len(stale) > _REMEMBERED:
+        return []
+    noted = dict.fromkeys(stale, 1) | dict.fromkeys(positions, 0) or {_NOWHERE: 0}
+    return [(*position, kind) for position, kind in noted.items()]
+
+
+def read_erasures(rows: Sequence[tuple[int, int, int, int]], epochs: int) -> Forgotten | None:
+    """Return what was erased in some epochs; None if that is not known of each.
+
+    Args:
+        rows: epoch, segment, depth, and whether only the vectors were erased.
+        epochs: how many there were.
+    """
+    if len({row[0] for row in rows}) < epochs:
+        return None
+    found = [(Position(segment, depth), stale) for _, segment, depth, stale in rows]
+    positions = [position for position, stale in found if not stale and position != _NOWHERE]
+    return Forgotten(positions, [position for position, stale in found if stale])
 
 
 def position_of(segment: int | None, depth: int | None) -> Position | None:

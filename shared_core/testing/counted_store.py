@@ -63,6 +63,15 @@ class CountedStore(Store):
         self.trips.append(name)
         return self.store
 
+    def for_user(self, user_id: str | None) -> "CountedStore":
+        """See `Store`. What is called on the result is noted here."""
+        own = self.store.for_user(user_id)
+        if own is self.store:
+            return self
+        counted = CountedStore(own)
+        counted.trips = self.trips
+        return counted
+
     # Sessions
 
     def session(self, user_id: str | None, session_id: str) -> int | None:

@@ -219,7 +219,8 @@ def gather(
     if questions is not None:
         whole_number("questions", questions, least=0)
     settings = {"embed_budget_ms": PATIENCE_MS} | settings
-    with _open_existing(store) as opened:
+    with _open_existing(store) as all_of_it:
+        opened = all_of_it.for_user(user_id)
         session = _session(opened, user_id, session_id)
         memory = _Visitor(opened, session_id=session_id, user_id=user_id, **settings)
         while True:

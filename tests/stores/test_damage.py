@@ -16,9 +16,8 @@ from shared_core import InfiniteMemory, Message, StoreError, UnknownReferenceErr
 from shared_core.cli.app import run
 from shared_core.recall.search import DAMAGED
 from shared_core.records import MAIN, After, Position, Restored, Segment, Summary, VectorRows
-from shared_core.stores import SQLiteStore
+from shared_core.stores import SQLiteStore, gaps
 from shared_core.stores.row_values import checksum_of
-from shared_core.stores.sqlite import damage
 from shared_core.stores.sqlite.connection import migrate
 from shared_core.stores.sqlite.database_file import APPLICATION_ID
 from shared_core.stores.sqlite.doctor import examine
@@ -436,11 +435,11 @@ def test_what_is_no_store_of_ours_is_refused(tmp_path: Path, capsys: pytest.Capt
 
 
 def test_gaps_and_what_they_explain() -> None:
-    assert damage.runs([5, 1, 2, 3, 9, 2]) == [(1, 3), (5, 5), (9, 9)]
-    assert damage.missing([2, 3, 7], 1, 9) == [(1, 1), (4, 6), (8, 9)]
-    assert damage.missing([], 3, 2) == []
-    assert damage.without([(1, 9), (12, 12)], [(0, 2), (5, 5), (8, 10), (12, 20)]) == [(3, 4), (6, 7)]
-    assert damage.without([(4, 4)], []) == [(4, 4)]
+    assert gaps.runs([5, 1, 2, 3, 9, 2]) == [(1, 3), (5, 5), (9, 9)]
+    assert gaps.missing([2, 3, 7], 1, 9) == [(1, 1), (4, 6), (8, 9)]
+    assert gaps.missing([], 3, 2) == []
+    assert gaps.without([(1, 9), (12, 12)], [(0, 2), (5, 5), (8, 10), (12, 20)]) == [(3, 4), (6, 7)]
+    assert gaps.without([(4, 4)], []) == [(4, 4)]
 
 
 def test_the_checksum_is_the_same_in_every_version() -> None:

@@ -1,5 +1,6 @@
 """What is particular to PostgreSQL: addresses, schemas, processes, forks, restarts, and errors in words."""
 
+import json
 import os
 import sys
 import threading
@@ -15,16 +16,26 @@ import pytest
 import shared_core.stores.postgres.migrations as steps
 from shared_core import InfiniteMemory, Message, PostgresStore, SessionPool, SQLiteStore
 from shared_core.cli.app import run as run_command
-from shared_core.errors import DuplicateError, MissingExtraError, StoreError, StoreUnavailableError
+from shared_core.errors import (
+    DuplicateError,
+    MissingExtraError,
+    StoreError,
+    StoreUnavailableError,
+    UnknownReferenceError,
+)
 from shared_core.records import MAIN, After, Draft, Position, Snapshot, VectorRows
+from shared_core.sharing import foreign, importer, large_conversation, session_tree
 from shared_core.sharing.files import export_sessions, import_sessions
 from shared_core.store import Store
 from shared_core.stores import open_store, read_address, without_password
+from shared_core.stores.addresses import split_arguments
+from shared_core.stores.postgres import grafts
 from shared_core.stores.postgres.joint_reads import SPANS
 from shared_core.stores.postgres.schema import MIGRATIONS, Migration
 from shared_core.stores.postgres.texts import after_all, plain, text
 from shared_core.stores.postgres.transactions import Writer
 from shared_core.testing.oracle import ALL, Session, draft, drafts
+from tests.sharing.test_staged_merges import PART, Case, chatgpt, own, reply_first
 from tests.stores.postgres_server import Server, running_server
 from tests.support.documents import ROOT, blocks_of, run
 
@@ -72,6 +83,26 @@ def test_an_address_works_wherever_a_path_does(
     assert "4471" in said.out
     assert "postgres@" in said.err
     assert "secret" not in said.out + said.err
+
+
+def test_arguments_are_part_of_an_address(address: str, server: Server, database: str) -> None:
+    told = "&schema=a%26b&pool_size=2&partitions=3&statement_timeout=none&retry_seconds=0.5&prepare=false"
+    with closing(open_store(address + told)) as store, closing(PostgresStore(address, schema="a&b")) as same:
+        store.create_session(None, "s")
+        assert [one.session_id for one in same.sessions()] == ["s"]
+    assert server.run('SELECT DISTINCT partitions FROM "a&b".infinite_memory', database=database) == [(3,)]
+    with pytest.raises(StoreError, match="row_security=True"):
+        open_store(f"{address}&row_security=true")
+
+
+def test_an_address_is_split_into_what_libpq_takes_and_what_the_store_does() -> None:
+    assert split_arguments("postgresql://h/d") == ("postgresql://h/d", {})
+    asked = "postgresql://h/d?sslmode=prefer&schema=a%20b&prepare=false&host=/tmp&statement_timeout=2.5&pool_size=4"
+    rest = {"schema": "a b", "prepare": False, "statement_timeout": 2.5, "pool_size": 4}
+    assert split_arguments(asked) == ("postgresql://h/d?sslmode=prefer&host=/tmp", rest)
+    for wrong in ("pool_size=x", "prepare=1", "statement_timeout=", "row_security=True", "partitions=1.5"):
+        with pytest.raises(ValueError, match=f"{wrong.partition('=')[0]}='.*': expected"):
+            split_arguments(f"postgresql://h/d?{wrong}")
 
 
 @pytest.mark.parametrize("kind", ["redis", "mysql", "postgresql+psycopg"])
@@ -186,8 +217,8 @@ def test_one_of_many_processes_makes_the_schema(server: Server, database: str, a
     assert [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children] == [0] * 10
     keys = os.read(says[0], 1000).split()
     assert (len(keys), len(set(keys))) == (10, 1)
-    record = "SELECT version, partitions FROM infinite_memory.infinite_memory"
-    assert server.run(record, database=database) == [(len(MIGRATIONS), 2)]
+    record = "SELECT version, partitions FROM infinite_memory.infinite_memory ORDER BY version"
+    assert server.run(record, database=database) == [(step, 2) for step in range(1, len(MIGRATIONS) + 1)]
 
 
 def test_a_worker_of_the_version_before_goes_on_as_long_as_it_may(
@@ -195,7 +226,7 @@ def test_a_worker_of_the_version_before_goes_on_as_long_as_it_may(
 ) -> None:
     known = list(MIGRATIONS)
     fits = Migration("a column", 1, ("ALTER TABLE {s}.names ADD COLUMN hue text",))
-    parts = Migration("a table", 3, ("CREATE TABLE {s}.hues (hue text)",))
+    parts = Migration("a table", len(known) + 2, ("CREATE TABLE {s}.hues (hue text)",))
     with closing(PostgresStore(address)) as old:
         monkeypatch.setattr(steps, "MIGRATIONS", [*known, fits])
         PostgresStore(address).close()
@@ -209,7 +240,7 @@ def test_a_worker_of_the_version_before_goes_on_as_long_as_it_may(
         old.database._connections.drop_idle()
         with pytest.raises(StoreError, match="upgrade infinite-memory"):
             old.create_session(None, "after one that it may not")
-        with pytest.raises(StoreError, match="for programs from 3 on, known here: 1"):
+        with pytest.raises(StoreError, match=f"for programs from {len(known) + 2} on, known here: {len(known)}"):
             PostgresStore(address)
 
 
@@ -257,6 +288,65 @@ def test_a_row_that_was_changed_is_noticed(address: str, change: str, read: Call
         store.database.outside(change)
         with pytest.raises(StoreError, match=f"{what}.*its checksum is wrong"):
             read(store, key)
+
+
+READS: list[Callable[[PostgresStore, int], object]] = [
+    lambda store, key: store.find(key, After(0, ALL)),
+    lambda store, key: store.get(key, [Position(0, 1), Position(0, 3)]),
+    lambda store, key: store.at({key: [Position(0, 1), Position(0, 3)]}, {key: 1}),
+    lambda store, key: store.newest(key, Position(0, 4), 3),
+    lambda store, key: store.catch_up(key, MAIN, 0, 4),
+    lambda store, key: store.check_out(key, MAIN, None, after_seq=9, limit=9, newest=5),
+    lambda store, key: store.check_out(key, "side", None, after_seq=9, limit=9, newest=5),
+]
+
+
+def test_a_message_that_was_lost_is_noticed(address: str) -> None:
+    """What was forgotten is not missed; and a session that has lost something can be forgotten."""
+    with closing(PostgresStore(address)) as store:
+        session = Session(store)
+        key = session.key
+        session.append(MAIN, drafts("u1", "a1", "u2", "a2", "u3", "a3"))
+        session.append("side", drafts("u4", "a4"), at=Position(0, 3))
+        session.forget([Position(0, 1), Position(0, 4)])
+        session.check()
+        for read in READS:
+            read(store, key)
+        store.database.outside("DELETE FROM {s}.messages WHERE seq = 4")
+        for read in READS:
+            with pytest.raises(StoreError, match="1 message of session 's' cannot be read: missing after message 'u2'"):
+                read(store, key)
+        store.database.outside("DELETE FROM {s}.messages WHERE seq = 8")
+        with pytest.raises(StoreError, match="missing after message 'u4'"):
+            store.catch_up(key, MAIN, 7, ALL)
+        positions = [position for position, _ in store.stored(key)]
+        store.forget(key, positions, branches=True)
+        assert store.catch_up(key, MAIN, 0, ALL)[1] == []
+        store.append(key, MAIN, drafts("u9"))
+        assert ids(store, key) == ["u9"]
+
+
+def test_gaps_of_a_database_without_them_are_found(address: str) -> None:
+    """They are those that were noted when the messages were forgotten, or passed over."""
+    with closing(PostgresStore(address)) as store:
+        session = Session(store)
+        session.append(MAIN, drafts("u1", "a1", "u2", "a2"))
+        session.append("side", drafts("u3", "a3", "u4"), at=Position(0, 1))
+        session.merge(MAIN, session.tree.branches["side"])
+        session.append(MAIN, drafts("u5", "a5"))
+        session.forget([Position(0, 0), Position(1, 3), Position(1, 4), session.tree.branches[MAIN]])
+        other = Session(store, "all gone")
+        other.append(MAIN, drafts("u1", "a1"))
+        other.forget([Position(0, 0), Position(0, 1)])
+        expand = "SELECT DISTINCT session, segment, generate_series(start, upto) FROM {s}.gaps ORDER BY 1, 2, 3"
+        with store.database.writing() as rows:
+            noted = rows.run(expand, None)
+            rows.run("DELETE FROM {s}.gaps", None)
+            for statement in MIGRATIONS[3].statements:
+                if statement.startswith("INSERT"):
+                    rows.run(statement, None)
+            assert rows.run(expand, None) == noted
+            assert len(noted) == 2 * 6
 
 
 # Several users of one database
@@ -397,6 +487,43 @@ def test_a_stage_is_seen_when_it_is_published_and_its_rows_go_with_it(
         assert server.run("SELECT DISTINCT session FROM infinite_memory.messages", database=database) == [(one,)]
 
 
+@pytest.mark.parametrize("make", [own, chatgpt, reply_first])
+def test_a_large_import_into_a_session_is_that_of_sqlite(
+    address: str, make: Callable[[Path], Case], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By way of a stage, whose messages become a part of the session."""
+    case = make(tmp_path)
+    export_sessions(case.database, tmp_path / "before.jsonl", vectors=True)
+    held = []
+    with closing(PostgresStore(address, partitions=2)) as server, closing(SQLiteStore(":memory:")) as plain_import:
+        for store, large in ((server, PART), (plain_import, 10**9)):
+            import_sessions(store, tmp_path / "before.jsonl")
+            with monkeypatch.context() as sizes:
+                sizes.setattr(importer, "LARGE", large)
+                for module in (importer, foreign, large_conversation):
+                    sizes.setattr(module, "BATCH", PART)
+                sizes.setattr(session_tree, "PAGE", PART)
+                sizes.setattr(grafts, "_PAGE", 7)
+                import_sessions(store, case.file)
+                assert import_sessions(store, case.file)[0].known
+            export_sessions(store, tmp_path / "after.jsonl", vectors=True)
+            lines = map(json.loads, (tmp_path / "after.jsonl").read_text(encoding="utf-8").splitlines()[:-1])
+            held.append([{key: value for key, value in line.items() if key != "created_at"} for line in lines])
+        with server.database.reading() as rows:
+            left = rows.run("SELECT count(*) FROM {s}.names WHERE NOT listed", None)
+    assert held[0] == held[1]
+    assert left == [(0,)]
+
+
+def test_a_stage_becomes_a_part_of_a_session_once(address: str) -> None:
+    with closing(PostgresStore(address)) as store:
+        session, stage = store.create_session(None, "s"), store.stage()
+        assert stage is not None
+        assert store.graft(stage, session, [], grown={}) == {}
+        with pytest.raises(UnknownReferenceError, match="import again"):
+            store.graft(stage, session, [], grown={})
+
+
 # What is read together
 
 
@@ -424,6 +551,23 @@ def test_a_long_line_is_checked_out_as_one_after_the_other_reads_it(address: str
                 )
                 with store.transaction():
                     assert store.check_out(session.key, branch, None, **asked) == found  # type: ignore[arg-type]
+
+
+def test_what_was_forgotten_is_known_as_on_sqlite(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also by a store opened later; but not of more messages at once than are noted."""
+    monkeypatch.setattr("shared_core.stores.row_values._REMEMBERED", 3)
+    found = []
+    for store in (PostgresStore(address, partitions=2), SQLiteStore(":memory:")):
+        with closing(store):
+            key = Session(store).key
+            store.append(key, MAIN, drafts("u1", "a1", "u2", "a2", "u3", "a3"))
+            places = [Position(0, depth) for depth in range(6)]
+            store.forget(key, places[:4])
+            store.forget(key, [places[4]], stale=[places[5], Position(0, 9)])
+            store.forget(key, [])
+            found.append([store.forgotten_since(key, epoch) for epoch in range(4)])
+    assert found[0] == found[1]
+    assert found[0] == [None, ([places[4]], [places[5], Position(0, 9)]), ([], []), ([], [])]
 
 
 # Restarts
@@ -561,21 +705,78 @@ def test_prompts_and_reports_are_those_of_sqlite(address: str, tmp_path: Path) -
         assert again.read_bytes() == exported.read_bytes()
 
 
-def test_the_page_on_scaling_runs(address: str, tmp_path: Path) -> None:
+def test_the_page_on_scaling_runs(address: str, server: Server, database: str, tmp_path: Path) -> None:
     scripts = blocks_of("docs/scaling.md", tmp_path)
+    server.run("DROP ROLE IF EXISTS web; CREATE ROLE web LOGIN")
     for script in scripts:
         source = script.read_text(encoding="utf-8")
-        script.write_text(source.replace("postgresql://app@localhost:5432/chats", address), encoding="utf-8")
-    assert [ran.out for ran in run(scripts, tmp_path)] == ["My locker code is 4471.\n", "2\n"]
+        source = source.replace("postgresql://app@localhost:5432/chats", address)
+        source = source.replace("postgresql://web@localhost:5432/chats", server.address(database, user="web"))
+        script.write_text(source, encoding="utf-8")
+    assert [ran.out for ran in run(scripts, tmp_path)] == ["My locker code is 4471.\n", "2\n", "0 1\n"]
 
 
-def test_forgotten_rows_are_vacuumed(address: str, server: Server, database: str) -> None:
+def test_forgotten_rows_are_vacuumed_where_they_were(address: str, server: Server, database: str) -> None:
+    """In the partition of their session alone, also by another worker; what was forgotten meanwhile waits."""
+    with closing(PostgresStore(address, partitions=4)) as store, closing(PostgresStore(address)) as other:
+        keys = [Session(store, f"s{number}").key for number in range(6)]
+        for key in keys:
+            store.append(key, MAIN, [Draft(draft("u1", content="a secret" * 40).message)])
+            store.keep(key, VectorRows("space", [(Position(0, 0), "h", b"v")]))
+            store.keep(key, Snapshot("a", b"data"), 0)
+        store.forget(keys[0], [Position(0, 0)])
+        (mine,) = server.run(
+            f"SELECT tableoid FROM infinite_memory.messages WHERE session = {keys[0]} UNION "
+            f"SELECT tableoid FROM infinite_memory.sessions WHERE session = {keys[0]}", database=database,
+        )  # fmt: skip
+        part = server.run(f"SELECT right(relname, 2) FROM pg_class WHERE oid = {mine[0]}", database=database)[0][0]
+        assert other.scrub() is None
+        dead = (
+            "SELECT relname FROM pg_stat_user_tables WHERE relname ~ '^(messages|vectors|snapshots)_' "
+            "AND vacuum_count > 0 ORDER BY 1"
+        )
+        assert server.run(dead, database=database) == [
+            (f"{one}{part}",) for one in ("messages", "snapshots", "vectors")
+        ]
+        assert store.scrub() is None
+        counts = f"SELECT vacuum_count FROM pg_stat_user_tables WHERE relname = 'messages{part}'"
+        assert server.run(counts, database=database) == [(1,)]
+        for key in keys[1:]:
+            store.forget(key, [Position(0, 0)])
+        assert store.scrub() is None
+        size = "SELECT sum(pg_relation_size(oid)) FROM pg_class WHERE relname ~ '^(messages|vectors|snapshots)_[0-9]$'"
+        assert server.run(size, database=database) == [(0,)]
+
+
+def test_what_is_forgotten_while_others_are_scrubbed_is_scrubbed_later(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with closing(PostgresStore(address)) as store:
         key = Session(store).key
-        store.append(key, MAIN, [Draft(draft("u1", content="a secret" * 40).message)])
-        store.keep(key, VectorRows("space", [(Position(0, 0), "h", b"v")]))
-        store.keep(key, Snapshot("a", b"data"), 0)
+        store.append(key, MAIN, drafts("u1", "a1"))
         store.forget(key, [Position(0, 0)])
+        outside, vacuumed = store.database.outside, list[str]()
+
+        def slow(sql: str) -> None:
+            outside(sql)
+            if not vacuumed:
+                store.forget(key, [Position(0, 1)])
+            vacuumed.append(sql)
+
+        monkeypatch.setattr(store.database, "outside", slow)
+        for count in (1, 2, 2):
+            store.scrub()
+            assert len(vacuumed) == count
+
+
+def test_a_scrub_that_takes_too_long_is_tried_again_later(address: str, server: Server, database: str) -> None:
+    with closing(PostgresStore(address, statement_timeout=0.05)) as hasty, closing(PostgresStore(address)) as store:
+        key = Session(store).key
+        store.append(key, MAIN, drafts("u1"))
+        store.forget(key, [Position(0, 0)])
+        with psycopg.connect(address) as other:
+            other.execute("LOCK infinite_memory.messages IN SHARE UPDATE EXCLUSIVE MODE")
+            assert "call scrub()" in str(hasty.scrub())
         assert store.scrub() is None
-        dead = "SELECT pg_relation_size('infinite_memory.messages') + pg_relation_size('infinite_memory.vectors')"
-        assert server.run(dead, database=database) == [(0,)]
+        vacuumed = "SELECT vacuum_count FROM pg_stat_user_tables WHERE relname = 'messages'"
+        assert server.run(vacuumed, database=database) == [(1,)]

@@ -1,5 +1,6 @@
-"""The store contract on a real PostgreSQL server, with the tables in one part and in several."""
+"""The store contract on a real PostgreSQL server: all of it, and with partitions what several sessions take part in."""
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import closing
 
@@ -9,31 +10,56 @@ from shared_core.store import Store
 from shared_core.stores.postgres import PostgresStore
 from shared_core.stores.postgres.schema import TABLES
 from shared_core.testing import StoreContract
+from shared_core.testing.store_contract.derived_contract import ForgetContract
+from shared_core.testing.store_contract.race_contract import RaceContract
+from shared_core.testing.store_contract.session_contract import SessionContract
+from shared_core.testing.store_contract.sharing_contract import RestoreContract, SharingContract
+from shared_core.testing.store_contract.trip_contract import TripContract
 from tests.stores.postgres_server import Server
 
 pytestmark = pytest.mark.server
 
-
-@pytest.fixture(scope="module", params=[1, 32])
-def open_store(request: pytest.FixtureRequest, server: Server) -> Callable[[], PostgresStore]:
-    """Open another object on one schema, which is made once."""
-    partitions = int(request.param)
-    schema = f"contract {partitions}"
-    return lambda: PostgresStore(server.address(), schema=schema, partitions=partitions)
+MANY = 32
+"""Partitions, as a large service has them."""
 
 
-@pytest.fixture
-def store(open_store: Callable[[], PostgresStore], server: Server) -> Iterator[Store]:
-    with closing(open_store()) as store:
-        with store.database.writing() as statements:
-            sessions = [session for (session,) in statements.run("SELECT session FROM {s}.names", None)]
-            for table in (*TABLES, "names") if sessions else ():
-                sql = f"DELETE FROM {{s}}.{table} WHERE session = ANY(%(sessions)s::bigint[])"
-                statements.run(sql, None, {"sessions": sessions})
-        yield store
+def emptied(store: PostgresStore) -> PostgresStore:
+    """Return a store without what tests have left in it; to create the tables anew would take minutes in all."""
+    with store.database.writing() as statements:
+        sessions = [session for (session,) in statements.run("SELECT session FROM {s}.names", None)]
+        for table in (*TABLES, "names") if sessions else ():
+            sql = f"DELETE FROM {{s}}.{table} WHERE session = ANY(%(sessions)s::bigint[])"
+            statements.run(sql, None, {"sessions": sessions})
+    return store
 
 
-class TestContract(StoreContract):
+class OnServer:
+    """Opens stores on one schema, which is made once."""
+
+    partitions = 1
+
     @pytest.fixture
-    def reopen(self, open_store: Callable[[], PostgresStore]) -> Callable[[], Store]:
-        return open_store
+    def reopen(self, server: Server) -> Callable[[], PostgresStore]:
+        arguments = {"schema": f"contract {self.partitions}", "partitions": self.partitions}
+        return lambda: PostgresStore(server.address(), **arguments)  # type: ignore[arg-type]
+
+    @pytest.fixture
+    def store(self, reopen: Callable[[], PostgresStore]) -> Iterator[Store]:
+        with closing(emptied(reopen())) as store:
+            yield store
+
+
+class TestContract(OnServer, StoreContract):
+    """All of it."""
+
+
+# What is said about one session does not depend on how many partitions there are: `make soak` runs that, too, and
+# `make servers` does on another version.
+class _Several(SessionContract, ForgetContract, RestoreContract, SharingContract, TripContract, RaceContract):
+    """What concerns several sessions, several objects, or all tables."""
+
+
+class TestContractInPartitions(OnServer, StoreContract if os.environ.get("SOAK") else _Several):  # type: ignore[misc]
+    """With the tables split by session."""
+
+    partitions = MANY

@@ -7,12 +7,14 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 import psycopg
+from psycopg.sql import Identifier
 
 from shared_core.errors import StoreError, StoreUnavailableError
 from shared_core.stores.postgres.address import Address
 from shared_core.stores.postgres.connections import Connection, Connections, Pauses, adapt, pauses
 from shared_core.stores.postgres.failures import is_broken, is_passing, store_error, unknown_outcome
 from shared_core.stores.postgres.migrations import check, migrate
+from shared_core.stores.postgres.row_security import check_security, grant
 from shared_core.stores.postgres.transactions import Reader, Schema, Writer
 
 Result = TypeVar("Result")
@@ -30,6 +32,7 @@ class Database:
         partitions: how many parts the tables are split into when they are created.
         retry_seconds: how long a call is repeated that failed because of the connection, or of another writer.
         prepare: whether statements are prepared.
+        row_security: whether a transaction sees the rows of the user that it is for, see `row_security.setting_of`.
 
     Raises:
         StoreError: the database cannot be used; the message says why and what to do.
@@ -37,12 +40,13 @@ class Database:
 
     def __init__(
         self, address: Address, *, schema: str, pool_size: int, partitions: int | None, retry_seconds: float,
-        prepare: bool,
+        prepare: bool, row_security: bool = False,
     ) -> None:  # fmt: skip
         self._address = address
         self._schema = Schema(schema)
         self._seconds = retry_seconds
         self._prepare = prepare
+        self._row_security = row_security
         self._local = threading.local()
         self._connections = Connections(self._connect, size=pool_size, seconds=max(retry_seconds, 1.0))
         try:
@@ -56,7 +60,8 @@ class Database:
         connection = self._address.connect(prepare=self._prepare)
         try:
             adapt(connection)
-            check(connection, self._schema, self._address.label)
+            if check(connection, self._schema, self._address.label) or self._row_security:
+                check_security(connection, self._schema, self._address.label, wanted=self._row_security)
         except BaseException:
             connection.close()
             raise
@@ -71,26 +76,33 @@ class Database:
             self._connections.give_back(connection)
 
     @contextmanager
-    def reading(self) -> Iterator[Reader]:
-        """Enter a block for statements, each of which sees one moment; within `joining`, what that has done so far."""
-        writer = self._joined()
-        with self._errors():
-            if writer is not None:
-                yield writer
-                return
-            with self._borrowed() as connection:
-                yield Reader(connection, self._schema)
+    def reading(self, user: str | None = None) -> Iterator[Reader]:
+        """Enter a block for statements, each of which sees one moment; within `joining`, what that has done so far.
 
-    @contextmanager
-    def writing(self) -> Iterator[Writer]:
-        """Enter a transaction, undone if an exception leaves the block; within `joining`, a part of that one."""
+        `user`: whom it is for, see `row_security.setting_of`; None: there is no row security.
+        """
         writer = self._joined()
         with self._errors():
             if writer is not None:
-                with writer.part():
+                with writer.being_for(user):
                     yield writer
                 return
-            with self._borrowed() as connection, self._transaction(Writer(connection, self._schema)) as writer:
+            with self._borrowed() as connection:
+                yield Reader(connection, self._schema, user)
+
+    @contextmanager
+    def writing(self, user: str | None = None) -> Iterator[Writer]:
+        """Enter a transaction, undone if an exception leaves the block; within `joining`, a part of that one.
+
+        `user`: as for `reading`.
+        """
+        writer = self._joined()
+        with self._errors():
+            if writer is not None:
+                with writer.being_for(user), writer.part():
+                    yield writer
+                return
+            with self._borrowed() as connection, self._transaction(Writer(connection, self._schema, user)) as writer:
                 yield writer
 
     @contextmanager
@@ -122,9 +134,9 @@ class Database:
                 raise unknown_outcome(error) from None  # without a cause that would have the call repeated
 
     @contextmanager
-    def joining(self) -> Iterator[None]:
+    def joining(self, user: str | None = None) -> Iterator[None]:
         """Enter a transaction that all reads and writes of this thread join until it ends."""
-        with self.writing() as writer:
+        with self.writing(user) as writer:
             if self._joined() is not None:
                 yield
                 return
@@ -146,6 +158,11 @@ class Database:
         """Run a statement without values and outside of any transaction, such as VACUUM."""
         with self._errors(), self._borrowed() as connection:
             connection.execute(self._schema.plain(sql))
+
+    def grant(self, role: str) -> None:
+        """Turn row security on, and let a role use the tables under it."""
+        with self._errors(), self._borrowed() as connection, connection.transaction():
+            grant(connection, self._schema, Identifier(role).as_string(connection))
 
     def repeated(self, call: Callable[[], Result]) -> Result:
         """Return what a call returns; repeat it after a failure that passes, but for a part of a transaction."""

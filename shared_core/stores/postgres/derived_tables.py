@@ -3,11 +3,20 @@
 from collections.abc import Collection, Sequence
 from functools import partial
 
-from shared_core.records import Position, Summary, VectorRow
+from shared_core.records import Forgotten, Position, Summary, VectorRow
+from shared_core.stores.gaps import NUMBERS, by_segment, runs
+from shared_core.stores.postgres.gap_tables import GapTables
 from shared_core.stores.postgres.texts import FORM, plain, text
 from shared_core.stores.postgres.transactions import columns
-from shared_core.stores.postgres.tree_tables import TreeTables
-from shared_core.stores.row_values import checksum_of, read_summary, read_vector, summary_values, vector_checksum
+from shared_core.stores.row_values import (
+    checksum_of,
+    erasures,
+    read_erasures,
+    read_summary,
+    read_vector,
+    summary_values,
+    vector_checksum,
+)
 from shared_core.stores.rows import SummaryReach
 
 _PART = 16 * 2**20
@@ -64,12 +73,33 @@ _INSERT_SUMMARY = (
 _THESE = "unnest(%(segments)s::bigint[], %(depths)s::bigint[]) AS w (segment, depth)"
 _ERASE = (
     f"WITH gone AS (DELETE FROM {{s}}.messages AS m USING {_THESE} "
-    "WHERE m.session = %(session)s AND m.segment = w.segment AND m.depth = w.depth RETURNING m.id) "
-    "INSERT INTO {s}.tombstones SELECT %(session)s, id FROM gone ON CONFLICT DO NOTHING"
+    "WHERE m.session = %(session)s AND m.segment = w.segment AND m.depth = w.depth "
+    "RETURNING m.id, m.segment, m.depth, m.seq), "
+    "noted AS (INSERT INTO {s}.tombstones SELECT %(session)s, id FROM gone ON CONFLICT DO NOTHING) "
+    "SELECT segment, depth, seq FROM gone"
 )
 _ERASE_FROM = (
     f"DELETE FROM {{s}}.{{table}} AS t USING {_THESE} "
     "WHERE t.session = %(session)s AND t.segment = w.segment AND t.depth = w.depth"
+)
+_NOTE_ERASED = (
+    "INSERT INTO {s}.erasures SELECT s.session, s.epoch, w.segment, w.depth, w.stale FROM {s}.sessions AS s, "
+    "unnest(%(segments)s::bigint[], %(depths)s::bigint[], %(stale)s::bigint[]) AS w (segment, depth, stale) "
+    "WHERE s.session = %(session)s"
+)
+_ERASED_SINCE = (
+    "SELECT s.epoch, e.epoch, e.segment, e.depth, e.stale FROM {s}.sessions AS s "
+    "LEFT JOIN {s}.erasures AS e ON e.session = %(session)s AND e.epoch > %(epoch)s "
+    "WHERE s.session = %(session)s ORDER BY e.epoch, e.segment, e.depth"
+)
+_SCRUB_DUE = (
+    "INSERT INTO {s}.scrubs SELECT session, epoch FROM {s}.sessions WHERE session = %(session)s "
+    "ON CONFLICT (session) DO UPDATE SET epoch = excluded.epoch"
+)
+_TO_SCRUB = "SELECT s.session, s.epoch, c.relname FROM {s}.scrubs AS s JOIN pg_class AS c ON c.oid = s.tableoid"
+_SCRUBBED = (
+    "DELETE FROM {s}.scrubs AS s USING unnest(%(sessions)s::bigint[], %(epochs)s::bigint[]) AS w (session, epoch) "
+    "WHERE s.session = w.session AND s.epoch = w.epoch"
 )
 _COUNTS = (
     "SELECT (SELECT count(*) FROM {s}.messages WHERE session = %(session)s), "
@@ -86,7 +116,7 @@ _vector_row = partial(read_vector, FORM)
 _summary = partial(read_summary, FORM)
 
 
-class DerivedTables(TreeTables):
+class DerivedTables(GapTables):
     """What is made from messages and goes with them."""
 
     def put_vectors(self, session: int, space: str, vectors: Sequence[VectorRow]) -> None:
@@ -159,7 +189,7 @@ class DerivedTables(TreeTables):
             return False
         gone = columns(positions, ("segments", "depths"))
         if positions:
-            self.run(_ERASE, session, gone)
+            self._note_erased(session, self.run(_ERASE, session, gone))
             self.run(_ERASE_FROM.replace("{table}", "covers"), session, gone)
         if positions or stale:
             all_of_them = columns([*positions, *stale], ("segments", "depths"))
@@ -168,7 +198,32 @@ class DerivedTables(TreeTables):
             sql = "DELETE FROM {s}.summaries WHERE session = %(session)s AND summary = ANY(%(numbers)s::bigint[])"
             self.run(sql, session, {"numbers": list(summaries)})
         self.run("DELETE FROM {s}.snapshots WHERE session = %(session)s", session)
+        self.run(_SCRUB_DUE, session)
+        noted = erasures(positions, stale)
+        if noted:
+            self.run(_NOTE_ERASED, session, columns(noted, ("segments", "depths", "stale")))
         return True
+
+    def _note_erased(self, session: int, rows: Sequence[tuple[int, int, int]]) -> None:
+        depths = by_segment(Position(*row[:2]) for row in rows)
+        ranges = {segment: runs(own) for segment, own in depths.items()}
+        self.note_gaps(session, {**ranges, NUMBERS: runs(row[2] for row in rows)})
+
+    def forgotten_since(self, session: int, epoch: int) -> Forgotten | None:
+        """Return what `Store.forgotten_since` returns."""
+        rows = self.run(_ERASED_SINCE, session, {"epoch": epoch})
+        return read_erasures([row[1:] for row in rows if row[1] is not None], rows[0][0] - epoch if rows else 0)
+
+    def to_scrub(self) -> list[tuple[int, int, str]]:
+        """Return the sessions of which something was erased since they were scrubbed: key, epoch, and end of the names.
+
+        With that end, the names of the tables are those of the partition that holds the session.
+        """
+        return [(session, epoch, name.removeprefix("scrubs")) for session, epoch, name in self.run(_TO_SCRUB, None)]
+
+    def note_scrubbed(self, sessions: Sequence[tuple[int, int]]) -> None:
+        """Note that nothing is left of what was erased of sessions up to an epoch."""
+        self.run(_SCRUBBED, None, columns(sessions, ("sessions", "epochs")))
 
     def counts(self, session: int) -> dict[str, int]:
         """See `Rows`."""

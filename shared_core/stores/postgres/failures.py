@@ -65,6 +65,8 @@ def _is_refused(error: psycopg.OperationalError) -> bool:
 def store_error(error: psycopg.Error | OverflowError, label: str) -> StoreError:
     """Return what to raise for an error of the driver; `label` names the database, without a password."""
     said = " ".join(str(error).split())
+    if isinstance(error, errors.InsufficientPrivilege) and "row-level security" in said:
+        return StoreError(f"{label} cannot be written: {said}; this is another user's: see Store.for_user")
     advice = next((words for kind, words in _ADVICE.items() if isinstance(error, kind)), None)
     if isinstance(error, _UNAVAILABLE) or is_passing(error):
         return StoreUnavailableError(f"{label} cannot be used just now: {said}; {advice or 'try again'}")

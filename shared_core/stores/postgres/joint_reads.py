@@ -5,6 +5,8 @@ from functools import partial
 from typing import Any
 
 from shared_core.records import CheckedOut, Position, Record, Segment, SessionState, VectorRow
+from shared_core.stores.gaps import Range, by_segment, missing
+from shared_core.stores.postgres.gap_tables import holes, holes_of
 from shared_core.stores.postgres.message_tables import AFTER, AT, COLUMNS, PINNED, MessageTables, record_of
 from shared_core.stores.postgres.texts import FORM, text
 from shared_core.stores.postgres.transactions import Statement, columns
@@ -62,8 +64,16 @@ class JointReads(MessageTables):
         self, session: int, branch: str | None, after_seq: int, limit: int
     ) -> tuple[SessionState, list[Record]]:
         """Return what `Store.catch_up` returns."""
-        states, records = self.together(self._new(session, branch, after_seq, limit))
-        return read_state(session, branch, states) or _NOTHING, list(map(record_of, records))
+        states, rows = self.together(self._new(session, branch, after_seq, limit))
+        state, records = read_state(session, branch, states) or _NOTHING, list(map(record_of, rows))
+        self._refuse_lost_numbers(session, records, after_seq, limit, state.last_seq)
+        return state, records
+
+    def _refuse_lost_numbers(
+        self, session: int, records: Sequence[Record], after: int, limit: int, last_seq: int
+    ) -> None:
+        last = records[-1].seq if 0 < limit <= len(records) else last_seq if limit > 0 else 0
+        self.refuse_loss(session, holes(records, max(after, 0) + 1, last))
 
     def _new(self, session: int, branch: str | None, after_seq: int, limit: int) -> list[Statement]:
         return [
@@ -87,9 +97,12 @@ class JointReads(MessageTables):
         state = read_state(session, branch, states) or _NOTHING
         read = [read_segment(session, row) for row in segments]
         records = [list(map(record_of, rows)) for rows in (new, staying, last)]
+        self._refuse_lost_numbers(session, records[0], after_seq, limit, state.last_seq)
         line_of = {**known, **{segment.segment: segment for segment in read}}
         head = at if branch is None else state.head
-        return CheckedOut(state, records[0], read, records[1], self._rest(session, head, line_of, records[2], newest))
+        end = self._rest(session, head, line_of, records[2], newest)
+        self._refuse_lost_end(session, head, line_of, end, newest)
+        return CheckedOut(state, records[0], read, records[1], end)
 
     def _rest(
         self, session: int, head: Position | None, segments: Mapping[int, Segment], tail: list[Record], newest: int
@@ -107,6 +120,20 @@ class JointReads(MessageTables):
             head = segment.parent if segment.merged is None else None
         return tail
 
+    def _refuse_lost_end(
+        self, session: int, head: Position | None, segments: Mapping[int, Segment], tail: Sequence[Record], newest: int
+    ) -> None:
+        """Raise StoreError if one of the newest messages of a line was lost."""
+        depths = by_segment(record.position for record in reversed(tail))
+        ranges: dict[int, list[Range]] = {}
+        while head is not None and newest > 0:
+            segment = segments.get(head.segment) or segment_at(self, session, head.segment)
+            ends = len(tail) >= newest and head.segment == tail[-1].position.segment
+            own = depths.get(head.segment, [])
+            ranges[head.segment] = holes_of(segment, missing(own, own[0] if ends else 0, head.depth))
+            head = None if ends or segment.merged is not None else segment.parent
+        self.refuse_loss(session, ranges)
+
     def at_epochs(
         self, wanted: Mapping[int, Sequence[Position]], epochs: Mapping[int, int]
     ) -> dict[int, list[Record]] | None:
@@ -117,6 +144,9 @@ class JointReads(MessageTables):
         there: dict[int, int] = dict(now)
         if any(there.get(session, 0) != epoch for session, epoch in epochs.items()):
             return None
+        for session, rows in zip(sessions, found, strict=True):
+            if len(rows) < len(wanted[session]):
+                self.refuse_absence(session, wanted[session])
         return {session: list(map(record_of, rows)) for session, rows in zip(sessions, found, strict=True)}
 
     def known_vectors(self, session: int, space: str, hashes: Mapping[Position, str]) -> list[VectorRow]:

@@ -22,9 +22,11 @@ from shared_core.records import (
     Stretch,
     title_of,
 )
+from shared_core.stores.gaps import by_segment, missing, runs
+from shared_core.stores.postgres.gap_tables import GapTables, holes, holes_of
 from shared_core.stores.postgres.texts import FORM, after_all, plain, text
-from shared_core.stores.postgres.transactions import columns
-from shared_core.stores.postgres.tree_tables import TreeTables
+from shared_core.stores.postgres.transactions import Statement, columns
+from shared_core.stores.postgres.tree_tables import SEGMENTS, read_segment
 from shared_core.stores.row_values import TEXTS, checksum_of, message_values, read_record, shown_record, span_of
 
 record_of = partial(read_record, FORM)
@@ -113,7 +115,7 @@ _TITLES = (
 )
 
 
-class MessageTables(TreeTables):
+class MessageTables(GapTables):
     """Messages, what they sum up, and ids that are not stored again."""
 
     def get(self, session: int, ids: Sequence[str]) -> list[Record]:
@@ -122,17 +124,45 @@ class MessageTables(TreeTables):
 
     def at(self, session: int, positions: Sequence[Position]) -> list[Record]:
         """See `Rows`."""
-        return self._records(AT, session, columns(positions, ("segments", "depths")))
+        records = self._records(AT, session, columns(positions, ("segments", "depths")))
+        if len(records) < len(positions):
+            self.refuse_absence(session, positions)
+        return records
+
+    def refuse_absence(self, session: int, positions: Sequence[Position]) -> None:
+        """Raise StoreError if a message was lost that was at one of some positions."""
+        depths = by_segment(positions)
+        # Positions and tips of one moment: a message that is added meanwhile is not missing.
+        asked = Statement(AT, session, columns(positions, ("segments", "depths")))
+        found, segments = self.together([asked, Statement(SEGMENTS, session, {"segments": list(depths)})])
+        there = by_segment(record_of(row).position for row in found)
+        own = [read_segment(session, row) for row in segments]
+        absent = {one: runs({*depths[one.segment]} - {*there.get(one.segment, [])}) for one in own}
+        self.refuse_loss(session, {one.segment: holes_of(one, ranges) for one, ranges in absent.items()})
 
     def newest(self, session: int, upto: Position, limit: int) -> list[Record]:
         """See `Rows`."""
-        return self._records(_NEWEST, session, {**upto._asdict(), "limit": max(limit, 0)})
+        values = {**upto._asdict(), "limit": max(limit, 0)}
+        records = self._records(_NEWEST, session, values)
+        lowest = records[-1].position.depth if records else upto.depth + 1
+        if limit <= 0 or (upto.depth - lowest + 1 == len(records) and (len(records) >= limit or not lowest)):
+            return records
+        asked = Statement(_NEWEST, session, values), Statement(SEGMENTS, session, {"segments": [upto.segment]})
+        found, segments = self.together(asked)
+        depths = [record_of(row).position.depth for row in reversed(found)]
+        ranges = missing(depths, depths[0] if limit <= len(depths) else 0, upto.depth)
+        own = [read_segment(session, row) for row in segments]
+        self.refuse_loss(session, {one.segment: holes_of(one, ranges) for one in own})
+        return records
 
     def find(self, session: int, criterion: Criterion) -> list[Record]:
         """See `Rows`."""
         match criterion:
             case After():
-                return self._records(AFTER, session, {"seq": criterion.seq, "limit": max(criterion.limit, 0)})
+                records = self._records(AFTER, session, {"seq": criterion.seq, "limit": max(criterion.limit, 0)})
+                if records:
+                    self.refuse_loss(session, holes(records, max(criterion.seq, 0) + 1, records[-1].seq))
+                return records
             case InTurn():
                 return self._records(_TURN, session, {"turn_id": text(criterion.turn_id)})
             case Pinned():
@@ -150,6 +180,11 @@ class MessageTables(TreeTables):
 
     def _records(self, sql: str, session: int, values: Mapping[str, Any]) -> list[Record]:
         return list(map(record_of, self.run(sql, session, values)))
+
+    def stored(self, session: int) -> list[tuple[Position, str]]:
+        """Return what `Store.stored` returns. No checksum is looked at."""
+        sql = "SELECT segment, depth, id FROM {s}.messages WHERE session = %(session)s ORDER BY seq"
+        return [(Position(segment, depth), plain(id_)) for segment, depth, id_ in self.run(sql, session)]
 
     def covers(self, session: int, segments: Collection[int]) -> list[tuple[Position, Stretch]]:
         """See `Rows`."""

@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 from shared_core.errors import StoreError
 from shared_core.stores.postgres.connections import Connection
+from shared_core.stores.postgres.row_security import grant_again
 from shared_core.stores.postgres.schema import MIGRATIONS, RECORD, TABLES, Migration
 from shared_core.stores.postgres.transactions import Schema
 
@@ -15,6 +16,7 @@ _LOOK = (
     "WHERE n.nspname = %(name)s), EXISTS (SELECT 1 FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace "
     f"WHERE n.nspname = %(name)s AND c.relname = '{RECORD}')"
 )
+_SERVER = "SELECT pg_is_in_recovery(), current_setting('default_transaction_read_only')"
 _RECORD = (
     f"CREATE TABLE {{s}}.{RECORD} (version integer PRIMARY KEY, name text NOT NULL, oldest integer NOT NULL, "
     "partitions integer NOT NULL, applied_at timestamptz NOT NULL DEFAULT now())"
@@ -58,22 +60,39 @@ def migrate(connection: Connection, schema: Schema, label: str, partitions: int 
         )
 
 
-def check(connection: Connection, schema: Schema, label: str) -> None:
-    """Raise StoreError if the schema has become too new for this program since it was opened."""
-    layout_of(connection, schema, label)
+def check(connection: Connection, schema: Schema, label: str) -> bool:
+    """Return whether the schema is there; raise StoreError if it has become too new for this program."""
+    return layout_of(connection, schema, label).version > 0
 
 
 def refuse_server(connection: Connection, label: str) -> None:
     """Raise StoreError if a server cannot hold our tables."""
-    version = connection.info.server_version
+    rows: list[Any] = connection.execute(_SERVER).fetchall()
+    standby, read_only = rows[0]
+    encoding = connection.info.parameter_status("server_encoding") or ""
+    why = unfit(connection.info.server_version, encoding, standby=standby, read_only=read_only == "on")
+    if why is not None:
+        raise StoreError(f"{label} {why}")
+
+
+def unfit(version: int, encoding: str, *, standby: bool, read_only: bool) -> str | None:
+    """Return why a server cannot hold our tables, and what to do; None: it can.
+
+    Args:
+        version: of the server, as libpq counts: 150_004 is 15.4.
+        encoding: of the database.
+        standby: whether the server follows another.
+        read_only: whether transactions are read-only unless they say otherwise.
+    """
     if version < OLDEST_SERVER:
-        raise StoreError(f"{label} is PostgreSQL {version // 10_000}; use version {OLDEST_SERVER // 10_000} or newer")
-    encoding = connection.info.parameter_status("server_encoding")
+        return f"is PostgreSQL {version // 10_000}; use version {OLDEST_SERVER // 10_000} or newer"
     if encoding != "UTF8":
-        raise StoreError(f"{label} has the encoding {encoding}; create the database with ENCODING 'UTF8'")
-    ((standby,),) = connection.execute("SELECT pg_is_in_recovery()").fetchall()
+        return f"has the encoding {encoding}; create the database with ENCODING 'UTF8'"
     if standby:
-        raise StoreError(f"{label} is a read-only standby; give the address of the primary")
+        return "is a read-only standby; give the address of the primary"
+    if read_only:
+        return "is read-only: default_transaction_read_only is on; turn it off for this role or database"
+    return None
 
 
 def layout_of(connection: Connection, schema: Schema, label: str) -> Layout:
@@ -111,6 +130,8 @@ def _apply(connection: Connection, schema: Schema, before: Layout, step: Migrati
         connection.execute(schema.plain(statement.replace("{by_session}", by_session)))
         for part in _parts(statement, partitions):
             connection.execute(schema.plain(part))
+    if before.version + 1 == len(MIGRATIONS):
+        grant_again(connection, schema)
     record = f"INSERT INTO {{s}}.{RECORD} (version, name, oldest, partitions) VALUES (%s, %s, %s, %s)"
     connection.execute(schema(record), (before.version + 1, step.name, step.oldest, partitions))
 

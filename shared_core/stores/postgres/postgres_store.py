@@ -2,14 +2,18 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from copy import copy
 from functools import wraps
 from types import MappingProxyType
 from typing import Concatenate, ParamSpec, TypeVar
+from weakref import WeakValueDictionary
 
 from shared_core.arguments import in_range, name_value, whole_number
+from shared_core.errors import StoreUnavailableError
 from shared_core.records import (
     CheckedOut,
     Derived,
+    Forgotten,
     Position,
     Record,
     Segment,
@@ -20,12 +24,16 @@ from shared_core.records import (
     VectorRows,
 )
 from shared_core.store import ALL
+from shared_core.stores.grafts import Graft
 from shared_core.stores.postgres.address import Address
 from shared_core.stores.postgres.database import Database
 from shared_core.stores.postgres.derived_tables import DerivedTables
+from shared_core.stores.postgres.grafts import graft
 from shared_core.stores.postgres.joint_reads import JointReads
-from shared_core.stores.postgres.schema import TABLES
+from shared_core.stores.postgres.row_security import setting_of
+from shared_core.stores.postgres.schema import SCRUBBED
 from shared_core.stores.postgres.stages import abandoned, insert_stage, name_stages, remove_part
+from shared_core.stores.postgres.transactions import NO_USER
 from shared_core.stores.tree_rules import begin
 from shared_core.stores.tree_store import TreeStore
 
@@ -73,6 +81,8 @@ class PostgresStore(TreeStore):
             PgBouncer needs.
         retry_seconds: how long a call is repeated, and waits for a connection.
         prepare: whether statements that come often are prepared. Set it to False behind PgBouncer before 1.21.
+        row_security: the server itself keeps users apart: the store sees nothing, and what `for_user` returns sees the
+            sessions of that user. The role of `address` owns nothing and has its rights from `grant`.
 
     Raises:
         MissingExtraError: the extra is not installed.
@@ -90,6 +100,7 @@ class PostgresStore(TreeStore):
         statement_timeout: float | None = 30.0,
         retry_seconds: float = 10.0,
         prepare: bool = True,
+        row_security: bool = False,
     ) -> None:
         if statement_timeout is not None:
             in_range("statement_timeout", statement_timeout, 0.001, 10**6)
@@ -102,25 +113,54 @@ class PostgresStore(TreeStore):
             partitions=partitions,
             retry_seconds=in_range("retry_seconds", retry_seconds, 0, 10**6),
             prepare=prepare,
+            row_security=row_security,
         )
+        self._user = NO_USER if row_security else None
+        self._user_id: str | None = None
+        self._of_users: WeakValueDictionary[str | None, PostgresStore] = WeakValueDictionary()
+
+    def for_user(self, user_id: str | None) -> "PostgresStore":
+        """See `Store`. Without row security, this store; with it, one object for each user that somebody still uses."""
+        if self._user is None:
+            return self
+        found = self._of_users.get(user_id)
+        if found is None:
+            own = copy(self)
+            own._user, own._user_id = setting_of(user_id), user_id
+            found = self._of_users.setdefault(user_id, own)  # another thread may have been faster
+        return found
+
+    def grant(self, role: str) -> None:
+        """Turn row security on, and give a role what a store with `row_security=True` needs; call it as the owner.
+
+        The role sees the rows of one user at a time then, also with a program of its own. What has been granted stays
+        so when a newer version changes the schema. The owner goes on seeing everything.
+
+        Args:
+            role: an existing role, which is no superuser, owns nothing and is no member of the owner.
+
+        Raises:
+            StoreError: there is no such role, or this one is not the owner.
+        """
+        self.database.grant(name_value("role", role))
 
     @contextmanager
     def _reading(self) -> Iterator[PostgresTables]:
-        with self.database.reading() as statements:
+        with self.database.reading(self._user) as statements:
             yield PostgresTables(statements)
 
     @contextmanager
     def _writing(self) -> Iterator[PostgresTables]:
-        with self.database.writing() as statements:
+        with self.database.writing(self._user) as statements:
             yield PostgresTables(statements)
 
     def _size(self) -> int:
-        with self.database.reading() as statements:
+        with self.database.reading(self._user) as statements:
             return int(statements.run("SELECT pg_database_size(current_database())", None)[0][0])
 
     def transaction(self) -> AbstractContextManager[None]:
         """See `Store`. Readers in other threads go on with what was there before."""
-        return self.database.joining()
+        return self.database.joining(self._user)
 
     def create_session(self, user_id: str | None, session_id: str) -> int:
         """See `Store`."""
@@ -143,6 +183,12 @@ class PostgresStore(TreeStore):
         """See `Store`."""
         with self._reading() as rows:
             return rows.overview(user_ids, limit)
+
+    @repeating
+    def stored(self, session: int) -> list[tuple[Position, str]]:
+        """See `Store`."""
+        with self._reading() as rows:
+            return rows.stored(session)
 
     @repeating
     def count(self, session: int, stretches: Collection[Stretch]) -> int:
@@ -180,10 +226,16 @@ class PostgresStore(TreeStore):
             return rows.known_vectors(session, space, hashes)
 
     @repeating
+    def forgotten_since(self, session: int, epoch: int) -> Forgotten | None:
+        """See `Store`."""
+        with self._reading() as rows:
+            return rows.forgotten_since(session, epoch)
+
+    @repeating
     def stage(self) -> int | None:
         """See `Store`."""
         with self._writing() as rows:
-            session = insert_stage(rows)
+            session = insert_stage(rows, self._user_id)
             begin(rows, session)
             left = abandoned(rows)
         self.unstage(left)
@@ -194,6 +246,15 @@ class PostgresStore(TreeStore):
         """See `Store`."""
         with self._writing() as rows:
             return name_stages(rows, names)
+
+    @repeating
+    def graft(
+        self, stage: int, session: int, segments: Sequence[Segment], *, grown: Mapping[int, int], depth: int = 0,
+        turns: int = 0,
+    ) -> Mapping[int, int]:  # fmt: skip
+        """See `Store`."""
+        with self._writing() as rows:
+            return graft(rows, stage, session, Graft(segments, grown, depth, turns))
 
     def unstage(self, sessions: Collection[int]) -> None:
         """See `Store`."""
@@ -213,10 +274,27 @@ class PostgresStore(TreeStore):
         return self._keep(session, derived, epoch)
 
     def scrub(self) -> str | None:
-        """Remove erased rows from the tables and from where they lie; the log, standbys and backups keep theirs."""
-        for table in TABLES:
-            self.database.outside(f"VACUUM (INDEX_CLEANUP ON) {{s}}.{table}")
+        """Have the server free the space of erased rows, in the partitions of the sessions that have lost something.
+
+        The log, standbys and backups keep theirs.
+        """
+        if self._user is not None:
+            return "under row security, only the owner of the tables can vacuum them: call scrub() of a store it opened"
+        try:
+            self._vacuum()
+        except StoreUnavailableError as error:
+            return f"{error}; call scrub()"
         return None
+
+    def _vacuum(self) -> None:
+        with self._reading() as rows:
+            due = rows.to_scrub()
+        for part in sorted({name for _, _, name in due}):
+            tables = ", ".join(f"{{s}}.{table}{part}" for table in SCRUBBED)
+            self.database.outside(f"VACUUM (INDEX_CLEANUP ON) {tables}")
+        if due:
+            with self._writing() as rows:
+                rows.note_scrubbed([(session, epoch) for session, epoch, _ in due])
 
     def close(self) -> None:
         """See `Store`."""

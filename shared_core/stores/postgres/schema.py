@@ -17,14 +17,52 @@ class Migration(NamedTuple):
     statements: tuple[str, ...]
 
 
-TABLES = (
+_FIRST = (
     "sessions", "segments", "branches", "refs", "messages", "covers", "spaces", "vectors", "snapshots", "summaries",
     "tombstones",
 )  # fmt: skip
+TABLES = (*_FIRST, "erasures", "gaps", "scrubs")
 """The tables that are split by session: all that a session holds. `names` and the record of migrations are not."""
+
+NAMES = "names"
+"""The table of sessions by their names; its rows say whose a session is."""
+
+SCRUBBED = ("messages", "covers", "vectors", "snapshots", "summaries", "branches", "refs")
+"""The tables from which a call of `forget` may delete rows."""
 
 RECORD = "infinite_memory"
 """The table that lists the steps taken; its name tells that a schema is ours."""
+
+USER = "infinite_memory.user"
+"""The setting that tells, under row security, whose rows a transaction may see: `u` and a user, `n` for nobody's."""
+
+_SET = f"current_setting('{USER}', true)"
+
+
+def _owned(table: str) -> str:
+    """Return the statement for the policy of a table; it holds once row security is on, for a role that owns nothing.
+
+    EXISTS instead of IN: for a session that is given it is one look, however many sessions the user has.
+    """
+    seen = f"EXISTS (SELECT FROM {{s}}.{NAMES} AS n WHERE n.session = {table}.session)"
+    return f"CREATE POLICY of_the_user ON {{s}}.{table} USING ({seen})"
+
+
+# What is missing when the gaps are introduced has been forgotten, as far as anybody can know.
+_GAPS_SO_FAR = (
+    "INSERT INTO {s}.gaps SELECT session, -1, prior + 1, seq - 1 FROM (SELECT session, seq, "
+    "lag(seq, 1, 0::bigint) OVER (PARTITION BY session ORDER BY seq) AS prior FROM {s}.messages) AS m "
+    "WHERE seq > prior + 1",
+    "INSERT INTO {s}.gaps SELECT session, -1, newest + 1, last_seq FROM (SELECT session, last_seq, coalesce("
+    "(SELECT max(seq) FROM {s}.messages AS m WHERE m.session = s.session), 0) AS newest FROM {s}.sessions AS s) AS n "
+    "WHERE last_seq > newest",
+    "INSERT INTO {s}.gaps SELECT session, segment, prior + 1, depth - 1 FROM (SELECT session, segment, depth, "
+    "lag(depth, 1, coalesce(base, parent_depth, -1)) OVER (PARTITION BY session, segment ORDER BY depth) AS prior "
+    "FROM {s}.messages JOIN {s}.segments USING (session, segment)) AS m WHERE depth > prior + 1",
+    "INSERT INTO {s}.gaps SELECT session, segment, deepest + 1, tip FROM (SELECT session, segment, tip, coalesce("
+    "(SELECT max(depth) FROM {s}.messages AS m WHERE m.session = g.session AND m.segment = g.segment), "
+    "base, parent_depth, -1) AS deepest FROM {s}.segments AS g) AS g WHERE tip > deepest",
+)
 
 # Texts are compared by their bytes: no two ids are equal in one database and not in another. There are no foreign
 # keys: a write holds the lock of its session, and what refers to what is checked there.
@@ -164,6 +202,60 @@ MIGRATIONS: list[Migration] = [
                 session bigint NOT NULL,
                 id text COLLATE "C" NOT NULL,
                 PRIMARY KEY (session, id)) {by_session}""",
+        ),
+    ),
+    Migration(
+        "row security",
+        1,
+        (
+            # Of names the policy itself compares the users; the others look there, and find what this one lets them.
+            f"""CREATE POLICY of_the_user ON {{s}}.{NAMES} USING (
+                left({_SET}, 1) = 'u' AND user_id = substr({_SET}, 2) COLLATE "C"
+                OR {_SET} = 'n' AND user_id IS NULL)""",
+            *map(_owned, _FIRST),
+        ),
+    ),
+    Migration(
+        "erasures",
+        1,
+        (
+            # Where something was erased, by the epoch that this began; an epoch without a row is not known. No text.
+            """CREATE TABLE {s}.erasures (
+                session bigint NOT NULL,
+                epoch bigint NOT NULL,
+                segment integer NOT NULL,
+                depth integer NOT NULL,
+                stale smallint NOT NULL,
+                PRIMARY KEY (session, epoch, segment, depth)) {by_session}""",
+            _owned("erasures"),
+        ),
+    ),
+    Migration(
+        "gaps",
+        4,  # who forgets without noting it makes what is forgotten look lost
+        (
+            # Stretches of a segment that hold no messages, because these were forgotten or never came with an import;
+            # with segment -1, stretches of the numbers of a session. Any other message that is missing is a damage.
+            """CREATE TABLE {s}.gaps (
+                session bigint NOT NULL,
+                segment integer NOT NULL,
+                start bigint NOT NULL,
+                upto bigint NOT NULL,
+                PRIMARY KEY (session, segment, start, upto)) {by_session}""",
+            _owned("gaps"),
+            *_GAPS_SO_FAR,
+        ),
+    ),
+    Migration(
+        "scrubs",
+        4,
+        (
+            # Sessions of which something was erased that no VACUUM has been for since, and their epoch then.
+            """CREATE TABLE {s}.scrubs (
+                session bigint NOT NULL PRIMARY KEY,
+                epoch bigint NOT NULL) {by_session}""",
+            _owned("scrubs"),
+            "INSERT INTO {s}.scrubs SELECT session, epoch FROM {s}.sessions WHERE epoch > 0",
         ),
     ),
 ]

@@ -15,9 +15,9 @@ REMOVED = 10_000
 """Rows of a table that are removed in one transaction."""
 
 
-def insert_stage(rows: TreeTables) -> int:
-    """Insert a session that is not listed; return its key."""
-    session = rows.claim_session(None, f"{MARK} import {uuid.uuid4()}", listed=False)
+def insert_stage(rows: TreeTables, user_id: str | None = None) -> int:
+    """Insert a session of a user that is not listed; return its key."""
+    session = rows.claim_session(user_id, f"{MARK} import {uuid.uuid4()}", listed=False)
     assert session is not None
     return session
 

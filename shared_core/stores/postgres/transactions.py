@@ -5,13 +5,21 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
 import psycopg
+from psycopg.pq import TransactionStatus
+from psycopg.sql import Literal
 
 from shared_core.stores.postgres.connections import Connection
+from shared_core.stores.postgres.schema import USER
 
 Rows = list[tuple[Any, ...]]
 
 _BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SELECT pg_current_xact_id()::text"
+_FOR = f"SELECT set_config('{USER}', %s, true)"
 _LOCK = "; SELECT 1 FROM {s}.sessions WHERE session = %d FOR NO KEY UPDATE"
+
+
+NO_USER = ""
+"""What a transaction is told under row security if no user is set: it sees nothing."""
 
 
 class Statement(NamedTuple):
@@ -72,14 +80,21 @@ class Reader:
     Args:
         connection: in autocommit mode.
         schema: the tables are in it.
+        user: whom each transaction is for, see `row_security.setting_of`; None: there is no row security.
     """
 
-    def __init__(self, connection: Connection, schema: Schema) -> None:
+    def __init__(self, connection: Connection, schema: Schema, user: str | None = None) -> None:
         self._connection = connection
         self._schema = schema
+        self._user = user
 
     def run(self, sql: str, session: int | None, values: Mapping[str, Any] | None = None) -> Rows:
         """See `Statements`."""
+        if self._user is not None:  # a transaction, which alone can be told the user
+            return self.together([Statement(sql, session, values or {})])[0]
+        return self._run(sql, session, values)
+
+    def _run(self, sql: str, session: int | None, values: Mapping[str, Any] | None) -> Rows:
         cursor = self._execute(sql, session, values)
         return cursor.fetchall() if cursor.description else []
 
@@ -91,6 +106,8 @@ class Reader:
         """See `Statements`."""
         with self._connection.pipeline():
             self._connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            if self._user is not None:
+                self._connection.execute(_FOR, (self._user,))
             cursors = [self._execute(*statement) for statement in statements]
             self._connection.execute("COMMIT")
         return [cursor.fetchall() for cursor in cursors]
@@ -109,11 +126,31 @@ class Writer(Reader):
     it began, so that one which waits for the lock itself would go on with what it saw before.
     """
 
-    def __init__(self, connection: Connection, schema: Schema) -> None:
-        super().__init__(connection, schema)
+    def __init__(self, connection: Connection, schema: Schema, user: str | None = None) -> None:
+        super().__init__(connection, schema, user)
         self.number: str | None = None
         """The number of the transaction, None before its first statement."""
-        self._locked: frozenset[int] = frozenset()
+        self._locked: frozenset[tuple[str | None, int | None]] = frozenset()
+
+    def run(self, sql: str, session: int | None, values: Mapping[str, Any] | None = None) -> Rows:
+        """See `Statements`."""
+        return self._run(sql, session, values)
+
+    @contextmanager
+    def being_for(self, user: str | None) -> Iterator[None]:
+        """Enter a block that is for another user, as a transaction may join what is done for several."""
+        before = self._user
+        self._be_for(user)
+        try:
+            yield
+        finally:
+            self._be_for(before)
+
+    def _be_for(self, user: str | None) -> None:
+        begun = self.number is not None and self._connection.info.transaction_status == TransactionStatus.INTRANS
+        if user != self._user and begun:
+            self._connection.execute(_FOR, (user,))
+        self._user = user
 
     def _execute(
         self, sql: str, session: int | None, values: Mapping[str, Any] | None
@@ -122,15 +159,17 @@ class Writer(Reader):
         return super()._execute(sql, session, values)
 
     def _prepare(self, session: int | None) -> None:
-        lock = "" if session is None or session in self._locked else self._schema(_LOCK) % session
+        own = (self._user, session)  # a user who does not see a session has not locked it
+        lock = "" if session is None or own in self._locked else self._schema(_LOCK) % session
         if self.number is None:
-            cursor = self._connection.execute(_BEGIN + lock)
+            user = "" if self._user is None else f"; {_FOR % Literal(self._user).as_string(self._connection)}"
+            cursor = self._connection.execute(_BEGIN + user + lock)
             cursor.nextset()
             self.number = str(cursor.fetchall()[0][0])
         elif lock:
             self._connection.execute(lock.removeprefix("; "))
         if session is not None:
-            self._locked |= {session}
+            self._locked |= {own}
 
     def together(self, statements: Sequence[Statement]) -> list[Rows]:
         """See `Statements`; the sessions are locked, so that what they hold stays the same."""

@@ -50,6 +50,10 @@ SEGMENT_COLUMNS = (
 _SEGMENT = (
     f"SELECT {SEGMENT_COLUMNS} FROM {{s}}.segments AS g WHERE g.session = %(session)s AND g.segment = %(segment)s"
 )
+SEGMENTS = (
+    f"SELECT {SEGMENT_COLUMNS} FROM {{s}}.segments AS g "
+    "WHERE g.session = %(session)s AND g.segment = ANY(%(segments)s::bigint[])"
+)
 _PUT_SEGMENT = (
     "INSERT INTO {s}.segments AS g (session, segment, parent_segment, parent_depth, tip, merged_segment, merged_depth, "
     "base, turn_shift, checksum) VALUES (%(session)s, %(segment)s, %(parent_segment)s, %(parent_depth)s, %(tip)s, "

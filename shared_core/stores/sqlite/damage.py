@@ -4,13 +4,12 @@ Gaps note which positions and numbers hold no message on purpose, so that any ot
 """
 
 import sqlite3
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from shared_core.errors import StoreError
-from shared_core.records import Position
+from shared_core.stores.gaps import Range, without
 from shared_core.stores.row_values import WRONG, checksum_of
 
 ADVICE = (
@@ -92,12 +91,6 @@ def _decoded(data: bytes) -> str:
     return data.decode("utf-8", "surrogateescape")
 
 
-Range = tuple[int, int]
-"""A first and a last number, both included."""
-
-NUMBERS = -1
-"""Stands for a segment where the gaps are in the numbers of a session's messages, not in the depths of a segment."""
-
 # Gaps of one segment never overlap, so at most one begins before a range and reaches into it.
 _GAPS_IN = (
     "SELECT start, upto FROM gaps WHERE session = ?1 AND segment = ?2 AND start <= ?4 AND start >= coalesce("
@@ -118,51 +111,6 @@ _FOUND = (
     "coalesce((SELECT max(depth) FROM messages AS m WHERE m.session = g.session AND m.segment = g.segment), "
     "base, parent_depth, -1) AS deepest FROM segments AS g) WHERE least_tip > deepest",
 )
-
-
-def missing(found: Iterable[int], first: int, last: int) -> list[Range]:
-    """Return the ranges from `first` to `last` that hold none of some ascending numbers."""
-    ranges = []
-    for number in found:
-        if number > first:
-            ranges.append((first, min(number - 1, last)))
-        first = max(first, number + 1)
-    if first <= last:
-        ranges.append((first, last))
-    return ranges
-
-
-def runs(numbers: Iterable[int]) -> list[Range]:
-    """Return some numbers as ranges, in order."""
-    ranges: list[Range] = []
-    for number in sorted(set(numbers)):
-        if ranges and ranges[-1][1] == number - 1:
-            ranges[-1] = ranges[-1][0], number
-        else:
-            ranges.append((number, number))
-    return ranges
-
-
-def by_segment(positions: Iterable[Position]) -> dict[int, list[int]]:
-    """Return the depths of positions by segment."""
-    depths: dict[int, list[int]] = {}
-    for segment, depth in positions:
-        depths.setdefault(segment, []).append(depth)
-    return depths
-
-
-def without(ranges: Sequence[Range], gaps: Sequence[Range]) -> list[Range]:
-    """Return what is left of ranges where there is no gap; the gaps are ascending and do not overlap."""
-    starts, ends = [start for start, _ in gaps], [upto for _, upto in gaps]
-    left: list[Range] = []
-    for first, last in ranges:
-        for start, upto in gaps[bisect_left(ends, first) : bisect_right(starts, last)]:
-            if start > first:
-                left.append((first, start - 1))
-            first = max(first, upto + 1)
-        if first <= last:
-            left.append((first, last))
-    return left
 
 
 def unexplained(connection: sqlite3.Connection, session: int, segment: int, ranges: Sequence[Range]) -> list[Range]:

@@ -5,10 +5,19 @@ from collections.abc import Collection, Sequence
 from functools import partial
 
 from shared_core.records import Forgotten, Position, Summary, VectorRow
-from shared_core.stores.row_values import checksum_of, read_summary, read_vector, summary_values, vector_checksum
+from shared_core.stores.gaps import NUMBERS, by_segment, runs
+from shared_core.stores.row_values import (
+    checksum_of,
+    erasures,
+    read_erasures,
+    read_summary,
+    read_vector,
+    summary_values,
+    vector_checksum,
+)
 from shared_core.stores.rows import SummaryReach
 from shared_core.stores.sqlite.connection import note_scrub_due, plain, text
-from shared_core.stores.sqlite.damage import NUMBERS, by_segment, lenient, note, runs
+from shared_core.stores.sqlite.damage import lenient, note
 from shared_core.stores.sqlite.tree_rows import FORM, TreeRows
 
 _PART = 16 * 2**20
@@ -72,12 +81,6 @@ _AT = "WHERE session = ? AND segment = ? AND depth = ?"
 _BLANK_VECTORS = (
     "UPDATE vectors SET hash = zeroblob(length(CAST(hash AS BLOB))), vector = zeroblob(length(vector)), live = 0 " + _AT
 )
-NOWHERE = Position(-1, -1)
-"""Stands in table `erasures` for an epoch in which nothing was erased."""
-
-REMEMBERED = 4_096
-"""Of more positions at once it is not noted where they were: an index is then built anew from what is left."""
-
 _ERASED_SINCE = (
     "SELECT epoch, segment, depth, stale FROM erasures WHERE session = ? AND epoch > ? ORDER BY epoch, segment, depth"
 )
@@ -176,20 +179,14 @@ class DerivedRows(TreeRows):
         self._note_erased(session, [row for one in positions if (row := self._erase_message(session, one)) is not None])
         self.connection.executemany(_BLANK_VECTORS, [(session, *position) for position in stale])
         self.connection.execute("DELETE FROM snapshots WHERE session = ?", (session,))
-        if len(positions) + len(stale) <= REMEMBERED:
-            noted = dict.fromkeys(stale, 1) | dict.fromkeys(positions, 0) or {NOWHERE: 0}
-            self.connection.executemany(_NOTE_ERASED, [(session, *position, kind) for position, kind in noted.items()])
+        self.connection.executemany(_NOTE_ERASED, [(session, *row) for row in erasures(positions, stale)])
         return True
 
     def forgotten_since(self, session: int, epoch: int) -> Forgotten | None:
         """Return what `Store.forgotten_since` does."""
         state = self.state(session, None)
         rows = self.connection.execute(_ERASED_SINCE, (session, epoch)).fetchall()
-        if state is not None and len({row[0] for row in rows}) < state.epoch - epoch:
-            return None
-        found = [(Position(segment, depth), stale) for _, segment, depth, stale in rows]
-        positions = [position for position, stale in found if not stale and position != NOWHERE]
-        return Forgotten(positions, [position for position, stale in found if stale])
+        return read_erasures(rows, 0 if state is None else state.epoch - epoch)
 
     def _erase_summaries(self, numbers: Collection[int]) -> None:
         for number in numbers:

@@ -10,9 +10,10 @@ from typing import Any
 
 from shared_core.errors import StoreError
 from shared_core.records import Position, Record, SessionKey
+from shared_core.stores.gaps import NUMBERS, missing, without
 from shared_core.stores.row_values import checksum_of
 from shared_core.stores.sqlite.connection import plain
-from shared_core.stores.sqlite.damage import NUMBERS, missing, read_leniently, without
+from shared_core.stores.sqlite.damage import read_leniently
 from shared_core.stores.sqlite.database_file import SEALED, connect_to_read, refuse_foreign, version_of
 from shared_core.stores.sqlite.message_rows import record_of
 from shared_core.stores.sqlite.stages import IS_STAGE

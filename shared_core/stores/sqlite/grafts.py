@@ -1,17 +1,18 @@
 """Stages whose messages become a part of another session, in one transaction that is as short as possible."""
 
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 from shared_core.errors import DuplicateError
 from shared_core.records import STAGED, Position, Segment, Stretch
+from shared_core.stores.gaps import Range
+from shared_core.stores.grafts import Graft, mover, number_segments, renumbered
 from shared_core.stores.row_values import checksum_of
-from shared_core.stores.sqlite.damage import Range, note
+from shared_core.stores.sqlite.damage import note
 from shared_core.stores.sqlite.message_rows import MessageRows
 from shared_core.stores.sqlite.stages import mark_moved
-from shared_core.stores.tree_rules import segment_at
 
 _PLACE = (
     "?1, ?2, m.depth + ?5, m.seq + ?6, m.id, m.turn_id, m.turn_no + ?7, m.role, m.created_at, m.stays, m.counter, "
@@ -31,15 +32,6 @@ CACHE = 131_072
 """The KiB of pages that are kept in memory at most while messages are moved. SQLite's default is 2,000."""
 
 _TAKEN = (sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY)
-
-
-class Graft(NamedTuple):
-    """What `Store.graft` says about the segments of a stage."""
-
-    segments: Sequence[Segment]
-    grown: Mapping[int, int]
-    depth: int
-    turns: int
 
 
 def graft(rows: MessageRows, stage: int, session: int, given: Graft) -> dict[int, int]:
@@ -66,11 +58,11 @@ def _large_cache(connection: sqlite3.Connection) -> Iterator[None]:
 def _moved_rows(rows: MessageRows, stage: int, session: int, given: Graft) -> dict[int, int]:
     state = rows.state(session, None)
     seq = 0 if state is None else state.last_seq
-    numbers = _numbered(rows, session, given)
+    numbers = number_segments(rows, session, given)
     rows.connection.create_function("row_checksum", -1, _row_checksum, deterministic=True)
     for one in given.segments:
         number = numbers[one.segment]
-        rows.put_segment(session, _renumbered(one, numbers, given.depth))
+        rows.put_segment(session, renumbered(one, numbers))
         values = (session, number, stage, one.segment - STAGED, given.depth, seq, given.turns)
         try:
             rows.connection.execute(_MOVE, values)
@@ -79,45 +71,12 @@ def _moved_rows(rows: MessageRows, stage: int, session: int, given: Graft) -> di
                 raise
             raise DuplicateError(f"an id of a message is taken ({error})") from error
         _copy_gaps(rows, stage, session, one, number, given.depth)
-    _copy_covers(rows, stage, session, _moved(numbers, given.depth))
-    return numbers
-
-
-def _numbered(rows: MessageRows, session: int, given: Graft) -> dict[int, int]:
-    """Return segment of the stage -> segment of the session, and have the branches there stay where they end."""
-    number = rows.next_segment(session)
-    numbers: dict[int, int] = {}
-    for one in given.segments:
-        into = given.grown.get(one.segment)
-        if into is not None and one.parent == (into, segment_at(rows, session, into).tip):
-            rows.detach_branches(session, [into])
-            numbers[one.segment] = into
-        else:
-            numbers[one.segment] = number
-            number += 1
+    _copy_covers(rows, stage, session, mover(numbers, given.depth))
     return numbers
 
 
 def _row_checksum(*values: Any) -> int:
     return checksum_of(values)
-
-
-def _moved(numbers: Mapping[int, int], depth: int) -> Callable[[Position], Position]:
-    """Return a function that returns where a position is in the session."""
-
-    def moved(position: Position) -> Position:
-        number = numbers.get(position.segment)
-        return position if number is None else Position(number, position.depth + depth)
-
-    return moved
-
-
-def _renumbered(segment: Segment, numbers: Mapping[int, int], depth: int) -> Segment:
-    """Return a segment with the numbers that it and its parents have in the session."""
-    moved = _moved(numbers, 0)
-    parent = None if segment.parent is None else moved(segment.parent)
-    merged = None if segment.merged is None else moved(segment.merged)
-    return segment._replace(segment=numbers[segment.segment], parent=parent, merged=merged)
 
 
 def _copy_gaps(rows: MessageRows, stage: int, session: int, own: Segment, number: int, depth: int) -> None:

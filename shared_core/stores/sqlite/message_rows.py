@@ -8,19 +8,10 @@ from typing import Any, assert_never
 
 from shared_core.errors import DuplicateError, StoreError, UnknownReferenceError
 from shared_core.records import After, Criterion, IdPrefix, InTurn, MadeFrom, Newest, Pinned, Position, Record, Stretch
+from shared_core.stores.gaps import NUMBERS, Range, by_segment, missing, runs
 from shared_core.stores.row_values import TEXTS, checksum_of, message_values, read_record
 from shared_core.stores.sqlite.connection import plain, text
-from shared_core.stores.sqlite.damage import (
-    NUMBERS,
-    Range,
-    by_segment,
-    damaged,
-    lenient,
-    missing,
-    note,
-    runs,
-    unexplained,
-)
+from shared_core.stores.sqlite.damage import damaged, lenient, note, unexplained
 from shared_core.stores.sqlite.tree_rows import FORM, TreeRows
 
 COLUMNS = (

@@ -12,11 +12,12 @@ from shared_core.arguments import one_of
 from shared_core.errors import StoreError
 from shared_core.records import Forgotten, Position, Segment, SessionInfo, Stretch
 from shared_core.store import ALL
+from shared_core.stores.grafts import Graft
 from shared_core.stores.rows import Rows
 from shared_core.stores.sqlite.backup import Progress, back_up
 from shared_core.stores.sqlite.connection import Database
 from shared_core.stores.sqlite.derived_rows import DerivedRows
-from shared_core.stores.sqlite.grafts import Graft, graft
+from shared_core.stores.sqlite.grafts import graft
 from shared_core.stores.sqlite.message_rows import MessageRows
 from shared_core.stores.sqlite.session_rows import overview
 from shared_core.stores.sqlite.stages import AT_ONCE, abandoned, insert_stage, name_stages, remove_part

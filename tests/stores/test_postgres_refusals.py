@@ -1,0 +1,181 @@
+"""What PostgreSQL refuses: an error says what it is in seconds, shows no password, and nothing is half done."""
+
+import logging
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from shared_core import PostgresStore
+from shared_core.cli.app import run as run_command
+from shared_core.errors import StoreError, StoreUnavailableError
+from shared_core.records import MAIN, After
+from shared_core.stores.postgres.address import Address
+from shared_core.stores.postgres.migrations import OLDEST_SERVER, unfit
+from shared_core.stores.postgres.schema import MIGRATIONS
+from shared_core.testing.oracle import ALL, Session, draft, drafts
+from tests.stores.postgres_server import Server
+
+pytestmark = pytest.mark.server
+
+PASSWORD = "p@ss/w:rd?"
+
+
+@pytest.fixture(scope="module")
+def strict(server: Server) -> Iterator[Server]:
+    """The server, which asks the role `locked` for a password."""
+    server.run("CREATE ROLE locked LOGIN PASSWORD 'another'")
+    rules = server.folder / "pg_hba.conf"
+    before = rules.read_text()
+    rules.write_text(f"local all locked scram-sha-256\n{before}")
+    server.control("reload")
+    yield server
+    rules.write_text(before)
+    server.control("reload")
+
+
+@pytest.mark.parametrize(
+    ("version", "encoding", "standby", "read_only", "why"),
+    [
+        (OLDEST_SERVER, "UTF8", False, False, None),
+        (180_001, "UTF8", False, False, None),
+        (149_999, "UTF8", False, False, "is PostgreSQL 14; use version 15 or newer"),
+        (90_624, "UTF8", False, False, "is PostgreSQL 9; use version 15 or newer"),
+        (150_000, "SQL_ASCII", False, False, "has the encoding SQL_ASCII; .*ENCODING 'UTF8'"),
+        (150_000, "UTF8", True, True, "standby; give the address of the primary"),
+        (150_000, "UTF8", False, True, "default_transaction_read_only is on"),
+    ],
+)
+def test_a_server_that_does_not_fit_is_refused(
+    version: int, encoding: str, standby: bool, read_only: bool, why: str | None
+) -> None:
+    found = unfit(version, encoding, standby=standby, read_only=read_only)
+    assert found is None if why is None else re.search(why, found or "")
+
+
+def test_a_server_that_does_not_answer_is_waited_for_a_few_seconds() -> None:
+    assert "connect_timeout=5 " in Address("postgresql://h/d", statement_timeout=None)._conninfo
+    assert "connect_timeout=9" in Address("postgresql://h/d?connect_timeout=9", statement_timeout=None)._conninfo
+
+
+@pytest.mark.parametrize(
+    ("user", "database", "host", "what"),
+    [
+        ("locked", "postgres", None, "password authentication failed"),
+        ("locked", "none", None, "password authentication failed|does not exist"),
+        ("nobody", "postgres", None, "does not exist"),
+        ("postgres", "none", None, "does not exist"),
+        ("locked", "postgres", "/nowhere", "cannot be used just now"),
+        ("locked", "postgres", "no.such.host.invalid", "cannot be used just now"),
+    ],
+)
+def test_a_wrong_address_is_named_without_the_password(
+    strict: Server, user: str, database: str, host: str | None, what: str,
+    caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    caplog.set_level(logging.DEBUG)
+    place = quote(host or str(strict.folder), safe="")
+    address = f"postgresql://{user}:{quote(PASSWORD, safe='')}@{place}/{database}"
+    with pytest.raises(StoreError, match=what) as refused:
+        PostgresStore(address)
+    assert run_command(["sessions", "--store", address]) == 2
+    said = capsys.readouterr()
+    seen = [f"{refused.value!r} {refused.value} {refused.value.__cause__!r} {refused.traceback}", caplog.text]
+    for shown in (*seen, said.out, said.err):
+        assert PASSWORD not in shown
+        assert quote(PASSWORD, safe="") not in shown
+
+
+def test_a_store_does_not_show_its_password(strict: Server) -> None:
+    strict.run(f"ALTER ROLE postgres PASSWORD '{PASSWORD}'")
+    address = strict.address().replace("postgres@", f"postgres:{quote(PASSWORD, safe='')}@")
+    with closing(PostgresStore(address, schema="shown")) as store:
+        for one in (store, store.database, store.database._address, store.for_user("ann")):
+            assert PASSWORD not in repr(one) + str(one)
+
+
+def test_a_database_that_is_read_only_is_refused(strict: Server) -> None:
+    strict.run("CREATE DATABASE frozen")
+    strict.run("ALTER DATABASE frozen SET default_transaction_read_only = on")
+    with pytest.raises(StoreError, match="default_transaction_read_only is on"):
+        PostgresStore(strict.address("frozen"))
+    assert strict.run("SELECT count(*) FROM pg_namespace WHERE nspname = 'infinite_memory'", database="frozen") == [
+        (0,)
+    ]
+
+
+def test_a_schema_that_is_too_new_is_left_alone(strict: Server) -> None:
+    PostgresStore(strict.address(), schema="newer").close()
+    ahead = len(MIGRATIONS) + 1
+    strict.run(f"INSERT INTO newer.infinite_memory VALUES ({ahead}, 'ahead', {ahead}, 1)")
+    tables = "SELECT relname, relnatts FROM pg_class WHERE relnamespace = 'newer'::regnamespace ORDER BY 1"
+    before = strict.run(tables)
+    with pytest.raises(StoreError, match="upgrade infinite-memory"):
+        PostgresStore(strict.address(), schema="newer")
+    assert strict.run(tables) == before
+
+
+def test_a_right_that_is_missing_is_named(strict: Server) -> None:
+    strict.run("CREATE ROLE reader LOGIN")
+    with closing(PostgresStore(strict.address(), schema="rights")) as owner:
+        key = Session(owner).key
+        strict.run("GRANT USAGE ON SCHEMA rights TO reader; GRANT SELECT ON ALL TABLES IN SCHEMA rights TO reader")
+        with closing(PostgresStore(strict.address(user="reader"), schema="rights")) as store:
+            assert store.session(None, "s") == key
+            with pytest.raises(StoreError, match=r"permission denied .* grant this right to the role"):
+                store.append(key, MAIN, drafts("u1"))
+        assert owner.find(key, After(0, ALL)) == []
+
+
+def test_too_many_connections_are_unavailable(strict: Server) -> None:
+    strict.run("CREATE DATABASE narrow CONNECTION LIMIT 0")
+    strict.run("CREATE ROLE plain LOGIN; GRANT ALL ON DATABASE narrow TO plain")
+    with pytest.raises(StoreUnavailableError, match=r"too many connections .*; try again"):
+        PostgresStore(strict.address("narrow", user="plain"), retry_seconds=0)
+
+
+@pytest.fixture
+def full_disk(strict: Server, tmp_path: Path) -> Iterator[str]:
+    """The name of a database on a disk of 16 MB."""
+    disk = Path("/tmp") / f"im-disk-{os.getpid()}"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", disk], capture_output=True, check=False
+    )
+    try:
+        if mounted.returncode:
+            pytest.skip(f"no small disk can be mounted: {mounted.stderr.decode().strip()}")
+        owner = strict.folder.stat()
+        os.chown(disk, owner.st_uid, owner.st_gid)
+        strict.run(f"CREATE TABLESPACE small LOCATION '{disk}'")
+        strict.run("CREATE DATABASE small TEMPLATE template0 ENCODING 'UTF8' TABLESPACE small")
+        yield "small"
+        strict.run("DROP DATABASE small WITH (FORCE)")
+        strict.run("DROP TABLESPACE small")
+    finally:
+        if not mounted.returncode:
+            subprocess.run(["umount", "--lazy", disk], check=True)
+        disk.rmdir()
+
+
+def test_a_full_disk_is_named_and_nothing_is_half_done(strict: Server, full_disk: str) -> None:
+    stored: list[str] = []
+    with closing(PostgresStore(strict.address(full_disk))) as store:
+        key = Session(store).key
+
+        def fill() -> None:
+            for number in range(100):
+                noise = os.urandom(250_000).hex()
+                store.append(key, MAIN, [draft(f"u{number}", content=noise), draft(f"x{number}")])
+                stored.extend([f"u{number}", f"x{number}"])
+
+        with pytest.raises(StoreError, match="make room on the server's disk"):
+            fill()
+        assert stored
+        assert [record.message.id for record in store.find(key, After(0, ALL))] == stored
+        assert store.state(key, MAIN).last_seq == len(stored)
