@@ -358,6 +358,24 @@ class CheckedOut(NamedTuple):
     newest: list[Record]
 
 
+class MainNews(NamedTuple):
+    """What is new on the branch `main` of one of several sessions that are read together.
+
+    Attributes:
+        state: the session's, with the head of `main`.
+        segments: those on the line to that head, second parents included.
+        spaces: the names of the vector spaces that hold vectors, the one written to last first.
+        records: the messages that were asked for, of all branches, in order of storing.
+        vectors: those of these messages that have one in the space asked for, in any order.
+    """
+
+    state: SessionState
+    segments: list[Segment]
+    spaces: list[str]
+    records: list[Record]
+    vectors: list[VectorRow]
+
+
 class Newest(NamedTuple):
     """The newest turn of a line of conversation."""
 

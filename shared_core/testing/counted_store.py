@@ -16,6 +16,7 @@ from shared_core.records import (
     Derived,
     Draft,
     Forgotten,
+    MainNews,
     Position,
     Record,
     Ref,
@@ -110,6 +111,10 @@ class CountedStore(Store):
     def main_states(self, *user_ids: str | None) -> list[tuple[SessionKey, SessionState]]:
         """See `Store`."""
         return self._noted("main_states").main_states(*user_ids)
+
+    def main_news(self, wanted: Mapping[int, tuple[int, int]], space: str | None = None) -> dict[int, MainNews]:
+        """See `Store`."""
+        return self._noted("main_news").main_news(wanted, space)
 
     def stats(self, session: int) -> Mapping[str, int]:
         """See `Store`."""

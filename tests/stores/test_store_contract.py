@@ -28,6 +28,7 @@ from shared_core.records import (
     IdPrefix,
     InTurn,
     MadeFrom,
+    MainNews,
     Merge,
     Move,
     Position,
@@ -486,6 +487,21 @@ class LeavesParentsOut(SQLiteStore):
         return found._replace(segments=found.segments[:1])
 
 
+class ReadsOnlyTheNewOfMain(SQLiteStore):
+    def main_news(self, wanted: Mapping[int, tuple[int, int]], space: str | None = None) -> dict[int, MainNews]:
+        found = super().main_news(wanted, space)
+        lines = {key: {segment.segment for segment in news.segments} for key, news in found.items()}
+        return {
+            key: news._replace(records=[record for record in news.records if record.position.segment in lines[key]])
+            for key, news in found.items()
+        }
+
+
+class ReadsPastTheLast(SQLiteStore):
+    def main_news(self, wanted: Mapping[int, tuple[int, int]], space: str | None = None) -> dict[int, MainNews]:
+        return super().main_news({key: (after, ALL) for key, (after, _) in wanted.items()}, space)
+
+
 class TakesVectorsOfOldTexts(SQLiteStore):
     def known_vectors(self, session: int, space: str, hashes: Mapping[Position, str]) -> list[VectorRow]:
         return list(self.vectors(session, space, list(hashes)))
@@ -656,6 +672,8 @@ BROKEN: list[tuple[type[SQLiteStore], str]] = [
     (CatchesUpTwice, "test_catching_up_returns_the_state_and_what_is_new"),
     (StopsAtForks, "test_a_branch_is_checked_out_with_all_that_leads_to_it"),
     (LeavesParentsOut, "test_a_branch_is_checked_out_with_all_that_leads_to_it"),
+    (ReadsOnlyTheNewOfMain, "test_what_is_new_on_main_comes_for_many_sessions_at_once"),
+    (ReadsPastTheLast, "test_what_is_new_on_main_comes_for_many_sessions_at_once"),
     (TakesVectorsOfOldTexts, "test_known_vectors_are_a_messages_own_or_of_an_equal_text"),
     (KnowsOnlyTheLastCall, "test_what_was_forgotten_since_an_epoch_is_known_whole_or_not_at_all"),
     (KnowsNothingOfTheStale, "test_what_was_forgotten_since_an_epoch_is_known_whole_or_not_at_all"),

@@ -10,6 +10,7 @@ from shared_core.arguments import in_range, name_value, whole_number
 from shared_core.records import (
     CheckedOut,
     Derived,
+    MainNews,
     Position,
     Record,
     Segment,
@@ -166,6 +167,12 @@ class PostgresStore(TreeStore):
         """See `Store`."""
         with self._reading() as rows:
             return rows.check_out(session, branch, at, after_seq=after_seq, limit=limit, newest=newest, known=known)
+
+    @repeating
+    def main_news(self, wanted: Mapping[int, tuple[int, int]], space: str | None = None) -> dict[int, MainNews]:
+        """See `Store`."""
+        with self._reading() as rows:
+            return rows.main_news(wanted, space)
 
     @repeating
     def at(self, wanted: Mapping[int, Sequence[Position]], epochs: Mapping[int, int]) -> dict[int, list[Record]] | None:

@@ -3,7 +3,7 @@
 import pytest
 
 from shared_core.errors import UnknownReferenceError
-from shared_core.records import MAIN, Forgotten, Position, SessionState, VectorRows
+from shared_core.records import MAIN, Forgotten, Position, Rename, SessionState, VectorRows
 from shared_core.store import Store
 from shared_core.testing.oracle import ALL, Session, drafts
 
@@ -57,6 +57,38 @@ class TripContract:
         assert (none.segments, none.newest) == ([], [])
         with pytest.raises(UnknownReferenceError):
             store.check_out(key, None, Position(9, 0), after_seq=8, limit=9, newest=9)
+
+    def test_what_is_new_on_main_comes_for_many_sessions_at_once(self, store: Store) -> None:
+        """Each has its line, its messages of all branches between two numbers, and their vectors in one space."""
+        one, two, bare = Session(store, "one"), Session(store, "two", "u"), Session(store, "bare")
+        one.append(MAIN, drafts("u1", "a1", "u2", "a2"))
+        one.append("side", drafts("u3", "a3"), at=Position(0, 1))
+        two.append(MAIN, drafts("u1", "a1"))
+        two.append("side", drafts("u2"), at=Position(0, 0))
+        two.merge(MAIN, Position(1, 1))
+        rows = [(Position(0, depth), f"h{depth}", b"v") for depth in range(4)]
+        for key, space in ((one.key, "a"), (two.key, "b"), (one.key, "b")):
+            store.keep(key, VectorRows(space, rows))
+        wanted = {two.key: (1, 2), one.key: (3, 9), bare.key: (0, 9), 999: (0, 9)}
+        found = store.main_news(wanted, "b")
+        assert {key: news.records for key, news in found.items()} == {
+            two.key: two.tree.records[1:2], one.key: one.tree.records[3:], bare.key: [],
+        }  # fmt: skip
+        assert {key: news.vectors for key, news in found.items()} == {
+            two.key: rows[1:2], one.key: rows[3:], bare.key: [],
+        }  # fmt: skip
+        for session in (one, two, bare):
+            news = found[session.key]
+            assert news.state == store.state(session.key, MAIN)
+            assert news.spaces == store.spaces(session.key)
+            on_line = {position.segment for position in session.tree.line(session.tree.branches[MAIN])}
+            assert {segment.segment for segment in news.segments} >= on_line
+            assert all(segment == session.tree.segments[segment.segment] for segment in news.segments)
+        again = store.main_news(wanted)
+        assert again == {key: news._replace(vectors=[]) for key, news in found.items()}
+        assert store.main_news({}) == {}
+        store.change(bare.key, [Rename(MAIN, "other")])
+        assert store.main_news({bare.key: (0, 9)}) == {}
 
     def test_known_vectors_are_a_messages_own_or_of_an_equal_text(self, store: Store) -> None:
         """A vector of another text, another space or another session is none, and each is found once."""
