@@ -71,12 +71,14 @@ class SessionState(NamedTuple):
     """What to compare before a cache may be trusted.
 
     `head` is the tip of the branch asked for (None: no such branch), `last_seq` the number of the newest message of
-    the session, `epoch` grows whenever something is forgotten.
+    the session, `epoch` grows whenever something is forgotten. `version` grows with every change of the session: of its
+    messages, branches, other names, and its own name, but not of what is derived from messages.
     """
 
     head: Position | None
     last_seq: int
     epoch: int
+    version: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -208,6 +208,8 @@ def insert_ref(rows: Rows, session: int, ref: Ref) -> None:
 
 def change(rows: Rows, session: int, changes: Sequence[Change]) -> None:
     """Make changes, one after the other; see `Store.change`."""
+    if not all(isinstance(one, Expect) for one in changes):
+        rows.raise_version(session)
     for one in changes:
         _change(rows, session, one)
 
@@ -300,6 +302,7 @@ def append(
     ids = _checked_ids(drafts)
     if at is not None:
         create_branch(rows, session, branch, at)
+        rows.raise_version(session)
     change(rows, session, changes)
     end = end_of(rows, session, branch)
     newest, turn_no = newest_turn(rows, session, end.head)
@@ -399,6 +402,7 @@ def restore(rows: Rows, session: int, restored: Restored) -> None:
     state = rows.state(session, None)
     if state is None:
         raise UnknownReferenceError(f"there is no session {session!r}")
+    rows.raise_version(session)
     touched = {one.segment for one in restored.segments} | {one.position.segment for one in restored.records}
     before = {number: rows.segment(session, number) for number in touched}
     rows.detach_branches(session, touched)

@@ -102,6 +102,8 @@ class TreeStore(Store):
                 raise DuplicateError(f"there is a session {session_id!r} already; choose another name")
             swapped = {} if other is None else {other: own.session_id}
             rows.rename_sessions(swapped | {session: session_id})
+            for renamed in (session, *swapped):
+                rows.raise_version(renamed)
 
     def state(self, session: int, branch: str | None = None) -> SessionState:
         """See `Store`."""
@@ -193,6 +195,7 @@ class TreeStore(Store):
                 else covering(rows, session, positions)
             )
             before = rows.state(session, None)
+            rows.raise_version(session)
             if rows.erase(session, positions, stale, summaries) and branches and before is not None:
                 # Messages that damage had lost are forgotten, too, and not missed from now on.
                 rows.note_empty(session, (), [range(1, before.last_seq + 1)])

@@ -70,7 +70,7 @@ _MAIN_SPACES = (
     "ORDER BY w.session, s.written DESC"
 )
 _MAIN_HEADS = (
-    "SELECT w.session, s.last_seq, s.epoch, b.segment, b.depth, b.checksum, g.tip "
+    "SELECT w.session, s.last_seq, s.epoch, s.version, b.segment, b.depth, b.checksum, g.tip "
     f"{_EACH}, LATERAL (SELECT * FROM {{s}}.sessions AS o WHERE o.session = w.session OFFSET 0) AS s, "
     "LATERAL (SELECT * FROM {s}.branches AS o WHERE o.session = w.session AND o.name = %(main)s OFFSET 0) AS b, "
     "LATERAL (SELECT tip FROM {s}.segments AS o WHERE o.session = w.session AND o.segment = b.segment OFFSET 0) AS g"

@@ -85,7 +85,9 @@ _RAISE_TIPS = (
     "FROM unnest(%(segments)s::bigint[], %(tips)s::bigint[]) AS w (segment, tip) "
     "WHERE g.session = %(session)s AND g.segment = w.segment"
 )
-_RAISE_NUMBER = "UPDATE {s}.sessions SET last_seq = greatest(last_seq, %(seq)s) WHERE session = %(session)s"
+_RAISE_NUMBER = (
+    "UPDATE {s}.sessions SET last_seq = greatest(last_seq, %(seq)s), version = version + 1 WHERE session = %(session)s"
+)
 _INSERT_COVER = (
     "INSERT INTO {s}.covers SELECT %(session)s, m.segment, m.depth, "
     "(SELECT coalesce(max(ordinal), -1) + 1 FROM {s}.covers WHERE session = %(session)s "

@@ -166,6 +166,12 @@ MIGRATIONS: list[Migration] = [
                 PRIMARY KEY (session, id)) {by_session}""",
         ),
     ),
+    Migration(
+        "versions",
+        # A program that knows no versions would change a session unseen by those that do.
+        2,
+        ("ALTER TABLE {s}.sessions ADD COLUMN version bigint NOT NULL DEFAULT 0",),
+    ),
 ]
 """Only append to this list: the number of a step, from 1, is the version of the schema that it leads to.
 

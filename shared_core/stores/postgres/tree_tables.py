@@ -26,7 +26,7 @@ _BRANCH = (
     "LEFT JOIN {s}.segments AS g ON g.session = %(session)s AND g.segment = b.segment"
 )
 STATE = (
-    "SELECT s.last_seq, s.epoch, b.segment, b.depth, b.checksum, g.tip "
+    "SELECT s.last_seq, s.epoch, s.version, b.segment, b.depth, b.checksum, g.tip "
     f"FROM {{s}}.sessions AS s {_BRANCH} WHERE s.session = %(session)s"
 )
 _END = (
@@ -35,7 +35,7 @@ _END = (
     f"FROM {{s}}.sessions AS s {_BRANCH} WHERE s.session = %(session)s AND b.name IS NOT NULL"
 )
 _MAIN_STATES = (
-    "SELECT n.session, n.user_id, n.session_id, s.last_seq, s.epoch, b.segment, coalesce(b.depth, g.tip) "
+    "SELECT n.session, n.user_id, n.session_id, s.last_seq, s.epoch, s.version, b.segment, coalesce(b.depth, g.tip) "
     "FROM {s}.names AS n JOIN {s}.sessions AS s USING (session) "
     "JOIN {s}.branches AS b ON b.session = n.session AND b.name = %(main)s "
     "JOIN {s}.segments AS g ON g.session = n.session AND g.segment = b.segment "
@@ -123,7 +123,7 @@ class TreeTables(Rows):
         """See `Rows`."""
         values = {"main": MAIN, "segment": ROOT.segment, "depth": ROOT.depth}
         found = self._of_users(_MAIN_STATES, values, user_ids, "n.session")
-        return [(_session_key(row[:3]), SessionState(Position(*row[5:]), *row[3:5])) for row in found]
+        return [(_session_key(row[:3]), SessionState(Position(*row[6:]), *row[3:6])) for row in found]
 
     def _of_users(
         self, sql: str, values: Mapping[str, Any], user_ids: Collection[str | None] | None, order: str
@@ -150,7 +150,10 @@ class TreeTables(Rows):
         name = text(session_id) if listed else session_id
         found = self.run(sql, None, {"user": FORM.optional(user_id), "name": name, "listed": listed})
         for (session,) in found:
-            self.run("INSERT INTO {s}.sessions VALUES (%(session)s, 0, 0, 0)", session)
+            self.run(
+                "INSERT INTO {s}.sessions (session, last_seq, epoch, next_segment) VALUES (%(session)s, 0, 0, 0)",
+                session,
+            )
             return int(session)
         return None
 
@@ -170,6 +173,10 @@ class TreeTables(Rows):
     def state(self, session: int, branch: str | None) -> SessionState | None:
         """See `Rows`."""
         return read_state(session, branch, self.run(STATE, session, {"branch": FORM.optional(branch)}))
+
+    def raise_version(self, session: int) -> None:
+        """See `Rows`."""
+        self.run("UPDATE {s}.sessions SET version = version + 1 WHERE session = %(session)s", session)
 
     def segment(self, session: int, segment: int) -> Segment | None:
         """See `Rows`."""
@@ -260,9 +267,9 @@ class TreeTables(Rows):
 
 def read_state(session: int, branch: str | None, rows: Sequence[tuple[Any, ...]]) -> SessionState | None:
     """Return the state in the rows of `STATE`; None if there are none, StoreError if the branch is damaged."""
-    for last_seq, epoch, segment, depth, checksum, tip in rows:
+    for last_seq, epoch, version, segment, depth, checksum, tip in rows:
         head = None if segment is None else _head(session, text(branch or ""), segment, depth, checksum, tip)
-        return SessionState(head, last_seq, epoch)
+        return SessionState(head, last_seq, epoch, version)
     return None
 
 
