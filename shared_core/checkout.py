@@ -140,7 +140,10 @@ class Writer:
         store = self.live.store
         branch, at = self.live.head
         if branch is not None:
-            return store.append(session, branch, drafts, turn=turn, changes=changes(branch))
+            known = self.live.known
+            appended = store.append(session, branch, drafts, turn=turn, changes=changes(branch), known=known)
+            self.live.note_appended(appended)
+            return appended
         while True:
             name = unused_branch_name(store, session)
             try:

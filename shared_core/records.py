@@ -1,7 +1,7 @@
 """What a store keeps, as frozen values: messages, their positions in the tree, branches, refs and summaries."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
@@ -385,6 +385,19 @@ class Newest(NamedTuple):
     turn_no: int
 
 
+class KnownBranch(NamedTuple):
+    """What a caller knows of a branch that it adds to, as it was when the caller last looked.
+
+    Attributes:
+        state: the session's, with the branch's head.
+        turn: the turn of the newest user message on the line to that head, with its number there; `Newest(None, -1)`
+            if there is none.
+    """
+
+    state: SessionState
+    turn: Newest
+
+
 @dataclass(frozen=True, slots=True)
 class Restored:
     """Parts of a session as another store had them.
@@ -415,12 +428,15 @@ class Appended:
         added: ids of those that are new.
         forgotten: ids that were not stored because they had been forgotten before.
         head: the branch's new tip.
+        known: what is known of the branch now, for the next `append`. None: this store has no use for it, or does not
+            know.
     """
 
     records: tuple[Record, ...]
     added: frozenset[str]
     forgotten: tuple[str, ...]
     head: Position
+    known: KnownBranch | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,10 @@ from shared_core.paths import ROOT_PATH, Head, Path, Span, walk
 from shared_core.records import (
     MAIN,
     ROOT,
+    Appended,
     InTurn,
+    KnownBranch,
+    Newest,
     Pinned,
     Position,
     Record,
@@ -145,6 +148,8 @@ class LiveSession:
     def _forget_cache(self) -> None:
         self.sizer.clear()
         self._epoch = -1
+        self._state: SessionState | None = None
+        self._appended: KnownBranch | None = None
         self.path = ROOT_PATH
         self._tail: list[Entry] = []
         self._cursor: list[Span] = []
@@ -224,7 +229,23 @@ class LiveSession:
             # More new messages than stay in memory are not read here, but in pages when they are needed.
             grows = at.segment == self.path.head.segment and 0 < at.depth - self.path.head.depth <= TAIL_KEPT
             self._grow(at) if grows else self._move(at)
+        self._state, self._appended = state, None
         return state
+
+    @property
+    def known(self) -> KnownBranch | None:
+        """What this object knows of the branch that is checked out; None: not enough for `Store.append`."""
+        state = self._state
+        if self._appended is not None or state is None or self.head.branch is None or not self.path.plain:
+            return self._appended
+        asked = next((entry for entry in reversed(self._tail) if entry.message.role == "user"), None)
+        if asked is None:
+            return None if self._cursor else KnownBranch(state, Newest(None, -1))
+        return KnownBranch(state, Newest(asked.message.turn_id, asked.turn_no))
+
+    def note_appended(self, appended: Appended) -> None:
+        """Note what was stored on the branch that is checked out. The next `sync` reads it, with what else is new."""
+        self._state, self._appended = None, appended.known
 
     def _look(self, key: int, ahead: int) -> tuple[SessionState, list[Record]]:
         """Return the session's state, and the newest messages on the path, the newest first, if they are needed."""

@@ -20,6 +20,7 @@ from shared_core.records import (
     Derived,
     Draft,
     Forgotten,
+    KnownBranch,
     MainNews,
     Pinned,
     Position,
@@ -229,7 +230,7 @@ class Store(ABC):
     @abstractmethod
     def append(
         self, session: int, branch: str, drafts: Sequence[Draft], *, at: Position | None = None,
-        turn: str | None = None, changes: Sequence[Change] = (),
+        turn: str | None = None, changes: Sequence[Change] = (), known: KnownBranch | None = None,
     ) -> Appended:  # fmt: skip
         """Store messages at the tip of a branch, in order, in one transaction; durable on return.
 
@@ -249,6 +250,8 @@ class Store(ABC):
                 draft is new.
             turn: the turn that the first replies join; it has a message on the branch. By default the newest one.
             changes: what to change first, as `change` does, in the same transaction.
+            known: what the caller knows of the branch. It spares a store that is a round trip away from reading, if it
+                still is so, and changes nothing else.
 
         Raises:
             DuplicateError: an id is stored with other content or given twice, or the new branch's name is taken.

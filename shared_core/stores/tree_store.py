@@ -16,6 +16,7 @@ from shared_core.records import (
     Criterion,
     Derived,
     Draft,
+    KnownBranch,
     Position,
     Record,
     Ref,
@@ -147,7 +148,7 @@ class TreeStore(Store):
 
     def append(
         self, session: int, branch: str, drafts: Sequence[Draft], *, at: Position | None = None,
-        turn: str | None = None, changes: Sequence[Change] = (),
+        turn: str | None = None, changes: Sequence[Change] = (), known: KnownBranch | None = None,
     ) -> Appended:  # fmt: skip
         """See `Store`."""
         with self._writing() as rows:

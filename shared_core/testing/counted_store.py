@@ -16,6 +16,7 @@ from shared_core.records import (
     Derived,
     Draft,
     Forgotten,
+    KnownBranch,
     MainNews,
     Position,
     Record,
@@ -142,10 +143,11 @@ class CountedStore(Store):
 
     def append(
         self, session: int, branch: str, drafts: Sequence[Draft], *, at: Position | None = None,
-        turn: str | None = None, changes: Sequence[Change] = (),
+        turn: str | None = None, changes: Sequence[Change] = (), known: KnownBranch | None = None,
     ) -> Appended:  # fmt: skip
         """See `Store`."""
-        return self._noted("append").append(session, branch, drafts, at=at, turn=turn, changes=changes)
+        store = self._noted("append")
+        return store.append(session, branch, drafts, at=at, turn=turn, changes=changes, known=known)
 
     def restore(self, session: int, restored: Restored) -> None:
         """See `Store`."""

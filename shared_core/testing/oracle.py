@@ -16,6 +16,7 @@ from shared_core.records import (
     Create,
     Draft,
     InTurn,
+    KnownBranch,
     Merge,
     Move,
     Newest,
@@ -216,12 +217,19 @@ class Session:
         self.tree = Tree()
 
     def append(
-        self, branch: str, given: Sequence[Draft], at: Position | None = None, turn: str | None = None
-    ) -> Appended:
+        self, branch: str, given: Sequence[Draft], at: Position | None = None, turn: str | None = None,
+        known: KnownBranch | None = None,
+    ) -> Appended:  # fmt: skip
         """Append to both; the store must return what the oracle does."""
-        result = self.store.append(self.key, branch, given, at=at, turn=turn)
+        result = self.store.append(self.key, branch, given, at=at, turn=turn, known=known)
         assert result == self.tree.append(branch, given, result.head.segment, at, turn)
         return result
+
+    def known(self, branch: str) -> KnownBranch:
+        """Return what a caller knows that has just looked at a branch."""
+        head = self.tree.branches[branch]
+        newest, turn_no = self.tree.newest_turn(self.tree.line(head))
+        return KnownBranch(self.store.state(self.key, branch), Newest(newest.turn_id, turn_no))
 
     def merge(self, branch: str, source: Position) -> None:
         """Merge in both."""

@@ -103,6 +103,7 @@ class TreeTables(Rows):
         self.run = statements.run
         self.count_rows = statements.count
         self.together = statements.together
+        self.at_once = statements.at_once
 
     def session(self, user_id: str | None, session_id: str) -> int | None:
         """See `Rows`."""
@@ -190,8 +191,7 @@ class TreeTables(Rows):
 
     def put_segment(self, session: int, segment: Segment) -> None:
         """See `Rows`."""
-        parent, merged = segment.parent or _NO_POSITION, segment.merged or _NO_POSITION
-        sealed = (session, segment.segment, *parent, *merged, segment.base, segment.turn_shift)
+        sealed = _sealed(session, segment)
         names = ("segment", "parent_segment", "parent_depth", "merged_segment", "merged_depth", "base", "turn_shift")
         values = dict(zip(names, sealed[1:], strict=True))
         self.run(_PUT_SEGMENT, session, {**values, "tip": segment.tip, "checksum": checksum_of(sealed)})
@@ -203,19 +203,18 @@ class TreeTables(Rows):
         if not found:
             return None
         last_seq, _, segment, depth, checksum, tip, forgetful = found[0]
-        head = _head(session, text(branch), segment, depth, checksum, tip)
+        head = head_of(session, text(branch), segment, depth, checksum, tip)
         return BranchEnd(head, tip, depth is None, last_seq, forgetful)
 
     def branches(self, session: int) -> list[Branch]:
         """See `Rows`."""
         found = self.run(_BRANCHES, session)
-        return [Branch(plain(name), _head(session, name, *columns)) for name, *columns in found]
+        return [Branch(plain(name), head_of(session, name, *columns)) for name, *columns in found]
 
     def put_branch(self, session: int, name: str, head: Position, *, attached: bool = False) -> None:
         """See `Rows`."""
-        row = (session, text(name), head.segment, None if attached else head.depth)
-        values = dict(zip(("name", "segment", "depth"), row[1:], strict=True))
-        self.run(_PUT_BRANCH, session, {**values, "checksum": checksum_of(row)})
+        row = branch_row(session, name, head.segment, None if attached else head.depth)
+        self.run(_PUT_BRANCH, session, dict(zip(("name", "segment", "depth", "checksum"), row[1:], strict=True)))
 
     def detach_branches(self, session: int, segments: Collection[int]) -> None:
         """See `Rows`."""
@@ -265,10 +264,26 @@ class TreeTables(Rows):
         return bool(self.count_rows(sql, session, {"ref": number}))
 
 
+def branch_row(session: int, name: str, segment: int, depth: int | None) -> tuple[Any, ...]:
+    """Return the session, name, segment, depth and checksum of a branch, as they are stored."""
+    row = (session, text(name), segment, depth)
+    return (*row, checksum_of(row))
+
+
+def segment_checksum(session: int, segment: Segment) -> int:
+    """Return the checksum of a segment's row; the tip is not part of it."""
+    return checksum_of(_sealed(session, segment))
+
+
+def _sealed(session: int, segment: Segment) -> tuple[Any, ...]:
+    parent, merged = segment.parent or _NO_POSITION, segment.merged or _NO_POSITION
+    return (session, segment.segment, *parent, *merged, segment.base, segment.turn_shift)
+
+
 def read_state(session: int, branch: str | None, rows: Sequence[tuple[Any, ...]]) -> SessionState | None:
     """Return the state in the rows of `STATE`; None if there are none, StoreError if the branch is damaged."""
     for last_seq, epoch, version, segment, depth, checksum, tip in rows:
-        head = None if segment is None else _head(session, text(branch or ""), segment, depth, checksum, tip)
+        head = None if segment is None else head_of(session, text(branch or ""), segment, depth, checksum, tip)
         return SessionState(head, last_seq, epoch, version)
     return None
 
@@ -280,7 +295,7 @@ def read_segment(session: int, row: tuple[Any, ...]) -> Segment:
     return Segment(number, position_of(*tree[:2]), tree[2], position_of(*tree[3:5]), *tree[5:])
 
 
-def _head(session: int, name: str, segment: int, depth: int | None, checksum: int, tip: int) -> Position:
+def head_of(session: int, name: str, segment: int, depth: int | None, checksum: int, tip: int) -> Position:
     """Return where a branch ends, from its row and the tip of its segment; StoreError if the row is damaged."""
     _check("branch", plain(name), checksum, (session, name, segment, depth))
     return Position(segment, tip if depth is None else depth)

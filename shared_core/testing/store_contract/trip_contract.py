@@ -2,10 +2,11 @@
 
 from collections.abc import Callable
 from functools import partial
+from itertools import count
 
 import pytest
 
-from shared_core.errors import UnknownReferenceError
+from shared_core.errors import DuplicateError, UnknownReferenceError
 from shared_core.records import (
     MAIN,
     Branch,
@@ -25,7 +26,7 @@ from shared_core.records import (
     VectorRows,
 )
 from shared_core.store import Store
-from shared_core.testing.oracle import ALL, NOON, Session, drafts
+from shared_core.testing.oracle import ALL, NOON, Session, draft, drafts
 
 __all__ = ["TripContract"]
 
@@ -100,6 +101,51 @@ class TripContract:
         other.move(MAIN, first)
         states = {one.key: state for one, state in store.main_states()}
         assert states[other.key] == store.state(other.key, MAIN)
+
+    def test_what_a_caller_knows_changes_nothing_but_the_time(self, store: Store) -> None:
+        """Messages go where they would go without it, whether it still holds or was overtaken."""
+        session = Session(store)
+        key, number = session.key, count(1)
+
+        def overtaken_by(change: Callable[[], object]) -> None:
+            """Add to a branch with what is known now, then after a change, and after that with what is returned."""
+            begun, before = next(number), session.known(MAIN)
+            told = session.append(MAIN, drafts(f"u{begun}", f"a{begun}"), known=before).known
+            session.append(MAIN, drafts(f"a{begun}.told"), known=told)
+            known = session.known(MAIN)
+            change()
+            session.append(MAIN, drafts(f"a{begun}.late"), known=known)
+            session.append(MAIN, drafts(f"a{begun}.later"), known=before)
+            session.check()
+
+        first = Position(0, 0)
+        overtaken_by(lambda: None)
+        overtaken_by(lambda: session.append(MAIN, drafts("u90", "a90")))
+        overtaken_by(lambda: session.append("side", drafts("u91", "a91"), at=first))
+        overtaken_by(lambda: session.append("side", drafts("u92")))
+        overtaken_by(lambda: session.move(MAIN, Position(0, 3)))
+        overtaken_by(lambda: session.fork("twin", session.tree.branches[MAIN]))
+        overtaken_by(lambda: session.append("twin", drafts("a93")))
+        overtaken_by(lambda: session.merge(MAIN, session.tree.branches["side"]))
+        overtaken_by(lambda: session.forget([session.tree.records[-1].position]))
+        overtaken_by(lambda: session.forget([r.position for r in session.tree.records], branches=True))
+        known = session.known(MAIN)
+        assert session.append(MAIN, drafts("u1"), known=known).forgotten == ("u1",), "it was forgotten"
+        again = session.append(MAIN, drafts("u95", "a95"), known=known)
+        assert session.append(MAIN, drafts("u95", "a95", "a96"), known=known).records[:2] == again.records
+        assert session.append(MAIN, drafts("a95"), known=session.known(MAIN)).added == frozenset()
+        with pytest.raises(DuplicateError):
+            store.append(key, MAIN, [draft("u98"), draft("a95", "assistant", "else")], known=session.known(MAIN))
+        session.append(MAIN, drafts("u97"), known=again.known)
+        session.append(MAIN, drafts("a97"), turn="u95", known=session.known(MAIN))
+        with pytest.raises(UnknownReferenceError):
+            store.append(key, MAIN, drafts("a98"), turn="lost", known=session.known(MAIN))
+        known = session.known(MAIN)
+        store.change(key, [Rename(MAIN, "other")])
+        with pytest.raises(UnknownReferenceError):
+            store.append(key, MAIN, drafts("a99"), known=known)
+        with pytest.raises(UnknownReferenceError):
+            store.append(999, MAIN, drafts("a99"), known=known)
 
     def test_a_branch_is_checked_out_with_all_that_leads_to_it(self, store: Store) -> None:
         """Its newest messages reach over forks, and end where a merge was made; known segments need not be read."""
