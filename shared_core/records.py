@@ -430,6 +430,7 @@ class Appended:
         head: the branch's new tip.
         known: what is known of the branch now, for the next `append`. None: this store has no use for it, or does not
             know.
+        kept: whether the vectors that were given are stored, too.
     """
 
     records: tuple[Record, ...]
@@ -437,6 +438,7 @@ class Appended:
     forgotten: tuple[str, ...]
     head: Position
     known: KnownBranch | None = field(default=None, compare=False)
+    kept: bool = field(default=True, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

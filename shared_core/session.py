@@ -156,6 +156,7 @@ class LiveSession:
         self._stays: list[Entry] = []
         self.replaced = 0
         self._recent: dict[Position, Record] = {}
+        self._ours: set[Position] = set()
         self._openers: dict[str, Position | None] = {}
 
     @property
@@ -246,6 +247,17 @@ class LiveSession:
     def note_appended(self, appended: Appended) -> None:
         """Note what was stored on the branch that is checked out. The next `sync` reads it, with what else is new."""
         self._state, self._appended = None, appended.known
+        self._ours |= {record.position for record in appended.records if record.message.id in appended.added}
+        if len(self._ours) > RECENT_KEPT:
+            self.share()
+
+    def is_ours(self, session: int, positions: Sequence[Position]) -> bool:
+        """Return whether this object has stored some messages, and nobody else has added to the session since."""
+        return session == self._key and self._ours.issuperset(positions)
+
+    def share(self) -> None:
+        """Take no message for one that only this object knows."""
+        self._ours.clear()
 
     def _look(self, key: int, ahead: int) -> tuple[SessionState, list[Record]]:
         """Return the session's state, and the newest messages on the path, the newest first, if they are needed."""
@@ -253,15 +265,24 @@ class LiveSession:
         after, limit = (0, 0) if self.news.upto is None else (self.news.upto, NEWS)
         if self._epoch >= 0 or not ahead:
             state, records = self.store.catch_up(key, self.head.branch, after, limit)
-            self.news.take(state, records)
+            self._take(state, records)
             return state, []
         found = self.store.check_out(
             key, *self.head, after_seq=after, limit=limit, newest=ahead, known=self._segments
         )  # fmt: skip
-        self.news.take(found.state, found.records)
+        self._take(found.state, found.records)
         self.news.staying = {record.position: record for record in found.staying}
         self._segments |= {segment.segment: segment for segment in found.segments}
         return found.state, found.newest
+
+    def _take(self, state: SessionState, records: Sequence[Record]) -> None:
+        """Take the messages that are new to this object."""
+        known = self.news.upto
+        self.news.take(state, records)
+        ours = self._ours.intersection(record.position for record in records)
+        if known is not None and state.last_seq - known > len(ours):
+            self.share()  # others have added some
+        self._remember(records)
 
     def segment(self, segment: int) -> Segment:
         """Return a segment. Its parent never changes, but its tip may be outdated."""
@@ -465,11 +486,14 @@ class LiveSession:
         read = self._read({session: positions for session, positions in missing.items() if positions}, epoch)
         found = {session: read.get(session, []) for session in wanted}
         if self._key is not None and self._key in wanted:
-            recent |= {record.position: record for record in found[self._key]}
+            self._remember(found[self._key])
             found[self._key] = [recent[one] for one in wanted[self._key] if one in recent]
-        while len(recent) > RECENT_KEPT:
-            recent.pop(next(iter(recent)))
         return found
+
+    def _remember(self, records: Sequence[Record]) -> None:
+        self._recent |= {record.position: record for record in records}
+        while len(self._recent) > RECENT_KEPT:
+            self._recent.pop(next(iter(self._recent)))
 
     def _read(self, missing: Mapping[int, Sequence[Position]], epoch: int | None) -> Mapping[int, list[Record]]:
         epochs = {} if epoch is None or self._key is None else {self._key: epoch}

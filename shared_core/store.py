@@ -35,6 +35,7 @@ from shared_core.records import (
     Stretch,
     Summary,
     VectorRow,
+    VectorRows,
     title_of,
 )
 
@@ -231,6 +232,7 @@ class Store(ABC):
     def append(
         self, session: int, branch: str, drafts: Sequence[Draft], *, at: Position | None = None,
         turn: str | None = None, changes: Sequence[Change] = (), known: KnownBranch | None = None,
+        vectors: VectorRows | None = None, epoch: int | None = None,
     ) -> Appended:  # fmt: skip
         """Store messages at the tip of a branch, in order, in one transaction; durable on return.
 
@@ -252,6 +254,8 @@ class Store(ABC):
             changes: what to change first, as `change` does, in the same transaction.
             known: what the caller knows of the branch. It spares a store that is a round trip away from reading, if it
                 still is so, and changes nothing else.
+            vectors: vectors of messages stored before, to be kept in the same transaction, as `keep` does.
+            epoch: the session's when these messages were read; the vectors are kept if nothing was forgotten since.
 
         Raises:
             DuplicateError: an id is stored with other content or given twice, or the new branch's name is taken.

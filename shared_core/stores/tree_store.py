@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import assert_never, get_args
 
 from typing_extensions import TypeIs
@@ -149,10 +150,17 @@ class TreeStore(Store):
     def append(
         self, session: int, branch: str, drafts: Sequence[Draft], *, at: Position | None = None,
         turn: str | None = None, changes: Sequence[Change] = (), known: KnownBranch | None = None,
+        vectors: VectorRows | None = None, epoch: int | None = None,
     ) -> Appended:  # fmt: skip
         """See `Store`."""
         with self._writing() as rows:
-            return append(rows, session, branch, drafts, at, turn, changes)
+            appended = append(rows, session, branch, drafts, at, turn, changes)
+            if vectors is not None:
+                state = rows.state(session, None)
+                if state is None or state.epoch != epoch:
+                    return replace(appended, kept=False)
+                rows.put_vectors(session, vectors.space, list(vectors.rows))
+            return appended
 
     def restore(self, session: int, restored: Restored) -> None:
         """See `Store`."""

@@ -30,6 +30,7 @@ from shared_core.records import (
     Stretch,
     Summary,
     VectorRow,
+    VectorRows,
 )
 from shared_core.store import ALL, PAGE, Store
 
@@ -144,10 +145,13 @@ class CountedStore(Store):
     def append(
         self, session: int, branch: str, drafts: Sequence[Draft], *, at: Position | None = None,
         turn: str | None = None, changes: Sequence[Change] = (), known: KnownBranch | None = None,
+        vectors: VectorRows | None = None, epoch: int | None = None,
     ) -> Appended:  # fmt: skip
         """See `Store`."""
         store = self._noted("append")
-        return store.append(session, branch, drafts, at=at, turn=turn, changes=changes, known=known)
+        return store.append(
+            session, branch, drafts, at=at, turn=turn, changes=changes, known=known, vectors=vectors, epoch=epoch
+        )
 
     def restore(self, session: int, restored: Restored) -> None:
         """See `Store`."""

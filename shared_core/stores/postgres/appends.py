@@ -7,7 +7,18 @@ from typing import Any, NamedTuple
 
 import psycopg
 
-from shared_core.records import Appended, Draft, KnownBranch, Newest, Position, Record, Segment, SessionState
+from shared_core.records import (
+    Appended,
+    Draft,
+    KnownBranch,
+    Newest,
+    Position,
+    Record,
+    Segment,
+    SessionState,
+    VectorRows,
+)
+from shared_core.stores.postgres.derived_tables import PUT_SPACE, PUT_VECTORS, vector_columns
 from shared_core.stores.postgres.failures import is_broken
 from shared_core.stores.postgres.message_tables import (
     BY_ID,
@@ -50,8 +61,12 @@ _APPEND = (
     "%(b_names)s::text[], %(b_segments)s::bigint[], %(b_depths)s::bigint[], %(b_checksums)s::bigint[]) "
     "AS w (name, segment, depth, checksum) WHERE b.session = %(session)s AND b.name = w.name), "
     f"m AS ({INSERTED.replace(' FROM ', ' FROM u, ')}) "
-    "SELECT count(*) FROM u"
 )
+_AND_VECTORS = (
+    f", p AS ({PUT_SPACE.replace('FROM {s}.sessions WHERE session = %(session)s', 'FROM u')}), "
+    f"v AS ({PUT_VECTORS.replace('%(space)s', 'p.space').replace('FROM unnest', 'FROM p, unnest')}) "
+)
+_DONE = "SELECT count(*) FROM u"
 _UNLESS_STORED = (
     "AND NOT EXISTS (SELECT 1 FROM {s}.sessions AS d WHERE d.session = %(session)s "
     "AND d.xmin = pg_current_xact_id_if_assigned()::xid)"
@@ -87,6 +102,7 @@ class AppendCall:
         ids: those of the drafts.
         turn: as for `Store.append`.
         known: as for `Store.append`; None once it has been tried.
+        vectors, epoch: as for `Store.append`; `rows` is no iterator.
         tried: the messages that were sent to be stored, by id. What is found stored just like that was stored by an
             attempt whose answer got lost.
         unanswered: whether the answer to an attempt got lost, and it is not known yet whether it happened.
@@ -97,6 +113,8 @@ class AppendCall:
     ids: Sequence[str]
     turn: str | None
     known: KnownBranch | None
+    vectors: VectorRows | None
+    epoch: int | None
     tried: dict[str, Record] = field(default_factory=dict)
     unanswered: bool = False
 
@@ -174,11 +192,13 @@ class Appends(MessageTables):
             rows = rows_of(session, records)
             if len(list(parts_of(rows))) > 1:
                 return None
-            statement = Statement(_APPEND, session, _values(session, call, ground, records) | columns_of(rows))
+            values = _values(session, call, ground, records) | columns_of(rows)
+            statement = _with_vectors(call, ground, Statement(_APPEND, session, values))
             with call.noting_silence(), naming_faults(rows):
                 done, *read = self.at_once([statement, *_reads(session, call)])
             if done[0][0]:
-                return _appended(found, ground, records)
+                kept = call.vectors is None or call.epoch == ground.state.epoch
+                return _appended(found, ground, records, kept=kept)
             ground = self._ground(session, call, read)
         return None
 
@@ -223,17 +243,17 @@ def _found(call: AppendCall, ground: Ground) -> Appended:
     stored = tuple(ground.stored[id_] for id_ in call.ids if id_ in ground.stored)
     ours = frozenset(id_ for id_, record in ground.stored.items() if call.tried.get(id_) == record)
     gone = tuple(id_ for id_ in call.ids if id_ in ground.gone)
-    return Appended(stored, ours, gone, ground.head, KnownBranch(ground.state, ground.turn))
+    return Appended(stored, ours, gone, ground.head, KnownBranch(ground.state, ground.turn), call.vectors is None)
 
 
-def _appended(found: Appended, ground: Ground, records: Sequence[Record]) -> Appended:
+def _appended(found: Appended, ground: Ground, records: Sequence[Record], *, kept: bool) -> Appended:
     """Return what the append comes to with what is new."""
     asked = [record for record in records if record.message.role == "user"]
     turn = Newest(asked[-1].message.turn_id, asked[-1].turn_no) if asked else ground.turn
     head, last_seq = records[-1].position, records[-1].seq
     state = SessionState(head, last_seq, ground.state.epoch, ground.state.version + 1)
     added = frozenset(str(record.message.id) for record in records)
-    return Appended(tuple(records), added, found.forgotten, head, KnownBranch(state, turn))
+    return Appended(tuple(records), added, found.forgotten, head, KnownBranch(state, turn), kept)
 
 
 def _records(call: AppendCall, ground: Ground, new: Sequence[Draft]) -> list[Record]:
@@ -244,6 +264,17 @@ def _records(call: AppendCall, ground: Ground, new: Sequence[Draft]) -> list[Rec
     head = ground.head
     segment = head.segment if ground.attached or head.depth == ground.tip else ground.next_segment
     return new_records(Position(segment, head.depth), ground.state.last_seq, new, turns)
+
+
+def _with_vectors(call: AppendCall, ground: Ground, statement: Statement) -> Statement:
+    """Return a statement that also stores the vectors, if nothing was forgotten since they were made."""
+    sql, session, values = statement
+    if call.vectors is None or call.epoch != ground.state.epoch:
+        return Statement(f"{sql}{_DONE}", session, values)
+    vectors = vector_columns(list(call.vectors.rows))
+    return Statement(
+        f"{sql}{_AND_VECTORS}{_DONE}", session, {**values, **vectors, "space_name": text(call.vectors.space)}
+    )
 
 
 def _values(session: int, call: AppendCall, ground: Ground, records: Sequence[Record]) -> dict[str, Any]:

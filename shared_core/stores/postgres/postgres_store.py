@@ -151,14 +151,20 @@ class PostgresStore(TreeStore):
     def append(
         self, session: int, branch: str, drafts: Sequence[Draft], *, at: Position | None = None,
         turn: str | None = None, changes: Sequence[Change] = (), known: KnownBranch | None = None,
+        vectors: VectorRows | None = None, epoch: int | None = None,
     ) -> Appended:  # fmt: skip
         """See `Store`."""
+        if vectors is not None:  # the call may be repeated, an iterator cannot
+            vectors = vectors._replace(rows=list(vectors.rows))
         ids, covers = checked_ids(drafts), any(draft.covers for draft in drafts)
         if at is None and not changes and not covers and not self.database.in_transaction:
-            appended = self._append_at_once(session, AppendCall(branch, drafts, ids, turn, known))
+            call = AppendCall(branch, drafts, ids, turn, known, vectors, epoch)
+            appended = self._append_at_once(session, call)
             if appended is not None:
                 return appended
-        return self._append_locked(session, branch, drafts, at=at, turn=turn, changes=changes)
+        return self._append_locked(
+            session, branch, drafts, at=at, turn=turn, changes=changes, vectors=vectors, epoch=epoch
+        )
 
     def _append_at_once(self, session: int, call: AppendCall) -> Appended | None:
         try:
