@@ -534,6 +534,18 @@ class MovesToWhatIsKnown(SQLiteStore):
         return super().append(session, branch, drafts, **how)
 
 
+class KeepsWhateverItIsGiven(SQLiteStore):
+    def append(self, session: int, branch: str, drafts: Sequence[Draft], **how: Any) -> Appended:
+        return super().append(session, branch, drafts, **{**how, "epoch": self.state(session).epoch})
+
+
+class KeepsItAfterwards(SQLiteStore):
+    def append(self, session: int, branch: str, drafts: Sequence[Draft], **how: Any) -> Appended:
+        vectors, epoch = how.pop("vectors", None), how.pop("epoch", None)
+        kept = vectors is None or self.keep(session, vectors, epoch)
+        return replace(super().append(session, branch, drafts, **how), kept=kept)
+
+
 class ReadsOnlyTheNewOfMain(SQLiteStore):
     def main_news(self, wanted: Mapping[int, tuple[int, int]], space: str | None = None) -> dict[int, MainNews]:
         found = super().main_news(wanted, space)
@@ -724,6 +736,8 @@ BROKEN: list[tuple[type[SQLiteStore], str]] = [
     (RaisesForWhatIsDerived, "test_the_version_grows_with_every_change_of_the_session_alone"),
     (TakesItsCallersWord, "test_what_a_caller_knows_changes_nothing_but_the_time"),
     (MovesToWhatIsKnown, "test_what_a_caller_knows_changes_nothing_but_the_time"),
+    (KeepsWhateverItIsGiven, "test_vectors_are_kept_along_with_messages_if_nothing_was_forgotten"),
+    (KeepsItAfterwards, "test_vectors_are_kept_along_with_messages_if_nothing_was_forgotten"),
     (ReadsOnlyTheNewOfMain, "test_what_is_new_on_main_comes_for_many_sessions_at_once"),
     (ReadsPastTheLast, "test_what_is_new_on_main_comes_for_many_sessions_at_once"),
     (TakesVectorsOfOldTexts, "test_known_vectors_are_a_messages_own_or_of_an_equal_text"),

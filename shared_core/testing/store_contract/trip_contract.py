@@ -147,6 +147,35 @@ class TripContract:
         with pytest.raises(UnknownReferenceError):
             store.append(999, MAIN, drafts("a99"), known=known)
 
+    def test_vectors_are_kept_along_with_messages_if_nothing_was_forgotten(self, store: Store) -> None:
+        """In one transaction: if the messages are refused, the vectors are not kept either."""
+        session = Session(store)
+        key = session.key
+        session.append(MAIN, drafts("u1", "a1", "u2"))
+        rows = [(Position(0, depth), f"h{depth}", b"v") for depth in range(3)]
+        lost = (Position(0, 9), "lost", b"lost")
+        for number, how in enumerate(("known", "not known")):
+            known = session.known(MAIN) if how == "known" else None
+            vectors = VectorRows(how, iter([*rows, lost]))
+            appended = store.append(key, MAIN, drafts(f"a{number}.x"), known=known, vectors=vectors, epoch=0)
+            assert appended.kept
+            assert list(store.vectors(key, how)) == rows
+            assert store.spaces(key)[0] == how
+        again = VectorRows("known", [(Position(0, 1), "new", b"w")])
+        store.append(key, MAIN, drafts("u3"), vectors=again, epoch=0)
+        assert list(store.vectors(key, "known")) == [rows[0], (Position(0, 1), "new", b"w"), rows[2]]
+        for given in (drafts("u3", "u3"), [draft("u1", "assistant", "else")]):
+            with pytest.raises(DuplicateError):
+                store.append(key, MAIN, given, vectors=VectorRows("refused", rows), epoch=0)
+        store.append(key, "side", drafts("a9"), at=Position(0, 1), vectors=VectorRows("side", rows), epoch=0)
+        store.forget(key, [Position(0, 1)])
+        for known in (session.known(MAIN), None):
+            late = VectorRows("late", rows)
+            assert not store.append(key, MAIN, drafts(f"u{known is None}"), known=known, vectors=late, epoch=0).kept
+            assert not store.append(key, MAIN, drafts("u3"), known=known, vectors=late, epoch=0).kept
+        assert store.append(key, MAIN, drafts("u4"), known=session.known(MAIN), vectors=again, epoch=1).kept
+        assert store.spaces(key) == ["known", "side", "not known"]
+
     def test_a_branch_is_checked_out_with_all_that_leads_to_it(self, store: Store) -> None:
         """Its newest messages reach over forks, and end where a merge was made; known segments need not be read."""
         session = Session(store)
