@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from shared_core.base import TokenCounter
 from shared_core.errors import DuplicateError, StaleHeadError, UnknownReferenceError
+from shared_core.index.session_vectors import SessionVectors
 from shared_core.messages import Message
 from shared_core.paths import Head, Path, Span, read, resolve, unused_branch_name
 from shared_core.recognition import says_the_same
@@ -45,6 +46,7 @@ class Writer:
     Attributes:
         open_turn: the turn that this object opened last. The next reply joins it, even if other objects opened turns
             on the branch since.
+        own_vectors: returns the session's vectors, if they are in memory; new ones are stored along with messages.
     """
 
     def __init__(self, live: LiveSession, counter: TokenCounter, stamps: Stamps) -> None:
@@ -52,6 +54,7 @@ class Writer:
         self.counter = counter
         self.stamps = stamps
         self.open_turn: str | None = None
+        self.own_vectors: Callable[[], SessionVectors | None] = lambda: None
 
     def add(
         self, messages: Sequence[Message], turn: str | None, prompt_id: str | None = None,
@@ -140,7 +143,16 @@ class Writer:
         store = self.live.store
         branch, at = self.live.head
         if branch is not None:
-            return store.append(session, branch, drafts, turn=turn, changes=changes(branch))
+            known = self.live.known
+            made = self.own_vectors()
+            appended = store.append(
+                session, branch, drafts, turn=turn, changes=changes(branch), known=known,
+                vectors=None if made is None else made.unsaved, epoch=None if made is None else made.epoch,
+            )  # fmt: skip
+            if made is not None and appended.kept:
+                made.note_saved()
+            self.live.note_appended(appended)
+            return appended
         while True:
             name = unused_branch_name(store, session)
             try:

@@ -227,6 +227,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         self._checkout = Checkout(live, Writer(live, framer.counter, stamps), lock)
         rolling = RollingSummary(live, assembler, self._summing, lock, clock=stamps.time)
         self._prompts = PromptBuilder(live, assembler, Searcher(live, lock, rules), rolling, lock)
+        self._checkout.writer.own_vectors = self._prompts.searcher.sessions.own_vectors
         self._unsaved = 0
         self._closed = False
 
@@ -258,6 +259,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         given = [strip(message, self._strippers) for message in message_list(messages)]
         with self._lock:
             stored = self._checkout.writer.add(given, turn)
+            self._prompts.save_vectors()
             self._note_stored(len(stored))
             return stored
 
@@ -300,6 +302,12 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         """Let the next reply join the newest turn of the branch, even if this object opened another turn."""
         with self._lock:
             self._checkout.writer.open_turn = None
+
+    def _save_vectors(self) -> None:
+        """Store the vectors that questions have made, as when a pool takes this object back."""
+        with self._lock:
+            if not self._closed:
+                self._prompts.save_vectors()
 
     def _note_stored(self, count: int) -> None:
         self._unsaved += count

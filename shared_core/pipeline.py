@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 from shared_core.as_of import Past
 from shared_core.errors import StoreError, UnknownReferenceError
-from shared_core.index.session_vectors import SessionVectors
 from shared_core.messages import Message
 from shared_core.paths import Path
 from shared_core.prompt.abridged import tokens_without_media, with_results
@@ -345,7 +344,7 @@ class PromptBuilder:
 
             if embedder is not None:
                 yield from self.searcher.embed_pending(
-                    [scope], embedder, batch=LARGE_BATCH, progress=report, save=SessionVectors.save
+                    [scope], embedder, batch=LARGE_BATCH, progress=report, store=True
                 )
         for _, vectors in self.searcher.sessions.opened():
             if vectors is not None:
@@ -376,13 +375,14 @@ class PromptBuilder:
                 self.searcher.sessions.open(index.session, state, EmbedderChoice(None))
         self.save_snapshots(least=least)
 
+    def save_vectors(self) -> None:
+        """Store the vectors that questions have made. If that fails, they stay in memory until the next call."""
+        self.searcher.sessions.save_vectors()
+
     def save_snapshots(self, *, least: int) -> None:
         """Save the indexes in memory that have grown by `least` rows, or whose snapshots were damaged."""
+        self.save_vectors()
         for index, vectors in self.searcher.sessions.opened():
-            if vectors is not None:
-                # The question that made the vectors has reported the failure, and the next one makes them again.
-                with suppress(StoreError):
-                    vectors.save()
             if index.snapshot_due(least):
                 index.save_snapshot()
             if vectors is not None and vectors.snapshot_due(least):

@@ -88,6 +88,7 @@ class SessionPool:
     def give_back(self, memory: InfiniteMemory) -> None:
         """Return a memory to the pool, for the next caller."""
         memory.close_turn()
+        memory._save_vectors()
         key = (memory.user_id, memory.session_id)
         spare: list[InfiniteMemory] = []
         with self._lock:

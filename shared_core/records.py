@@ -1,7 +1,7 @@
 """What a store keeps, as frozen values: messages, their positions in the tree, branches, refs and summaries."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
@@ -71,12 +71,14 @@ class SessionState(NamedTuple):
     """What to compare before a cache may be trusted.
 
     `head` is the tip of the branch asked for (None: no such branch), `last_seq` the number of the newest message of
-    the session, `epoch` grows whenever something is forgotten.
+    the session, `epoch` grows whenever something is forgotten. `version` grows with every change of the session: of its
+    messages, branches, other names, and its own name, but not of what is derived from messages.
     """
 
     head: Position | None
     last_seq: int
     epoch: int
+    version: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,11 +360,42 @@ class CheckedOut(NamedTuple):
     newest: list[Record]
 
 
+class MainNews(NamedTuple):
+    """What is new on the branch `main` of one of several sessions that are read together.
+
+    Attributes:
+        state: the session's, with the head of `main`.
+        segments: those on the line to that head, second parents included.
+        spaces: the names of the vector spaces that hold vectors, the one written to last first.
+        records: the messages that were asked for, of all branches, in order of storing.
+        vectors: those of these messages that have one in the space asked for, in any order.
+    """
+
+    state: SessionState
+    segments: list[Segment]
+    spaces: list[str]
+    records: list[Record]
+    vectors: list[VectorRow]
+
+
 class Newest(NamedTuple):
     """The newest turn of a line of conversation."""
 
     turn_id: str | None
     turn_no: int
+
+
+class KnownBranch(NamedTuple):
+    """What a caller knows of a branch that it adds to, as it was when the caller last looked.
+
+    Attributes:
+        state: the session's, with the branch's head.
+        turn: the turn of the newest user message on the line to that head, with its number there; `Newest(None, -1)`
+            if there is none.
+    """
+
+    state: SessionState
+    turn: Newest
 
 
 @dataclass(frozen=True, slots=True)
@@ -395,12 +428,17 @@ class Appended:
         added: ids of those that are new.
         forgotten: ids that were not stored because they had been forgotten before.
         head: the branch's new tip.
+        known: what is known of the branch now, for the next `append`. None: this store has no use for it, or does not
+            know.
+        kept: whether the vectors that were given are stored, too.
     """
 
     records: tuple[Record, ...]
     added: frozenset[str]
     forgotten: tuple[str, ...]
     head: Position
+    known: KnownBranch | None = field(default=None, compare=False)
+    kept: bool = field(default=True, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

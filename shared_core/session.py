@@ -12,7 +12,10 @@ from shared_core.paths import ROOT_PATH, Head, Path, Span, walk
 from shared_core.records import (
     MAIN,
     ROOT,
+    Appended,
     InTurn,
+    KnownBranch,
+    Newest,
     Pinned,
     Position,
     Record,
@@ -151,12 +154,15 @@ class LiveSession:
     def _forget_cache(self) -> None:
         self.sizer.clear()
         self._epoch = -1
+        self._state: SessionState | None = None
+        self._appended: KnownBranch | None = None
         self.path = ROOT_PATH
         self._tail: list[Entry] = []
         self._cursor: list[Span] = []
         self._stays: list[Entry] = []
         self.replaced = 0
         self._recent: dict[Position, Record] = {}
+        self._ours: set[Position] = set()
         self._openers: dict[str, Position | None] = {}
 
     @property
@@ -230,7 +236,34 @@ class LiveSession:
             # More new messages than stay in memory are not read here, but in pages when they are needed.
             grows = at.segment == self.path.head.segment and 0 < at.depth - self.path.head.depth <= TAIL_KEPT
             self._grow(at) if grows else self._move(at)
+        self._state, self._appended = state, None
         return state
+
+    @property
+    def known(self) -> KnownBranch | None:
+        """What this object knows of the branch that is checked out; None: not enough for `Store.append`."""
+        state = self._state
+        if self._appended is not None or state is None or self.head.branch is None or not self.path.plain:
+            return self._appended
+        asked = next((entry for entry in reversed(self._tail) if entry.message.role == "user"), None)
+        if asked is None:
+            return None if self._cursor else KnownBranch(state, Newest(None, -1))
+        return KnownBranch(state, Newest(asked.message.turn_id, asked.turn_no))
+
+    def note_appended(self, appended: Appended) -> None:
+        """Note what was stored on the branch that is checked out. The next `sync` reads it, with what else is new."""
+        self._state, self._appended = None, appended.known
+        self._ours |= {record.position for record in appended.records if record.message.id in appended.added}
+        if len(self._ours) > RECENT_KEPT:
+            self.share()
+
+    def is_ours(self, session: int, positions: Sequence[Position]) -> bool:
+        """Return whether this object has stored some messages, and nobody else has added to the session since."""
+        return session == self._key and self._ours.issuperset(positions)
+
+    def share(self) -> None:
+        """Take no message for one that only this object knows."""
+        self._ours.clear()
 
     def _look(self, key: int, ahead: int) -> tuple[SessionState, list[Record]]:
         """Return the session's state, and the newest messages on the path, the newest first, if they are needed."""
@@ -238,15 +271,24 @@ class LiveSession:
         after, limit = (0, 0) if self.news.upto is None else (self.news.upto, NEWS)
         if self._epoch >= 0 or not ahead:
             state, records = self.store.catch_up(key, self.head.branch, after, limit)
-            self.news.take(state, records)
+            self._take(state, records)
             return state, []
         found = self.store.check_out(
             key, *self.head, after_seq=after, limit=limit, newest=ahead, known=self._segments
         )  # fmt: skip
-        self.news.take(found.state, found.records)
+        self._take(found.state, found.records)
         self.news.staying = {record.position: record for record in found.staying}
         self._segments |= {segment.segment: segment for segment in found.segments}
         return found.state, found.newest
+
+    def _take(self, state: SessionState, records: Sequence[Record]) -> None:
+        """Take the messages that are new to this object."""
+        known = self.news.upto
+        self.news.take(state, records)
+        ours = self._ours.intersection(record.position for record in records)
+        if known is not None and state.last_seq - known > len(ours):
+            self.share()  # others have added some
+        self._remember(records)
 
     def segment(self, segment: int) -> Segment:
         """Return a segment. Its parent never changes, but its tip may be outdated."""
@@ -450,11 +492,14 @@ class LiveSession:
         read = self._read({session: positions for session, positions in missing.items() if positions}, epoch)
         found = {session: read.get(session, []) for session in wanted}
         if self._key is not None and self._key in wanted:
-            recent |= {record.position: record for record in found[self._key]}
+            self._remember(found[self._key])
             found[self._key] = [recent[one] for one in wanted[self._key] if one in recent]
-        while len(recent) > RECENT_KEPT:
-            recent.pop(next(iter(recent)))
         return found
+
+    def _remember(self, records: Sequence[Record]) -> None:
+        self._recent |= {record.position: record for record in records}
+        while len(self._recent) > RECENT_KEPT:
+            self._recent.pop(next(iter(self._recent)))
 
     def _read(self, missing: Mapping[int, Sequence[Position]], epoch: int | None) -> Mapping[int, list[Record]]:
         epochs = {} if epoch is None or self._key is None else {self._key: epoch}

@@ -4,6 +4,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from types import MappingProxyType
 
 from shared_core.errors import StoreError, UnknownReferenceError
@@ -19,6 +20,8 @@ from shared_core.records import (
     Derived,
     Draft,
     Forgotten,
+    KnownBranch,
+    MainNews,
     Pinned,
     Position,
     Record,
@@ -32,6 +35,7 @@ from shared_core.records import (
     Stretch,
     Summary,
     VectorRow,
+    VectorRows,
     title_of,
 )
 
@@ -147,14 +151,8 @@ class Store(ABC):
         """
         state, records = self.catch_up(session, branch, after_seq, limit)
         head = at if branch is None else state.head
-        segments: dict[int, Segment] = {}
-        waiting = [head]
-        while waiting:
-            end = waiting.pop()
-            if end is not None and end.segment not in segments:
-                segment = known[end.segment] if end.segment in known else self.segment(session, end.segment)
-                segments[end.segment] = segment
-                waiting += [segment.merged, segment.parent]
+        line = segments_to(head, lambda number: known[number] if number in known else self.segment(session, number))
+        segments = {segment.segment: segment for segment in line}
         tail: list[Record] = []
         while head is not None and len(tail) < newest:
             tail += self.newest(session, head, newest - len(tail))
@@ -170,6 +168,31 @@ class Store(ABC):
         """
         states = [(one, self.state(one.key, MAIN)) for one in self.sessions(*user_ids)]
         return [(one, state) for one, state in states if state.head not in (None, ROOT)]
+
+    def main_news(self, wanted: Mapping[int, tuple[int, int]], space: str | None = None) -> dict[int, MainNews]:
+        """Return what several sessions hold that is new, to search the branch `main` of all of them; one read.
+
+        A caller that has the states of `main_states` asks for as many messages as it takes at a time. By default, this
+        reads session by session, the state first: of one that forgets something meanwhile, the next state tells.
+
+        Args:
+            wanted: session -> the number of the newest message that is known, and that of the last one to read.
+            space: the vector space whose vectors are read along; None: none are.
+
+        Returns:
+            Session -> what is new there; without the sessions that have no branch `main`.
+        """
+        found: dict[int, MainNews] = {}
+        for session, (after, upto) in wanted.items():
+            state, records = self.catch_up(session, MAIN, after, upto - after)
+            if state.head is None:
+                continue
+            records = [record for record in records if record.seq <= upto]
+            positions = [record.position for record in records]
+            vectors = list(self.vectors(session, space, positions)) if space is not None and positions else []
+            line = segments_to(state.head, partial(self.segment, session))
+            found[session] = MainNews(state, line, self.spaces(session), records, vectors)
+        return found
 
     @abstractmethod
     def stats(self, session: int) -> Mapping[str, int]:
@@ -215,7 +238,8 @@ class Store(ABC):
     @abstractmethod
     def append(
         self, session: int, branch: str, drafts: Sequence[Draft], *, at: Position | None = None,
-        turn: str | None = None, changes: Sequence[Change] = (),
+        turn: str | None = None, changes: Sequence[Change] = (), known: KnownBranch | None = None,
+        vectors: VectorRows | None = None, epoch: int | None = None,
     ) -> Appended:  # fmt: skip
         """Store messages at the tip of a branch, in order, in one transaction; durable on return.
 
@@ -235,6 +259,10 @@ class Store(ABC):
                 draft is new.
             turn: the turn that the first replies join; it has a message on the branch. By default the newest one.
             changes: what to change first, as `change` does, in the same transaction.
+            known: what the caller knows of the branch. It spares a store that is a round trip away from reading, if it
+                still is so, and changes nothing else.
+            vectors: vectors of messages stored before, to be kept in the same transaction, as `keep` does.
+            epoch: the session's when these messages were read; the vectors are kept if nothing was forgotten since.
 
         Raises:
             DuplicateError: an id is stored with other content or given twice, or the new branch's name is taken.
@@ -516,6 +544,18 @@ class Store(ABC):
     @abstractmethod
     def close(self) -> None:
         """Release what is held; closing twice is fine."""
+
+
+def segments_to(head: Position | None, segment_of: Callable[[int], Segment]) -> list[Segment]:
+    """Return the segments on the line to a position, second parents included; none without a position."""
+    segments: dict[int, Segment] = {}
+    waiting = [head]
+    while waiting:
+        end = waiting.pop()
+        if end is not None and end.segment not in segments:
+            segment = segments[end.segment] = segment_of(end.segment)
+            waiting += [segment.merged, segment.parent]
+    return list(segments.values())
 
 
 def _info(store: Store, session: SessionKey) -> SessionInfo | None:

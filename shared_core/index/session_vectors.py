@@ -16,7 +16,7 @@ from shared_core.index.arrays import Arrays, digest_of, pack, read_snapshot
 from shared_core.index.path_rows import PathLine
 from shared_core.index.session_index import SessionIndex
 from shared_core.index.vectors import FaissVectorIndex
-from shared_core.records import Position, Snapshot, VectorRows
+from shared_core.records import Position, Snapshot, VectorRow, VectorRows
 from shared_core.store import Store
 
 PART = 16_384
@@ -74,8 +74,9 @@ class SessionVectors:
         self._needs_rewrite = False
         self._parts: list[str] = []
         self._ends: list[int] = []
-        self._new: list[tuple[Position, str, bytes]] = []
-        self._unsaved: list[tuple[Position, str, bytes]] = []
+        self._unsaved: list[VectorRow] = []
+        self._held: list[VectorRow] = []
+        self._followed: tuple[SessionVectors, frozenset[Position]] | None = None
         self.shortened: list[Shortened] = []
         self._claimed: set[int] = set()
         self._pid = os.getpid()
@@ -114,11 +115,17 @@ class SessionVectors:
             positions: messages whose vectors go: those forgotten, and those whose texts lost a part.
         """
         left = SessionVectors(session_index, self.space, self.dimension)
-        left._epoch = session_index.epoch
-        # Vectors that could not be stored are made again, as the store would not get them.
-        unsaved = [position for position, _, _ in (*self._new, *self._unsaved)]
+        left._epoch, gone = session_index.epoch, frozenset(positions)
+        new = [*self._held, *self._unsaved]
+        if "#" in self.space:
+            # They stand for more than one message each, and whoever forgot one of those did not see them: they are
+            # made again.
+            gone |= {position for position, _, _ in new}
+        else:
+            left._unsaved = [row for row in new if row[0] not in gone]
+            self._followed = left, gone  # a batch may arrive here that was claimed before
         owners = self.vectors.owners
-        kept = np.flatnonzero(~np.isin(owners, self.session_index.gone([*positions, *unsaved])))
+        kept = np.flatnonzero(~np.isin(owners, self.session_index.gone(list(gone))))
         if len(kept):
             rows = session_index.rows_at(self.session_index.positions(owners[kept]))
             left.vectors.expect(len(session_index))
@@ -153,9 +160,20 @@ class SessionVectors:
         return found
 
     @property
-    def outdated(self) -> bool:
-        """Whether something was forgotten since the vectors were loaded."""
-        return self._store.state(self.session_index.session).epoch != self._epoch
+    def epoch(self) -> int:
+        """The session's when the vectors were loaded."""
+        return self._epoch
+
+    def checked_epoch(self) -> int:
+        """Return the session's epoch now. If something was forgotten since the vectors were loaded, hold the new ones.
+
+        Part of a text may be forgotten: its old vector must not be stored. `without` sorts out which are still right.
+        """
+        epoch = self._store.state(self.session_index.session).epoch
+        if epoch != self._epoch:
+            self._held += self._unsaved
+            self._unsaved = []
+        return epoch
 
     def claim(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return the rows that no other caller has claimed, and claim them until `release`."""
@@ -169,17 +187,21 @@ class SessionVectors:
         """Release claimed rows."""
         self._claimed.difference_update(rows.tolist())
 
-    def adopt(self, positions: Sequence[Position], hashes: Sequence[str]) -> list[int]:
+    def adopt(self, positions: Sequence[Position], hashes: Sequence[str], *, ask: bool = True) -> list[int]:
         """Take existing vectors of these messages or of equal texts; return the indices that still need one.
 
         Vectors of equal texts are copied; `save` stores the copies.
 
         Args:
-            positions: messages without a vector here.
+            positions: messages; those that got a vector here meanwhile need none.
             hashes: the `text_hash` of each.
+            ask: whether to ask the store; otherwise, only vectors that were made here and are not stored yet are taken.
         """
-        hash_of = dict(zip(positions, hashes, strict=True))
-        known = self._store.known_vectors(self.session_index.session, self.space, hash_of)
+        lacking = set(positions) - self._having(positions)
+        hash_of = {position: text for position, text in zip(positions, hashes, strict=True) if position in lacking}
+        known: Sequence[VectorRow] = self._unsaved
+        if ask and hash_of:
+            known = self._store.known_vectors(self.session_index.session, self.space, hash_of)
         valid = {position: data for position, text, data in known if hash_of.get(position) == text}
         equal = {text: data for _, text, data in known}
         copies = [
@@ -187,30 +209,50 @@ class SessionVectors:
             for position, text in hash_of.items()
             if position not in valid and text in equal
         ]
-        self._new += copies
+        self._unsaved += copies
         self._take([*valid.items(), *((position, data) for position, _, data in copies)])
-        done = set(valid) | {position for position, _, _ in copies}
-        return [i for i, position in enumerate(positions) if position not in done]
+        lacking -= {*valid, *(position for position, _, _ in copies)}
+        return [i for i, position in enumerate(positions) if position in lacking]
 
     def put(self, rows: Sequence[tuple[Position, str, Vectors]]) -> None:
         """Add new vectors: (message, hash of its text, vectors of its pieces). `save` stores them."""
-        encoded = [(position, text, encode_vector(pieces)) for position, text, pieces in rows]
-        self._new += encoded
+        self._add([(position, text, encode_vector(pieces)) for position, text, pieces in rows])
+
+    def _add(self, rows: Sequence[VectorRow]) -> None:
+        self._unsaved += rows
         # Search the vectors as decoded from half precision, so that a reopened store ranks the same.
-        self._take([(position, data) for position, _, data in encoded])
-
-    def save(self) -> None:
-        """Store new vectors. If this raises StoreError, they stay here and the next call tries again.
-
-        Call this while the texts are known to be those in the store.
-        """
-        if self._unsaved and self.outdated:
-            self._unsaved = []  # part of a text may be forgotten: its old vector must not be stored
-        self._unsaved += self._new
-        self._new = []
-        if self._unsaved:
-            self._store.keep(self.session_index.session, VectorRows(self.space, self._unsaved))
+        self._take([(position, data) for position, _, data in rows])
+        if self._followed is not None:
+            left, gone = self._followed
+            kept = [row for row in rows if row[0] not in gone]
+            having = left._having([position for position, _, _ in kept])
+            left._add([row for row in kept if row[0] not in having])
             self._unsaved = []
+
+    def _having(self, positions: Sequence[Position]) -> set[Position]:
+        """Return those of some messages that have a vector here."""
+        rows, there = self.session_index.rows_at(positions), self.vectors.has(len(self.session_index))
+        return {position for position, row in zip(positions, rows.tolist(), strict=True) if row >= 0 and there[row]}
+
+    def save(self, epoch: int | None = None) -> None:
+        """Store new vectors, in one call. If this raises StoreError, they stay here and the next call tries again.
+
+        Args:
+            epoch: the session's when their texts were known to be those in the store, from `checked_epoch`. None: when
+                the vectors were loaded. If something was forgotten since, they stay here, see `without`.
+        """
+        rows, epoch = self.unsaved, self._epoch if epoch is None else epoch
+        if rows is not None and self._store.keep(self.session_index.session, rows, epoch):
+            self.note_saved()
+
+    @property
+    def unsaved(self) -> VectorRows | None:
+        """The new vectors, which are not stored yet; None if there are none."""
+        return VectorRows(self.space, tuple(self._unsaved)) if self._unsaved else None
+
+    def note_saved(self) -> None:
+        """Note that what `unsaved` returned is stored."""
+        self._unsaved = []
 
     def _take(self, found: Sequence[tuple[Position, bytes]]) -> None:
         self.damaged |= not all(data for _, data in found)

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Generator, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -13,7 +13,7 @@ import numpy.typing as npt
 from shared_core.arguments import function
 from shared_core.base import Embedder, Fingerprint
 from shared_core.embedders import as_embedder, embedder_named
-from shared_core.errors import EmbedderError, EmbedderMismatchError, StoreError
+from shared_core.errors import EmbedderError, EmbedderMismatchError
 from shared_core.index.session_vectors import SessionVectors, Shortened, text_hash
 from shared_core.messages import Message
 from shared_core.recall.embedder_calls import Call, Embedded, EmbedReply, EmbedRequest, LateCalls, Patience, Reply
@@ -27,7 +27,8 @@ Rows = npt.NDArray[np.int64]
 def backfill(
     vectors: SessionVectors, embedder: Embedder, rows: Rows, text_of: Callable[[Rows], Sequence[str]], *,
     batch: int, lock: AbstractContextManager[object], patience: Patience | None = None,
-    progress: Callable[[int], None] = lambda done: None, save: Callable[[SessionVectors], None] = SessionVectors.save,
+    progress: Callable[[int], None] = lambda done: None, store: bool = True,
+    ours: Callable[[Sequence[Position]], bool] = lambda positions: False,
 ) -> Generator[EmbedRequest, EmbedReply, int]:  # fmt: skip
     """Embed rows in the order given and return how many are left. Rows claimed by another caller are skipped.
 
@@ -39,13 +40,16 @@ def backfill(
         batch: rows per request.
         lock: held while the index is used, never while a request waits.
         patience: how long the question waits; None: as long as it takes. When it is over, nothing is embedded, but
-            existing vectors are still adopted. A batch that takes longer is left, and stored when it arrives.
+            existing vectors are still adopted. A batch that takes longer is left, and taken when it arrives.
         progress: called with the number of finished rows after each batch.
-        save: called to store the vectors after each batch.
+        store: whether the vectors are stored after each batch. Otherwise they stay in memory until the next
+            `SessionVectors.save`, as a question does not write.
+        ours: returns whether nobody else can have embedded the messages at some positions, so that the store need not
+            be asked.
 
     Raises:
         EmbedderError: the embedder failed; earlier batches are kept.
-        StoreError: raised by `save`.
+        StoreError: the store cannot be read or written.
     """
     left = 0
     for start in range(0, len(rows), batch):
@@ -53,8 +57,8 @@ def backfill(
         with lock:
             part = vectors.claim(rows[start : start + batch])
         left += len(rows[start : start + batch]) - len(part)
-        with _Batch(vectors, part, text_of, lock) as one:
-            todo = yield from one.embed(embedder, save, None if late else patience or Patience(np.inf, LateCalls()))
+        with _Batch(vectors, part, text_of, lock, ours, store=store) as one:
+            todo = yield from one.embed(embedder, None if late else patience or Patience(np.inf, LateCalls()))
         left += todo
         progress(min(start + batch, len(rows)) - left)
         if late and todo == len(part):
@@ -67,12 +71,14 @@ class _Batch:
 
     def __init__(
         self, vectors: SessionVectors, part: Rows, text_of: Callable[[Rows], Sequence[str]],
-        lock: AbstractContextManager[object],
+        lock: AbstractContextManager[object], ours: Callable[[Sequence[Position]], bool], *, store: bool,
     ) -> None:  # fmt: skip
         self._vectors = vectors
         self._part = part
         self._text_of = text_of
         self._lock = lock
+        self._ours = ours
+        self._store = store
         self._positions: list[Position] = []
         self._texts: Sequence[str] = ()
         self._todo: list[int] = []
@@ -85,15 +91,17 @@ class _Batch:
         if not self._left:
             self._vectors.release(self._part)
 
-    def embed(
-        self, embedder: Embedder, save: Callable[[SessionVectors], None], patience: Patience | None
-    ) -> Generator[EmbedRequest, EmbedReply, int]:
+    def embed(self, embedder: Embedder, patience: Patience | None) -> Generator[EmbedRequest, EmbedReply, int]:
         """Adopt existing vectors and, unless `patience` is None, embed the others; return how many rows are left."""
         with self._lock:
+            epoch = self._vectors.checked_epoch() if self._store else None
             self._positions = self._vectors.session_index.positions(self._part)
             self._texts = self._text_of(self._part)
-            self._todo = self._vectors.adopt(self._positions, [text_hash(text) for text in self._texts])
-            save(self._vectors)
+            ask = self._store or patience is None or not self._ours(self._positions)
+            hashes = [text_hash(text) for text in self._texts]
+            self._todo = self._vectors.adopt(self._positions, hashes, ask=ask)
+            if self._store:
+                self._vectors.save(epoch)
         if patience is None or not self._todo:
             return len(self._todo)
         reply = yield EmbedRequest(embedder, self._different(), seconds=patience.left)
@@ -108,31 +116,33 @@ class _Batch:
         if isinstance(reply, EmbedderError):
             raise reply
         with self._lock:
-            self._put(reply, save)
+            self._put(reply)
         return 0
 
     def _different(self) -> tuple[str, ...]:
         """Return the texts to embed, equal ones once."""
         return tuple(dict.fromkeys(self._texts[i] for i in self._todo))
 
-    def _put(self, reply: Embedded, save: Callable[[SessionVectors], None]) -> None:
-        # Messages may have been forgotten while the model computed. A vector of the old text must not be stored.
-        now = self._text_of(self._part) if self._vectors.outdated else self._texts
+    def _put(self, reply: Embedded) -> None:
+        # Messages may have been forgotten while the model computed. A vector of the old text must not be stored; what
+        # is not stored here is stored with the old epoch, and then not at all.
+        epoch = self._vectors.checked_epoch() if self._store else self._vectors.epoch
+        now = self._texts if epoch == self._vectors.epoch else self._text_of(self._part)
         kept = [i for i in self._todo if now[i] == self._texts[i]]
         embedded = dict(zip(self._different(), reply.by_text(), strict=True))
         self._vectors.put([(self._positions[i], text_hash(self._texts[i]), embedded[self._texts[i]]) for i in kept])
         self._vectors.shortened += [
             Shortened(some, of) for some, of in zip(reply.kept, reply.whole, strict=True) if some < of
         ]
-        save(self._vectors)
+        if self._store:
+            self._vectors.save(epoch)
 
     def _keep(self, late: LateCalls, reply: Reply) -> None:
-        """Store the vectors of a batch that was given up, now that they have arrived."""
+        """Take the vectors of a batch that was given up, now that they have arrived."""
         with self._lock:
             try:
                 if isinstance(reply, Embedded) and not late.closed:
-                    with suppress(StoreError):  # the next question tries again, and reports it
-                        self._put(reply, SessionVectors.save)
+                    self._put(reply)
             finally:
                 self._vectors.release(self._part)
 

@@ -1,9 +1,10 @@
 """The indexes that one memory holds open, and the embedder to search them with."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 
 from shared_core.base import Embedder
-from shared_core.errors import EmbedderError, EmbedderMismatchError
+from shared_core.errors import EmbedderError, EmbedderMismatchError, StoreError
 from shared_core.index.session_index import SessionIndex
 from shared_core.index.session_vectors import SessionVectors
 from shared_core.paths import Path, walk
@@ -16,7 +17,7 @@ from shared_core.recall.rules import RecallRules
 from shared_core.recall.scope import (
     RecallScope,
 )
-from shared_core.records import Position, Segment, SessionState
+from shared_core.records import Position, Segment, SessionState, VectorRows
 from shared_core.session import LiveSession
 
 OPEN_ROWS = 250_000
@@ -27,7 +28,11 @@ OPEN_SESSIONS = 10_000
 
 
 class OpenIndexes:
-    """The indexes that one memory holds open, by session."""
+    """The indexes that one memory holds open, by session.
+
+    Attributes:
+        evicted: vectors that are not stored yet, of sessions that are not open any more, each with its epoch.
+    """
 
     def __init__(self, live: LiveSession, rules: RecallRules) -> None:
         self.live = live
@@ -35,6 +40,7 @@ class OpenIndexes:
         self._force = False
         self._checked = False
         self._open: dict[int, tuple[SessionIndex, SessionVectors | None]] = {}
+        self.evicted: dict[int, tuple[VectorRows, int]] = {}
         self._chosen: tuple[int | None, EmbedderChoice] | None = None
         self._segments: dict[int, dict[int, Segment]] = {}
 
@@ -144,6 +150,31 @@ class OpenIndexes:
             if vectors is not None:
                 vectors.vectors.stop()
 
+    def own_vectors(self) -> SessionVectors | None:
+        """Return the vectors of this session, if they are in memory."""
+        opened = self._open.get(self.live.key) if self.live.key is not None else None
+        return opened[1] if opened is not None else None
+
+    def save_vectors(self) -> None:
+        """Store the vectors that questions have made. If that fails, they stay in memory until the next call."""
+        store = self.live.store
+        opened = [(index.session, vectors) for index, vectors in self.opened() if vectors is not None]
+        for session, vectors in opened:
+            if vectors.unsaved is not None:
+                with suppress(StoreError):
+                    if self._is_mine(session):
+                        vectors.save()
+        for session, (rows, epoch) in list(self.evicted.items()):
+            with suppress(StoreError):
+                if self._is_mine(session):
+                    store.keep(session, rows, epoch)
+                del self.evicted[session]
+
+    def _is_mine(self, session: int) -> bool:
+        """Return whether a session has not been taken over by another embedder since it was opened."""
+        embedder = self.embedder_choice_or_words().embedder
+        return embedder is None or not self.uses_other_embedder(session, embedder)
+
     def evict(self) -> None:
         """Close other sessions' indexes beyond `OPEN_ROWS` messages or `OPEN_SESSIONS` sessions.
 
@@ -151,10 +182,12 @@ class OpenIndexes:
         would make every search read all of them again.
         """
         room, sessions = OPEN_ROWS, OPEN_SESSIONS
-        for session, (session_index, _) in list(self._open.items()):
+        for session, (session_index, vectors) in list(self._open.items()):
             if session != self.live.key:
                 if len(session_index) <= room and sessions:
                     room, sessions = room - len(session_index), sessions - 1
                 else:
+                    if vectors is not None and vectors.unsaved is not None:
+                        self.evicted[session] = vectors.unsaved, vectors.epoch  # a question does not write
                     del self._open[session]
                     self._segments.pop(session, None)

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shared_core.base import Embedder, Vectors
-from shared_core.errors import EmbedderError, StoreError
+from shared_core.errors import EmbedderError
 from shared_core.index.session_index import SessionIndex
 from shared_core.index.session_vectors import SessionVectors, text_hash
 from shared_core.languages.english import ENGLISH
@@ -184,12 +184,16 @@ class Searcher:
 
     # Vectors
 
-    def texts(self, scope: Scope, rows: npt.NDArray[np.int64]) -> list[str]:
-        """Return the texts to embed for some rows of a scope: of the messages, or of their turns."""
+    def texts(self, scope: Scope, rows: npt.NDArray[np.int64], *, recent: bool = False) -> list[str]:
+        """Return the texts to embed for some rows of a scope: of the messages, or of their turns.
+
+        `recent`: take messages that were read for this question from memory, where they may be forgotten since.
+        """
         indices = scope.line.indices(rows.astype(np.int32))
         units = [self._members(scope, int(index)) for index in indices]
         wanted = [position for members in units for position in scope.session_index.positions(scope.line.rows[members])]
-        records = {record.position: record for record in self.live.store.get(scope.session_index.session, wanted)}
+        read = self.live.records if recent else self.live.store.get
+        records = {record.position: record for record in read(scope.session_index.session, wanted)}
         texts = []
         for members in units:
             found = [records.get(position) for position in scope.session_index.positions(scope.line.rows[members])]
@@ -211,22 +215,24 @@ class Searcher:
 
     def embed_pending(
         self, scopes: Sequence[Scope], embedder: Embedder, *, batch: int, patience: Patience | None = None,
-        progress: Callable[[int], None] = lambda done: None, save: Callable[[SessionVectors], None],
+        progress: Callable[[int], None] = lambda done: None, store: bool,
     ) -> Generator[EmbedRequest, EmbedReply, int]:  # fmt: skip
-        """Embed messages without a vector, this session's newest first; return how many are left."""
+        """Embed messages without a vector, this session's newest first; return how many are left.
+
+        `store`: whether the vectors are stored at once; a question keeps them in memory.
+        """
         left = 0
         for scope in scopes:
             if scope.vectors is None:
                 continue
             with self._lock:
                 rows = self.pending(scope)
-                if not len(rows):
-                    save(scope.vectors)  # vectors that could not be stored earlier
                 if not len(rows) or self.sessions.uses_other_embedder(scope.session_index.session, embedder):
                     continue
             left += yield from backfill(
-                scope.vectors, embedder, rows, partial(self.texts, scope), batch=batch, lock=self._lock,
-                patience=patience, progress=progress, save=save,
+                scope.vectors, embedder, rows, partial(self.texts, scope, recent=not store), batch=batch,
+                lock=self._lock, patience=patience, progress=progress, store=store,
+                ours=partial(self.live.is_ours, scope.session_index.session),
             )  # fmt: skip
         return left
 
@@ -255,6 +261,7 @@ class Searcher:
             try:
                 vector = yield from self._vectors(dense.embedder, query, scopes, notes)
             except EmbedderError as error:
+                self.live.share()  # another process, whose embedder works, may embed them
                 notes.append(f"recall by words alone: {error}")
                 self._warn(notes[-1])
         with self._lock:
@@ -314,8 +321,7 @@ class Searcher:
         nothing to compare it with, or it came too late.
         """
         budget = self.rules.embed_budget_ms
-        save = partial(_save_or_note, notes, [])
-        embed = partial(self.embed_pending, scopes, embedder, batch=SMALL_BATCH, save=save)
+        embed = partial(self.embed_pending, scopes, embedder, batch=SMALL_BATCH, store=False)
         if not _any_vectors(scopes):
             yield from embed(patience=Patience(0, self.late, self.clock))  # what others have embedded
         with self._lock:
@@ -460,13 +466,3 @@ def _was_damaged(scopes: Sequence[Scope]) -> bool:
     for one in damaged:
         one.damaged = False
     return bool(damaged)
-
-
-def _save_or_note(notes: list[str], failed: list[SessionVectors], vectors: SessionVectors) -> None:
-    """Store vectors if possible. On an error the search goes on, notes it, and does not try again."""
-    if not failed:
-        try:
-            vectors.save()
-        except StoreError as error:
-            failed.append(vectors)
-            notes.append(f"new vectors are used and not stored yet: {error}")

@@ -91,6 +91,10 @@ class Rows(ABC):
     def state(self, session: int, branch: str | None) -> SessionState | None:
         """Return the state of a session, in one read; None if there is no such session."""
 
+    @abstractmethod
+    def raise_version(self, session: int) -> None:
+        """Raise the version of a session by one, if there is such a session; inserting messages raises it, too."""
+
     def main_states(self, user_ids: Collection[str | None] | None) -> list[tuple[SessionKey, SessionState]]:
         """Return the sessions of some users whose branch `main` does not end at `ROOT`, each with its state there."""
         states = [(one, self.state(one.key, MAIN)) for one in self.sessions(user_ids)]

@@ -208,6 +208,8 @@ def insert_ref(rows: Rows, session: int, ref: Ref) -> None:
 
 def change(rows: Rows, session: int, changes: Sequence[Change]) -> None:
     """Make changes, one after the other; see `Store.change`."""
+    if not all(isinstance(one, Expect) for one in changes):
+        rows.raise_version(session)
     for one in changes:
         _change(rows, session, one)
 
@@ -297,9 +299,10 @@ def append(
     changes: Sequence[Change],
 ) -> Appended:
     """Store messages at the end of a branch; see `Store.append`."""
-    ids = _checked_ids(drafts)
+    ids = checked_ids(drafts)
     if at is not None:
         create_branch(rows, session, branch, at)
+        rows.raise_version(session)
     change(rows, session, changes)
     end = end_of(rows, session, branch)
     newest, turn_no = newest_turn(rows, session, end.head)
@@ -316,7 +319,7 @@ def append(
         listed = [d.message for d in drafts if d.message.id in before or d.message.id in added]
         turns = dict(zip((m.id for m in listed), assign_turns(listed, newest, named, before), strict=True))
         start = head if end.attached else _room(rows, session, branch, end)
-        records = _records(start, end.last_seq, new, turns)
+        records = new_records(start, end.last_seq, new, turns)
         covers = [(record.position, one) for record, draft in zip(records, new, strict=True) for one in draft.covers]
         rows.insert_records(session, records, covers)
         head = records[-1].position
@@ -326,7 +329,7 @@ def append(
     return Appended(stored, frozenset(str(draft.message.id) for draft in new), forgotten, head)
 
 
-def _checked_ids(drafts: Sequence[Draft]) -> list[str]:
+def checked_ids(drafts: Sequence[Draft]) -> list[str]:
     """Return the ids of drafts, each of which must have one of its own and a time."""
     ids: dict[str, None] = {}
     for draft in drafts:
@@ -342,10 +345,15 @@ def _checked_ids(drafts: Sequence[Draft]) -> list[str]:
 def _known(rows: Rows, session: int, drafts: Sequence[Draft], ids: Sequence[str]) -> dict[str, Record]:
     """Return the records of drafts that are stored already; DuplicateError if one says something else."""
     known = {str(record.message.id): record for record in rows.get(session, ids)}
+    refuse_other_content(known, drafts, ids)
+    return known
+
+
+def refuse_other_content(known: Mapping[str, Record], drafts: Sequence[Draft], ids: Sequence[str]) -> None:
+    """Raise DuplicateError if a draft says something else than what is stored under its id."""
     for id_, draft in zip(ids, drafts, strict=True) if known else ():
         if id_ in known and _content(known[id_].message) != _content(draft.message):
             raise DuplicateError(f"message {id_!r} is already stored with other content; give it a new id", id=id_)
-    return known
 
 
 def _content(message: Message) -> str:
@@ -373,7 +381,7 @@ def _room(rows: Rows, session: int, branch: str, end: BranchEnd) -> Position:
     return start
 
 
-def _records(
+def new_records(
     start: Position, last_seq: int, drafts: Sequence[Draft], turns: Mapping[str | None, Newest]
 ) -> list[Record]:
     """Return the records of new messages, from the position after `start` on."""
@@ -399,6 +407,7 @@ def restore(rows: Rows, session: int, restored: Restored) -> None:
     state = rows.state(session, None)
     if state is None:
         raise UnknownReferenceError(f"there is no session {session!r}")
+    rows.raise_version(session)
     touched = {one.segment for one in restored.segments} | {one.position.segment for one in restored.records}
     before = {number: rows.segment(session, number) for number in touched}
     rows.detach_branches(session, touched)

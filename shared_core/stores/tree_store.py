@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import assert_never, get_args
 
 from typing_extensions import TypeIs
@@ -16,6 +17,7 @@ from shared_core.records import (
     Criterion,
     Derived,
     Draft,
+    KnownBranch,
     Position,
     Record,
     Ref,
@@ -102,6 +104,8 @@ class TreeStore(Store):
                 raise DuplicateError(f"there is a session {session_id!r} already; choose another name")
             swapped = {} if other is None else {other: own.session_id}
             rows.rename_sessions(swapped | {session: session_id})
+            for renamed in (session, *swapped):
+                rows.raise_version(renamed)
 
     def state(self, session: int, branch: str | None = None) -> SessionState:
         """See `Store`."""
@@ -145,11 +149,18 @@ class TreeStore(Store):
 
     def append(
         self, session: int, branch: str, drafts: Sequence[Draft], *, at: Position | None = None,
-        turn: str | None = None, changes: Sequence[Change] = (),
+        turn: str | None = None, changes: Sequence[Change] = (), known: KnownBranch | None = None,
+        vectors: VectorRows | None = None, epoch: int | None = None,
     ) -> Appended:  # fmt: skip
         """See `Store`."""
         with self._writing() as rows:
-            return append(rows, session, branch, drafts, at, turn, changes)
+            appended = append(rows, session, branch, drafts, at, turn, changes)
+            if vectors is not None:
+                state = rows.state(session, None)
+                if state is None or state.epoch != epoch:
+                    return replace(appended, kept=False)
+                rows.put_vectors(session, vectors.space, list(vectors.rows))
+            return appended
 
     def restore(self, session: int, restored: Restored) -> None:
         """See `Store`."""
@@ -193,6 +204,7 @@ class TreeStore(Store):
                 else covering(rows, session, positions)
             )
             before = rows.state(session, None)
+            rows.raise_version(session)
             if rows.erase(session, positions, stale, summaries) and branches and before is not None:
                 # Messages that damage had lost are forgotten, too, and not missed from now on.
                 rows.note_empty(session, (), [range(1, before.last_seq + 1)])

@@ -16,6 +16,8 @@ from shared_core.records import (
     Derived,
     Draft,
     Forgotten,
+    KnownBranch,
+    MainNews,
     Position,
     Record,
     Ref,
@@ -28,6 +30,7 @@ from shared_core.records import (
     Stretch,
     Summary,
     VectorRow,
+    VectorRows,
 )
 from shared_core.store import ALL, PAGE, Store
 
@@ -120,6 +123,10 @@ class CountedStore(Store):
         """See `Store`."""
         return self._noted("main_states").main_states(*user_ids)
 
+    def main_news(self, wanted: Mapping[int, tuple[int, int]], space: str | None = None) -> dict[int, MainNews]:
+        """See `Store`."""
+        return self._noted("main_news").main_news(wanted, space)
+
     def stats(self, session: int) -> Mapping[str, int]:
         """See `Store`."""
         return self._noted("stats").stats(session)
@@ -146,10 +153,14 @@ class CountedStore(Store):
 
     def append(
         self, session: int, branch: str, drafts: Sequence[Draft], *, at: Position | None = None,
-        turn: str | None = None, changes: Sequence[Change] = (),
+        turn: str | None = None, changes: Sequence[Change] = (), known: KnownBranch | None = None,
+        vectors: VectorRows | None = None, epoch: int | None = None,
     ) -> Appended:  # fmt: skip
         """See `Store`."""
-        return self._noted("append").append(session, branch, drafts, at=at, turn=turn, changes=changes)
+        store = self._noted("append")
+        return store.append(
+            session, branch, drafts, at=at, turn=turn, changes=changes, known=known, vectors=vectors, epoch=epoch
+        )
 
     def restore(self, session: int, restored: Restored) -> None:
         """See `Store`."""

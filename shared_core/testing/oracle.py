@@ -16,6 +16,7 @@ from shared_core.records import (
     Create,
     Draft,
     InTurn,
+    KnownBranch,
     Merge,
     Move,
     Newest,
@@ -23,7 +24,6 @@ from shared_core.records import (
     Position,
     Record,
     Segment,
-    SessionState,
 )
 from shared_core.store import Store
 from shared_core.turns import assign_turns
@@ -157,7 +157,7 @@ def check(store: Store, key: int, tree: Tree) -> None:
     assert store.find(key, After(0, ALL)) == everything
     assert store.branches(key) == [Branch(name, head) for name, head in tree.branches.items()]
     for name, head in tree.branches.items():
-        assert store.state(key, name) == SessionState(head, tree.last_seq, tree.epoch)
+        assert store.state(key, name)[:3] == (head, tree.last_seq, tree.epoch)
         path = walk(head, partial(store.segment, key))
         positions = [Position(span.segment, depth) for span in path.spans for depth in range(span.start, span.upto + 1)]
         assert positions == list(tree.line(head))
@@ -170,7 +170,7 @@ def check(store: Store, key: int, tree: Tree) -> None:
     half = tree.last_seq // 2
     _check_out(store, key, tree, half)
     new = [record for record in everything if record.seq > half]
-    assert store.catch_up(key, MAIN, half, ALL) == (SessionState(tree.branches[MAIN], tree.last_seq, tree.epoch), new)
+    assert store.catch_up(key, MAIN, half, ALL) == (store.state(key, MAIN), new)
     assert [store.segment(key, number) for number in tree.segments] == list(tree.segments.values())
     ids = [str(record.message.id) for record in reversed(everything)]
     assert store.get(key, [*ids, "unknown", *map(str, tree.forgotten)]) == everything[::-1]
@@ -217,12 +217,19 @@ class Session:
         self.tree = Tree()
 
     def append(
-        self, branch: str, given: Sequence[Draft], at: Position | None = None, turn: str | None = None
-    ) -> Appended:
+        self, branch: str, given: Sequence[Draft], at: Position | None = None, turn: str | None = None,
+        known: KnownBranch | None = None,
+    ) -> Appended:  # fmt: skip
         """Append to both; the store must return what the oracle does."""
-        result = self.store.append(self.key, branch, given, at=at, turn=turn)
+        result = self.store.append(self.key, branch, given, at=at, turn=turn, known=known)
         assert result == self.tree.append(branch, given, result.head.segment, at, turn)
         return result
+
+    def known(self, branch: str) -> KnownBranch:
+        """Return what a caller knows that has just looked at a branch."""
+        head = self.tree.branches[branch]
+        newest, turn_no = self.tree.newest_turn(self.tree.line(head))
+        return KnownBranch(self.store.state(self.key, branch), Newest(newest.turn_id, turn_no))
 
     def merge(self, branch: str, source: Position) -> None:
         """Merge in both."""

@@ -76,7 +76,8 @@ def test_killed_while_it_embeds_or_codes(path: Path, what: str, lines: int) -> N
     with closing(SQLiteStore(path)) as store:
         stats = store.stats(1)
         assert stats["messages"] == {"embed": 2_000, "code": 200}[what]
-        assert 0 < stats["vectors"] < 2_000
+        # What a question embeds is stored with the next message.
+        assert stats["vectors"] in {"embed": range(1, 2_000), "code": (0,)}[what]
     check(path)
 
 

@@ -89,22 +89,31 @@ def test_no_word_of_what_is_taken_out_is_left(store: SQLiteStore) -> None:
     assert b"lighthous" in held
 
 
-def test_vectors_of_what_is_forgotten_stale_or_not_stored_are_taken_out(store: SQLiteStore) -> None:
+@pytest.mark.parametrize(("space", "kept_new"), [("hashing/8", [6, 9]), ("hashing/8#turn", [])])
+def test_vectors_of_what_is_forgotten_or_stale_are_taken_out(
+    store: SQLiteStore, space: str, kept_new: list[int]
+) -> None:
+    """New ones that stand for whole turns go, too: whoever forgot a part of a turn did not see them."""
     session = Session(store)
     session.append(MAIN, drafts(*(f"u{number}" for number in range(12))))
     index = refreshed(session)
-    vectors = vectors_of(session, index)
+    vectors = SessionVectors(index, space, 8)
+    vectors.refresh()
     fill(vectors, HashingEmbedder(8), [0, 2, 3, 5, 7, 11])
-    unsaved = np.ones((1, 8), np.float32) / np.sqrt(8)
-    vectors.put([(Position(0, 9), "not stored", unsaved.astype(np.float32))])
+    unsaved = (np.ones((1, 8), np.float32) / np.sqrt(8)).astype(np.float32)
+    vectors.put([(Position(0, depth), "not stored", unsaved) for depth in (1, 9)])
     left = index.without([Position(0, 1), Position(0, 3)], 1)
     found: SessionVectors = vectors.without(left, [Position(0, 1), Position(0, 3), Position(0, 7)])
+    vectors.put([(Position(0, depth), "arrives late", unsaved) for depth in (3, 6, 11)])
     kept = {position: vectors.vectors.first(index.rows_at([position])) for position in index.positions(np.arange(12))}
-    assert left.positions(found.vectors.owners) == [Position(0, depth) for depth in (0, 2, 5, 11)]
+    depths = sorted([0, 2, 5, 11, *kept_new])
+    assert sorted(left.positions(found.vectors.owners)) == [Position(0, depth) for depth in depths]
     for position in left.positions(found.vectors.owners):
         np.testing.assert_array_equal(found.vectors.first(left.rows_at([position])), kept[position])
     found.refresh()
-    assert len(found.vectors) == 4, "nothing is read again"
+    assert len(found.vectors) == len(depths), "nothing is read again"
+    new = found.unsaved
+    assert sorted(row[0].depth for row in (new.rows if new is not None else ())) == kept_new
 
 
 @pytest.mark.parametrize("everything", [False, True])

@@ -115,6 +115,8 @@ class TestMessages:
         later = memory.context(QUESTION).report
         assert (later.pending, later.embedder) == (0, "hashing/16")
         assert len(embedder.documents) == early.pending
+        assert memory.stats()["vectors"] == 0, "questions store nothing"
+        talk(memory, 1)
         assert memory.stats()["vectors"] == early.pending
 
     def test_another_question_meanwhile_begins_no_other_call(self, memory: InfiniteMemory, embedder: Waiting) -> None:
@@ -138,6 +140,9 @@ class TestMessages:
         pending = memory.context(QUESTION).report.pending
         memory.forget(ids=["u3", "a3"])
         arrive(memory, embedder)
+        assert memory.context(QUESTION).report.pending == 0
+        assert len(embedder.documents) == pending, "what is left of the batch is used"
+        talk(memory, 1)
         assert memory.stats()["vectors"] == pending - 2
         assert not any(hit.message.id in ("u3", "a3") for hit in memory.search("tower number 3", 50))
 
@@ -147,7 +152,10 @@ class TestMessages:
             pending = memory.context(QUESTION).report.pending
             memory.forget(ids=["u3"])
             arrive(memory, embedder)
-            assert memory.stats()["vectors"] == pending - 1
+            assert memory.context(QUESTION).report.pending == 0
+            assert "the tower number 3 is by the river" in embedder.documents[pending:]
+            talk(memory, 1)
+            assert memory.stats()["vectors"] == pending
 
     def test_all_of_the_session_forgotten_meanwhile(self, memory: InfiniteMemory, embedder: Waiting) -> None:
         memory.context(QUESTION)
@@ -167,6 +175,7 @@ class TestMessages:
         with InfiniteMemory(path, embedder=HashingEmbedder(16), **SMALL) as again:
             assert again.stats()["vectors"] == 0
             assert again.context(QUESTION).report.pending == 0
+        with InfiniteMemory(path, embedder=HashingEmbedder(16), **SMALL) as again:
             assert again.stats()["vectors"] == pending
 
     def test_an_error_that_comes_late_leaves_the_messages_to_the_next_question(
@@ -206,6 +215,7 @@ class TestMessages:
                 os._exit(0 if (late.pending, late.embedder) == (0, "hashing/16") else 1)
             assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
             arrive(memory, embedder)
+            talk(memory, 1)
             assert memory.stats()["vectors"] == pending
 
 

@@ -607,7 +607,7 @@ class TestC20Users:
                 say(other, POOLS)
                 other.index()
                 assert POOLS[0] in {hit.message.content for hit in memory.search("which pools?")}
-                assert store.spaces(store.session("ann", "1") or 0) == ["other/32", "hashing/64"]
+            assert store.spaces(store.session("ann", "1") or 0) == ["other/32"]
         assert POOLS[0] not in mine.documents
 
 

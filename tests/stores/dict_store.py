@@ -40,6 +40,7 @@ class Tables:
     name: SessionKey
     epoch: int = 0
     last_seq: int = 0
+    version: int = 0
     segments: dict[int, Segment] = field(default_factory=dict)
     branches: dict[str, tuple[Position, bool]] = field(default_factory=dict)
     refs: dict[int, Ref] = field(default_factory=dict)
@@ -85,7 +86,10 @@ class DictRows(Rows):
     def state(self, session: int, branch: str | None) -> SessionState | None:
         one = self.tables.get(session)
         end = self.end(session, branch) if branch is not None else None
-        return None if one is None else SessionState(end and end.head, one.last_seq, one.epoch)
+        return None if one is None else SessionState(end and end.head, one.last_seq, one.epoch, one.version)
+
+    def raise_version(self, session: int) -> None:
+        self.of(session).version += 1
 
     def counts(self, session: int) -> dict[str, int]:
         one = self.of(session)
@@ -209,6 +213,7 @@ class DictRows(Rows):
             segment = one.segments[record.position.segment]
             one.segments[segment.segment] = segment._replace(tip=max(segment.tip, record.position.depth))
         one.covers += covers
+        one.version += 1
 
     def erase(
         self, session: int, positions: Sequence[Position], stale: Sequence[Position], summaries: Collection[int]

@@ -4,7 +4,7 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from shared_core.errors import (
     StoreUnavailableError,
     UnknownReferenceError,
 )
-from shared_core.records import MAIN, After, Draft, Position, Snapshot, VectorRows
+from shared_core.records import MAIN, After, Create, Draft, Position, Snapshot, VectorRows
 from shared_core.sharing import foreign, importer, large_conversation, session_tree
 from shared_core.sharing.files import export_sessions, import_sessions
 from shared_core.store import Store
@@ -33,7 +33,7 @@ from shared_core.stores.postgres import grafts
 from shared_core.stores.postgres.joint_reads import SPANS
 from shared_core.stores.postgres.schema import MIGRATIONS, Migration
 from shared_core.stores.postgres.texts import after_all, plain, text
-from shared_core.stores.postgres.transactions import Writer
+from shared_core.stores.postgres.transactions import Reader, Statement, Writer
 from shared_core.testing.oracle import ALL, Session, draft, drafts
 from tests.sharing.test_staged_merges import PART, Case, chatgpt, own, reply_first
 from tests.stores.postgres_server import Server, running_server
@@ -225,7 +225,7 @@ def test_a_worker_of_the_version_before_goes_on_as_long_as_it_may(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known = list(MIGRATIONS)
-    fits = Migration("a column", 1, ("ALTER TABLE {s}.names ADD COLUMN hue text",))
+    fits = Migration("a column", len(known), ("ALTER TABLE {s}.names ADD COLUMN hue text",))
     parts = Migration("a table", len(known) + 2, ("CREATE TABLE {s}.hues (hue text)",))
     with closing(PostgresStore(address)) as old:
         monkeypatch.setattr(steps, "MIGRATIONS", [*known, fits])
@@ -611,19 +611,22 @@ def test_while_the_server_is_away_nothing_is_half_done(fragile: Server) -> None:
         assert ids(store, key) == ["u1", "u5"]
 
 
-def test_a_change_that_nobody_can_tell_of_is_said_so(fragile: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server goes away with the answer to a commit, and does not come back in time."""
-    with closing(PostgresStore(fragile.address(), schema="lost", retry_seconds=0.1)) as store:
-        key = Session(store).key
+@pytest.mark.parametrize("end", [(Writer, "commit"), (Reader, "at_once")], ids=["locked", "at once"])
+def test_a_change_that_nobody_can_tell_of_is_said_so(
+    fragile: Server, end: tuple[type[Reader], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server goes away with the answer to a change, and does not come back in time."""
+    with closing(PostgresStore(fragile.address(), schema=f"lost {end[1]}", retry_seconds=0.1)) as store:
+        key, changes = Session(store).key, [] if end[0] is Reader else [Create("side", Position(0, -1))]
 
-        def lost(writer: Writer) -> None:
+        def lost(*_: object) -> None:
             fragile.control("stop", "-m", "immediate")
             raise psycopg.OperationalError("consuming input failed")
 
         with monkeypatch.context() as broken:
-            broken.setattr(Writer, "commit", lost)
+            broken.setattr(*end, lost)
             with pytest.raises(StoreUnavailableError, match="cannot be asked whether it happened"):
-                store.append(key, MAIN, drafts("u1"))
+                store.append(key, MAIN, drafts("u1"), changes=changes)
         fragile.control("start")
         store.append(key, MAIN, drafts("u1", "a1"))
         assert ids(store, key) == ["u1", "a1"]
@@ -675,6 +678,40 @@ def test_a_commit_whose_answer_is_lost_happens_once(
         assert ids(store, key) == ["u1"]
         with pytest.raises(DuplicateError):
             store.append(key, "side", drafts("u2"), at=Position(0, -1))
+
+
+@pytest.mark.parametrize("happened", [True, False])
+def test_what_is_stored_at_once_is_stored_once_whether_or_not_its_answer_arrives(
+    address: str, happened: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Known or not known before, and if another object stores something meanwhile."""
+    with closing(PostgresStore(address)) as store, closing(PostgresStore(address)) as other:
+        session = Session(store)
+        at_once, left, meanwhile = Reader.at_once, list[int](), list[Callable[[], object]]()
+
+        def lossy(reader: Reader, statements: Sequence[Statement]) -> list[Any]:
+            lost = left.pop() if left else 0
+            done = at_once(reader, statements) if happened or not lost else []
+            if meanwhile:
+                meanwhile.pop()()
+            if lost:
+                raise psycopg.OperationalError("consuming input failed")
+            return done
+
+        monkeypatch.setattr(Reader, "at_once", lossy)
+        for number, known in enumerate((False, True, True)):
+            knows = session.known(MAIN) if known else None
+            left[:] = [1] if happened else [1, 1]
+            added = session.append(MAIN, drafts(f"u{number}", f"a{number}"), known=knows).added
+            assert added == {f"u{number}", f"a{number}"}
+            assert not left
+        session.check()
+        left[:] = [1]
+        meanwhile[:] = [lambda: other.append(session.key, MAIN, drafts("u8"))]
+        store.append(session.key, MAIN, drafts("u9"), known=session.known(MAIN))
+        expected = ["u9", "u8"] if happened else ["u8", "u9"]
+        assert ids(store, session.key)[-2:] == expected
+        assert [r.seq for r in store.find(session.key, After(0, 99))] == list(range(1, 9))
 
 
 # Beside SQLite

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from shared_core import InfiniteMemory, Message
+from shared_core import InfiniteMemory, Message, SessionPool
 from shared_core.records import MAIN, Position, Snapshot, VectorRows
 from shared_core.store import PAGE, Store
 from shared_core.stores import SQLiteStore
@@ -85,7 +85,41 @@ def test_a_turn(filled: CountedStore) -> None:
         memory.context("item9?")
         assert trips(filled) == "catch_up at"
         memory.search("fine", top_k=2)  # embeds both: no prompt needed it
-        assert trips(filled) == "catch_up get known_vectors state keep at"
+        assert trips(filled) == "catch_up state", "it has just stored them, so that nobody else has embedded them"
+        assert filled.stats(filled.session("u", "s") or 0)["vectors"] == 200
+        filled.reset()
+        memory.add(Message.user("And then?", id="r"))
+        assert trips(filled) == "append", "what questions embedded is stored along"
+        assert filled.stats(filled.session("u", "s") or 0)["vectors"] == 202
+
+
+def test_a_question_asks_for_the_vectors_of_what_others_stored(filled: CountedStore) -> None:
+    with of(filled) as memory, of(filled) as other:
+        memory.search("item7")
+        for number in (1, 2):
+            memory.add(Message.user(f"my penguin {number}", id=f"mine{number}"))
+            other.add(Message.user(f"their penguin {number}", id=f"theirs{number}"))
+            filled.reset()
+            memory.search("penguin", top_k=2)
+            assert trips(filled) == "catch_up known_vectors state"
+            other.index()
+        other.add(Message.user("their penguin 3", id="theirs3"))
+        other.index()
+        made = HashingEmbedder()
+        with of(filled, embedder=made) as anew:
+            anew.search("penguin", top_k=2)
+        assert made.documents == []
+
+
+def test_vectors_are_stored_when_a_pool_takes_a_memory_back() -> None:
+    store = CountedStore(SQLiteStore(":memory:"))
+    with closing(store), SessionPool(store, embedder=HashingEmbedder(), max_tokens=600, reserve_tokens=0) as pool:
+        with pool.use("s") as memory:
+            memory.add(history(200))
+            memory.context(QUESTION)
+            store.reset()
+        assert trips(store) == "keep"
+        assert store.store.stats(1)["vectors"] > 0
 
 
 def test_a_context(filled: CountedStore) -> None:

@@ -5,7 +5,7 @@ import itertools
 import os
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from datetime import UTC
 from pathlib import Path
@@ -28,6 +28,7 @@ from shared_core.records import (
     IdPrefix,
     InTurn,
     MadeFrom,
+    MainNews,
     Merge,
     Move,
     Position,
@@ -486,6 +487,80 @@ class LeavesParentsOut(SQLiteStore):
         return found._replace(segments=found.segments[:1])
 
 
+class CountsOnlyMessages(SQLiteStore):
+    """A version that does not grow when a branch moves, when something is forgotten, and so on."""
+
+    def state(self, session: int, branch: str | None = None) -> SessionState:
+        state = super().state(session, branch)
+        return state._replace(version=state.last_seq)
+
+
+class ForgetsUnseen(SQLiteStore):
+    def forget(
+        self, session: int, positions: Sequence[Position], *, stale: Sequence[Position] = (), branches: bool = False
+    ) -> None:
+        super().forget(session, positions, stale=stale, branches=branches)
+        with self._db.writing() as connection:
+            connection.execute("UPDATE sessions SET changes = changes - 1 WHERE session = ?", (session,))
+
+
+class RaisesForWhatIsDerived(SQLiteStore):
+    def keep(self, session: int, derived: Derived, epoch: int | None = None) -> bool:
+        kept = super().keep(session, derived, epoch)
+        with self._writing() as rows:
+            rows.raise_version(session)
+        return kept
+
+
+class TakesItsCallersWord(SQLiteStore):
+    """What is known gives the turn, whatever has moved since."""
+
+    def append(self, session: int, branch: str, drafts: Sequence[Draft], **how: Any) -> Appended:
+        known = how.pop("known", None)
+        reply = drafts[0].message.role == "assistant"
+        if known is not None and reply and how.get("turn") is None:
+            with suppress(UnknownReferenceError):
+                return super().append(session, branch, drafts, **{**how, "turn": known.turn.turn_id})
+        return super().append(session, branch, drafts, **how)
+
+
+class MovesToWhatIsKnown(SQLiteStore):
+    """What is known says where messages go, whatever has moved since."""
+
+    def append(self, session: int, branch: str, drafts: Sequence[Draft], **how: Any) -> Appended:
+        known = how.get("known")
+        if known is not None and self.state(session, branch).last_seq == known.state.last_seq:
+            super().change(session, [Move(branch, known.state.head, "")])
+        return super().append(session, branch, drafts, **how)
+
+
+class KeepsWhateverItIsGiven(SQLiteStore):
+    def append(self, session: int, branch: str, drafts: Sequence[Draft], **how: Any) -> Appended:
+        return super().append(session, branch, drafts, **{**how, "epoch": self.state(session).epoch})
+
+
+class KeepsItAfterwards(SQLiteStore):
+    def append(self, session: int, branch: str, drafts: Sequence[Draft], **how: Any) -> Appended:
+        vectors, epoch = how.pop("vectors", None), how.pop("epoch", None)
+        kept = vectors is None or self.keep(session, vectors, epoch)
+        return replace(super().append(session, branch, drafts, **how), kept=kept)
+
+
+class ReadsOnlyTheNewOfMain(SQLiteStore):
+    def main_news(self, wanted: Mapping[int, tuple[int, int]], space: str | None = None) -> dict[int, MainNews]:
+        found = super().main_news(wanted, space)
+        lines = {key: {segment.segment for segment in news.segments} for key, news in found.items()}
+        return {
+            key: news._replace(records=[record for record in news.records if record.position.segment in lines[key]])
+            for key, news in found.items()
+        }
+
+
+class ReadsPastTheLast(SQLiteStore):
+    def main_news(self, wanted: Mapping[int, tuple[int, int]], space: str | None = None) -> dict[int, MainNews]:
+        return super().main_news({key: (after, ALL) for key, (after, _) in wanted.items()}, space)
+
+
 class TakesVectorsOfOldTexts(SQLiteStore):
     def known_vectors(self, session: int, space: str, hashes: Mapping[Position, str]) -> list[VectorRow]:
         return list(self.vectors(session, space, list(hashes)))
@@ -656,6 +731,15 @@ BROKEN: list[tuple[type[SQLiteStore], str]] = [
     (CatchesUpTwice, "test_catching_up_returns_the_state_and_what_is_new"),
     (StopsAtForks, "test_a_branch_is_checked_out_with_all_that_leads_to_it"),
     (LeavesParentsOut, "test_a_branch_is_checked_out_with_all_that_leads_to_it"),
+    (CountsOnlyMessages, "test_the_version_grows_with_every_change_of_the_session_alone"),
+    (ForgetsUnseen, "test_the_version_grows_with_every_change_of_the_session_alone"),
+    (RaisesForWhatIsDerived, "test_the_version_grows_with_every_change_of_the_session_alone"),
+    (TakesItsCallersWord, "test_what_a_caller_knows_changes_nothing_but_the_time"),
+    (MovesToWhatIsKnown, "test_what_a_caller_knows_changes_nothing_but_the_time"),
+    (KeepsWhateverItIsGiven, "test_vectors_are_kept_along_with_messages_if_nothing_was_forgotten"),
+    (KeepsItAfterwards, "test_vectors_are_kept_along_with_messages_if_nothing_was_forgotten"),
+    (ReadsOnlyTheNewOfMain, "test_what_is_new_on_main_comes_for_many_sessions_at_once"),
+    (ReadsPastTheLast, "test_what_is_new_on_main_comes_for_many_sessions_at_once"),
     (TakesVectorsOfOldTexts, "test_known_vectors_are_a_messages_own_or_of_an_equal_text"),
     (KnowsOnlyTheLastCall, "test_what_was_forgotten_since_an_epoch_is_known_whole_or_not_at_all"),
     (KnowsNothingOfTheStale, "test_what_was_forgotten_since_an_epoch_is_known_whole_or_not_at_all"),

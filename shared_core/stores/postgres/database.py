@@ -154,6 +154,11 @@ class Database:
             raise StoreError("this process forked in the middle of a transaction, which is its parent's; begin another")
         return joined[1]
 
+    @property
+    def in_transaction(self) -> bool:
+        """Whether this thread is within `joining`."""
+        return self._joined() is not None
+
     def outside(self, sql: str) -> None:
         """Run a statement without values and outside of any transaction, such as VACUUM."""
         with self._errors(), self._borrowed() as connection:

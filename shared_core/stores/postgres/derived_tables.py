@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from functools import partial
+from typing import Any
 
 from shared_core.records import Forgotten, Position, Summary, VectorRow
 from shared_core.stores.gaps import NUMBERS, by_segment, runs
@@ -22,12 +23,12 @@ from shared_core.stores.rows import SummaryReach
 _PART = 16 * 2**20
 """Bytes of a snapshot in one row; PostgreSQL takes a gigabyte, and copies a value whole."""
 
-_PUT_SPACE = (
-    "INSERT INTO {s}.spaces (session, space, name, written) SELECT %(session)s, {next}, %(name)s, {next} "
+PUT_SPACE = (
+    "INSERT INTO {s}.spaces (session, space, name, written) SELECT %(session)s, {next}, %(space_name)s, {next} "
     "FROM {s}.sessions WHERE session = %(session)s "
     "ON CONFLICT (session, name) DO UPDATE SET written = excluded.written RETURNING space"
 )
-_PUT_VECTORS = (
+PUT_VECTORS = (
     "INSERT INTO {s}.vectors (session, space, segment, depth, hash, vector, checksum) "
     "SELECT %(session)s, %(space)s, w.segment, w.depth, w.hash, w.vector, w.checksum "
     "FROM unnest(%(segments)s::integer[], %(depths)s::integer[], %(hashes)s::text[], %(vectors)b::bytea[], "
@@ -116,17 +117,21 @@ _vector_row = partial(read_vector, FORM)
 _summary = partial(read_summary, FORM)
 
 
+def vector_columns(vectors: Sequence[VectorRow]) -> dict[str, list[Any]]:
+    """Return the values of `PUT_VECTORS` for some vectors, of those of one message the last."""
+    newest = {position: (*position, text(hash_), vector) for position, hash_, vector in vectors}
+    rows = [(*row, vector_checksum(*row)) for row in newest.values()]
+    return columns(rows, ("segments", "depths", "hashes", "vectors", "checksums"))
+
+
 class DerivedTables(GapTables):
     """What is made from messages and goes with them."""
 
     def put_vectors(self, session: int, space: str, vectors: Sequence[VectorRow]) -> None:
         """See `Rows`."""
-        found = self.run(_PUT_SPACE, session, {"name": text(space)})
-        newest = {position: (*position, text(hash_), vector) for position, hash_, vector in vectors}
-        rows = [(*row, vector_checksum(*row)) for row in newest.values()]
-        if found and rows:
-            names = ("segments", "depths", "hashes", "vectors", "checksums")
-            self.run(_PUT_VECTORS, session, {**columns(rows, names), "space": found[0][0]})
+        found = self.run(PUT_SPACE, session, {"space_name": text(space)})
+        if found and vectors:
+            self.run(PUT_VECTORS, session, {**vector_columns(vectors), "space": found[0][0]})
 
     def vectors_at(self, session: int, space: str, positions: Sequence[Position]) -> list[VectorRow]:
         """See `Rows`."""

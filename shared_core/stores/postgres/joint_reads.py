@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from shared_core.records import CheckedOut, Position, Record, Segment, SessionState, VectorRow
+from shared_core.records import MAIN, CheckedOut, MainNews, Position, Record, Segment, SessionState, VectorRow
 from shared_core.stores.gaps import Range, by_segment, missing
 from shared_core.stores.postgres.gap_tables import holes, holes_of
 from shared_core.stores.postgres.message_tables import AFTER, AT, COLUMNS, PINNED, MessageTables, record_of
-from shared_core.stores.postgres.texts import FORM, text
+from shared_core.stores.postgres.texts import FORM, plain, text
 from shared_core.stores.postgres.transactions import Statement, columns
 from shared_core.stores.postgres.tree_tables import SEGMENT_COLUMNS, STATE, read_segment, read_state
 from shared_core.stores.row_values import read_vector
@@ -51,6 +51,39 @@ _KNOWN_VECTORS = (
     f"FROM {{s}}.vectors AS v WHERE v.session = %(session)s AND v.space = {_SPACE} "
     "AND v.hash IN (SELECT w.hash FROM w WHERE NOT EXISTS (SELECT 1 FROM o WHERE o.n = w.n))) "
     "SELECT * FROM o UNION ALL SELECT * FROM e ORDER BY 1 NULLS LAST"
+)
+
+# Sessions are looked up one by one (OFFSET 0), so that each is looked for in its own partition alone.
+_EACH = "FROM unnest(%(sessions)s::bigint[], %(afters)s::bigint[], %(uptos)s::bigint[]) AS w (session, after, upto)"
+_NEW_OF_EACH = (
+    f"{_EACH}, LATERAL (SELECT * FROM {{s}}.messages AS o WHERE o.session = w.session "
+    "AND o.seq > w.after AND o.seq <= w.upto OFFSET 0) AS m"
+)
+_MAIN_RECORDS = f"SELECT {COLUMNS} {_NEW_OF_EACH} ORDER BY m.session, m.seq"
+_MAIN_VECTORS = (
+    f"SELECT w.session, v.segment, v.depth, v.hash, v.vector, v.checksum {_NEW_OF_EACH}, "
+    "LATERAL (SELECT * FROM {s}.spaces AS o WHERE o.session = w.session AND o.name = %(name)s OFFSET 0) AS s, "
+    "LATERAL (SELECT * FROM {s}.vectors AS o WHERE o.session = w.session AND o.space = s.space "
+    "AND o.segment = m.segment AND o.depth = m.depth OFFSET 0) AS v"
+)
+_MAIN_SPACES = (
+    f"SELECT w.session, s.name {_EACH}, LATERAL (SELECT * FROM {{s}}.spaces AS o WHERE o.session = w.session "
+    "AND EXISTS (SELECT 1 FROM {s}.vectors AS v WHERE v.session = w.session AND v.space = o.space) OFFSET 0) AS s "
+    "ORDER BY w.session, s.written DESC"
+)
+_MAIN_HEADS = (
+    "SELECT w.session, s.last_seq, s.epoch, s.version, b.segment, b.depth, b.checksum, g.tip "
+    f"{_EACH}, LATERAL (SELECT * FROM {{s}}.sessions AS o WHERE o.session = w.session OFFSET 0) AS s, "
+    "LATERAL (SELECT * FROM {s}.branches AS o WHERE o.session = w.session AND o.name = %(main)s OFFSET 0) AS b, "
+    "LATERAL (SELECT tip FROM {s}.segments AS o WHERE o.session = w.session AND o.segment = b.segment OFFSET 0) AS g"
+)
+_MAIN_LINES = (
+    f"WITH RECURSIVE l AS (SELECT w.session, {SEGMENT_COLUMNS} {_EACH}, "
+    "LATERAL (SELECT * FROM {s}.branches AS o WHERE o.session = w.session AND o.name = %(main)s OFFSET 0) AS b, "
+    "LATERAL (SELECT * FROM {s}.segments AS o WHERE o.session = w.session AND o.segment = b.segment OFFSET 0) AS g "
+    f"UNION SELECT l.session, {SEGMENT_COLUMNS} FROM l, LATERAL (SELECT * FROM {{s}}.segments AS o "
+    "WHERE o.session = l.session AND o.segment IN (l.parent_segment, l.merged_segment) OFFSET 0) AS g) "
+    "SELECT * FROM l"
 )
 
 _NOTHING = SessionState(None, 0, 0)
@@ -134,6 +167,26 @@ class JointReads(MessageTables):
             head = None if ends or segment.merged is not None else segment.parent
         self.refuse_loss(session, ranges)
 
+    def main_news(self, wanted: Mapping[int, tuple[int, int]], space: str | None) -> dict[int, MainNews]:
+        """Return what `Store.main_news` returns."""
+        ranges = columns([(session, *numbers) for session, numbers in wanted.items()], ("sessions", "afters", "uptos"))
+        given = {**ranges, "main": MAIN, "name": FORM.optional(space)}
+        asked = (_MAIN_HEADS, _MAIN_LINES, _MAIN_SPACES, _MAIN_RECORDS, *(() if space is None else (_MAIN_VECTORS,)))
+        heads, *others = self.together([Statement(sql, None, given) for sql in asked])
+        lines, spaces, records, vectors = (by_session(rows) for rows in (*others, *([[]] if space is None else [])))
+        found: dict[int, MainNews] = {}
+        for session, *state in heads:
+            read = read_state(session, MAIN, [tuple(state)])
+            assert read is not None
+            found[session] = MainNews(
+                read,
+                [read_segment(session, row[1:]) for row in lines.get(session, ())],
+                [plain(name) for _, name in spaces.get(session, ())],
+                list(map(record_of, records.get(session, ()))),
+                [_vector_row(row[1:]) for row in vectors.get(session, ())],
+            )
+        return found
+
     def at_epochs(
         self, wanted: Mapping[int, Sequence[Position]], epochs: Mapping[int, int]
     ) -> dict[int, list[Record]] | None:
@@ -156,3 +209,11 @@ class JointReads(MessageTables):
         found = [_vector_row(row[1:]) for row in self.run(_KNOWN_VECTORS, session, values)]
         texts = set(hashes.values())
         return [row for row in found if row[1] in texts]
+
+
+def by_session(rows: Sequence[tuple[Any, ...]]) -> dict[int, list[tuple[Any, ...]]]:
+    """Return rows by the session in their first column, in the order given."""
+    found: dict[int, list[tuple[Any, ...]]] = {}
+    for row in rows:
+        found.setdefault(row[0], []).append(row)
+    return found

@@ -1,6 +1,7 @@
 """Messages in PostgreSQL: how they are found and written."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any, assert_never
@@ -49,7 +50,7 @@ _NEWEST = f"{_SELECT}AND m.segment = %(segment)s AND m.depth <= %(depth)s ORDER 
 AFTER = f"{_SELECT}AND m.seq > %(seq)s ORDER BY m.seq LIMIT %(limit)s"
 _TURN = f"{_SELECT}AND m.turn_id = %(turn_id)s ORDER BY m.seq"
 PINNED = f"{_SELECT}AND m.stays = 1 ORDER BY m.seq"
-_BY_ID = f"{_SELECT}AND m.id = ANY(%(ids)s::text[])"
+BY_ID = f"{_SELECT}AND m.id = ANY(%(ids)s::text[]) "
 _MADE_FROM = (
     "WITH w AS (SELECT * FROM unnest(%(segments)s::bigint[], %(depths)s::bigint[]) AS w (segment, depth)), f AS ("
     "SELECT p.segment, p.depth FROM w "
@@ -80,13 +81,15 @@ _TURN_NUMBER = (
 )
 
 _ARRAYS = ", ".join(f"%({name})s::{'bigint' if name in _NUMBERS else 'text'}[]" for name in _NAMES[1:])
-_INSERT = f"INSERT INTO {{s}}.messages ({', '.join(_NAMES)}) SELECT %(session)s, w.* FROM unnest({_ARRAYS}) AS w"
+INSERTED = f"INSERT INTO {{s}}.messages ({', '.join(_NAMES)}) SELECT %(session)s, w.* FROM unnest({_ARRAYS}) AS w"
 _RAISE_TIPS = (
     "UPDATE {s}.segments AS g SET tip = greatest(g.tip, w.tip) "
     "FROM unnest(%(segments)s::bigint[], %(tips)s::bigint[]) AS w (segment, tip) "
     "WHERE g.session = %(session)s AND g.segment = w.segment"
 )
-_RAISE_NUMBER = "UPDATE {s}.sessions SET last_seq = greatest(last_seq, %(seq)s) WHERE session = %(session)s"
+_RAISE_NUMBER = (
+    "UPDATE {s}.sessions SET last_seq = greatest(last_seq, %(seq)s), version = version + 1 WHERE session = %(session)s"
+)
 _INSERT_COVER = (
     "INSERT INTO {s}.covers SELECT %(session)s, m.segment, m.depth, "
     "(SELECT coalesce(max(ordinal), -1) + 1 FROM {s}.covers WHERE session = %(session)s "
@@ -120,7 +123,7 @@ class MessageTables(GapTables):
 
     def get(self, session: int, ids: Sequence[str]) -> list[Record]:
         """See `Rows`."""
-        return self._records(_BY_ID, session, {"ids": list(map(text, ids))}) if ids else []
+        return self._records(BY_ID, session, {"ids": list(map(text, ids))}) if ids else []
 
     def at(self, session: int, positions: Sequence[Position]) -> list[Record]:
         """See `Rows`."""
@@ -218,8 +221,7 @@ class MessageTables(GapTables):
             if raised < len(tips):
                 raise UnknownReferenceError("a message stands in a segment that does not exist")
             self.run(_RAISE_NUMBER, session, {"seq": max(record.seq for record in records)})
-        rows = [message_values(FORM, session, record) for record in records]
-        for part in _parts([(*row, checksum_of(row)) for row in rows]):
+        for part in parts_of(rows_of(session, records)):
             self._insert(session, part)
         for position, stretch in covers:
             source = {"source_segment": stretch.segment, "start": stretch.start, "upto": stretch.upto}
@@ -227,17 +229,8 @@ class MessageTables(GapTables):
                 raise UnknownReferenceError(f"there is no message at {tuple(position)} that could sum something up")
 
     def _insert(self, session: int, rows: Sequence[tuple[Any, ...]]) -> None:
-        try:
-            self.run(_INSERT, session, columns([row[1:] for row in rows], _NAMES[1:]))
-        except UniqueViolation as error:
-            raise DuplicateError(
-                f"an id, a position or a number of a message is taken ({error.diag.message_detail})"
-            ) from error
-        except ProgramLimitExceeded as error:
-            longest = max((row[4] for row in rows), key=len)
-            raise StoreError(
-                f"message {plain(longest)[:100]!r} cannot be stored: its id is too long: {error.diag.message_primary}"
-            ) from error
+        with naming_faults(rows):
+            self.run(INSERTED, session, columns_of(rows))
 
     def forgotten(self, session: int, ids: Sequence[str]) -> set[str]:
         """See `Rows`."""
@@ -272,13 +265,40 @@ class MessageTables(GapTables):
         return [replace(info, title=titles.get(key)) for info, key in page]
 
 
+def rows_of(session: int, records: Sequence[Record]) -> list[tuple[Any, ...]]:
+    """Return the rows of messages, all columns in order."""
+    rows = [message_values(FORM, session, record) for record in records]
+    return [(*row, checksum_of(row)) for row in rows]
+
+
+def columns_of(rows: Sequence[tuple[Any, ...]]) -> dict[str, list[Any]]:
+    """Return the values of `INSERTED` for some rows."""
+    return columns([row[1:] for row in rows], _NAMES[1:])
+
+
+@contextmanager
+def naming_faults(rows: Sequence[tuple[Any, ...]]) -> Iterator[None]:
+    """Enter a block that stores rows of messages; what the database refuses is raised as one of our errors."""
+    try:
+        yield
+    except UniqueViolation as error:
+        raise DuplicateError(
+            f"an id, a position or a number of a message is taken ({error.diag.message_detail})"
+        ) from error
+    except ProgramLimitExceeded as error:
+        longest = max((row[4] for row in rows), key=len)
+        raise StoreError(
+            f"message {plain(longest)[:100]!r} cannot be stored: its id is too long: {error.diag.message_primary}"
+        ) from error
+
+
 def _info(row: tuple[Any, ...]) -> SessionInfo:
     _, user_id, session_id, messages, branches, first, last = row
     times = span_of(first, last)
     return SessionInfo(plain(session_id), FORM.optional_plain(user_id), messages, branches, *times)
 
 
-def _parts(rows: Sequence[tuple[Any, ...]]) -> Iterator[list[tuple[Any, ...]]]:
+def parts_of(rows: Sequence[tuple[Any, ...]]) -> Iterator[list[tuple[Any, ...]]]:
     """Yield rows of messages in parts that one statement can take; StoreError if one is too large for any."""
     part: list[tuple[Any, ...]] = []
     size = 0

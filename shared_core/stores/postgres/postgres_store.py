@@ -8,12 +8,19 @@ from types import MappingProxyType
 from typing import Concatenate, ParamSpec, TypeVar
 from weakref import WeakValueDictionary
 
+import psycopg
+
 from shared_core.arguments import in_range, name_value, whole_number
 from shared_core.errors import StoreUnavailableError
 from shared_core.records import (
+    Appended,
+    Change,
     CheckedOut,
     Derived,
+    Draft,
     Forgotten,
+    KnownBranch,
+    MainNews,
     Position,
     Record,
     Segment,
@@ -26,15 +33,17 @@ from shared_core.records import (
 from shared_core.store import ALL
 from shared_core.stores.grafts import Graft
 from shared_core.stores.postgres.address import Address
+from shared_core.stores.postgres.appends import AppendCall, Appends
 from shared_core.stores.postgres.database import Database
 from shared_core.stores.postgres.derived_tables import DerivedTables
+from shared_core.stores.postgres.failures import unknown_outcome
 from shared_core.stores.postgres.grafts import graft
 from shared_core.stores.postgres.joint_reads import JointReads
 from shared_core.stores.postgres.row_security import setting_of
 from shared_core.stores.postgres.schema import SCRUBBED
 from shared_core.stores.postgres.stages import abandoned, insert_stage, name_stages, remove_part
 from shared_core.stores.postgres.transactions import NO_USER
-from shared_core.stores.tree_rules import begin
+from shared_core.stores.tree_rules import begin, checked_ids
 from shared_core.stores.tree_store import TreeStore
 
 SCHEMA = "infinite_memory"
@@ -61,7 +70,7 @@ def repeating(method: Method[Owner, Arguments, Result]) -> Method[Owner, Argumen
     return repeated  # type: ignore[return-value]
 
 
-class PostgresTables(JointReads, DerivedTables):
+class PostgresTables(Appends, JointReads, DerivedTables):
     """All tables of a database."""
 
 
@@ -178,6 +187,37 @@ class PostgresStore(TreeStore):
         assert found is not None
         return found
 
+    def append(
+        self, session: int, branch: str, drafts: Sequence[Draft], *, at: Position | None = None,
+        turn: str | None = None, changes: Sequence[Change] = (), known: KnownBranch | None = None,
+        vectors: VectorRows | None = None, epoch: int | None = None,
+    ) -> Appended:  # fmt: skip
+        """See `Store`."""
+        if vectors is not None:  # the call may be repeated, an iterator cannot
+            vectors = vectors._replace(rows=list(vectors.rows))
+        ids, covers = checked_ids(drafts), any(draft.covers for draft in drafts)
+        if at is None and not changes and not covers and not self.database.in_transaction:
+            call = AppendCall(branch, drafts, ids, turn, known, vectors, epoch)
+            appended = self._append_at_once(session, call)
+            if appended is not None:
+                return appended
+        return self._append_locked(
+            session, branch, drafts, at=at, turn=turn, changes=changes, vectors=vectors, epoch=epoch
+        )
+
+    def _append_at_once(self, session: int, call: AppendCall) -> Appended | None:
+        try:
+            return self._append_at_once_or_again(session, call)
+        except StoreUnavailableError as error:
+            if not call.unanswered or not isinstance(error.__cause__, psycopg.Error):
+                raise
+            raise unknown_outcome(error.__cause__) from None
+
+    @repeating
+    def _append_at_once_or_again(self, session: int, call: AppendCall) -> Appended | None:
+        with self._reading() as rows:
+            return rows.append_at_once(session, call)
+
     @repeating
     def overview(self, *user_ids: str | None, limit: int = ALL) -> list[SessionInfo]:
         """See `Store`."""
@@ -212,6 +252,12 @@ class PostgresStore(TreeStore):
         """See `Store`."""
         with self._reading() as rows:
             return rows.check_out(session, branch, at, after_seq=after_seq, limit=limit, newest=newest, known=known)
+
+    @repeating
+    def main_news(self, wanted: Mapping[int, tuple[int, int]], space: str | None = None) -> dict[int, MainNews]:
+        """See `Store`."""
+        with self._reading() as rows:
+            return rows.main_news(wanted, space)
 
     @repeating
     def at(self, wanted: Mapping[int, Sequence[Position]], epochs: Mapping[int, int]) -> dict[int, list[Record]] | None:
@@ -311,7 +357,7 @@ class PostgresStore(TreeStore):
     branches = repeating(TreeStore.branches)
     refs = repeating(TreeStore.refs)
     change = repeating(TreeStore.change)
-    append = repeating(TreeStore.append)
+    _append_locked = repeating(TreeStore.append)
     restore = repeating(TreeStore.restore)
     get = repeating(TreeStore.get)
     newest = repeating(TreeStore.newest)

@@ -258,6 +258,12 @@ MIGRATIONS: list[Migration] = [
             "INSERT INTO {s}.scrubs SELECT session, epoch FROM {s}.sessions WHERE epoch > 0",
         ),
     ),
+    Migration(
+        "versions",
+        # A program that knows no versions would change a session unseen by those that do.
+        6,
+        ("ALTER TABLE {s}.sessions ADD COLUMN version bigint NOT NULL DEFAULT 0",),
+    ),
 ]
 """Only append to this list: the number of a step, from 1, is the version of the schema that it leads to.
 

@@ -42,6 +42,9 @@ class Statements(Protocol):
     def together(self, statements: Sequence[Statement]) -> list[Rows]:
         """Return the rows of several statements that see the same moment, in one round trip."""
 
+    def at_once(self, statements: Sequence[Statement]) -> list[Rows]:
+        """Run statements one after the other in one round trip, in a transaction of their own; return their rows."""
+
 
 class Schema:
     """Puts the name of a schema into statements, in place of `{s}`, and the next free number in place of `{next}`.
@@ -112,6 +115,14 @@ class Reader:
             self._connection.execute("COMMIT")
         return [cursor.fetchall() for cursor in cursors]
 
+    def at_once(self, statements: Sequence[Statement]) -> list[Rows]:
+        """See `Statements`."""
+        with self._connection.pipeline():
+            self._connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
+            cursors = [self._execute(*statement) for statement in statements]
+            self._connection.execute("COMMIT")
+        return [cursor.fetchall() if cursor.description else [] for cursor in cursors]
+
     def _execute(
         self, sql: str, session: int | None, values: Mapping[str, Any] | None
     ) -> "psycopg.Cursor[tuple[object, ...]]":
@@ -174,6 +185,8 @@ class Writer(Reader):
     def together(self, statements: Sequence[Statement]) -> list[Rows]:
         """See `Statements`; the sessions are locked, so that what they hold stays the same."""
         return [self.run(*statement) for statement in statements]
+
+    at_once = together
 
     @contextmanager
     def part(self) -> Iterator[None]:

@@ -26,7 +26,7 @@ _BRANCH = (
     "LEFT JOIN {s}.segments AS g ON g.session = %(session)s AND g.segment = b.segment"
 )
 STATE = (
-    "SELECT s.last_seq, s.epoch, b.segment, b.depth, b.checksum, g.tip "
+    "SELECT s.last_seq, s.epoch, s.version, b.segment, b.depth, b.checksum, g.tip "
     f"FROM {{s}}.sessions AS s {_BRANCH} WHERE s.session = %(session)s"
 )
 _END = (
@@ -35,7 +35,7 @@ _END = (
     f"FROM {{s}}.sessions AS s {_BRANCH} WHERE s.session = %(session)s AND b.name IS NOT NULL"
 )
 _MAIN_STATES = (
-    "SELECT n.session, n.user_id, n.session_id, s.last_seq, s.epoch, b.segment, coalesce(b.depth, g.tip) "
+    "SELECT n.session, n.user_id, n.session_id, s.last_seq, s.epoch, s.version, b.segment, coalesce(b.depth, g.tip) "
     "FROM {s}.names AS n JOIN {s}.sessions AS s USING (session) "
     "JOIN {s}.branches AS b ON b.session = n.session AND b.name = %(main)s "
     "JOIN {s}.segments AS g ON g.session = n.session AND g.segment = b.segment "
@@ -107,6 +107,7 @@ class TreeTables(Rows):
         self.run = statements.run
         self.count_rows = statements.count
         self.together = statements.together
+        self.at_once = statements.at_once
 
     def session(self, user_id: str | None, session_id: str) -> int | None:
         """See `Rows`."""
@@ -127,7 +128,7 @@ class TreeTables(Rows):
         """See `Rows`."""
         values = {"main": MAIN, "segment": ROOT.segment, "depth": ROOT.depth}
         found = self._of_users(_MAIN_STATES, values, user_ids, "n.session")
-        return [(_session_key(row[:3]), SessionState(Position(*row[5:]), *row[3:5])) for row in found]
+        return [(_session_key(row[:3]), SessionState(Position(*row[6:]), *row[3:6])) for row in found]
 
     def _of_users(
         self, sql: str, values: Mapping[str, Any], user_ids: Collection[str | None] | None, order: str
@@ -154,7 +155,10 @@ class TreeTables(Rows):
         name = text(session_id) if listed else session_id
         found = self.run(sql, None, {"user": FORM.optional(user_id), "name": name, "listed": listed})
         for (session,) in found:
-            self.run("INSERT INTO {s}.sessions VALUES (%(session)s, 0, 0, 0)", session)
+            self.run(
+                "INSERT INTO {s}.sessions (session, last_seq, epoch, next_segment) VALUES (%(session)s, 0, 0, 0)",
+                session,
+            )
             return int(session)
         return None
 
@@ -175,6 +179,10 @@ class TreeTables(Rows):
         """See `Rows`."""
         return read_state(session, branch, self.run(STATE, session, {"branch": FORM.optional(branch)}))
 
+    def raise_version(self, session: int) -> None:
+        """See `Rows`."""
+        self.run("UPDATE {s}.sessions SET version = version + 1 WHERE session = %(session)s", session)
+
     def segment(self, session: int, segment: int) -> Segment | None:
         """See `Rows`."""
         found = self.run(_SEGMENT, session, {"segment": segment})
@@ -187,8 +195,7 @@ class TreeTables(Rows):
 
     def put_segment(self, session: int, segment: Segment) -> None:
         """See `Rows`."""
-        parent, merged = segment.parent or _NO_POSITION, segment.merged or _NO_POSITION
-        sealed = (session, segment.segment, *parent, *merged, segment.base, segment.turn_shift)
+        sealed = _sealed(session, segment)
         names = ("segment", "parent_segment", "parent_depth", "merged_segment", "merged_depth", "base", "turn_shift")
         values = dict(zip(names, sealed[1:], strict=True))
         self.run(_PUT_SEGMENT, session, {**values, "tip": segment.tip, "checksum": checksum_of(sealed)})
@@ -200,19 +207,18 @@ class TreeTables(Rows):
         if not found:
             return None
         last_seq, _, segment, depth, checksum, tip, forgetful = found[0]
-        head = _head(session, text(branch), segment, depth, checksum, tip)
+        head = head_of(session, text(branch), segment, depth, checksum, tip)
         return BranchEnd(head, tip, depth is None, last_seq, forgetful)
 
     def branches(self, session: int) -> list[Branch]:
         """See `Rows`."""
         found = self.run(_BRANCHES, session)
-        return [Branch(plain(name), _head(session, name, *columns)) for name, *columns in found]
+        return [Branch(plain(name), head_of(session, name, *columns)) for name, *columns in found]
 
     def put_branch(self, session: int, name: str, head: Position, *, attached: bool = False) -> None:
         """See `Rows`."""
-        row = (session, text(name), head.segment, None if attached else head.depth)
-        values = dict(zip(("name", "segment", "depth"), row[1:], strict=True))
-        self.run(_PUT_BRANCH, session, {**values, "checksum": checksum_of(row)})
+        row = branch_row(session, name, head.segment, None if attached else head.depth)
+        self.run(_PUT_BRANCH, session, dict(zip(("name", "segment", "depth", "checksum"), row[1:], strict=True)))
 
     def detach_branches(self, session: int, segments: Collection[int]) -> None:
         """See `Rows`."""
@@ -262,11 +268,27 @@ class TreeTables(Rows):
         return bool(self.count_rows(sql, session, {"ref": number}))
 
 
+def branch_row(session: int, name: str, segment: int, depth: int | None) -> tuple[Any, ...]:
+    """Return the session, name, segment, depth and checksum of a branch, as they are stored."""
+    row = (session, text(name), segment, depth)
+    return (*row, checksum_of(row))
+
+
+def segment_checksum(session: int, segment: Segment) -> int:
+    """Return the checksum of a segment's row; the tip is not part of it."""
+    return checksum_of(_sealed(session, segment))
+
+
+def _sealed(session: int, segment: Segment) -> tuple[Any, ...]:
+    parent, merged = segment.parent or _NO_POSITION, segment.merged or _NO_POSITION
+    return (session, segment.segment, *parent, *merged, segment.base, segment.turn_shift)
+
+
 def read_state(session: int, branch: str | None, rows: Sequence[tuple[Any, ...]]) -> SessionState | None:
     """Return the state in the rows of `STATE`; None if there are none, StoreError if the branch is damaged."""
-    for last_seq, epoch, segment, depth, checksum, tip in rows:
-        head = None if segment is None else _head(session, text(branch or ""), segment, depth, checksum, tip)
-        return SessionState(head, last_seq, epoch)
+    for last_seq, epoch, version, segment, depth, checksum, tip in rows:
+        head = None if segment is None else head_of(session, text(branch or ""), segment, depth, checksum, tip)
+        return SessionState(head, last_seq, epoch, version)
     return None
 
 
@@ -277,7 +299,7 @@ def read_segment(session: int, row: tuple[Any, ...]) -> Segment:
     return Segment(number, position_of(*tree[:2]), tree[2], position_of(*tree[3:5]), *tree[5:])
 
 
-def _head(session: int, name: str, segment: int, depth: int | None, checksum: int, tip: int) -> Position:
+def head_of(session: int, name: str, segment: int, depth: int | None, checksum: int, tip: int) -> Position:
     """Return where a branch ends, from its row and the tip of its segment; StoreError if the row is damaged."""
     _check("branch", plain(name), checksum, (session, name, segment, depth))
     return Position(segment, tip if depth is None else depth)

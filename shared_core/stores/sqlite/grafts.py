@@ -58,6 +58,7 @@ def _large_cache(connection: sqlite3.Connection) -> Iterator[None]:
 def _moved_rows(rows: MessageRows, stage: int, session: int, given: Graft) -> dict[int, int]:
     state = rows.state(session, None)
     seq = 0 if state is None else state.last_seq
+    rows.raise_version(session)
     numbers = number_segments(rows, session, given)
     rows.connection.create_function("row_checksum", -1, _row_checksum, deterministic=True)
     for one in given.segments:

@@ -230,5 +230,16 @@ MIGRATIONS: list[Migration] = [
                 PRIMARY KEY (session, epoch, segment, depth)) WITHOUT ROWID""",
         ),
     ),
+    Migration(
+        "changes",
+        (
+            # How often something else of a session changed than that messages were added.
+            "ALTER TABLE sessions ADD COLUMN changes INTEGER NOT NULL DEFAULT 0",
+            "DROP VIEW states",
+            """CREATE VIEW states AS SELECT session, epoch, changes, max(least_seq, coalesce(
+                (SELECT max(m.seq) FROM messages AS m WHERE m.session = s.session), 0)) AS last_seq
+                FROM sessions AS s""",
+        ),
+    ),
 ]
 """Only append to this list: the number of a step, from 1, is the version of the schema that it leads to."""

@@ -22,7 +22,7 @@ PUBLISHED = "ident >= '['"
 """The condition for a session that is not the stage of an import: an `ident` is JSON of a list, that of a stage not."""
 
 _STATE = (
-    "SELECT last_seq, epoch, (SELECT segment FROM branches WHERE session = ?1 AND name = ?2), "
+    "SELECT last_seq, epoch, changes, (SELECT segment FROM branches WHERE session = ?1 AND name = ?2), "
     "(SELECT depth FROM heads WHERE session = ?1 AND name = ?2), "
     "(SELECT depth FROM branches WHERE session = ?1 AND name = ?2), "
     "(SELECT checksum FROM branches WHERE session = ?1 AND name = ?2), "
@@ -32,8 +32,8 @@ _STATE = (
 )
 """Its last column is whether the message that the index of numbers ends with is there."""
 _MAIN_STATES = (
-    "SELECT session, user_id, session_id, last_seq, epoch, segment, depth "
-    "FROM sessions JOIN states USING (session, epoch) JOIN heads USING (session) "
+    "SELECT session, user_id, session_id, last_seq, epoch, changes, segment, depth "
+    "FROM sessions JOIN states USING (session, epoch, changes) JOIN heads USING (session) "
     f"WHERE {PUBLISHED} AND name = ? AND (segment, depth) != (?, ?)"
 )
 _END = (
@@ -135,7 +135,7 @@ class TreeRows(Rows):
     def main_states(self, user_ids: Collection[str | None] | None) -> list[tuple[SessionKey, SessionState]]:
         """See `Rows`."""
         found = self._of_users(_MAIN_STATES, (text(MAIN), *ROOT), user_ids)
-        return [(_session_key(*row[:3]), SessionState(Position(*row[5:]), *row[3:5])) for row in found]
+        return [(_session_key(*row[:3]), _state(Position(*row[6:]), *row[3:6])) for row in found]
 
     def _of_users(self, sql: str, values: tuple[Any, ...], user_ids: Collection[str | None] | None) -> list[Any]:
         """Return the rows of a query on sessions that belong to some users, oldest first; None: everybody's."""
@@ -176,12 +176,16 @@ class TreeRows(Rows):
         row = self.connection.execute(_STATE, (session, None if branch is None else text(branch))).fetchone()
         if row is None:
             return None
-        last_seq, epoch, segment, depth, own_depth, checksum, whole = row
+        last_seq, epoch, changes, segment, depth, own_depth, checksum, whole = row
         if not whole:
             raise damaged(f"the newest message of session number {session}", "it is missing")
         if segment is not None:
             _check("branch", branch, checksum, (session, text(branch or ""), segment, own_depth))
-        return SessionState(None if segment is None else Position(segment, depth), last_seq, epoch)
+        return _state(None if segment is None else Position(segment, depth), last_seq, epoch, changes)
+
+    def raise_version(self, session: int) -> None:
+        """See `Rows`."""
+        self.connection.execute("UPDATE sessions SET changes = changes + 1 WHERE session = ?", (session,))
 
     def segment(self, session: int, segment: int) -> Segment | None:
         """See `Rows`."""
@@ -277,6 +281,11 @@ class TreeRows(Rows):
 def ident_of(user_id: str | None, session_id: str) -> str | bytes:
     """Return a text that no other (user_id, session_id) has."""
     return text(json.dumps([user_id, session_id], ensure_ascii=False))
+
+
+def _state(head: Position | None, last_seq: int, epoch: int, changes: int) -> SessionState:
+    # A number counts as a change, so that a message is stored without writing the row of its session.
+    return SessionState(head, last_seq, epoch, last_seq + changes)
 
 
 def _session_key(session: int, user: bytes | str | None, session_id: bytes | str) -> SessionKey:

@@ -1,11 +1,32 @@
 """The store contract on what is read together, so that a store that is another machine answers once."""
 
+from collections.abc import Callable
+from functools import partial
+from itertools import count
+
 import pytest
 
-from shared_core.errors import UnknownReferenceError
-from shared_core.records import MAIN, Forgotten, Position, SessionState, VectorRows
+from shared_core.errors import DuplicateError, UnknownReferenceError
+from shared_core.records import (
+    MAIN,
+    Branch,
+    Create,
+    Delete,
+    Drop,
+    Forgotten,
+    Merge,
+    Move,
+    Position,
+    Put,
+    Rename,
+    Restored,
+    SessionState,
+    Snapshot,
+    Summary,
+    VectorRows,
+)
 from shared_core.store import Store
-from shared_core.testing.oracle import ALL, Session, drafts
+from shared_core.testing.oracle import ALL, NOON, Session, draft, drafts
 
 __all__ = ["TripContract"]
 
@@ -26,12 +47,134 @@ class TripContract:
             for limit in (0, 1, 3, ALL):
                 new = [record for record in records if record.seq > after]
                 state, read = store.catch_up(key, "side", after, limit)
-                assert state == SessionState(forked, 7, 1)
+                assert state[:3] == (forked, 7, 1)
                 assert read == new[: len(read)]
                 assert len(read) >= min(limit, len(new), 1), "there is always one more, so that reading goes on"
-        assert store.catch_up(key, None, 6, ALL) == (SessionState(None, 7, 1), records[-1:])
-        assert store.catch_up(key, "none", 7, ALL) == (SessionState(None, 7, 1), [])
+        nowhere = store.state(key)
+        assert nowhere[:3] == (None, 7, 1)
+        assert store.catch_up(key, None, 6, ALL) == (nowhere, records[-1:])
+        assert store.catch_up(key, "none", 7, ALL) == (nowhere, [])
         assert store.catch_up(999, MAIN, 0, ALL) == (SessionState(None, 0, 0), [])
+
+    def test_the_version_grows_with_every_change_of_the_session_alone(self, store: Store) -> None:
+        """Not with reads, nor with what is derived; one change may raise it by more than one."""
+        session, other = Session(store), Session(store, "other")
+        key, first = session.key, Position(0, 0)
+        summary = Summary("s", first, first, "u1", 1, NOON)
+        changes: list[Callable[[], object]] = [
+            lambda: store.append(key, MAIN, drafts("u1", "a1", "u2")),
+            lambda: store.append(key, "side", drafts("u3"), at=first),
+            lambda: store.append(key, "bare", [], at=first),
+            lambda: store.append(key, MAIN, [], changes=[Create("twig", first)]),
+            *(
+                partial(store.change, key, [one])
+                for one in (
+                    Create("branch", first), Move("branch", Position(0, 1), "reset"), Merge(MAIN, Position(1, 1), "m"),
+                    Rename("branch", "name"), Delete("name"), Put("tag", "t", first), Put("stash", "s", first),
+                )
+            ),
+            lambda: store.change(key, [Drop(store.refs(key, "tag")[0].number)]),
+            lambda: store.rename_session(key, "new name"),
+            lambda: store.restore(key, Restored(forgotten=("u9",))),
+            lambda: store.restore(key, Restored(branches=(Branch("side", first),))),
+            lambda: store.forget(key, [Position(0, 1)]),
+            lambda: store.forget(key, []),
+            lambda: store.forget(key, [], branches=True),
+        ]  # fmt: skip
+        nothing: list[Callable[[], object]] = [
+            lambda: other.append(MAIN, drafts("u1")),
+            lambda: store.keep(key, VectorRows("space", [(first, "h", b"v")])),
+            lambda: store.keep(key, Snapshot("a", b"x")),
+            lambda: store.keep(key, summary),
+            lambda: store.check_out(key, MAIN, None, after_seq=0, limit=9, newest=9),
+            lambda: [list(store.vectors(key, "space")), store.branches(key), store.stats(key), store.overview()],
+        ]
+        seen = store.state(key, MAIN).version
+        for change in changes:
+            change()
+            now = store.state(key).version
+            assert now > seen, "a change is seen"
+            for act in nothing:
+                act()
+            assert store.state(key, "none").version == store.catch_up(key, MAIN, 0, 9)[0].version == now
+            seen = now
+        other.move(MAIN, first)
+        states = {one.key: state for one, state in store.main_states()}
+        assert states[other.key] == store.state(other.key, MAIN)
+
+    def test_what_a_caller_knows_changes_nothing_but_the_time(self, store: Store) -> None:
+        """Messages go where they would go without it, whether it still holds or was overtaken."""
+        session = Session(store)
+        key, number = session.key, count(1)
+
+        def overtaken_by(change: Callable[[], object]) -> None:
+            """Add to a branch with what is known now, then after a change, and after that with what is returned."""
+            begun, before = next(number), session.known(MAIN)
+            told = session.append(MAIN, drafts(f"u{begun}", f"a{begun}"), known=before).known
+            session.append(MAIN, drafts(f"a{begun}.told"), known=told)
+            known = session.known(MAIN)
+            change()
+            session.append(MAIN, drafts(f"a{begun}.late"), known=known)
+            session.append(MAIN, drafts(f"a{begun}.later"), known=before)
+            session.check()
+
+        first = Position(0, 0)
+        overtaken_by(lambda: None)
+        overtaken_by(lambda: session.append(MAIN, drafts("u90", "a90")))
+        overtaken_by(lambda: session.append("side", drafts("u91", "a91"), at=first))
+        overtaken_by(lambda: session.append("side", drafts("u92")))
+        overtaken_by(lambda: session.move(MAIN, Position(0, 3)))
+        overtaken_by(lambda: session.fork("twin", session.tree.branches[MAIN]))
+        overtaken_by(lambda: session.append("twin", drafts("a93")))
+        overtaken_by(lambda: session.merge(MAIN, session.tree.branches["side"]))
+        overtaken_by(lambda: session.forget([session.tree.records[-1].position]))
+        overtaken_by(lambda: session.forget([r.position for r in session.tree.records], branches=True))
+        known = session.known(MAIN)
+        assert session.append(MAIN, drafts("u1"), known=known).forgotten == ("u1",), "it was forgotten"
+        again = session.append(MAIN, drafts("u95", "a95"), known=known)
+        assert session.append(MAIN, drafts("u95", "a95", "a96"), known=known).records[:2] == again.records
+        assert session.append(MAIN, drafts("a95"), known=session.known(MAIN)).added == frozenset()
+        with pytest.raises(DuplicateError):
+            store.append(key, MAIN, [draft("u98"), draft("a95", "assistant", "else")], known=session.known(MAIN))
+        session.append(MAIN, drafts("u97"), known=again.known)
+        session.append(MAIN, drafts("a97"), turn="u95", known=session.known(MAIN))
+        with pytest.raises(UnknownReferenceError):
+            store.append(key, MAIN, drafts("a98"), turn="lost", known=session.known(MAIN))
+        known = session.known(MAIN)
+        store.change(key, [Rename(MAIN, "other")])
+        with pytest.raises(UnknownReferenceError):
+            store.append(key, MAIN, drafts("a99"), known=known)
+        with pytest.raises(UnknownReferenceError):
+            store.append(999, MAIN, drafts("a99"), known=known)
+
+    def test_vectors_are_kept_along_with_messages_if_nothing_was_forgotten(self, store: Store) -> None:
+        """In one transaction: if the messages are refused, the vectors are not kept either."""
+        session = Session(store)
+        key = session.key
+        session.append(MAIN, drafts("u1", "a1", "u2"))
+        rows = [(Position(0, depth), f"h{depth}", b"v") for depth in range(3)]
+        lost = (Position(0, 9), "lost", b"lost")
+        for number, how in enumerate(("known", "not known")):
+            known = session.known(MAIN) if how == "known" else None
+            vectors = VectorRows(how, iter([*rows, lost]))
+            appended = store.append(key, MAIN, drafts(f"a{number}.x"), known=known, vectors=vectors, epoch=0)
+            assert appended.kept
+            assert list(store.vectors(key, how)) == rows
+            assert store.spaces(key)[0] == how
+        again = VectorRows("known", [(Position(0, 1), "new", b"w")])
+        store.append(key, MAIN, drafts("u3"), vectors=again, epoch=0)
+        assert list(store.vectors(key, "known")) == [rows[0], (Position(0, 1), "new", b"w"), rows[2]]
+        for given in (drafts("u3", "u3"), [draft("u1", "assistant", "else")]):
+            with pytest.raises(DuplicateError):
+                store.append(key, MAIN, given, vectors=VectorRows("refused", rows), epoch=0)
+        store.append(key, "side", drafts("a9"), at=Position(0, 1), vectors=VectorRows("side", rows), epoch=0)
+        store.forget(key, [Position(0, 1)])
+        for known in (session.known(MAIN), None):
+            late = VectorRows("late", rows)
+            assert not store.append(key, MAIN, drafts(f"u{known is None}"), known=known, vectors=late, epoch=0).kept
+            assert not store.append(key, MAIN, drafts("u3"), known=known, vectors=late, epoch=0).kept
+        assert store.append(key, MAIN, drafts("u4"), known=session.known(MAIN), vectors=again, epoch=1).kept
+        assert store.spaces(key) == ["known", "side", "not known"]
 
     def test_a_branch_is_checked_out_with_all_that_leads_to_it(self, store: Store) -> None:
         """Its newest messages reach over forks, and end where a merge was made; known segments need not be read."""
@@ -51,12 +194,45 @@ class TripContract:
         known = {segment.segment: segment for segment in found.segments}
         at = store.check_out(key, None, session.tree.branches[MAIN], after_seq=8, limit=9, newest=9, known=known)
         assert {3} <= {segment.segment for segment in at.segments}
-        assert at.state == SessionState(None, 8, 0)
+        assert at.state == store.state(key)
+        assert at.state[:3] == (None, 8, 0)
         assert at.newest[0].message.id == "a5"
         none = store.check_out(key, "none", None, after_seq=8, limit=9, newest=9)
         assert (none.segments, none.newest) == ([], [])
         with pytest.raises(UnknownReferenceError):
             store.check_out(key, None, Position(9, 0), after_seq=8, limit=9, newest=9)
+
+    def test_what_is_new_on_main_comes_for_many_sessions_at_once(self, store: Store) -> None:
+        """Each has its line, its messages of all branches between two numbers, and their vectors in one space."""
+        one, two, bare = Session(store, "one"), Session(store, "two", "u"), Session(store, "bare")
+        one.append(MAIN, drafts("u1", "a1", "u2", "a2"))
+        one.append("side", drafts("u3", "a3"), at=Position(0, 1))
+        two.append(MAIN, drafts("u1", "a1"))
+        two.append("side", drafts("u2"), at=Position(0, 0))
+        two.merge(MAIN, Position(1, 1))
+        rows = [(Position(0, depth), f"h{depth}", b"v") for depth in range(4)]
+        for key, space in ((one.key, "a"), (two.key, "b"), (one.key, "b")):
+            store.keep(key, VectorRows(space, rows))
+        wanted = {two.key: (1, 2), one.key: (3, 9), bare.key: (0, 9), 999: (0, 9)}
+        found = store.main_news(wanted, "b")
+        assert {key: news.records for key, news in found.items()} == {
+            two.key: two.tree.records[1:2], one.key: one.tree.records[3:], bare.key: [],
+        }  # fmt: skip
+        assert {key: news.vectors for key, news in found.items()} == {
+            two.key: rows[1:2], one.key: rows[3:], bare.key: [],
+        }  # fmt: skip
+        for session in (one, two, bare):
+            news = found[session.key]
+            assert news.state == store.state(session.key, MAIN)
+            assert news.spaces == store.spaces(session.key)
+            on_line = {position.segment for position in session.tree.line(session.tree.branches[MAIN])}
+            assert {segment.segment for segment in news.segments} >= on_line
+            assert all(segment == session.tree.segments[segment.segment] for segment in news.segments)
+        again = store.main_news(wanted)
+        assert again == {key: news._replace(vectors=[]) for key, news in found.items()}
+        assert store.main_news({}) == {}
+        store.change(bare.key, [Rename(MAIN, "other")])
+        assert store.main_news({bare.key: (0, 9)}) == {}
 
     def test_known_vectors_are_a_messages_own_or_of_an_equal_text(self, store: Store) -> None:
         """A vector of another text, another space or another session is none, and each is found once."""

@@ -1,0 +1,301 @@
+"""Storing messages in one round trip: the statement that stores them first checks that what the caller knows holds."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import psycopg
+
+from shared_core.records import (
+    Appended,
+    Draft,
+    KnownBranch,
+    Newest,
+    Position,
+    Record,
+    Segment,
+    SessionState,
+    VectorRows,
+)
+from shared_core.stores.postgres.derived_tables import PUT_SPACE, PUT_VECTORS, vector_columns
+from shared_core.stores.postgres.failures import is_broken
+from shared_core.stores.postgres.message_tables import (
+    BY_ID,
+    INSERTED,
+    MessageTables,
+    columns_of,
+    naming_faults,
+    parts_of,
+    record_of,
+    rows_of,
+)
+from shared_core.stores.postgres.texts import FORM, plain, text
+from shared_core.stores.postgres.transactions import Statement, columns
+from shared_core.stores.postgres.tree_tables import branch_row, head_of, segment_checksum
+from shared_core.stores.tree_rules import new_records, refuse_other_content
+from shared_core.turns import assign_turns
+
+ATTEMPTS = 3
+"""How often it is tried; if others moved the session each time, it is locked and read."""
+
+# The row of the session is changed only if it has the version expected, also after waiting for another writer: then
+# nothing of the session has changed since, and what the caller knows gives the numbers. Everything else hangs on that.
+_APPEND = (
+    "WITH u AS (UPDATE {s}.sessions AS s SET version = s.version + 1, last_seq = %(last_seq)s, "
+    "next_segment = greatest(s.next_segment, %(to_segment)s + 1) "
+    "WHERE s.session = %(session)s AND s.version = %(version)s AND s.last_seq = %(seq_before)s "
+    "AND EXISTS (SELECT 1 FROM {s}.branches AS b WHERE b.session = %(session)s AND b.name = %(branch)s "
+    "AND b.segment = %(head_segment)s AND b.depth IS NOT DISTINCT FROM %(branch_depth)s::bigint) "
+    "AND EXISTS (SELECT 1 FROM {s}.segments AS g WHERE g.session = %(session)s "
+    "AND g.segment = %(head_segment)s AND g.tip = %(tip)s) "
+    "AND NOT EXISTS (SELECT 1 FROM {s}.messages AS m WHERE m.session = %(session)s AND m.id = ANY(%(ids)s::text[])) "
+    "AND NOT EXISTS (SELECT 1 FROM {s}.tombstones AS t WHERE t.session = %(session)s AND t.id = ANY(%(ids)s::text[])) "
+    "RETURNING 1), "
+    "n AS (INSERT INTO {s}.segments (session, segment, parent_segment, parent_depth, tip, turn_shift, checksum) "
+    "SELECT %(session)s, %(to_segment)s, %(head_segment)s, %(head_depth)s, %(to_tip)s, 0, %(opened)s::bigint "
+    "FROM u WHERE %(opened)s::bigint IS NOT NULL), "
+    "g AS (UPDATE {s}.segments AS g SET tip = %(to_tip)s FROM u "
+    "WHERE g.session = %(session)s AND g.segment = %(to_segment)s), "
+    "b AS (UPDATE {s}.branches AS b SET segment = w.segment, depth = w.depth, checksum = w.checksum FROM u, unnest("
+    "%(b_names)s::text[], %(b_segments)s::bigint[], %(b_depths)s::bigint[], %(b_checksums)s::bigint[]) "
+    "AS w (name, segment, depth, checksum) WHERE b.session = %(session)s AND b.name = w.name), "
+    f"m AS ({INSERTED.replace(' FROM ', ' FROM u, ')}) "
+)
+_AND_VECTORS = (
+    f", p AS ({PUT_SPACE.replace('FROM {s}.sessions WHERE session = %(session)s', 'FROM u')}), "
+    f"v AS ({PUT_VECTORS.replace('%(space)s', 'p.space').replace('FROM unnest', 'FROM p, unnest')}) "
+)
+_DONE = "SELECT count(*) FROM u"
+_UNLESS_STORED = (
+    "AND NOT EXISTS (SELECT 1 FROM {s}.sessions AS d WHERE d.session = %(session)s "
+    "AND d.xmin = pg_current_xact_id_if_assigned()::xid)"
+)
+"""What was sent along with `_APPEND` is not read if that has stored the messages."""
+
+_GROUND = (
+    "SELECT s.last_seq, s.epoch, s.version, s.next_segment, b.segment, b.depth, b.checksum, g.tip, "
+    "g.parent_segment IS NULL AND g.merged_segment IS NULL, q.turn_id, q.turn_no, n.turn_no, "
+    "ARRAY(SELECT o.name FROM {s}.branches AS o WHERE o.session = %(session)s AND o.segment = b.segment "
+    "AND o.depth IS NULL AND o.name <> b.name), "
+    "ARRAY(SELECT t.id FROM {s}.tombstones AS t WHERE t.session = %(session)s AND t.id = ANY(%(ids)s::text[])) "
+    "FROM {s}.sessions AS s JOIN {s}.branches AS b ON b.session = %(session)s AND b.name = %(branch)s "
+    "JOIN {s}.segments AS g ON g.session = %(session)s AND g.segment = b.segment "
+    "LEFT JOIN LATERAL (SELECT o.turn_id, o.turn_no FROM {s}.messages AS o WHERE o.session = %(session)s "
+    "AND o.segment = b.segment AND o.depth <= coalesce(b.depth, g.tip) AND o.role = 'user' "
+    "ORDER BY o.depth DESC LIMIT 1) AS q ON true "
+    "LEFT JOIN LATERAL (SELECT o.turn_no FROM {s}.messages AS o WHERE o.session = %(session)s "
+    "AND o.turn_id = %(turn)s AND o.segment = b.segment AND o.depth <= coalesce(b.depth, g.tip) "
+    "ORDER BY o.seq LIMIT 1) AS n ON true "
+    f"WHERE s.session = %(session)s {_UNLESS_STORED}"
+)
+_STORED = f"{BY_ID}{_UNLESS_STORED}"
+
+
+@dataclass
+class AppendCall:
+    """A call of `append`, which is repeated until an answer arrives.
+
+    Attributes:
+        branch: an existing branch.
+        drafts: messages without `covers`.
+        ids: those of the drafts.
+        turn: as for `Store.append`.
+        known: as for `Store.append`; None once it has been tried.
+        vectors, epoch: as for `Store.append`; `rows` is no iterator.
+        tried: the messages that were sent to be stored, by id. What is found stored just like that was stored by an
+            attempt whose answer got lost.
+        unanswered: whether the answer to an attempt got lost, and it is not known yet whether it happened.
+    """
+
+    branch: str
+    drafts: Sequence[Draft]
+    ids: Sequence[str]
+    turn: str | None
+    known: KnownBranch | None
+    vectors: VectorRows | None
+    epoch: int | None
+    tried: dict[str, Record] = field(default_factory=dict)
+    unanswered: bool = False
+
+    @contextmanager
+    def noting_silence(self) -> Iterator[None]:
+        """Enter a block in which an attempt is sent and answered."""
+        try:
+            yield
+        except psycopg.OperationalError as error:
+            self.unanswered |= is_broken(error)
+            raise
+
+
+class Ground(NamedTuple):
+    """What an append builds on.
+
+    Attributes:
+        state: the session's, with the head of the branch.
+        turn: the newest turn of the branch.
+        named: the turn that the first replies join.
+        tip: the depth at which the segment of the head ends.
+        attached: whether the branch goes on with that segment.
+        next_segment: the number of the next segment.
+        others: other branches that go on with that segment.
+        stored: those of the messages that are stored already, by id.
+        gone: the ids of those that were forgotten.
+    """
+
+    state: SessionState
+    turn: Newest
+    named: Newest
+    tip: int
+    attached: bool
+    next_segment: int
+    others: Sequence[str]
+    stored: Mapping[str, Record]
+    gone: frozenset[str]
+
+    @property
+    def head(self) -> Position:
+        """Where the branch ends."""
+        assert self.state.head is not None
+        return self.state.head
+
+
+def assumed(call: AppendCall) -> Ground | None:
+    """Return what a caller's knowledge comes to if nothing has moved; None if it is not enough."""
+    known, call.known = call.known, None
+    if known is None or known.state.head is None or call.turn not in (None, known.turn.turn_id):
+        return None
+    depth = known.state.head.depth
+    return Ground(known.state, known.turn, known.turn, depth, True, 0, (), {}, frozenset())
+
+
+class Appends(MessageTables):
+    """Stores messages at the end of a branch, together with the check that it still ends where they are to go."""
+
+    def append_at_once(self, session: int, call: AppendCall) -> Appended | None:
+        """Store messages as `Store.append` does, in one round trip, or two if the session has moved.
+
+        Returns:
+            None, and nothing is stored, if more has to be read than the end of the branch.
+        """
+        ground = assumed(call) or self._ground(session, call, self.together(_reads(session, call)))
+        for _ in range(ATTEMPTS):
+            if ground is None:
+                return None
+            found, new = _found(call, ground), _new(call, ground)
+            if not new:
+                return found
+            if ground.stored:
+                return None  # which turns the new ones join depends on where the others stand
+            records = _records(call, ground, new)
+            call.tried |= {str(record.message.id): record for record in records}
+            rows = rows_of(session, records)
+            if len(list(parts_of(rows))) > 1:
+                return None
+            values = _values(session, call, ground, records) | columns_of(rows)
+            statement = _with_vectors(call, ground, Statement(_APPEND, session, values))
+            with call.noting_silence(), naming_faults(rows):
+                done, *read = self.at_once([statement, *_reads(session, call)])
+            if done[0][0]:
+                kept = call.vectors is None or call.epoch == ground.state.epoch
+                return _appended(found, ground, records, kept=kept)
+            ground = self._ground(session, call, read)
+        return None
+
+    def _ground(self, session: int, call: AppendCall, read: Sequence[Sequence[tuple[Any, ...]]]) -> Ground | None:
+        """Return what was read of the end of a branch; None if there is no such branch, or more has to be read."""
+        call.unanswered = False
+        ends, rows = read
+        if not ends:
+            return None
+        last_seq, epoch, version, next_segment, *branch = ends[0]
+        segment, depth, checksum, tip, alone, turn_id, turn_no, named_no, others, gone = branch
+        head = head_of(session, text(call.branch), segment, depth, checksum, tip)
+        if turn_id is None and not alone:
+            return None
+        turn = Newest(None, -1) if turn_id is None else Newest(plain(turn_id), turn_no)
+        if call.turn in (None, turn.turn_id):
+            named = turn
+        elif named_no is None:
+            return None
+        else:
+            named = Newest(call.turn, named_no)
+        stored = {str(record.message.id): record for record in map(record_of, rows)}
+        refuse_other_content(stored, call.drafts, call.ids)
+        state = SessionState(head, last_seq, epoch, version)
+        names = list(map(plain, others))
+        return Ground(state, turn, named, tip, depth is None, next_segment, names, stored, frozenset(map(plain, gone)))
+
+
+def _reads(session: int, call: AppendCall) -> list[Statement]:
+    given = {"branch": text(call.branch), "turn": FORM.optional(call.turn), "ids": list(map(text, call.ids))}
+    return [Statement(_GROUND, session, given), Statement(_STORED, session, given)]
+
+
+def _new(call: AppendCall, ground: Ground) -> list[Draft]:
+    """Return the drafts that are neither stored nor forgotten."""
+    absent = (*ground.stored, *ground.gone)
+    return [draft for id_, draft in zip(call.ids, call.drafts, strict=True) if id_ not in absent]
+
+
+def _found(call: AppendCall, ground: Ground) -> Appended:
+    """Return what the append comes to without what is new."""
+    stored = tuple(ground.stored[id_] for id_ in call.ids if id_ in ground.stored)
+    ours = frozenset(id_ for id_, record in ground.stored.items() if call.tried.get(id_) == record)
+    gone = tuple(id_ for id_ in call.ids if id_ in ground.gone)
+    return Appended(stored, ours, gone, ground.head, KnownBranch(ground.state, ground.turn), call.vectors is None)
+
+
+def _appended(found: Appended, ground: Ground, records: Sequence[Record], *, kept: bool) -> Appended:
+    """Return what the append comes to with what is new."""
+    asked = [record for record in records if record.message.role == "user"]
+    turn = Newest(asked[-1].message.turn_id, asked[-1].turn_no) if asked else ground.turn
+    head, last_seq = records[-1].position, records[-1].seq
+    state = SessionState(head, last_seq, ground.state.epoch, ground.state.version + 1)
+    added = frozenset(str(record.message.id) for record in records)
+    return Appended(tuple(records), added, found.forgotten, head, KnownBranch(state, turn), kept)
+
+
+def _records(call: AppendCall, ground: Ground, new: Sequence[Draft]) -> list[Record]:
+    messages = [draft.message for draft in new]
+    turns = dict(
+        zip((message.id for message in messages), assign_turns(messages, ground.turn, ground.named), strict=True)
+    )
+    head = ground.head
+    segment = head.segment if ground.attached or head.depth == ground.tip else ground.next_segment
+    return new_records(Position(segment, head.depth), ground.state.last_seq, new, turns)
+
+
+def _with_vectors(call: AppendCall, ground: Ground, statement: Statement) -> Statement:
+    """Return a statement that also stores the vectors, if nothing was forgotten since they were made."""
+    sql, session, values = statement
+    if call.vectors is None or call.epoch != ground.state.epoch:
+        return Statement(f"{sql}{_DONE}", session, values)
+    vectors = vector_columns(list(call.vectors.rows))
+    return Statement(
+        f"{sql}{_AND_VECTORS}{_DONE}", session, {**values, **vectors, "space_name": text(call.vectors.space)}
+    )
+
+
+def _values(session: int, call: AppendCall, ground: Ground, records: Sequence[Record]) -> dict[str, Any]:
+    """Return the values of `_APPEND`."""
+    head, end = ground.head, records[-1].position
+    opened = segment_checksum(session, Segment(end.segment, head, 0)) if end.segment != head.segment else None
+    branches = [] if ground.attached else [branch_row(session, call.branch, end.segment, None)]
+    if not ground.attached and opened is None:
+        branches += [branch_row(session, name, head.segment, head.depth) for name in ground.others]
+    return {
+        "version": ground.state.version,
+        "seq_before": ground.state.last_seq,
+        "last_seq": records[-1].seq,
+        "branch": text(call.branch),
+        "branch_depth": None if ground.attached else head.depth,
+        "head_segment": head.segment,
+        "head_depth": head.depth,
+        "tip": ground.tip,
+        "to_segment": end.segment,
+        "to_tip": end.depth,
+        "opened": opened,
+        "ids": list(map(text, call.ids)),
+        **columns([row[1:] for row in branches], ("b_names", "b_segments", "b_depths", "b_checksums")),
+    }
