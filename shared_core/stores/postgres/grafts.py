@@ -36,6 +36,7 @@ def graft(rows: MessageTables, stage: int, session: int, given: Graft) -> dict[i
         raise UnknownReferenceError(f"there is no stage {stage!r}; import again")
     state = rows.state(session, None)
     before = 0 if state is None else state.last_seq
+    rows.raise_version(session)
     numbers = number_segments(rows, session, given)
     for one in given.segments:
         rows.put_segment(session, renumbered(one, numbers))

@@ -119,6 +119,8 @@ class Reader:
         """See `Statements`."""
         with self._connection.pipeline():
             self._connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
+            if self._user is not None:
+                self._connection.execute(_FOR, (self._user,))
             cursors = [self._execute(*statement) for statement in statements]
             self._connection.execute("COMMIT")
         return [cursor.fetchall() if cursor.description else [] for cursor in cursors]
