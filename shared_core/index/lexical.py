@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shared_core.index.arrays import GrowingArray
+from shared_core.index.arrays import ARRAY_BYTES, ENTRY_BYTES, GrowingArray
 from shared_core.index.path_rows import LinePrefix
 
 LINE_END = ord("\n")
@@ -42,6 +42,11 @@ class Vocabulary:
 
     def __len__(self) -> int:
         return len(self._ends)
+
+    @property
+    def nbytes(self) -> int:
+        """About how many bytes it takes in memory."""
+        return self.text.nbytes + self._ends.nbytes + ENTRY_BYTES * len(self._known) + ARRAY_BYTES
 
     def find(self, term: str) -> int:
         """Return the number of a term, -1 if it is unknown."""
@@ -78,6 +83,10 @@ Packed = npt.NDArray[np.uint32]
 Arrays = Mapping[str, npt.NDArray[np.generic]]
 
 
+NEW_TERM_BYTES = 290
+"""About what a term takes that is not folded yet: its text, an entry of a dictionary, and an array (CPython 3.11)."""
+
+
 class Postings:
     """The rows and frequencies of each term, in order of rows.
 
@@ -89,6 +98,24 @@ class Postings:
         self._kept: Packed = np.empty(0, dtype=np.uint32)
         self._starts = np.zeros(1, dtype=np.int64)
         self._new: dict[str, array[int]] = {}
+        self._added = 0
+
+    @property
+    def nbytes(self) -> int:
+        """About how many bytes they take in memory."""
+        kept = self._vocabulary.nbytes + self._kept.nbytes + self._starts.nbytes
+        return kept + NEW_TERM_BYTES * len(self._new) + 4 * self._added
+
+    def fold(self, share: float) -> None:
+        """Move new rows to those that are kept, once they are more than a share of them.
+
+        Kept rows take a tenth of the memory: a new term has a dictionary's entry and an array of its own. As this takes
+        time that grows with all rows, it waits for a share of them, and so takes about the same per row.
+        """
+        if self._added > share * len(self._kept):
+            folded = self.from_arrays(self.arrays())
+            self._vocabulary, self._kept, self._starts = folded._vocabulary, folded._kept, folded._starts
+            self._new, self._added = {}, 0
 
     def add(self, row: int, document: Mapping[str, int]) -> None:
         """Append a row, given as its terms and their frequencies.
@@ -100,6 +127,7 @@ class Postings:
             raise OverflowError(f"a session holds at most {MAX_ROWS:,} messages")
         for term, frequency in document.items():
             self._new.setdefault(term, array("I")).append(row << 8 | min(frequency, MAX_FREQUENCY))
+        self._added += len(document)
 
     def of_any(self, terms: Sequence[str]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.integer[Any]]]:
         """Return the rows that hold any of some terms in ascending order, and how often each holds them."""
@@ -387,6 +415,15 @@ class LexicalIndex:
 
     def __len__(self) -> int:
         return len(self._lengths)
+
+    @property
+    def nbytes(self) -> int:
+        """About how many bytes it takes in memory."""
+        return self._postings.nbytes + self._lengths.nbytes + self._fades.nbytes
+
+    def fold(self, share: float) -> None:
+        """See `Postings.fold`."""
+        self._postings.fold(share)
 
     @property
     def lengths(self) -> Ints:

@@ -12,12 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from shared_core.base import Vectors
-from shared_core.index.arrays import Arrays, digest_of, pack, read_snapshot
+from shared_core.index.arrays import Arrays, VectorSource, digest_of, pack, read_snapshot
 from shared_core.index.path_rows import PathLine
 from shared_core.index.session_index import SessionIndex
 from shared_core.index.vectors import FaissVectorIndex
 from shared_core.records import Position, Snapshot, VectorRows
-from shared_core.store import Store
 
 PART = 16_384
 """Vectors per part of a snapshot; a part may hold a few more, to complete its last row. Only the last part is written
@@ -53,7 +52,7 @@ class _Sample:
 
 
 class SessionVectors:
-    """The dense half of a session's index.
+    """The dense half of a session's index. Several threads may use it; what changes does so under the index's lock.
 
     `damaged` is set if the snapshot could not be read and the index was made from the stored vectors, or if a stored
     vector was damaged and has to be made again. `shortened` lists long texts of which not all was embedded here.
@@ -76,15 +75,22 @@ class SessionVectors:
         self._ends: list[int] = []
         self._new: list[tuple[Position, str, bytes]] = []
         self._unsaved: list[tuple[Position, str, bytes]] = []
+        self._saving: list[tuple[Position, str, bytes]] = []
         self.shortened: list[Shortened] = []
         self._claimed: set[int] = set()
         self._pid = os.getpid()
+        self._busy = False
         self.vectors = FaissVectorIndex(dimension)
         self._samples: WeakKeyDictionary[PathLine, _Sample] = WeakKeyDictionary()
 
     @property
-    def _store(self) -> Store:
-        return self.session_index.store
+    def _store(self) -> VectorSource:
+        return self.session_index.vector_source
+
+    @property
+    def nbytes(self) -> int:
+        """About how many bytes they take in memory, with those of messages that are not stored yet."""
+        return self.vectors.nbytes + sum(len(data) + 200 for _, _, data in [*self._new, *self._unsaved])
 
     def refresh(self) -> None:
         """Load the stored vectors, once per epoch. Call this after the rows have been refreshed."""
@@ -115,14 +121,16 @@ class SessionVectors:
         """
         left = SessionVectors(session_index, self.space, self.dimension)
         left._epoch = session_index.epoch
-        # Vectors that could not be stored are made again, as the store would not get them.
-        unsaved = [position for position, _, _ in (*self._new, *self._unsaved)]
-        owners = self.vectors.owners
-        kept = np.flatnonzero(~np.isin(owners, self.session_index.gone([*positions, *unsaved])))
-        if len(kept):
+        with self.session_index.lock:
+            # Vectors that could not be stored are made again, as the store would not get them.
+            unsaved = [position for position, _, _ in (*self._new, *self._unsaved, *self._saving)]
+            owners = self.vectors.owners
+            kept = np.flatnonzero(~np.isin(owners, self.session_index.gone([*positions, *unsaved])))
             rows = session_index.rows_at(self.session_index.positions(owners[kept]))
-            left.vectors.expect(len(session_index))
-            left.vectors.add(rows, self.vectors.matrix()[kept])
+            there = rows >= 0  # others were stored after the copy was made; it reads them and adopts their vectors
+            if there.any():
+                left.vectors.expect(len(session_index))
+                left.vectors.add(rows[there], self.vectors.matrix()[kept[there]])
         return left
 
     def missing(self, wanted: Mask) -> npt.NDArray[np.int64]:
@@ -161,13 +169,15 @@ class SessionVectors:
         """Return the rows that no other caller has claimed, and claim them until `release`."""
         if self._pid != os.getpid():  # the callers who claimed rows are threads, which a fork does not copy
             self._claimed, self._pid = set(), os.getpid()
-        free = np.array([row for row in rows.tolist() if row not in self._claimed], dtype=np.int64)
-        self._claimed.update(free.tolist())
-        return free
+        with self.session_index.lock:
+            free = np.array([row for row in rows.tolist() if row not in self._claimed], dtype=np.int64)
+            self._claimed.update(free.tolist())
+            return free
 
     def release(self, rows: npt.NDArray[np.int64]) -> None:
         """Release claimed rows."""
-        self._claimed.difference_update(rows.tolist())
+        with self.session_index.lock:
+            self._claimed.difference_update(rows.tolist())
 
     def adopt(self, positions: Sequence[Position], hashes: Sequence[str]) -> list[int]:
         """Take existing vectors of these messages or of equal texts; return the indices that still need one.
@@ -187,30 +197,42 @@ class SessionVectors:
             for position, text in hash_of.items()
             if position not in valid and text in equal
         ]
-        self._new += copies
-        self._take([*valid.items(), *((position, data) for position, _, data in copies)])
+        with self.session_index.lock:
+            self._new += copies
+            self._take([*valid.items(), *((position, data) for position, _, data in copies)])
         done = set(valid) | {position for position, _, _ in copies}
         return [i for i, position in enumerate(positions) if position not in done]
 
     def put(self, rows: Sequence[tuple[Position, str, Vectors]]) -> None:
         """Add new vectors: (message, hash of its text, vectors of its pieces). `save` stores them."""
         encoded = [(position, text, encode_vector(pieces)) for position, text, pieces in rows]
-        self._new += encoded
-        # Search the vectors as decoded from half precision, so that a reopened store ranks the same.
-        self._take([(position, data) for position, _, data in encoded])
+        with self.session_index.lock:
+            self._new += encoded
+            # Search the vectors as decoded from half precision, so that a reopened store ranks the same.
+            self._take([(position, data) for position, _, data in encoded])
 
     def save(self) -> None:
         """Store new vectors. If this raises StoreError, they stay here and the next call tries again.
 
         Call this while the texts are known to be those in the store.
         """
-        if self._unsaved and self.outdated:
-            self._unsaved = []  # part of a text may be forgotten: its old vector must not be stored
-        self._unsaved += self._new
-        self._new = []
-        if self._unsaved:
-            self._store.keep(self.session_index.session, VectorRows(self.space, self._unsaved))
-            self._unsaved = []
+        stale = bool(self._unsaved) and self.outdated
+        with self.session_index.lock:
+            # Part of a text may be forgotten: its old vector must not be stored.
+            rows = self._new if stale else self._unsaved + self._new
+            self._unsaved, self._new = [], []
+            self._saving += rows
+        stored = False
+        try:
+            if rows:
+                self._store.keep(self.session_index.session, VectorRows(self.space, rows))
+            stored = True
+        finally:
+            if rows:
+                with self.session_index.lock:
+                    ours = set(map(id, rows))
+                    self._saving = [one for one in self._saving if id(one) not in ours]
+                    self._unsaved += [] if stored else rows
 
     def _take(self, found: Sequence[tuple[Position, bytes]]) -> None:
         self.damaged |= not all(data for _, data in found)
@@ -229,8 +251,17 @@ class SessionVectors:
         return self._needs_rewrite or len(self.vectors) - self.saved >= least
 
     def save_snapshot(self) -> None:
-        """Store a snapshot of the vectors in the form in which they are searched."""
+        """Store a snapshot of the vectors in the form in which they are searched, unless another thread is doing so."""
         self.save()
+        with self.session_index.lock:
+            busy, self._busy = self._busy, True
+        if not busy:
+            try:
+                self._save_parts()
+            finally:
+                self._busy = False
+
+    def _save_parts(self) -> None:
         if self._ends and not self._full():
             # The last part has room, so it is written again with the new vectors.
             del self._parts[-1], self._ends[-1]

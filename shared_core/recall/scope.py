@@ -1,6 +1,7 @@
 """The scope of a search: a session's rows along a path, filtered by position, time, role and use of tools."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -186,6 +187,15 @@ class Filter:
     in_conversation: bool = False
     standing: bool = False
     as_of: float = np.inf
+
+
+@contextmanager
+def reading(scopes: Sequence[Scope]) -> Iterator[None]:
+    """Enter a block in which the indexes of some scopes do not grow; the store must not be asked in it."""
+    with ExitStack() as held:
+        for scope in scopes:
+            held.enter_context(scope.session_index.lock)
+        yield
 
 
 def eligible_mask(session_index: SessionIndex, line: LinePrefix, wanted: Filter, tools: RecallTools) -> Mask:

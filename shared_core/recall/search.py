@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from shared_core.base import Embedder, Vectors
 from shared_core.errors import EmbedderError, StoreError
+from shared_core.index.index_cache import IndexCache
 from shared_core.index.session_index import SessionIndex
 from shared_core.index.session_vectors import SessionVectors, text_hash
 from shared_core.languages.english import ENGLISH
@@ -45,6 +46,7 @@ from shared_core.recall.scope import (
     Scope,
     eligible_mask,
     languages,
+    reading,
     speakers,
 )
 from shared_core.recall.standing_lane import Closeness, StandingHit, bearing
@@ -122,10 +124,13 @@ class Searcher:
         late: the calls of the embedder that questions have given up.
     """
 
-    def __init__(self, live: LiveSession, lock: AbstractContextManager[object], rules: RecallRules) -> None:
+    def __init__(
+        self, live: LiveSession, lock: AbstractContextManager[object], rules: RecallRules,
+        cache: IndexCache | None = None,
+    ) -> None:  # fmt: skip
         self.live = live
         self.rules = rules
-        self.sessions = OpenIndexes(live, rules)
+        self.sessions = OpenIndexes(live, rules, cache)
         self.clock: Callable[[], float] = time.monotonic
         self.late = LateCalls()
         self._warned = self._logged = False
@@ -148,7 +153,6 @@ class Searcher:
                     # Path, question and turns in the prompt are those of this session only.
                     there = replace(wanted, path=None, before=None, without=())
                     scopes.append(self._scope(other, other_state, path, there, dense))
-            self.sessions.evict()
         return scopes
 
     def _scope(self, session: int, state: SessionState, path: Path, wanted: Filter, dense: EmbedderChoice) -> Scope:
@@ -234,8 +238,9 @@ class Searcher:
         with self._lock:
             dense = self.sessions.embedder_choice_or_words(wanted.scope)
             scopes = self.scopes(state, wanted, dense)
-            query = parse_query(text, speakers(scopes), languages(scopes))
-            query = with_parts(query, lambda term: any(scope.mentions((term,)) for scope in scopes))
+            with reading(scopes):
+                query = parse_query(text, speakers(scopes), languages(scopes))
+                query = with_parts(query, lambda term: any(scope.mentions((term,)) for scope in scopes))
             newest = self._newest(scopes, query) if wanted.in_conversation else _NOTHING
             own = query
             if wanted.in_conversation:
@@ -247,7 +252,7 @@ class Searcher:
             except EmbedderError as error:
                 notes.append(f"recall by words alone: {error}")
                 self._warn(notes[-1])
-        with self._lock:
+        with self._lock, reading(scopes):
             # Counted where they are ranked: vectors of a batch that was given up may arrive at any time.
             pending = sum(self._count_pending(scope, failed=dense.failed) for scope in scopes)
             notes += _shortened(scopes)

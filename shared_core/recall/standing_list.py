@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from shared_core.index.standing_rules import StandingKind
-from shared_core.recall.scope import Scope
+from shared_core.recall.scope import Scope, reading
 from shared_core.recall.standing_lane import facts_of
 from shared_core.recall.supersession.changes import restated
 from shared_core.records import Position, Record
@@ -44,7 +44,8 @@ class StandingFact:
 
 def read_facts(live: LiveSession, scopes: Sequence[Scope]) -> list[StandingFact]:
     """Return the standing facts along the lines of some scopes, newest first."""
-    facts = facts_of(scopes)
+    with reading(scopes):
+        facts = facts_of(scopes)
     names = {key: session_id for key, _, session_id in live.store.sessions(live.user_id)} if len(facts) else {}
     records: dict[tuple[int, Position], Record] = {}
     for number, scope in enumerate(scopes):
