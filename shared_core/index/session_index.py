@@ -26,6 +26,7 @@ from shared_core.index.standing_facts import StandingFacts, facts_in, rules_dige
 from shared_core.index.text import read_terms, speaker_focus, statement_code, terms
 from shared_core.languages.detection import LANGUAGES, digest
 from shared_core.lifecycle import fork_safe_lock
+from shared_core.messages import Message
 from shared_core.paths import Path, Span
 from shared_core.records import After, Position, Record, SessionState, Snapshot
 from shared_core.store import Store
@@ -139,6 +140,10 @@ class SessionIndex:
         """What reads and keeps the vectors of its messages."""
         return self.store
 
+    def sessions_at(self, rows: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.int64]:
+        """Return the session of each of some rows."""
+        return np.full(len(rows), self.session, dtype=np.int64)
+
     def places(self, rows: npt.NDArray[np.integer[Any]]) -> list[tuple[int, Position]]:
         """Return the sessions and positions of some rows."""
         return [(self.session, position) for position in self.positions(rows)]
@@ -234,8 +239,13 @@ class SessionIndex:
         return np.unique(rows[rows >= 0])
 
     def _add(self, records: Sequence[Record]) -> None:
-        start = len(self)
         messages = [record.message for record in records]
+        positions = [record.position for record in records]
+        self._enter(messages, positions, [message.turn_id or "" for message in messages])
+        self.last_seq = records[-1].seq
+
+    def _enter(self, messages: Sequence[Message], positions: Sequence[Position], turn_ids: Sequence[str]) -> None:
+        start = len(self)
         documents, languages = [], []
         for message in messages:
             document, language = read_terms(message.content)
@@ -247,8 +257,8 @@ class SessionIndex:
         grounding = [message.grounding.text if message.grounding else "" for message in messages]
         apart = [terms(text, language) for text, language in zip(grounding, languages, strict=True)]
         values: dict[str, list[Any]] = {
-            "segments": [record.position.segment for record in records],
-            "depths": [record.position.depth for record in records],
+            "segments": [position.segment for position in positions],
+            "depths": [position.depth for position in positions],
             "roles": [ROLES.index(message.role) for message in messages],
             "speaks": [bool(message.content.strip()) and message.role != "system" for message in messages],
             "instructs": [any(fact.kind == "instruction" for fact in found) for found in facts],
@@ -258,7 +268,7 @@ class SessionIndex:
             "speakers": [self._speaker(message.name) for message in messages],
             "languages": [LANGUAGES.index(language) for language in languages],
             "times": [message.created_at.timestamp() if message.created_at else 0.0 for message in messages],
-            "turns": [self.turns.number(message.turn_id or "") for message in messages],
+            "turns": [self.turns.number(turn_id) for turn_id in turn_ids],
             "apart": [sum(document.values()) for document in apart],
         }
         for name, column in values.items():
@@ -269,7 +279,6 @@ class SessionIndex:
         for row, (message, found) in enumerate(zip(messages, facts, strict=True), start):
             self.standing.add(row, message.name, found)
         self._enter_segments(start)
-        self.last_seq = records[-1].seq
         self.fold(FOLD)
 
     def _speaker(self, name: str | None) -> int:

@@ -119,7 +119,7 @@ class SessionVectors:
             session_index: the index.
             positions: messages whose vectors go: those forgotten, and those whose texts lost a part.
         """
-        left = SessionVectors(session_index, self.space, self.dimension)
+        left = type(self)(session_index, self.space, self.dimension)
         left._epoch = session_index.epoch
         with self.session_index.lock:
             # Vectors that could not be stored are made again, as the store would not get them.

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, repeat
 from math import inf
 
 import numpy as np
@@ -162,8 +162,7 @@ def read_hits(
 def _place_of(found: Found, ranked: Ranked) -> tuple[int, Position]:
     """Return the session of a result, and its position there."""
     scope = found.scopes[ranked.scope]
-    (position,) = scope.session_index.positions(scope.line.rows[[ranked.line_index]])
-    return scope.session_index.session, position
+    return scope.session_index.places(scope.line.rows[[ranked.line_index]])[0]
 
 
 def _left_out(found: Found) -> npt.NDArray[np.bool_]:
@@ -243,16 +242,17 @@ class _Reader:
             candidate = self._candidate(ranked, entries, match.message.id if match is not None else None, reason)
             if candidate is None:
                 continue
-            key = (ranked.scope, candidate.entries[0].message.turn_id or "")
+            session = self._session(ranked.scope, ranked.line_index)
+            key = (session, candidate.entries[0].message.turn_id or "")
             # Several messages of a turn may be found, but the turn is recalled once.
             if self.by_turn and key in turns and candidate.reason is None:
                 candidate = candidate.because(Reason.SAME_TURN)
             if candidate.reason is None:
                 turns.add(key)
-            codes = tuple(self.said[ranked.scope, entry.message.id] for entry in candidate.entries)
+            codes = tuple(self.said[session, entry.message.id] for entry in candidate.entries)
             entry_keys = list(map(entry_key, candidate.entries))
             self.codes |= zip(entry_keys, codes, strict=True)
-            spoken = [self.languages[ranked.scope, entry.message.id] for entry in candidate.entries]
+            spoken = [self.languages[session, entry.message.id] for entry in candidate.entries]
             self.spoken |= zip(entry_keys, spoken, strict=True)
             yield candidate, codes
 
@@ -281,7 +281,8 @@ class _Reader:
             if self.whole_turns:
                 candidate = self._candidate(_as_ranked(hit), list(entries.values()), own.message.id, None)
             if candidate is not None:
-                codes = tuple(self.said[hit.scope, entry.message.id] for entry in candidate.entries)
+                session = self._session(hit.scope, hit.line_index)
+                codes = tuple(self.said[session, entry.message.id] for entry in candidate.entries)
                 found[entry_key(own)] = StandingCandidate(candidate, entry_key(own), codes)
         return list(found.values())
 
@@ -305,23 +306,29 @@ class _Reader:
         in_scope: dict[int, set[int]] = {}
         for ranked, members in indices:
             in_scope.setdefault(ranked.scope, set()).update(members)
-        at: dict[int, dict[Position, tuple[int, int, int]]] = {}
+        at: dict[tuple[int, Position], tuple[int, int, int, int]] = {}
+        positions: dict[int, list[Position]] = {}
         for number, places_there in sorted(in_scope.items()):
             scope, wanted = self.found.scopes[number], sorted(places_there)
             rows = scope.line.rows[wanted]
-            positions = scope.session_index.positions(rows)
             said = scope.session_index.column("statements")[rows].tolist()
             spoken = scope.session_index.column("languages")[rows].tolist()
-            at[number] = dict(zip(positions, zip(wanted, said, spoken, strict=True), strict=True))
-        session_of = {number: self.found.scopes[number].session_index.session for number in at}
-        read = self.live.records_of({session_of[number]: list(there) for number, there in at.items()}, epoch)
-        for number, there in at.items():
-            for record in read[session_of[number]]:
-                index, code, language = there[record.position]
+            places = scope.session_index.places(rows)
+            at |= zip(places, zip(repeat(number), wanted, said, spoken, strict=False), strict=True)
+            for session, position in places:
+                positions.setdefault(session, []).append(position)
+        for session, some in self.live.records_of(positions, epoch).items():
+            for record in some:
+                number, index, code, language = at[session, record.position]
                 records[number, index] = record
-                self.said[number, record.message.id] = code
-                self.languages[number, record.message.id] = LANGUAGES[language]
+                self.said[session, record.message.id] = code
+                self.languages[session, record.message.id] = LANGUAGES[language]
         return records
+
+    def _session(self, scope: int, index: int) -> int:
+        """Return the session of a message, given by its scope and its index there."""
+        there = self.found.scopes[scope]
+        return int(there.session_index.sessions_at(there.line.rows[index : index + 1])[0])
 
     def _orders(
         self, indices: Sequence[tuple[Ranked, list[int]]], records: Mapping[tuple[int, int], Record]

@@ -8,17 +8,18 @@ from shared_core.errors import EmbedderError, EmbedderMismatchError
 from shared_core.index.index_cache import IndexCache, Key, Lease, SharedIndex, cache_of
 from shared_core.index.session_index import SessionIndex
 from shared_core.index.session_vectors import SessionVectors
-from shared_core.paths import Path, walk
+from shared_core.index.user_index import NO_SESSION, SharedUserIndex, UserIndex, UserVectors
 from shared_core.recall.embedding import (
     EmbedderChoice,
     choose_embedder,
+    embedder_key,
     uses_other_embedder,
 )
 from shared_core.recall.rules import RecallRules
 from shared_core.recall.scope import (
     RecallScope,
 )
-from shared_core.records import Position, Record, Segment, SessionState
+from shared_core.records import Record, SessionState
 from shared_core.session import LiveSession
 from shared_core.store import Store
 
@@ -40,7 +41,6 @@ class OpenIndexes:
         self._checked = False
         self._leases: dict[Key, Lease] = {}
         self._chosen: tuple[int | None, EmbedderChoice] | None = None
-        self._segments: dict[int, dict[int, Segment]] = {}
 
     def embedder_choice(self, scope: RecallScope | None = None) -> EmbedderChoice:
         """Return the embedder to search with; `scope` is that of a `Filter`.
@@ -110,20 +110,36 @@ class OpenIndexes:
             lease = self._leases[session] = self.cache.lease(self.live.store, session, make)
         return lease.index
 
-    def path_to(self, session: int, head: Position) -> Path:
-        """Return the path to a position of another session; each of its segments is read once."""
-        known = self._segments.setdefault(session, {})
+    def open_user(self, dense: EmbedderChoice) -> tuple[UserIndex, UserVectors | None, list[int]]:
+        """Return the index of the user's other sessions, up to date with the store, and its vectors.
 
-        def segment_of(number: int) -> Segment:
-            if number not in known:
-                known[number] = self.live.store.segment(session, number)
-            return known[number]
+        Returns:
+            The index, its vectors if an embedder is used, and the sessions whose vectors are another embedder's.
+        """
+        live, space = self.live, None
+        if dense.embedder is not None:
+            space = dense.space, dense.embedder.fingerprint.dimension
+        others = [one for one in live.store.main_states(live.user_id) if one[0].key != live.key]
+        key = (live.user_id,)
+        lease = self._leases.get(key)
+        if lease is None:
+            make = partial(SharedUserIndex, live.store, live.user_id)
+            lease = self._leases[key] = self.cache.lease(live.store, key, make)
+        shared = lease.index
+        assert isinstance(shared, SharedUserIndex)
 
-        return walk(head, segment_of)
+        def of_other(space: str) -> bool:
+            return embedder_key(space) != dense.key
+
+        index, vectors = shared.followed(others, live.key, space, of_other)
+        self.cache.note(shared, (id(live.store), key))
+        return index, vectors, index.of_others(live.key, of_other) if dense.embedder is not None else []
 
     def uses_other_embedder(self, session: int, embedder: Embedder) -> bool:
         """Return whether this is another session, last embedded by another embedder; it is left as it is."""
-        return session != self.live.key and uses_other_embedder(self.live.store, session, embedder)
+        if session in (self.live.key, NO_SESSION):  # of several sessions, `open_user` has told
+            return False
+        return uses_other_embedder(self.live.store, session, embedder)
 
     def holds(self, session: int) -> bool:
         """Return whether the index of a session is open."""

@@ -18,7 +18,8 @@ from shared_core.languages.english import ENGLISH
 from shared_core.languages.language import Language
 from shared_core.messages import Role
 from shared_core.paths import Path
-from shared_core.records import Position
+from shared_core.records import Position, Record
+from shared_core.store import Store
 
 Mask = npt.NDArray[np.bool_]
 
@@ -44,6 +45,7 @@ class Scope:
         eligible: which messages of the line may be found, shape (line.upto,).
         unit: whether single messages or whole turns are found.
         repeats: how many of the best may say the same; None for no limit.
+        of_others: of several sessions, those whose vectors are another embedder's.
     """
 
     session_index: SessionIndex
@@ -52,12 +54,24 @@ class Scope:
     eligible: Mask
     unit: RecallUnit = "message"
     repeats: int | None = None
+    of_others: frozenset[int] = frozenset()
 
     def findable(self) -> Mask:
         """Return which rows of the session index hold the vector of a unit that may be found."""
         mask = self._findable
         later = len(self.session_index) - len(mask)  # another caller may have added rows since
         return np.pad(mask, (0, later)) if later else mask
+
+    def embeddable(self) -> Mask:
+        """Return which rows hold, or should hold, the vector of a unit that may be found."""
+        mask = self.findable()
+        if not self.of_others:
+            return mask
+        rows = np.flatnonzero(mask)
+        own = np.isin(self.session_index.sessions_at(rows), list(self.of_others), invert=True)
+        left = np.zeros_like(mask)
+        left[rows[own]] = True
+        return left
 
     @cached_property
     def _findable(self) -> Mask:
@@ -187,6 +201,18 @@ class Filter:
     in_conversation: bool = False
     standing: bool = False
     as_of: float = np.inf
+
+
+def records_at(store: Store, places: Iterable[tuple[int, Position]]) -> dict[tuple[int, Position], Record]:
+    """Read the messages at some positions of some sessions, without those that were forgotten, in one read."""
+    wanted: dict[int, list[Position]] = {}
+    for session, position in places:
+        wanted.setdefault(session, []).append(position)
+    if len(wanted) == 1:
+        ((session, positions),) = wanted.items()
+        return {(session, record.position): record for record in store.get(session, positions)}
+    read = (store.at(wanted, {}) or {}) if wanted else {}
+    return {(session, record.position): record for session, some in read.items() for record in some}
 
 
 @contextmanager

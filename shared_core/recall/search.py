@@ -47,6 +47,7 @@ from shared_core.recall.scope import (
     eligible_mask,
     languages,
     reading,
+    records_at,
     speakers,
 )
 from shared_core.recall.standing_lane import Closeness, StandingHit, bearing
@@ -147,16 +148,29 @@ class Searcher:
             here = replace(wanted, as_of=np.inf)  # the path of this session ends there
             scopes.append(self._scope(session, state, wanted.path or self.live.path, here, dense))
         if (wanted.scope or self.rules.scope) == "user":
-            for (other, _, _), other_state in self.live.store.main_states(self.live.user_id):
-                if other != session and other_state.head is not None:
-                    path = self.sessions.path_to(other, other_state.head)
-                    # Path, question and turns in the prompt are those of this session only.
-                    there = replace(wanted, path=None, before=None, without=())
-                    scopes.append(self._scope(other, other_state, path, there, dense))
+            others = self._user_scope(wanted, dense)
+            scopes += [others] if others.line.upto else []
         return scopes
+
+    def _user_scope(self, wanted: Filter, dense: EmbedderChoice) -> Scope:
+        """Return the scope of the user's other sessions, along their branches main."""
+        session_index, vectors, of_others = self.sessions.open_user(dense)
+        with session_index.lock:
+            line = session_index.main_line(self.live.key, wanted.as_of)
+            # Question and turns in the prompt are those of this session only.
+            eligible = eligible_mask(session_index, line, replace(wanted, without=()), self.rules.recall_tools)
+        return Scope(
+            session_index, vectors, line, eligible, self.rules.recall_unit, wanted.repeats, frozenset(of_others)
+        )  # fmt: skip
 
     def _scope(self, session: int, state: SessionState, path: Path, wanted: Filter, dense: EmbedderChoice) -> Scope:
         session_index, vectors = self.sessions.open(session, state, dense)
+        with session_index.lock:
+            return self._scope_of(session_index, vectors, path, wanted)
+
+    def _scope_of(
+        self, session_index: SessionIndex, vectors: SessionVectors | None, path: Path, wanted: Filter
+    ) -> Scope:
         line = session_index.line(path)
         if wanted.before is not None:
             index = int(line.indices(session_index.rows_at([wanted.before]))[0])
@@ -182,11 +196,11 @@ class Searcher:
         """Return the texts to embed for some rows of a scope: of the messages, or of their turns."""
         indices = scope.line.indices(rows.astype(np.int32))
         units = [self._members(scope, int(index)) for index in indices]
-        wanted = [position for members in units for position in scope.session_index.positions(scope.line.rows[members])]
-        records = {record.position: record for record in self.live.store.get(scope.session_index.session, wanted)}
+        places = [scope.session_index.places(scope.line.rows[members]) for members in units]
+        records = records_at(self.live.store, [place for some in places for place in some])
         texts = []
-        for members in units:
-            found = [records.get(position) for position in scope.session_index.positions(scope.line.rows[members])]
+        for some in places:
+            found = [records.get(place) for place in some]
             said = [record.message for record in found if record is not None]
             texts.append(self.rules.text_of(said) if said else "")  # "": forgotten since; its vector is not stored
         return texts
@@ -201,7 +215,7 @@ class Searcher:
         """Return the rows of a scope that may be found but have no vector, newest first."""
         if scope.vectors is None:
             return np.empty(0, np.int64)
-        return scope.vectors.missing(scope.findable())
+        return scope.vectors.missing(scope.embeddable())
 
     def embed_pending(
         self, scopes: Sequence[Scope], embedder: Embedder, *, batch: int, patience: Patience | None = None,
@@ -283,7 +297,9 @@ class Searcher:
         notes = [dense.note] if dense.note else []
         if dense.failed:
             self._warn(dense.note)
-        others = sum(scope.vectors is None for scope in scopes) if dense.embedder is not None else 0
+        others = (
+            sum(scope.vectors is None or len(scope.of_others) for scope in scopes) if dense.embedder is not None else 0
+        )
         notes += [DAMAGED] if _was_damaged(scopes) else []
         if others:
             notes.append(f"sessions not searched by meaning, because their vectors are another embedder's: {others}")
@@ -298,7 +314,7 @@ class Searcher:
         """Return how many messages have no vector. Without its fingerprint, no vector is known to be the embedder's."""
         if failed:
             return int(scope.findable().sum())
-        return scope.vectors.count_missing(scope.findable()) if scope.vectors is not None else 0
+        return scope.vectors.count_missing(scope.embeddable()) if scope.vectors is not None else 0
 
     def _vectors(
         self, embedder: Embedder, query: Query, scopes: Sequence[Scope], notes: list[str]

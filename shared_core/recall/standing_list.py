@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from shared_core.index.standing_rules import StandingKind
-from shared_core.recall.scope import Scope, reading
+from shared_core.recall.scope import Scope, reading, records_at
 from shared_core.recall.standing_lane import facts_of
 from shared_core.recall.supersession.changes import restated
 from shared_core.records import Position, Record
@@ -50,19 +50,16 @@ def read_facts(live: LiveSession, scopes: Sequence[Scope]) -> list[StandingFact]
     records: dict[tuple[int, Position], Record] = {}
     for number, scope in enumerate(scopes):
         rows = scope.line.rows[np.unique(facts.indices[facts.scopes == number])]
-        positions = scope.session_index.positions(rows)
-        records |= {
-            (number, record.position): record for record in live.store.get(scope.session_index.session, positions)
-        }
+        records |= records_at(live.store, scope.session_index.places(rows))
     replaced = restated(facts.codes)
     found = []
     for which in reversed(range(len(facts))):
         scope = scopes[int(facts.scopes[which])]
-        (position,) = scope.session_index.positions(scope.line.rows[[facts.indices[which]]])
-        record = records.get((int(facts.scopes[which]), position))
+        (place,) = scope.session_index.places(scope.line.rows[[facts.indices[which]]])
+        record = records.get(place)
         if record is None:  # forgotten since
             continue
-        message, session = record.message, scope.session_index.session
+        message, session = record.message, place[0]
         text = message.content[int(facts.starts[which]) : int(facts.ends[which])]
         name = live.session_id if session == live.key else names[session]
         found.append(
