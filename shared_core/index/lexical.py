@@ -2,10 +2,11 @@
 
 from array import array
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import log1p
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -405,6 +406,22 @@ def idf_of(size: int, total: int) -> float:
     return log1p((total - size + 0.5) / (size + 0.5)) if total else 0.0
 
 
+class Occurrences(NamedTuple):
+    """How many messages and terms some lines hold, and in how many of the messages each of some terms occurs."""
+
+    messages: int
+    terms: int
+    sizes: Mapping[str, int]
+
+    @classmethod
+    def joined(cls, parts: Sequence["Occurrences"]) -> "Occurrences":
+        """Return those of several lines together."""
+        sizes = Counter[str]()
+        for part in parts:
+            sizes.update(part.sizes)
+        return cls(sum(part.messages for part in parts), sum(part.terms for part in parts), sizes)
+
+
 class LexicalIndex:
     """The lexical index of a session. Rows are numbered from 0 as they are added; there are at most 2**24."""
 
@@ -447,6 +464,7 @@ class LexicalIndex:
     def score(
         self, query: Iterable[str], line: LinePrefix, total: int | None = None, *,
         borrowed: Mapping[str, float] | None = None, forms: Mapping[str, Sequence[str]] | None = None,
+        beside: Occurrences | None = None,
     ) -> LexicalScores:  # fmt: skip
         """Return context-weighted BM25 along a line.
 
@@ -460,10 +478,13 @@ class LexicalIndex:
             total: the number of terms in all of them; None to count them.
             borrowed: further terms, and how much each counts against one of the query. Those of the query count as 1.
             forms: other terms that count as the same as one of the query, as a word has in other languages.
+            beside: what other lines hold that are searched at the same time, so that a term weighs the same on each.
         """
         if total is None:
             total = int(self.lengths[line.rows[: line.upto]].sum())
-        mean = max(total / line.upto, 1.0) if line.upto else 1.0
+        beside = beside or Occurrences(0, 0, {})
+        total, count = total + beside.terms, line.upto + beside.messages
+        mean = max(total / count, 1.0) if count else 1.0
         weights = {**(borrowed or {}), **dict.fromkeys(query, 1.0)}
         forms = forms or {}
         found = [self._on_line((term, *forms.get(term, ())), line, mean) for term in sorted(weights)]
@@ -473,8 +494,14 @@ class LexicalIndex:
             np.concatenate([np.empty(0, np.float32), *(weights for _, weights in found)]),
             np.repeat(np.arange(len(found)), sizes),
         )
-        idf = [weights[term] * idf_of(size, line.upto) for term, size in zip(sorted(weights), sizes, strict=True)]
+        with_others = [size + beside.sizes.get(term, 0) for term, size in zip(sorted(weights), sizes, strict=True)]
+        idf = [weights[term] * idf_of(size, count) for term, size in zip(sorted(weights), with_others, strict=True)]
         return LexicalScores(hits, idf, line, self._fades.values)
+
+    def occurrences(self, terms: Iterable[str], line: LinePrefix, forms: Mapping[str, Sequence[str]]) -> Occurrences:
+        """Return what a line holds of some terms, each counted together with its forms."""
+        sizes = {term: len(self._on_line((term, *forms.get(term, ())), line, 1.0)[0]) for term in terms}
+        return Occurrences(line.upto, line.terms, sizes)
 
     def occurs(self, term: str, line: LinePrefix) -> bool:
         """Return whether a message of a line contains a term."""
