@@ -5,9 +5,12 @@ import os
 import sys
 import threading
 import weakref
+from asyncio import wrap_future
 from collections.abc import Callable, Generator
 from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager
+from contextvars import copy_context
+from functools import partial
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
@@ -38,6 +41,11 @@ def in_background(function: Callable[[], Result], name: str) -> "Future[Result]"
     _calls[future] = os.getpid()
     _hook_exit()
     return future
+
+
+async def beside(function: Callable[[], Result], name: str = "infinite-memory") -> Result:
+    """Call a function in a thread of its own, and do not block the event loop meanwhile."""
+    return await wrap_future(in_background(partial(copy_context().run, function), name))
 
 
 def _started(function: Callable[[], Result], name: str) -> "Future[Result]":

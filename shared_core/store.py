@@ -56,6 +56,11 @@ class Store(ABC):
     tree; a class that implements this interface directly has to decide the same.
     """
 
+    @property
+    def connections(self) -> int:
+        """How many calls the store serves at the same time. `AsyncInfiniteMemory` has as many threads for it."""
+        return 4
+
     # Sessions
 
     @abstractmethod
