@@ -236,7 +236,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         self._checkout = Checkout(live, Writer(live, framer.counter, stamps), lock)
         rolling = RollingSummary(live, assembler, self._summing, lock, clock=stamps.time)
         self._prompts = PromptBuilder(live, assembler, Searcher(live, lock, rules, index_cache), rolling, lock)
-        self._unsaved = 0
+        self._unsaved = self._added = 0
         self._closed = False
 
     # Storing
@@ -312,6 +312,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
 
     def _note_stored(self, count: int) -> None:
         self._unsaved += count
+        self._added += count
         if self._unsaved >= SNAPSHOT_EVERY:
             self._unsaved = 0
             self._prompts.refresh_and_save(least=SNAPSHOT_ROWS)
@@ -597,7 +598,9 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
     def _rest(self) -> None:
         """Take as little memory as possible, until the pool lends it again."""
         with self._lock:
-            self._prompts.rest(least=REST_ROWS)
+            self._prompts.rest(least=REST_ROWS, unread=self._added)
+            if self._added >= REST_ROWS:
+                self._added = 0
 
     def close(self) -> None:
         """Save the index and release the store. Closing twice is allowed."""

@@ -366,9 +366,9 @@ class PromptBuilder:
         finally:
             self.searcher.sessions.close()
 
-    def rest(self, *, least: int) -> None:
+    def rest(self, *, least: int, unread: int) -> None:
         """Let the indexes go until this memory is used again, and save snapshots that are due in the background."""
-        self.searcher.sessions.rest(least)
+        self.searcher.sessions.rest(least, unread)
 
     def refresh_and_save(self, *, least: int) -> None:
         """Update the session's index, if it is in memory, and save its snapshot."""

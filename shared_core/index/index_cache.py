@@ -222,6 +222,10 @@ class IndexCache:
             self._kept.move_to_end(place)
             return found.lease()
 
+    def holds(self, place: Place) -> bool:
+        """Return whether there is an index."""
+        return place in self._kept
+
     def _know(self, store: Store) -> None:
         """Drop the indexes of a store when it exists no more: another may get its number then."""
         number = id(store)

@@ -1,6 +1,5 @@
 """The indexes that one memory holds open, and the embedder to search them with."""
 
-from collections.abc import Iterable
 from functools import partial
 
 from shared_core.base import Embedder
@@ -145,26 +144,32 @@ class OpenIndexes:
         """Return whether the index of a session is open."""
         return session in self._leases
 
-    def opened(self) -> Iterable[SharedIndex]:
+    def opened(self) -> list[SharedIndex]:
         """Return the open indexes."""
         return [lease.index for lease in self._leases.values()]
 
-    def rest(self, least: int) -> None:
+    def rest(self, least: int, unread: int) -> None:
         """Let the indexes go, as nobody uses this memory for now; save what is due in the background.
 
         Args:
-            least: see `SessionIndex.snapshot_due`; what is stored and not indexed yet counts, too.
+            least: see `SessionIndex.snapshot_due`.
+            unread: how many messages may be stored that the session's index does not hold yet.
         """
         store = self.live.store
-        for key, lease in self._leases.items():
-            rows = lease.index.rows
-            unread = max(0, (self.live.news.upto or 0) - rows.last_seq) if key == self.live.key else 0
-            if isinstance(key, int) and (self.live.outdated or rows.snapshot_due(least - unread)):
-                self.cache.save_later(lease, (id(store), key), partial(_update, store, key, lease.index), least)
-            else:
-                rows.fold()
-            self.cache.note(lease.index, (id(store), key))
+        if unread >= least and self.live.key is not None and self.cache.holds((id(store), self.live.key)):
+            self._shared(self.live.key)
+        leases = list(self._leases.items())
         self._leases.clear()
+        while leases:
+            key, lease = leases.pop()
+            shared, place = lease.index, (id(store), key)
+            more = unread if key == self.live.key else 0
+            if isinstance(key, int) and (self.live.outdated or shared.snapshot_due(least - more)):
+                self.cache.save_later(lease, place, partial(_update, store, key, shared), least)
+            else:
+                shared.rows.fold()
+            del lease  # so that it may be dropped
+            self.cache.note(shared, place)
 
     def close(self) -> None:
         """Let the indexes go, and stop the background work of those that nobody else uses."""
