@@ -1,6 +1,6 @@
 """What the indexes of many sessions cost: memory through a bounded cache, and a search over all of a user's sessions.
 
-    python -m benchmarks.workers
+    python benchmarks/workers.py
 
 One process measures everything, so that the figures can be compared with each other. Times are of the processor.
 """
