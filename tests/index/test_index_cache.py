@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared_core import IndexCache, InfiniteMemory, Message, SessionPool, SQLiteStore, UnknownReferenceError
+from shared_core import IndexCache, InfiniteMemory, Message, SessionPool, SQLiteStore, UnknownReferenceError, lifecycle
 from shared_core.index.index_cache import SharedIndex, cache_of
 from shared_core.index.session_index import SNAPSHOT, SessionIndex
 from shared_core.records import SessionState
@@ -299,3 +299,25 @@ def use(memory: InfiniteMemory, rng: random.Random, tag: str, gone: list[str]) -
     hits = memory.search("zebra item3", 30, scope="user" if what == "user" else "session")
     assert not {hit.message.id for hit in hits} & set(before)
     memory.context("What about the zebra?")
+
+
+def test_a_fork_waits_in_the_order_in_which_threads_acquire(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[int] = []
+
+    class Noted:
+        def __init__(self, depth: int) -> None:
+            self.depth = depth
+
+        def acquire(self) -> None:
+            taken.append(self.depth)
+
+        def release(self) -> None:
+            taken.remove(self.depth)
+
+    locks = {Noted(depth): depth for depth in (3, 0, 2, 1, 0)}
+    monkeypatch.setattr(lifecycle, "_locks", locks)
+    monkeypatch.setattr(lifecycle, "_inner", [])
+    lifecycle._before_fork()
+    assert taken == [0, 0, 1, 2, 3]
+    lifecycle._after_fork()
+    assert taken == []
