@@ -2,16 +2,17 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Generator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
 from datetime import date
-from functools import wraps
+from functools import partial, wraps
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from shared_core.field_errors import shown
 from shared_core.followed_history import FollowedHistory
 from shared_core.forget import ForgetResult
 from shared_core.history import Removed
+from shared_core.lifecycle import beside
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message, MessageLike, Role
 from shared_core.pipeline import Progress
@@ -25,11 +26,13 @@ from shared_core.sharing.files import FileFormat
 from shared_core.sharing.importer import ImportResult
 from shared_core.summaries.requests import AnySummarizer
 from shared_core.system_prompt import SystemPrompt
+from shared_core.threads import threads_of
 from shared_core.tree.branches import Diff, ReflogEntry
 from shared_core.tree.copies import CherryPickResult, Stash
 from shared_core.tree.log import LogEntry
 from shared_core.tree.merge import How, MergeResult
 
+Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 Method = TypeVar("Method", bound=Callable[..., None])
 
@@ -57,7 +60,9 @@ def _takes_a_memory(method: Method) -> Method:
 class AsyncInfiniteMemory:
     """The methods of a memory as coroutines, with the arguments, results and errors of `InfiniteMemory`.
 
-    Reading, writing and ranking run in threads. Embedders and summarizers that are asynchronous themselves are awaited.
+    Reading, writing and ranking run in threads, as many as the store serves at a time (`Store.connections`). All
+    memories on a store share them, they end with the last one, and the event loop's own threads stay free.
+    Embedders and summarizers that are asynchronous themselves are awaited.
 
     Args:
         memory: the memory to use. `await AsyncInfiniteMemory.open(…)` creates one without blocking the event loop.
@@ -69,11 +74,22 @@ class AsyncInfiniteMemory:
     @_takes_a_memory
     def __init__(self, memory: InfiniteMemory) -> None:
         self._memory = memory
+        self._threads = threads_of(memory._store)
+        self._threads.join(self)
+
+    async def _call(
+        self, function: Callable[Arguments, Result], /, *args: Arguments.args, **kwargs: Arguments.kwargs
+    ) -> Result:
+        """Call a function in a thread, and do not block the event loop meanwhile."""
+        return await self._threads.run(self, function, *args, **kwargs)
+
+    async def _drive(self, steps: Generator[Any, Any, Result]) -> Result:
+        return await adrive(steps, self._call)
 
     @classmethod
     async def open(cls, *args: Any, **kwargs: Any) -> "AsyncInfiniteMemory":
         """Open a memory in a thread. The arguments are those of `InfiniteMemory`."""
-        return cls(await asyncio.to_thread(InfiniteMemory, *args, **kwargs))
+        return cls(await beside(partial(InfiniteMemory, *args, **kwargs)))
 
     @property
     def branch(self) -> str | None:
@@ -101,14 +117,14 @@ class AsyncInfiniteMemory:
 
     async def add(self, messages: MessageLike | Sequence[MessageLike], *, turn: str | None = None) -> list[Message]:
         """Store messages; see `InfiniteMemory.add`."""
-        return await asyncio.to_thread(self._memory.add, messages, turn=turn)
+        return await self._call(self._memory.add, messages, turn=turn)
 
     async def follow(
         self, messages: Sequence[MessageLike], *, after: FollowedHistory | None = None, removed: Removed = "keep",
         since: str | None = None,
     ) -> FollowedHistory:  # fmt: skip
         """Store what is new in a history, and check out its end; see `InfiniteMemory.follow`."""
-        return await asyncio.to_thread(self._memory.follow, messages, after=after, removed=removed, since=since)
+        return await self._call(self._memory.follow, messages, after=after, removed=removed, since=since)
 
     async def context(
         self, question: str | MessageLike | None = None, *, system: SystemPrompt | None = None,
@@ -116,15 +132,15 @@ class AsyncInfiniteMemory:
         include_question: bool = True, as_of: date | str | None = None,
     ) -> Context:  # fmt: skip
         """Return the prompt for a question; see `InfiniteMemory.context`."""
-        steps = await asyncio.to_thread(  # the function that returns the system prompt may block
+        steps = await self._call(  # the function that returns the system prompt may block
             self._memory.context_steps, question, system=system, tools=tools, max_tokens=max_tokens,
             reserve_tokens=reserve_tokens, include_question=include_question, as_of=as_of,
         )  # fmt: skip
-        return await adrive(steps)
+        return await self._drive(steps)
 
     async def count(self, message: MessageLike) -> int:
         """Return the tokens a message takes when it is sent; see `InfiniteMemory.count`."""
-        return await asyncio.to_thread(self._memory.count, message)
+        return await self._call(self._memory.count, message)
 
     async def search(
         self, query: str, top_k: int = 10, *, since: date | str | None = None, until: date | str | None = None,
@@ -132,203 +148,204 @@ class AsyncInfiniteMemory:
         in_conversation: bool = False, as_of: date | str | None = None,
     ) -> list[ScoredMessage]:  # fmt: skip
         """Return the messages that match best; see `InfiniteMemory.search`."""
-        steps = await asyncio.to_thread(  # finding out where the conversation stood then reads from the store
+        steps = await self._call(  # finding out where the conversation stood then reads from the store
             self._memory.search_steps, query, top_k, since=since, until=until, role=role, scope=scope, repeats=repeats,
             in_conversation=in_conversation, as_of=as_of,
         )  # fmt: skip
-        return await adrive(steps)
+        return await self._drive(steps)
 
     async def standing(self) -> list[StandingFact]:
         """Return the standing facts that the user has stated; see `InfiniteMemory.standing`."""
-        return await asyncio.to_thread(self._memory.standing)
+        return await self._call(self._memory.standing)
 
     async def index(self, progress: Progress | None = None) -> None:
         """Embed all messages that have no vector yet; see `InfiniteMemory.index`. `progress` is called from threads."""
-        await adrive(self._memory.index_steps(progress))
+        await self._drive(self._memory.index_steps(progress))
 
     async def reindex(self, progress: Progress | None = None) -> None:
         """Embed the whole session again; see `InfiniteMemory.reindex`."""
-        await adrive(self._memory.index_steps(progress, anew=True))
+        await self._drive(self._memory.index_steps(progress, anew=True))
 
     async def summary(self) -> Summary | None:
         """Return the branch's summary; see `InfiniteMemory.summary`."""
-        return await asyncio.to_thread(self._memory.summary)
+        return await self._call(self._memory.summary)
 
     async def summarize(self) -> Summary | None:
         """Sum up everything that has left the window; see `InfiniteMemory.summarize`."""
-        return await adrive(self._memory.summary_steps())
+        return await self._drive(self._memory.summary_steps())
 
     async def get(self, id: str) -> Message:
         """Return one message; see `InfiniteMemory.get`."""
-        return await asyncio.to_thread(self._memory.get, id)
+        return await self._call(self._memory.get, id)
 
     async def messages(self, *, replaced: bool = False) -> AsyncIterator[Message]:
         """Iterate over the branch, oldest first; see `InfiniteMemory.messages`."""
-        messages = iter(await asyncio.to_thread(self._memory.messages, replaced=replaced))
-        while page := await asyncio.to_thread(lambda: list(islice(messages, PAGE))):
+        messages = iter(await self._call(self._memory.messages, replaced=replaced))
+        while page := await self._call(lambda: list(islice(messages, PAGE))):
             for message in page:
                 yield message
 
     async def newest(self, limit: int) -> list[Message]:
         """Return the newest messages; see `InfiniteMemory.newest`."""
-        return await asyncio.to_thread(self._memory.newest, limit)
+        return await self._call(self._memory.newest, limit)
 
     async def stats(self) -> dict[str, Any]:
         """Return what the session holds; see `InfiniteMemory.stats`."""
-        return await asyncio.to_thread(self._memory.stats)
+        return await self._call(self._memory.stats)
 
     async def sessions(self, limit: int | None = None) -> list[SessionInfo]:
         """Return the sessions of the user; see `InfiniteMemory.sessions`."""
-        return await asyncio.to_thread(self._memory.sessions, limit)
+        return await self._call(self._memory.sessions, limit)
 
     async def rename_session(self, session_id: str) -> None:
         """Give this conversation another name; see `InfiniteMemory.rename_session`."""
-        await asyncio.to_thread(self._memory.rename_session, session_id)
+        await self._call(self._memory.rename_session, session_id)
 
     async def is_renamed(self) -> bool:
         """Return whether another object has renamed this conversation; see `InfiniteMemory.is_renamed`."""
-        return await asyncio.to_thread(self._memory.is_renamed)
+        return await self._call(self._memory.is_renamed)
 
     async def branches(self) -> list[Branch]:
         """Return all branches; see `InfiniteMemory.branches`."""
-        return await asyncio.to_thread(self._memory.branches)
+        return await self._call(self._memory.branches)
 
     async def fork(self, name: str, at: str | None = None) -> None:
         """Open a branch; see `InfiniteMemory.fork`."""
-        await asyncio.to_thread(self._memory.fork, name, at)
+        await self._call(self._memory.fork, name, at)
 
     async def checkout(self, reference: str) -> None:
         """Check out a branch or a position; see `InfiniteMemory.checkout`."""
-        await asyncio.to_thread(self._memory.checkout, reference)
+        await self._call(self._memory.checkout, reference)
 
     async def rename(self, name: str, to: str) -> None:
         """Rename a branch; see `InfiniteMemory.rename`."""
-        await asyncio.to_thread(self._memory.rename, name, to)
+        await self._call(self._memory.rename, name, to)
 
     async def delete_branch(self, name: str) -> None:
         """Delete a branch; see `InfiniteMemory.delete_branch`."""
-        await asyncio.to_thread(self._memory.delete_branch, name)
+        await self._call(self._memory.delete_branch, name)
 
     async def tag(self, name: str, at: str | None = None) -> None:
         """Tag a position; see `InfiniteMemory.tag`."""
-        await asyncio.to_thread(self._memory.tag, name, at)
+        await self._call(self._memory.tag, name, at)
 
     async def tags(self) -> list[Branch]:
         """Return all tags; see `InfiniteMemory.tags`."""
-        return await asyncio.to_thread(self._memory.tags)
+        return await self._call(self._memory.tags)
 
     async def delete_tag(self, name: str) -> None:
         """Delete a tag; see `InfiniteMemory.delete_tag`."""
-        await asyncio.to_thread(self._memory.delete_tag, name)
+        await self._call(self._memory.delete_tag, name)
 
     async def reset(self, to: str) -> None:
         """Move the branch to another position; see `InfiniteMemory.reset`."""
-        await asyncio.to_thread(self._memory.reset, to)
+        await self._call(self._memory.reset, to)
 
     async def make_main(self) -> None:
         """Let the line that is checked out be `main`; see `InfiniteMemory.make_main`."""
-        await asyncio.to_thread(self._memory.make_main)
+        await self._call(self._memory.make_main)
 
     async def set_aside(self, after: str | None = None) -> str:
         """Let the branch end after a message; see `InfiniteMemory.set_aside`."""
-        return await asyncio.to_thread(self._memory.set_aside, after)
+        return await self._call(self._memory.set_aside, after)
 
     async def reflog(self, branch: str | None = None, limit: int = 100) -> list[ReflogEntry]:
         """Return the moves of branches; see `InfiniteMemory.reflog`."""
-        return await asyncio.to_thread(self._memory.reflog, branch, limit)
+        return await self._call(self._memory.reflog, branch, limit)
 
     async def log(self, limit: int = 50) -> list[LogEntry]:
         """Return the newest messages as nodes; see `InfiniteMemory.log`."""
-        return await asyncio.to_thread(self._memory.log, limit)
+        return await self._call(self._memory.log, limit)
 
     async def diff(self, a: str, b: str | None = None) -> Diff:
         """Return the messages that two positions do not share; see `InfiniteMemory.diff`."""
-        return await asyncio.to_thread(self._memory.diff, a, b)
+        return await self._call(self._memory.diff, a, b)
 
     async def newest_at(self, reference: str) -> Message | None:
         """Return the newest message at a position; see `InfiniteMemory.newest_at`."""
-        return await asyncio.to_thread(self._memory.newest_at, reference)
+        return await self._call(self._memory.newest_at, reference)
 
     async def merge(
         self, source: str, how: How = "auto", *, prompt: str | None = None, summarizer: AnySummarizer | None = None
     ) -> MergeResult:
         """Merge another branch into this one; see `InfiniteMemory.merge`. An asynchronous summarizer is awaited."""
-        return await adrive(self._memory.merge_steps(source, how, prompt=prompt, summarizer=summarizer))
+        return await self._drive(self._memory.merge_steps(source, how, prompt=prompt, summarizer=summarizer))
 
     async def sources(self, id: str) -> list[str]:
         """Return the ids of the messages that a message was made from; see `InfiniteMemory.sources`."""
-        return await asyncio.to_thread(self._memory.sources, id)
+        return await self._call(self._memory.sources, id)
 
     async def cherry_pick(self, ids: str | Sequence[str]) -> CherryPickResult:
         """Copy messages to the branch; see `InfiniteMemory.cherry_pick`."""
-        return await asyncio.to_thread(self._memory.cherry_pick, ids)
+        return await self._call(self._memory.cherry_pick, ids)
 
     async def rebase(self, onto: str, since: str | None = None) -> CherryPickResult:
         """Rebase the branch onto another position; see `InfiniteMemory.rebase`."""
-        return await asyncio.to_thread(self._memory.rebase, onto, since)
+        return await self._call(self._memory.rebase, onto, since)
 
     async def stash(self, since: str | None = None, note: str = "") -> Stash | None:
         """Put the end of the branch aside; see `InfiniteMemory.stash`."""
-        return await asyncio.to_thread(self._memory.stash, since, note)
+        return await self._call(self._memory.stash, since, note)
 
     async def stashes(self) -> list[Stash]:
         """Return the stashes; see `InfiniteMemory.stashes`."""
-        return await asyncio.to_thread(self._memory.stashes)
+        return await self._call(self._memory.stashes)
 
     async def stash_apply(self, number: int = 0) -> CherryPickResult:
         """Add copies of stashed messages; see `InfiniteMemory.stash_apply`."""
-        return await asyncio.to_thread(self._memory.stash_apply, number)
+        return await self._call(self._memory.stash_apply, number)
 
     async def stash_pop(self, number: int = 0) -> CherryPickResult:
         """Add copies of stashed messages and drop the stash; see `InfiniteMemory.stash_pop`."""
-        return await asyncio.to_thread(self._memory.stash_pop, number)
+        return await self._call(self._memory.stash_pop, number)
 
     async def stash_drop(self, number: int = 0) -> None:
         """Drop a stash; see `InfiniteMemory.stash_drop`."""
-        await asyncio.to_thread(self._memory.stash_drop, number)
+        await self._call(self._memory.stash_drop, number)
 
     async def export(
         self, path: str | os.PathLike[str], *, format: FileFormat | None = None, branch: str | None = None,
         vectors: bool = False, redact: Redact | Sequence[Redact] = (), progress: Progress | None = None,
     ) -> int:  # fmt: skip
         """Write this conversation to a file; see `InfiniteMemory.export`. Rules and `progress` run in a thread."""
-        return await asyncio.to_thread(
+        return await self._call(
             self._memory.export, path, format=format, branch=branch, vectors=vectors, redact=redact, progress=progress
         )
 
     async def backup(self, path: str | os.PathLike[str], *, progress: Progress | None = None) -> None:
         """Write a copy of the whole store to a new file; see `InfiniteMemory.backup`. It runs in a thread."""
-        await asyncio.to_thread(self._memory.backup, path, progress=progress)
+        await self._call(self._memory.backup, path, progress=progress)
 
     async def import_file(
         self, path: str | os.PathLike[str], *, session: str | None = None, format: str | None = None,
         progress: Progress | None = None,
     ) -> ImportResult:  # fmt: skip
         """Import a conversation from a file into this one; see `InfiniteMemory.import_file`."""
-        return await asyncio.to_thread(
-            self._memory.import_file, path, session=session, format=format, progress=progress
-        )
+        return await self._call(self._memory.import_file, path, session=session, format=format, progress=progress)
 
     async def close_turn(self) -> None:
         """Let the next reply join the newest turn; see `InfiniteMemory.close_turn`."""
-        await asyncio.to_thread(self._memory.close_turn)
+        await self._call(self._memory.close_turn)
 
     async def forget(
         self, *, ids: Sequence[str] | None = None, before: date | str | None = None, session: bool = False,
         user: bool = False, dry_run: bool = False,
     ) -> ForgetResult:  # fmt: skip
         """Erase messages everywhere; see `InfiniteMemory.forget`."""
-        return await asyncio.to_thread(
+        return await self._call(
             self._memory.forget, ids=ids, before=before, session=session, user=user, dry_run=dry_run
         )
 
     async def scrub(self) -> ForgetResult:
         """Remove erased bytes from the files; see `InfiniteMemory.scrub`."""
-        return await asyncio.to_thread(self._memory.scrub)
+        return await self._call(self._memory.scrub)
 
     async def close(self) -> None:
         """Save the index and release the store; see `InfiniteMemory.close`."""
-        await asyncio.to_thread(self._memory.close)
+        try:
+            await self._call(self._memory.close)
+        finally:
+            self._threads.leave(self)
 
     async def __aenter__(self) -> "AsyncInfiniteMemory":
         return self
@@ -337,13 +354,18 @@ class AsyncInfiniteMemory:
         await self.close()
 
 
-async def adrive(steps: Generator[Any, Any, Result]) -> Result:
-    """Await the answer to every request of some steps and return their result; the steps run in threads."""
+async def adrive(steps: Generator[Any, Any, Result], call: Callable[..., Awaitable[Any]] = asyncio.to_thread) -> Result:
+    """Await the answer to every request of some steps and return their result.
+
+    Args:
+        steps: the steps.
+        call: runs a function in a thread.
+    """
     reply: Any = None
     while True:
-        request, result = await asyncio.to_thread(_advance, steps, reply)
+        request, result = await call(_advance, steps, reply)
         if request is None:
-            return result  # type: ignore[return-value]
+            return result  # type: ignore[no-any-return]
         reply = await request.aanswer()
 
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from shared_core.lifecycle import in_background
+from shared_core.lifecycle import beside, in_background
 from shared_core.messages import Message
 
 __all__ = [
@@ -56,7 +56,7 @@ class SummarizerModel(ABC):
 
     async def summarize(self, previous_summary: str | None, messages: Sequence[Message], /) -> str:
         """Sum up without blocking the event loop. By default, this runs in a thread."""
-        return await asyncio.to_thread(self, previous_summary, messages)
+        return await beside(partial(self, previous_summary, messages), "infinite-memory summarizer")
 
 
 Scores = Sequence[float] | npt.NDArray[Any]
@@ -80,7 +80,7 @@ class RerankerModel(ABC):
 
     async def rerank(self, query: str, texts: Sequence[str], /) -> Scores:
         """Return the scores without blocking the event loop. By default, this runs in a thread."""
-        return await asyncio.to_thread(self, query, texts)
+        return await beside(partial(self, query, texts), "infinite-memory reranker")
 
 
 @dataclass(frozen=True, slots=True)

@@ -145,12 +145,13 @@ class Writer:
         if branch is not None:
             known = self.live.known
             made = self.own_vectors()
+            rows = None if made is None else made.unsaved
             appended = store.append(
                 session, branch, drafts, turn=turn, changes=changes(branch), known=known,
-                vectors=None if made is None else made.unsaved, epoch=None if made is None else made.epoch,
+                vectors=rows, epoch=None if made is None else made.epoch,
             )  # fmt: skip
-            if made is not None and appended.kept:
-                made.note_saved()
+            if made is not None and rows is not None and appended.kept:
+                made.note_saved(rows)
             self.live.note_appended(appended)
             return appended
         while True:

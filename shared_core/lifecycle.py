@@ -5,15 +5,18 @@ import os
 import sys
 import threading
 import weakref
+from asyncio import wrap_future
 from collections.abc import Callable, Generator
 from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager
+from contextvars import copy_context
+from functools import partial
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
 
 _guard = threading.RLock()
-_locks: "weakref.WeakSet[Any]" = weakref.WeakSet()
+_locks: "weakref.WeakKeyDictionary[Any, int]" = weakref.WeakKeyDictionary()
 _held: list[Any] = []
 _inner: list[tuple[Callable[[], None], Callable[[], None]]] = []
 _hooked = False
@@ -40,6 +43,11 @@ def in_background(function: Callable[[], Result], name: str) -> "Future[Result]"
     return future
 
 
+async def beside(function: Callable[[], Result], name: str = "infinite-memory") -> Result:
+    """Call a function in a thread of its own, and do not block the event loop meanwhile."""
+    return await wrap_future(in_background(partial(copy_context().run, function), name))
+
+
 def _started(function: Callable[[], Result], name: str) -> "Future[Result]":
     future: Future[Result] = Future()
     future.set_running_or_notify_cancel()  # a call that has begun cannot be cancelled
@@ -54,11 +62,16 @@ def _started(function: Callable[[], Result], name: str) -> "Future[Result]":
     return future
 
 
-def fork_safe_lock() -> AbstractContextManager[object]:
-    """Return a reentrant lock that is free in a forked process, because a fork waits until no thread holds it."""
+def fork_safe_lock(depth: int = 0) -> AbstractContextManager[object]:
+    """Return a reentrant lock that is free in a forked process, because a fork waits until no thread holds it.
+
+    Args:
+        depth: a thread may acquire it while it holds locks of smaller depths, and a fork acquires these first: the
+            opposite order could deadlock.
+    """
     lock = threading.RLock()
     with _guard:
-        _locks.add(lock)
+        _locks[lock] = depth
         _hook()
     return lock
 
@@ -83,7 +96,7 @@ def _hook() -> None:
 
 def _before_fork() -> None:
     _guard.acquire()
-    for lock in sorted(_locks, key=id):
+    for lock, _ in sorted(_locks.items(), key=lambda one: (one[1], id(one[0]))):
         lock.acquire()
         _held.append(lock)
     for before, _ in _inner:

@@ -28,6 +28,7 @@ from shared_core.errors import UnknownReferenceError
 from shared_core.followed_history import FollowedHistory
 from shared_core.forget import ForgetVerbs
 from shared_core.history import Removed, follow
+from shared_core.index.index_cache import IndexCache
 from shared_core.lifecycle import fork_safe_lock
 from shared_core.message_sequence import MessageSequence
 from shared_core.messages import Message, MessageLike, Role, message_list, one_message
@@ -68,6 +69,9 @@ from shared_core.tree.verbs import TreeVerbs
 
 SNAPSHOT_ROWS = 1_000
 """The fewest new messages for which `close` saves a snapshot. Indexing fewer again is as fast as reading one."""
+
+REST_ROWS = 256
+"""The fewest new messages for which a pool saves a snapshot in the background, as the index may be dropped then."""
 
 SNAPSHOT_EVERY = 10_000
 """How many messages one object adds before it saves a snapshot, so that a killed process loses little indexing."""
@@ -158,6 +162,8 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         strippers: set apart text that only serves one turn when a message is stored, such as documents pasted around a
             question: `shared_core.strippers` has `PASTED_CONTEXT` and `TOOL_RESULTS`. The current turn is sent with it,
             older ones without. What is set apart is not recalled, but `search` finds it.
+        index_cache: holds the search index in memory, with those of the other memories on this store; see
+            `IndexCache`. None: the one that belongs to the store, which takes up to a gigabyte.
         durability: `"full"` makes a stored message survive a power cut, `"process"` a killed process only, which is
             faster. It applies if `store` is a path.
         clock: returns the time for messages that have none, as a datetime with a time zone.
@@ -186,6 +192,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         summary_placement: SummaryPlacement = "system", summary_template: SummaryTemplate | None = None,
         embed_budget_ms: float = 200, reranker: AnyReranker | str | None = None, rerank_budget_ms: float = 1_000,
         strippers: Iterable[Stripper] = (),
+        index_cache: IndexCache | None = None,
         durability: Literal["full", "process"] = "full", clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
     ) -> None:  # fmt: skip
@@ -201,6 +208,8 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
             raise ValueError('scope="user": pass the user_id whose sessions are to be searched')
         template, summary = recall_template or RecallTemplate(), summary_template or SummaryTemplate()
         instance("recall_template", template, RecallTemplate)
+        if index_cache is not None:
+            instance("index_cache", index_cache, IndexCache)
         self._summing = SummaryRules(summarizer, summary_tokens, summarizer_tokens, summary_placement, summary)
         framer = Framer(
             as_counter(token_counter), message_overhead, keep_grounding, grounding_overflow, on_overflow,
@@ -226,9 +235,9 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         self._store, self._lock = opened, lock
         self._checkout = Checkout(live, Writer(live, framer.counter, stamps), lock)
         rolling = RollingSummary(live, assembler, self._summing, lock, clock=stamps.time)
-        self._prompts = PromptBuilder(live, assembler, Searcher(live, lock, rules), rolling, lock)
+        self._prompts = PromptBuilder(live, assembler, Searcher(live, lock, rules, index_cache), rolling, lock)
         self._checkout.writer.own_vectors = self._prompts.searcher.sessions.own_vectors
-        self._unsaved = 0
+        self._unsaved = self._added = 0
         self._closed = False
 
     # Storing
@@ -303,14 +312,9 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         with self._lock:
             self._checkout.writer.open_turn = None
 
-    def _save_vectors(self) -> None:
-        """Store the vectors that questions have made, as when a pool takes this object back."""
-        with self._lock:
-            if not self._closed:
-                self._prompts.save_vectors()
-
     def _note_stored(self, count: int) -> None:
         self._unsaved += count
+        self._added += count
         if self._unsaved >= SNAPSHOT_EVERY:
             self._unsaved = 0
             self._prompts.refresh_and_save(least=SNAPSHOT_ROWS)
@@ -593,6 +597,16 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
 
     # Closing
 
+    def _rest(self) -> None:
+        """Store the vectors that questions have made, and take as little memory as possible until it is lent again."""
+        with self._lock:
+            if self._closed:
+                return
+            self._prompts.save_vectors()
+            self._prompts.rest(least=REST_ROWS, unread=self._added)
+            if self._added >= REST_ROWS:
+                self._added = 0
+
     def close(self) -> None:
         """Save the index and release the store. Closing twice is allowed."""
         with self._lock:
@@ -602,6 +616,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
                     self._prompts.close(least=SNAPSHOT_ROWS)
                 finally:
                     if self._owns_store:
+                        self._prompts.searcher.sessions.cache.release(self._store)
                         self._store.close()
 
     def __enter__(self) -> "InfiniteMemory":

@@ -25,7 +25,7 @@ from shared_core.recall.embedding import EmbedderChoice
 from shared_core.recall.grounding_hits import grounding_hits, with_grounding_hits
 from shared_core.recall.ranking import Ranked, ScoredMessage
 from shared_core.recall.reranking import RERANKED, Reranking, RerankReply, RerankRequest
-from shared_core.recall.scope import Filter
+from shared_core.recall.scope import Filter, reading
 from shared_core.recall.search import POOL_TOKENS, Found, Searcher
 from shared_core.recall.standing_list import StandingFact, read_facts
 from shared_core.recall.supersession.changes import MOST_JUDGED
@@ -346,8 +346,8 @@ class PromptBuilder:
                 yield from self.searcher.embed_pending(
                     [scope], embedder, batch=LARGE_BATCH, progress=report, store=True
                 )
-        for _, vectors in self.searcher.sessions.opened():
-            if vectors is not None:
+        for index in self.searcher.sessions.opened():
+            for vectors in index.every_vectors():
                 vectors.vectors.settle()
         with self._lock:
             self.save_snapshots(least=1)
@@ -367,12 +367,15 @@ class PromptBuilder:
         finally:
             self.searcher.sessions.close()
 
+    def rest(self, *, least: int, unread: int) -> None:
+        """Let the indexes go until this memory is used again, and save snapshots that are due in the background."""
+        self.searcher.sessions.rest(least, unread)
+
     def refresh_and_save(self, *, least: int) -> None:
         """Update the session's index, if it is in memory, and save its snapshot."""
         state = self.live.sync()
-        for index, _ in self.searcher.sessions.opened():
-            if index.session == self.live.key:
-                self.searcher.sessions.open(index.session, state, EmbedderChoice(None))
+        if self.live.key is not None and self.searcher.sessions.holds(self.live.key):
+            self.searcher.sessions.open(self.live.key, state, EmbedderChoice(None))
         self.save_snapshots(least=least)
 
     def save_vectors(self) -> None:
@@ -382,16 +385,15 @@ class PromptBuilder:
     def save_snapshots(self, *, least: int) -> None:
         """Save the indexes in memory that have grown by `least` rows, or whose snapshots were damaged."""
         self.save_vectors()
-        for index, vectors in self.searcher.sessions.opened():
-            if index.snapshot_due(least):
-                index.save_snapshot()
-            if vectors is not None and vectors.snapshot_due(least):
-                vectors.save_snapshot()
+        for index in self.searcher.sessions.opened():
+            index.save_snapshots(least)
 
 
 def _with_grounding_hits(found: Found, ranks: npt.NDArray[np.int64]) -> list[Ranked]:
     """Return the results of some ranks, with those found by their grounding among them."""
-    return with_grounding_hits(found.ranked.at(ranks), grounding_hits(found.words, found.scopes, found.forms))
+    with reading(found.scopes):
+        hits = grounding_hits(found.words, found.scopes, found.forms)
+    return with_grounding_hits(found.ranked.at(ranks), hits)
 
 
 def _why_stopped(found: Found | None, selection: Selection) -> str:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from shared_core.arguments import whole_number
 from shared_core.embedders import as_embedder
+from shared_core.index.index_cache import IndexCache, cache_of
 from shared_core.memory import InfiniteMemory
 from shared_core.records import SessionInfo
 from shared_core.store import ALL, Store
@@ -88,7 +89,7 @@ class SessionPool:
     def give_back(self, memory: InfiniteMemory) -> None:
         """Return a memory to the pool, for the next caller."""
         memory.close_turn()
-        memory._save_vectors()
+        memory._rest()
         key = (memory.user_id, memory.session_id)
         spare: list[InfiniteMemory] = []
         with self._lock:
@@ -137,6 +138,8 @@ class SessionPool:
         for memory in spare:
             memory.close()
         if self._owns_store:
+            cache: IndexCache | None = self._settings.get("index_cache")
+            (cache_of(self.store) if cache is None else cache).release(self.store)
             self.store.close()
 
     def __enter__(self) -> "SessionPool":

@@ -65,6 +65,11 @@ class Store(ABC):
         """
         return self
 
+    @property
+    def connections(self) -> int:
+        """How many calls the store serves at the same time. `AsyncInfiniteMemory` has as many threads for it."""
+        return 4
+
     # Sessions
 
     @abstractmethod

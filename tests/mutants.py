@@ -200,7 +200,7 @@ MUTANTS: dict[int, tuple[Mutant, ...]] = {
         Mutant(
             "words of other branches count",
             "index/lexical.py",
-            "idf_of(size, line.upto)",
+            "idf_of(size, count)",
             "idf_of(size, len(self))",
         ),
         Mutant(

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import inspect
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from itertools import count
@@ -378,5 +379,36 @@ def test_a_cancelled_question_leaves_the_memory_in_order(store: SQLiteStore) -> 
         assert ids(await slow.newest(1)) == ["new"]
         quick = AsyncInfiniteMemory(InfiniteMemory(store, embedder=HashingEmbedder(), **SETTINGS))
         assert (await quick.context("what of item3?")).report.pending == 0
+
+    asyncio.run(work())
+
+
+def ours() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("infinite-memory call")]
+
+
+def test_calls_have_threads_of_their_own_that_end_with_the_last_memory(tmp_path: Path) -> None:
+    async def work() -> None:
+        def refused(*args: object) -> None:
+            raise AssertionError("the event loop's own threads were used")
+
+        asyncio.get_running_loop().run_in_executor = refused  # type: ignore[assignment, method-assign]
+        store = SQLiteStore(tmp_path / "chat.db")
+        memories = [AsyncInfiniteMemory(InfiniteMemory(store, session_id=str(n), ranking="lexical")) for n in range(12)]
+        await asyncio.gather(*(memory.add(Message.user("The code is 4471.")) for memory in memories))
+        found = await asyncio.gather(*(memory.search("code") for memory in memories))
+        assert all(len(hits) == 1 for hits in found)
+        assert 1 <= len(ours()) <= store.connections == 4
+        for memory in memories:
+            assert ours()
+            await memory.close()
+        await memories[0].close()
+        for thread in threading.enumerate():
+            if thread.name.startswith("infinite-memory call"):
+                thread.join(10)
+        assert not ours()
+        async with await AsyncInfiniteMemory.open(tmp_path / "chat.db", session_id="0") as memory:
+            assert await memory.context("The code?")
+        store.close()
 
     asyncio.run(work())

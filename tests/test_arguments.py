@@ -13,6 +13,7 @@ from shared_core import (
     BudgetError,
     EmbedderError,
     Grounding,
+    IndexCache,
     InfiniteMemory,
     Message,
     SessionPool,
@@ -30,7 +31,8 @@ HI = Message.user("hello")
 
 NAMES = {
     "AsyncInfiniteMemory": AsyncInfiniteMemory, "Grounding": Grounding, "GroundingItem": GroundingItem, "HI": HI,
-    "InfiniteMemory": InfiniteMemory, "Message": Message, "SessionPool": SessionPool, "ToolCall": ToolCall,
+    "IndexCache": IndexCache, "InfiniteMemory": InfiniteMemory, "Message": Message, "SessionPool": SessionPool,
+    "ToolCall": ToolCall,
     "datetime": datetime, "nan": float("nan"), "prune": prune, "sliding_window": sliding_window,
 }  # fmt: skip
 """What the calls below refer to, besides a `memory` with a message `u1` and its answer `a1`."""
@@ -116,6 +118,9 @@ CONSTRUCTOR: Wrong = {
     "InfiniteMemory(rerank_budget_ms=nan)": (ValueError, "rerank_budget_ms=nan: expected a number of at least 0"),
     "InfiniteMemory(rerank_model='x')": (TypeError, "did you mean 'reranker'?"),
     "InfiniteMemory(durability='x')": (ValueError, "durability='x': choose one of 'full', 'process'"),
+    "InfiniteMemory(index_cache=10**9)": (TypeError, "write index_cache=IndexCache("),
+    "IndexCache(-1)": (ValueError, "max_bytes=-1: expected a whole number"),
+    "IndexCache('1 GB')": (ValueError, "max_bytes='1 GB': expected a whole number"),
     "InfiniteMemory(clock=5)": (TypeError, "clock=5: expected a function, () -> datetime"),
     "InfiniteMemory(clock=lambda: 5).add(HI)": (ValueError, "clock returned 5; it must return a datetime"),
     "InfiniteMemory(new_id=5)": (TypeError, "new_id=5: expected a function, () -> str"),

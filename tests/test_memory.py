@@ -404,7 +404,7 @@ def test_a_snapshot_is_read_instead_of_the_history(
     expected = memory.context("what of item3?"), memory.search("item5", 99)
     store.reset()
     memory.close()
-    assert store.calls["put_snapshot"] == (2 if ending == "close" else 0)
+    assert store.calls["put_snapshot"] == (3 if ending == "close" else 0)
     with closing(CountingStore(tmp_path / "chat.db")) as again:
         memory = InfiniteMemory(again, embedder=embedder, embed_budget_ms=PATIENT, **SMALL)
         assert (memory.context("what of item3?"), memory.search("item5", 99)) == expected
@@ -520,6 +520,7 @@ DEFAULTS: dict[str, Any] = {
     "embed_budget_ms": 200,
     "reranker": None,
     "rerank_budget_ms": 1000,
+    "index_cache": None,
     "durability": "full",
 }
 
@@ -584,7 +585,7 @@ def test_an_argument_out_of_range_is_named_and_leaves_nothing(tmp_path: Path, na
 
 def test_every_argument_with_a_range_is_tried() -> None:
     free = {"store", "session_id", "user_id", "token_counter", "embedder", "embed_text", "recall_template"}
-    free |= {"summarizer", "summary_template", "system", "strippers"}
+    free |= {"summarizer", "summary_template", "system", "strippers", "index_cache"}
     assert {name for name, _ in OUT_OF_RANGE} == set(DEFAULTS) - free
 
 
@@ -822,19 +823,6 @@ def test_of_any_number_of_sessions_each_is_read_once(store: CountingStore) -> No
         assert store.rows["after"] == read
     assert found[0] == found[1] == found[2]
     assert set(found[0]) == {f"{number} m3" for number in range(40)}
-
-
-def test_what_is_too_much_for_memory_is_read_anew_and_the_rest_is_not(
-    store: CountingStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("shared_core.recall.open_indexes.OPEN_ROWS", 65)
-    memory = of_user(store, 10)
-    memory.add(history(100))
-    memory.search("item3")
-    for _ in range(2):
-        store.reset()
-        assert {hit.message.content for hit in memory.search("item3", 11)} == {history(4)[3].content}
-        assert store.rows["after"] == 40, "six sessions stay, and its own, however long"
 
 
 def test_what_another_object_adds_in_bulk_is_not_read_at_once(store: CountingStore) -> None:

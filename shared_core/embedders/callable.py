@@ -14,6 +14,7 @@ from shared_core.base import Embedder, Fingerprint, Vectors
 from shared_core.embedders.checks import checked, cut, failures
 from shared_core.embedders.sentence_transformers import OTHER_WEIGHT
 from shared_core.errors import EmbedderError
+from shared_core.lifecycle import beside
 
 _T = TypeVar("_T")
 
@@ -124,14 +125,14 @@ class CallableEmbedder(Embedder):
             return await super().aembed_documents(texts)
         with failures(self._name):
             rows = await self._adocuments(list(texts))
-        return checked(rows, len(texts), await asyncio.to_thread(lambda: self.fingerprint))
+        return checked(rows, len(texts), await beside(lambda: self.fingerprint))
 
     async def aembed_query(self, text: str) -> Vectors:
         """Embed a question with `aquery`, with `adocuments` if there is no `query`, or else in a thread."""
         if self._aquery is not None:
             with failures(self._name):
                 rows = [await self._aquery(text)]
-            row: Vectors = checked(rows, 1, await asyncio.to_thread(lambda: self.fingerprint))[0]
+            row: Vectors = checked(rows, 1, await beside(lambda: self.fingerprint))[0]
             return row
         if self._adocuments is not None and self._query is None:
             first: Vectors = (await self.aembed_documents([text]))[0]

@@ -3,17 +3,24 @@
 import hashlib
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from shared_core.errors import StoreError
-from shared_core.store import Store
+from shared_core.records import Derived, Position, SessionState, VectorRow
 
 Scalar = TypeVar("Scalar", bound=np.generic)
+
+
+ARRAY_BYTES = 300
+"""What a growing array takes besides its elements: two objects and a dictionary (CPython 3.11)."""
+
+ENTRY_BYTES = 150
+"""About what an entry of a dictionary takes, with its key and its value."""
 
 
 class GrowingArray(Generic[Scalar]):
@@ -37,6 +44,11 @@ class GrowingArray(Generic[Scalar]):
 
     def __len__(self) -> int:
         return self._size
+
+    @property
+    def nbytes(self) -> int:
+        """About how many bytes it takes in memory."""
+        return self._buffer.nbytes + ARRAY_BYTES
 
     @property
     def values(self) -> npt.NDArray[Scalar]:
@@ -91,6 +103,18 @@ class TurnNumbers:
     def __len__(self) -> int:
         return len(self._codes) + len(self._new)
 
+    @property
+    def nbytes(self) -> int:
+        """About how many bytes they take in memory."""
+        return self._codes.nbytes + self._numbers.nbytes + ENTRY_BYTES * (len(self._new) + len(self._known))
+
+    def fold(self) -> None:
+        """Move new numbers into the arrays, where they take a tenth of the memory."""
+        if self._new:
+            arrays = self.arrays()
+            self._codes, self._numbers = arrays["turn_codes"], arrays["turn_numbers"]
+            self._new = {}
+
     def find(self, turn_id: str) -> int:
         """Return the number of a turn, -1 if it has none."""
         # The turns of the window are looked up for every question, and they are nearly the same ones each time.
@@ -115,7 +139,7 @@ class TurnNumbers:
             return int(self._numbers[index])
         return self._new.get(code, -1)
 
-    def arrays(self) -> dict[str, npt.NDArray[np.generic]]:
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return the numbers as plain arrays for a snapshot."""
         codes = np.append(self._codes, np.fromiter(self._new, np.int64, len(self._new)))
         numbers = np.append(self._numbers, np.fromiter(self._new.values(), np.int32, len(self._new)))
@@ -211,6 +235,25 @@ def digest_of(data: bytes) -> str:
     return data[len(MAGIC) : START].hex()
 
 
+class VectorSource(Protocol):
+    """What reads and keeps the vectors of a session, as a store does; see `Store`."""
+
+    def state(self, session: int, branch: str | None = None) -> SessionState:
+        """Return the session's state."""
+
+    def vectors(self, session: int, space: str, positions: Sequence[Position] | None = None) -> Iterator[VectorRow]:
+        """Iterate over vectors of a space."""
+
+    def known_vectors(self, session: int, space: str, hashes: Mapping[Position, str]) -> list[VectorRow]:
+        """Return what need not be embedded again of some messages."""
+
+    def keep(self, session: int, derived: Derived, epoch: int | None = None) -> bool:
+        """Store vectors, or a snapshot of them."""
+
+    def snapshot(self, session: int, name: str) -> bytes | None:
+        """Return a snapshot, or None."""
+
+
 @dataclass(frozen=True)
 class StoredSnapshot:
     """A snapshot read from a store.
@@ -228,7 +271,7 @@ class StoredSnapshot:
     damaged: bool = False
 
 
-def read_snapshot(store: Store, session: int, name: str) -> StoredSnapshot:
+def read_snapshot(store: VectorSource, session: int, name: str) -> StoredSnapshot:
     """Read a snapshot. One that the store cannot read counts as damaged."""
     try:
         data = store.snapshot(session, name)

@@ -2,15 +2,16 @@
 
 from array import array
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import log1p
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from shared_core.index.arrays import GrowingArray
+from shared_core.index.arrays import ARRAY_BYTES, ENTRY_BYTES, GrowingArray
 from shared_core.index.path_rows import LinePrefix
 
 LINE_END = ord("\n")
@@ -42,6 +43,11 @@ class Vocabulary:
 
     def __len__(self) -> int:
         return len(self._ends)
+
+    @property
+    def nbytes(self) -> int:
+        """About how many bytes it takes in memory."""
+        return self.text.nbytes + self._ends.nbytes + ENTRY_BYTES * len(self._known) + ARRAY_BYTES
 
     def find(self, term: str) -> int:
         """Return the number of a term, -1 if it is unknown."""
@@ -78,6 +84,10 @@ Packed = npt.NDArray[np.uint32]
 Arrays = Mapping[str, npt.NDArray[np.generic]]
 
 
+NEW_TERM_BYTES = 290
+"""About what a term takes that is not folded yet: its text, an entry of a dictionary, and an array (CPython 3.11)."""
+
+
 class Postings:
     """The rows and frequencies of each term, in order of rows.
 
@@ -89,6 +99,24 @@ class Postings:
         self._kept: Packed = np.empty(0, dtype=np.uint32)
         self._starts = np.zeros(1, dtype=np.int64)
         self._new: dict[str, array[int]] = {}
+        self._added = 0
+
+    @property
+    def nbytes(self) -> int:
+        """About how many bytes they take in memory."""
+        kept = self._vocabulary.nbytes + self._kept.nbytes + self._starts.nbytes
+        return kept + NEW_TERM_BYTES * len(self._new) + 4 * self._added
+
+    def fold(self, share: float) -> None:
+        """Move new rows to those that are kept, once they are more than a share of them.
+
+        Kept rows take a tenth of the memory: a new term has a dictionary's entry and an array of its own. As this takes
+        time that grows with all rows, it waits for a share of them, and so takes about the same per row.
+        """
+        if self._added > share * len(self._kept):
+            folded = self.from_arrays(self.arrays())
+            self._vocabulary, self._kept, self._starts = folded._vocabulary, folded._kept, folded._starts
+            self._new, self._added = {}, 0
 
     def add(self, row: int, document: Mapping[str, int]) -> None:
         """Append a row, given as its terms and their frequencies.
@@ -100,6 +128,7 @@ class Postings:
             raise OverflowError(f"a session holds at most {MAX_ROWS:,} messages")
         for term, frequency in document.items():
             self._new.setdefault(term, array("I")).append(row << 8 | min(frequency, MAX_FREQUENCY))
+        self._added += len(document)
 
     def of_any(self, terms: Sequence[str]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.integer[Any]]]:
         """Return the rows that hold any of some terms in ascending order, and how often each holds them."""
@@ -377,6 +406,22 @@ def idf_of(size: int, total: int) -> float:
     return log1p((total - size + 0.5) / (size + 0.5)) if total else 0.0
 
 
+class Occurrences(NamedTuple):
+    """How many messages and terms some lines hold, and in how many of the messages each of some terms occurs."""
+
+    messages: int
+    terms: int
+    sizes: Mapping[str, int]
+
+    @classmethod
+    def joined(cls, parts: Sequence["Occurrences"]) -> "Occurrences":
+        """Return those of several lines together."""
+        sizes = Counter[str]()
+        for part in parts:
+            sizes.update(part.sizes)
+        return cls(sum(part.messages for part in parts), sum(part.terms for part in parts), sizes)
+
+
 class LexicalIndex:
     """The lexical index of a session. Rows are numbered from 0 as they are added; there are at most 2**24."""
 
@@ -387,6 +432,15 @@ class LexicalIndex:
 
     def __len__(self) -> int:
         return len(self._lengths)
+
+    @property
+    def nbytes(self) -> int:
+        """About how many bytes it takes in memory."""
+        return self._postings.nbytes + self._lengths.nbytes + self._fades.nbytes
+
+    def fold(self, share: float) -> None:
+        """See `Postings.fold`."""
+        self._postings.fold(share)
 
     @property
     def lengths(self) -> Ints:
@@ -410,6 +464,7 @@ class LexicalIndex:
     def score(
         self, query: Iterable[str], line: LinePrefix, total: int | None = None, *,
         borrowed: Mapping[str, float] | None = None, forms: Mapping[str, Sequence[str]] | None = None,
+        beside: Occurrences | None = None,
     ) -> LexicalScores:  # fmt: skip
         """Return context-weighted BM25 along a line.
 
@@ -423,10 +478,13 @@ class LexicalIndex:
             total: the number of terms in all of them; None to count them.
             borrowed: further terms, and how much each counts against one of the query. Those of the query count as 1.
             forms: other terms that count as the same as one of the query, as a word has in other languages.
+            beside: what other lines hold that are searched at the same time, so that a term weighs the same on each.
         """
         if total is None:
             total = int(self.lengths[line.rows[: line.upto]].sum())
-        mean = max(total / line.upto, 1.0) if line.upto else 1.0
+        beside = beside or Occurrences(0, 0, {})
+        total, count = total + beside.terms, line.upto + beside.messages
+        mean = max(total / count, 1.0) if count else 1.0
         weights = {**(borrowed or {}), **dict.fromkeys(query, 1.0)}
         forms = forms or {}
         found = [self._on_line((term, *forms.get(term, ())), line, mean) for term in sorted(weights)]
@@ -436,8 +494,14 @@ class LexicalIndex:
             np.concatenate([np.empty(0, np.float32), *(weights for _, weights in found)]),
             np.repeat(np.arange(len(found)), sizes),
         )
-        idf = [weights[term] * idf_of(size, line.upto) for term, size in zip(sorted(weights), sizes, strict=True)]
+        with_others = [size + beside.sizes.get(term, 0) for term, size in zip(sorted(weights), sizes, strict=True)]
+        idf = [weights[term] * idf_of(size, count) for term, size in zip(sorted(weights), with_others, strict=True)]
         return LexicalScores(hits, idf, line, self._fades.values)
+
+    def occurrences(self, terms: Iterable[str], line: LinePrefix, forms: Mapping[str, Sequence[str]]) -> Occurrences:
+        """Return what a line holds of some terms, each counted together with its forms."""
+        sizes = {term: len(self._on_line((term, *forms.get(term, ())), line, 1.0)[0]) for term in terms}
+        return Occurrences(line.upto, line.terms, sizes)
 
     def occurs(self, term: str, line: LinePrefix) -> bool:
         """Return whether a message of a line contains a term."""

@@ -40,6 +40,12 @@ class PathLine:
         self._sitting_ended = False
 
     @property
+    def nbytes(self) -> int:
+        """About how many bytes it takes in memory."""
+        arrays = (self._rows, self._sittings, self._indices, self._terms, self._before_in_turn, self._last_of_turn)
+        return sum(array.nbytes for array in arrays)
+
+    @property
     def known(self) -> int:
         """How many rows of the session were known when the line was last extended."""
         return len(self._indices)
@@ -122,8 +128,19 @@ class PathLine:
         """Begin a new sitting with the next row: merged messages follow messages that they do not answer."""
         self._sitting_ended = True
 
-    def extend(self, rows: Ints, times: npt.NDArray[np.float64], turns: Ints, total: int) -> None:
-        """Append rows with their times (seconds) and turns (numbers); `total` is the number of rows of the session."""
+    def extend(
+        self, rows: Ints, times: npt.NDArray[np.float64], turns: Ints, total: int,
+        breaks: npt.NDArray[np.bool_] | None = None,
+    ) -> None:  # fmt: skip
+        """Append rows with their times (seconds) and turns (numbers).
+
+        Args:
+            rows: the rows.
+            times: when each was said.
+            turns: the turn of each.
+            total: the number of rows of the session.
+            breaks: which of them begin a sitting whatever their times are.
+        """
         self._indices.extend(np.full(total - len(self._indices), -1, dtype=np.int32))
         if not len(rows):
             return
@@ -132,6 +149,7 @@ class PathLine:
         self._indices.values[rows] = np.arange(start, start + len(rows))
         gaps = np.diff(times, prepend=self._last_time) > SITTING_GAP
         gaps[0] |= self._sitting_ended
+        gaps |= False if breaks is None else breaks
         self._sitting_ended = False
         self._sittings.extend((self.sittings[-1] if start else -1) + np.cumsum(gaps))
         self._last_time = float(times[-1])

@@ -1,19 +1,32 @@
 """The rows and words of one session in memory, derived from its store; they can be rebuilt at any time."""
 
+import json
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from shared_core.index.arrays import GrowingArray, TurnNumbers, distinct, pack, read_snapshot
+from shared_core.index.arrays import (
+    GrowingArray,
+    StoredSnapshot,
+    TurnNumbers,
+    VectorSource,
+    distinct,
+    pack,
+    read_snapshot,
+)
 from shared_core.index.lexical import LexicalIndex, Postings
 from shared_core.index.path_rows import LinePrefix, PathLine
 from shared_core.index.removal import in_order_of_use, names_without, postings_without, recoded, renumbered
 from shared_core.index.standing_facts import StandingFacts, facts_in, rules_digest
 from shared_core.index.text import read_terms, speaker_focus, statement_code, terms
 from shared_core.languages.detection import LANGUAGES, digest
+from shared_core.lifecycle import fork_safe_lock
+from shared_core.messages import Message
 from shared_core.paths import Path, Span
 from shared_core.records import After, Position, Record, SessionState, Snapshot
 from shared_core.store import Store
@@ -28,6 +41,16 @@ CACHED_LINES = 8
 
 SNAPSHOT = "rows"
 """The snapshot's name in the store."""
+
+REACH = "reach"
+"""The name of a few bytes beside it, which say up to which message it goes."""
+
+FOLD = 0.5
+"""New words are folded once they are more than this share of all; see `Postings.fold`. So a session that is read at
+once is folded, and one of 100,000 messages eleven times meanwhile, which takes a tenth of the time to read it."""
+
+IDLE_FOLD = 0.02
+"""The share from which they are folded when nobody uses the index."""
 
 GROUNDING = "grounding "
 """Begins the names of a snapshot's arrays that hold the words of grounding."""
@@ -51,6 +74,9 @@ COLUMNS = {
     "apart": np.int32,
 }
 
+INDEX_BYTES = 3_000
+"""What an index takes besides its arrays and words: its objects and dictionaries."""
+
 Ints = npt.NDArray[np.int32]
 
 
@@ -62,14 +88,25 @@ class SessionIndex:
 
     `damaged` is set if the snapshot could not be read and the index was made from the messages.
 
+    Several memories may use one index at the same time, from several threads. Rows only grow, under the index's lock,
+    which is not held while the store is asked: a thread in a transaction of the store may wait for it. What a search
+    holds is the beginning of a line, of rows that were there; that of columns and lines never changes, so it is read
+    without the lock. Words, names and lines that grow are read with it. What is forgotten is taken out of a copy
+    (`without`): a search that has begun keeps its rows, and the epoch tells it to begin again. With copies for new
+    rows, each turn would cost as much as the whole session.
+
+    Attributes:
+        lock: held while words, names and lines are read or grow; reentrant.
+
     Args:
-        store: the store that holds the messages.
+        store: the store that holds the messages; the index does not keep it alive.
         session: the session's key.
     """
 
-    def __init__(self, store: Store, session: int) -> None:
-        self.store = store
+    def __init__(self, store: Store, session: int, *, lock_depth: int = 1) -> None:
+        self._store = weakref.ref(store)
         self.session = session
+        self.lock = fork_safe_lock(lock_depth)
         self.damaged = False
         self._clear(epoch=-1)
 
@@ -91,6 +128,43 @@ class SessionIndex:
     def __len__(self) -> int:
         return len(self._columns["depths"])
 
+    @property
+    def store(self) -> Store:
+        """The store that holds the messages."""
+        store = self._store()
+        assert store is not None, "whoever asks holds the store"
+        return store
+
+    @property
+    def vector_source(self) -> VectorSource:
+        """What reads and keeps the vectors of its messages."""
+        return self.store
+
+    def sessions_at(self, rows: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.int64]:
+        """Return the session of each of some rows."""
+        return np.full(len(rows), self.session, dtype=np.int64)
+
+    def places(self, rows: npt.NDArray[np.integer[Any]]) -> list[tuple[int, Position]]:
+        """Return the sessions and positions of some rows."""
+        return [(self.session, position) for position in self.positions(rows)]
+
+    @property
+    def nbytes(self) -> int:
+        """About how many bytes it takes in memory."""
+        with self.lock:
+            arrays = chain(self._columns.values(), self._rows_of.values(), self._depths_of.values())
+            words = self.lexical.nbytes + self.grounding.nbytes + self.standing.nbytes + self.turns.nbytes
+            lines = sum(line.nbytes for line in self._lines.values())
+            return sum(array.nbytes for array in arrays) + words + lines + INDEX_BYTES
+
+    def fold(self, share: float = IDLE_FOLD) -> None:
+        """Let new words take less memory, if they are more than a share of all."""
+        with self.lock:
+            self.lexical.fold(share)
+            self.grounding.fold(share)
+            self.standing.words.fold(share)
+            self.turns.fold()
+
     def column(self, name: str) -> npt.NDArray[Any]:
         """Return one of `COLUMNS`, with a value per row."""
         return self._columns[name].values
@@ -104,17 +178,24 @@ class SessionIndex:
             state: the session's.
             news: returns all messages after a number that were read in an epoch, or none if it does not know them all.
         """
-        if state.epoch != self.epoch:
-            self._clear(state.epoch)
-            self._load_snapshot()
-        if self.last_seq < state.last_seq and (known := news(self.last_seq, self.epoch)):
-            self._add(known)
-        while self.last_seq < state.last_seq:
-            records = self.store.find(self.session, After(self.last_seq, PAGE))
-            if not records:
-                self.last_seq = state.last_seq  # the newest messages were forgotten
-                break
-            self._add(records)
+        if state.epoch > self.epoch:  # a smaller one is older than what another thread has seen
+            self._begin(state.epoch)
+        while (after := self.last_seq) < state.last_seq:
+            records = news(after, self.epoch) or self.store.find(self.session, After(after, PAGE))
+            with self.lock:
+                if self.last_seq == after:  # else another thread has read them meanwhile
+                    if records:
+                        self._add(records)
+                    else:
+                        self.last_seq = state.last_seq  # the newest messages were forgotten
+
+    def _begin(self, epoch: int) -> None:
+        """Begin with the snapshot, if there is one of this epoch."""
+        found = read_snapshot(self.store, self.session, SNAPSHOT)
+        with self.lock:
+            if self.epoch < epoch:
+                self._clear(epoch)
+                self._take_snapshot(found)
 
     def without(self, positions: Sequence[Position], epoch: int) -> "SessionIndex":
         """Return an index without some messages, as it would be if built anew; this one stays what it is.
@@ -126,8 +207,17 @@ class SessionIndex:
             positions: the messages that were forgotten, as far as they are here.
             epoch: the session's now.
         """
-        index = SessionIndex(self.store, self.session)
-        index._clear(epoch)
+        with self.lock:
+            index = self._empty()
+            index._clear(epoch)
+            self._leave_out(index, positions)
+            return index
+
+    def _empty(self) -> "SessionIndex":
+        return SessionIndex(self.store, self.session)
+
+    def _leave_out(self, index: "SessionIndex", positions: Sequence[Position]) -> None:
+        """Fill an empty index with all of this one but some messages."""
         numbers = renumbered(len(self), self.gone(positions))
         arrays, kept = self._arrays(), numbers >= 0
         lexical = {"lengths": self.lexical.lengths[kept], **postings_without(self.lexical.arrays(), numbers)}
@@ -142,7 +232,6 @@ class SessionIndex:
         columns |= lexical | _prefixed(GROUNDING, apart) | _prefixed(STANDING, standing.arrays())
         index._take(columns)
         index.last_seq = self.last_seq
-        return index
 
     def gone(self, positions: Sequence[Position]) -> Ints:
         """Return the rows of some messages, those that are here, in order."""
@@ -150,8 +239,13 @@ class SessionIndex:
         return np.unique(rows[rows >= 0])
 
     def _add(self, records: Sequence[Record]) -> None:
-        start = len(self)
         messages = [record.message for record in records]
+        positions = [record.position for record in records]
+        self._enter(messages, positions, [message.turn_id or "" for message in messages])
+        self.last_seq = records[-1].seq
+
+    def _enter(self, messages: Sequence[Message], positions: Sequence[Position], turn_ids: Sequence[str]) -> None:
+        start = len(self)
         documents, languages = [], []
         for message in messages:
             document, language = read_terms(message.content)
@@ -163,8 +257,8 @@ class SessionIndex:
         grounding = [message.grounding.text if message.grounding else "" for message in messages]
         apart = [terms(text, language) for text, language in zip(grounding, languages, strict=True)]
         values: dict[str, list[Any]] = {
-            "segments": [record.position.segment for record in records],
-            "depths": [record.position.depth for record in records],
+            "segments": [position.segment for position in positions],
+            "depths": [position.depth for position in positions],
             "roles": [ROLES.index(message.role) for message in messages],
             "speaks": [bool(message.content.strip()) and message.role != "system" for message in messages],
             "instructs": [any(fact.kind == "instruction" for fact in found) for found in facts],
@@ -174,7 +268,7 @@ class SessionIndex:
             "speakers": [self._speaker(message.name) for message in messages],
             "languages": [LANGUAGES.index(language) for language in languages],
             "times": [message.created_at.timestamp() if message.created_at else 0.0 for message in messages],
-            "turns": [self.turns.number(message.turn_id or "") for message in messages],
+            "turns": [self.turns.number(turn_id) for turn_id in turn_ids],
             "apart": [sum(document.values()) for document in apart],
         }
         for name, column in values.items():
@@ -185,7 +279,7 @@ class SessionIndex:
         for row, (message, found) in enumerate(zip(messages, facts, strict=True), start):
             self.standing.add(row, message.name, found)
         self._enter_segments(start)
-        self.last_seq = records[-1].seq
+        self.fold(FOLD)
 
     def _speaker(self, name: str | None) -> int:
         if not name:
@@ -224,11 +318,13 @@ class SessionIndex:
         wanted = np.array(positions, dtype=np.int64).reshape(-1, 2)
         found = np.full(len(wanted), -1, dtype=np.int32)
         for segment in distinct(wanted[:, 0]).tolist():
-            if segment in self._rows_of:
-                asked = np.flatnonzero(wanted[:, 0] == segment)
+            with self.lock:
+                if segment not in self._rows_of:
+                    continue
                 depths, rows = self._depths_of[segment].values, self._rows_of[segment].values
-                index = np.minimum(depths.searchsorted(wanted[asked, 1].astype(np.int32)), len(depths) - 1)
-                found[asked] = np.where(depths[index] == wanted[asked, 1], rows[index], -1)
+            asked = np.flatnonzero(wanted[:, 0] == segment)
+            index = np.minimum(depths.searchsorted(wanted[asked, 1].astype(np.int32)), len(depths) - 1)
+            found[asked] = np.where(depths[index] == wanted[asked, 1], rows[index], -1)
         return found
 
     def positions(self, rows: npt.NDArray[np.integer[Any]]) -> list[Position]:
@@ -238,6 +334,10 @@ class SessionIndex:
 
     def line(self, path: Path) -> LinePrefix:
         """Return the rows along a path in order."""
+        with self.lock:
+            return self._line(path)
+
+    def _line(self, path: Path) -> LinePrefix:
         *before, last = path.spans
         key = (*before, last._replace(upto=-1))
         line = self._lines.pop(key, None)
@@ -310,19 +410,30 @@ class SessionIndex:
         return self._needs_rewrite or len(self) - self.saved >= max(least, len(self) // 20)
 
     def save_snapshot(self) -> None:
-        """Store a snapshot, so that the next process reads it instead of all messages."""
-        about = {"names": self.names, "last_seq": self.last_seq, "epoch": self.epoch, "rules": _rules()}
-        # The store refuses it if something was forgotten meanwhile, which the snapshot would still hold.
-        if self.store.keep(self.session, Snapshot(SNAPSHOT, pack(about, self._arrays())), self.epoch):
-            self.saved, self._needs_rewrite = len(self), False
+        """Store a snapshot, so that the next process reads it instead of all messages.
+
+        One that goes further stays: another process may have read more.
+        """
+        with self.lock:
+            about = {"names": [*self.names], "last_seq": self.last_seq, "epoch": self.epoch, "rules": _rules()}
+            arrays, rows = self._arrays(), len(self)
+        data, reach = pack(about, arrays), [self.epoch, about["rules"], about["last_seq"]]
+        with self.store.transaction():
+            kept = not self._needs_rewrite and _goes_further(self.store.snapshot(self.session, REACH), reach)
+            if not kept:
+                # The store refuses it if something was forgotten meanwhile, which the snapshot would still hold.
+                kept = self.store.keep(self.session, Snapshot(SNAPSHOT, data), self.epoch)
+                kept = kept and self.store.keep(self.session, Snapshot(REACH, json.dumps(reach).encode()), self.epoch)
+        if kept:
+            with self.lock:
+                self.saved, self._needs_rewrite = max(self.saved, rows), False
 
     def _arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return everything but the names as plain arrays."""
         arrays = {name: self.column(name) for name in COLUMNS} | self.turns.arrays() | self.lexical.arrays()
         return arrays | _prefixed(GROUNDING, self.grounding.arrays()) | _prefixed(STANDING, self.standing.arrays())
 
-    def _load_snapshot(self) -> None:
-        found = read_snapshot(self.store, self.session, SNAPSHOT)
+    def _take_snapshot(self, found: StoredSnapshot) -> None:
         self._needs_rewrite = found.damaged
         self.damaged |= found.damaged
         about, arrays = found.about, found.arrays
@@ -341,6 +452,17 @@ class SessionIndex:
         self.grounding = Postings.from_arrays(_named(GROUNDING, arrays))
         self.standing = StandingFacts.from_arrays(_named(STANDING, arrays))
         self._enter_segments(0)
+
+
+def _goes_further(stored: bytes | None, reach: list[Any]) -> bool:
+    """Return whether a stored snapshot is of the same epoch and rules, and goes further or as far."""
+    if stored is None:
+        return False
+    try:
+        *kind, last_seq = json.loads(stored)
+        return bool(kind == reach[:-1] and last_seq >= reach[-1])
+    except (ValueError, TypeError):
+        return False  # damaged, and then written again
 
 
 def _prefixed(prefix: str, arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:

@@ -12,12 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from shared_core.base import Vectors
-from shared_core.index.arrays import Arrays, digest_of, pack, read_snapshot
+from shared_core.index.arrays import Arrays, VectorSource, digest_of, pack, read_snapshot
 from shared_core.index.path_rows import PathLine
 from shared_core.index.session_index import SessionIndex
 from shared_core.index.vectors import FaissVectorIndex
 from shared_core.records import Position, Snapshot, VectorRow, VectorRows
-from shared_core.store import Store
 
 PART = 16_384
 """Vectors per part of a snapshot; a part may hold a few more, to complete its last row. Only the last part is written
@@ -53,7 +52,7 @@ class _Sample:
 
 
 class SessionVectors:
-    """The dense half of a session's index.
+    """The dense half of a session's index. Several threads may use it; what changes does so under the index's lock.
 
     `damaged` is set if the snapshot could not be read and the index was made from the stored vectors, or if a stored
     vector was damaged and has to be made again. `shortened` lists long texts of which not all was embedded here.
@@ -80,12 +79,26 @@ class SessionVectors:
         self.shortened: list[Shortened] = []
         self._claimed: set[int] = set()
         self._pid = os.getpid()
+        self._busy = False
         self.vectors = FaissVectorIndex(dimension)
         self._samples: WeakKeyDictionary[PathLine, _Sample] = WeakKeyDictionary()
 
     @property
-    def _store(self) -> Store:
-        return self.session_index.store
+    def _store(self) -> VectorSource:
+        return self.session_index.vector_source
+
+    @property
+    def nbytes(self) -> int:
+        """About how many bytes they take in memory, with those of messages that are not stored yet."""
+        return self.vectors.nbytes + sum(len(data) + 200 for _, _, data in [*self._held, *self._unsaved])
+
+    @property
+    def _made_again(self) -> bool:
+        """Whether vectors that are not stored yet are made again if something is forgotten.
+
+        Those of turns stand for more than one message, and whoever forgot one of those did not see them.
+        """
+        return "#" in self.space
 
     def refresh(self) -> None:
         """Load the stored vectors, once per epoch. Call this after the rows have been refreshed."""
@@ -114,22 +127,22 @@ class SessionVectors:
             session_index: the index.
             positions: messages whose vectors go: those forgotten, and those whose texts lost a part.
         """
-        left = SessionVectors(session_index, self.space, self.dimension)
+        left = type(self)(session_index, self.space, self.dimension)
         left._epoch, gone = session_index.epoch, frozenset(positions)
-        new = [*self._held, *self._unsaved]
-        if "#" in self.space:
-            # They stand for more than one message each, and whoever forgot one of those did not see them: they are
-            # made again.
-            gone |= {position for position, _, _ in new}
-        else:
-            left._unsaved = [row for row in new if row[0] not in gone]
-            self._followed = left, gone  # a batch may arrive here that was claimed before
-        owners = self.vectors.owners
-        kept = np.flatnonzero(~np.isin(owners, self.session_index.gone(list(gone))))
-        if len(kept):
+        with self.session_index.lock:
+            new = [*self._held, *self._unsaved]
+            if self._made_again:
+                gone |= {position for position, _, _ in new}
+            else:
+                left._unsaved = [row for row in new if row[0] not in gone]
+                self._followed = left, gone  # a batch may arrive here that was claimed before
+            owners = self.vectors.owners
+            kept = np.flatnonzero(~np.isin(owners, self.session_index.gone(list(gone))))
             rows = session_index.rows_at(self.session_index.positions(owners[kept]))
-            left.vectors.expect(len(session_index))
-            left.vectors.add(rows, self.vectors.matrix()[kept])
+            there = rows >= 0  # others were stored after the copy was made; it reads them and adopts their vectors
+            if there.any():
+                left.vectors.expect(len(session_index))
+                left.vectors.add(rows[there], self.vectors.matrix()[kept[there]])
         return left
 
     def missing(self, wanted: Mask) -> npt.NDArray[np.int64]:
@@ -171,21 +184,24 @@ class SessionVectors:
         """
         epoch = self._store.state(self.session_index.session).epoch
         if epoch != self._epoch:
-            self._held += self._unsaved
-            self._unsaved = []
+            with self.session_index.lock:
+                self._held += self._unsaved
+                self._unsaved = []
         return epoch
 
     def claim(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return the rows that no other caller has claimed, and claim them until `release`."""
         if self._pid != os.getpid():  # the callers who claimed rows are threads, which a fork does not copy
             self._claimed, self._pid = set(), os.getpid()
-        free = np.array([row for row in rows.tolist() if row not in self._claimed], dtype=np.int64)
-        self._claimed.update(free.tolist())
-        return free
+        with self.session_index.lock:
+            free = np.array([row for row in rows.tolist() if row not in self._claimed], dtype=np.int64)
+            self._claimed.update(free.tolist())
+            return free
 
     def release(self, rows: npt.NDArray[np.int64]) -> None:
         """Release claimed rows."""
-        self._claimed.difference_update(rows.tolist())
+        with self.session_index.lock:
+            self._claimed.difference_update(rows.tolist())
 
     def adopt(self, positions: Sequence[Position], hashes: Sequence[str], *, ask: bool = True) -> list[int]:
         """Take existing vectors of these messages or of equal texts; return the indices that still need one.
@@ -199,7 +215,7 @@ class SessionVectors:
         """
         lacking = set(positions) - self._having(positions)
         hash_of = {position: text for position, text in zip(positions, hashes, strict=True) if position in lacking}
-        known: Sequence[VectorRow] = self._unsaved
+        known: Sequence[VectorRow] = list(self._unsaved)
         if ask and hash_of:
             known = self._store.known_vectors(self.session_index.session, self.space, hash_of)
         valid = {position: data for position, text, data in known if hash_of.get(position) == text}
@@ -209,8 +225,9 @@ class SessionVectors:
             for position, text in hash_of.items()
             if position not in valid and text in equal
         ]
-        self._unsaved += copies
-        self._take([*valid.items(), *((position, data) for position, _, data in copies)])
+        with self.session_index.lock:
+            self._unsaved += copies
+            self._take([*valid.items(), *((position, data) for position, _, data in copies)])
         lacking -= {*valid, *(position for position, _, _ in copies)}
         return [i for i, position in enumerate(positions) if position in lacking]
 
@@ -219,15 +236,18 @@ class SessionVectors:
         self._add([(position, text, encode_vector(pieces)) for position, text, pieces in rows])
 
     def _add(self, rows: Sequence[VectorRow]) -> None:
-        self._unsaved += rows
-        # Search the vectors as decoded from half precision, so that a reopened store ranks the same.
-        self._take([(position, data) for position, _, data in rows])
-        if self._followed is not None:
-            left, gone = self._followed
+        with self.session_index.lock:
+            self._unsaved += rows
+            # Search the vectors as decoded from half precision, so that a reopened store ranks the same.
+            self._take([(position, data) for position, _, data in rows])
+            followed = self._followed
+            if followed is not None:
+                self._unsaved = []
+        if followed is not None:
+            left, gone = followed
             kept = [row for row in rows if row[0] not in gone]
             having = left._having([position for position, _, _ in kept])
             left._add([row for row in kept if row[0] not in having])
-            self._unsaved = []
 
     def _having(self, positions: Sequence[Position]) -> set[Position]:
         """Return those of some messages that have a vector here."""
@@ -243,16 +263,19 @@ class SessionVectors:
         """
         rows, epoch = self.unsaved, self._epoch if epoch is None else epoch
         if rows is not None and self._store.keep(self.session_index.session, rows, epoch):
-            self.note_saved()
+            self.note_saved(rows)
 
     @property
     def unsaved(self) -> VectorRows | None:
         """The new vectors, which are not stored yet; None if there are none."""
-        return VectorRows(self.space, tuple(self._unsaved)) if self._unsaved else None
+        with self.session_index.lock:
+            return VectorRows(self.space, tuple(self._unsaved)) if self._unsaved else None
 
-    def note_saved(self) -> None:
+    def note_saved(self, rows: VectorRows) -> None:
         """Note that what `unsaved` returned is stored."""
-        self._unsaved = []
+        stored = set(map(id, rows.rows))
+        with self.session_index.lock:
+            self._unsaved = [row for row in self._unsaved if id(row) not in stored]
 
     def _take(self, found: Sequence[tuple[Position, bytes]]) -> None:
         self.damaged |= not all(data for _, data in found)
@@ -271,8 +294,17 @@ class SessionVectors:
         return self._needs_rewrite or len(self.vectors) - self.saved >= least
 
     def save_snapshot(self) -> None:
-        """Store a snapshot of the vectors in the form in which they are searched."""
+        """Store a snapshot of the vectors in the form in which they are searched, unless another thread is doing so."""
         self.save()
+        with self.session_index.lock:
+            busy, self._busy = self._busy, True
+        if not busy:
+            try:
+                self._save_parts()
+            finally:
+                self._busy = False
+
+    def _save_parts(self) -> None:
         if self._ends and not self._full():
             # The last part has room, so it is written again with the new vectors.
             del self._parts[-1], self._ends[-1]

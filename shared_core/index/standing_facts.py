@@ -385,6 +385,11 @@ class StandingFacts:
     def __len__(self) -> int:
         return len(self._columns["rows"])
 
+    @property
+    def nbytes(self) -> int:
+        """About how many bytes they take in memory."""
+        return self.words.nbytes + sum(column.nbytes for column in self._columns.values())
+
     def column(self, name: str) -> npt.NDArray[Any]:
         """Return one of `FACT_COLUMNS`, with a value per fact."""
         return self._columns[name].values

@@ -37,6 +37,10 @@ them instead of 8.
 """
 
 
+INDEX_BYTES = 4_000
+"""What an index of vectors takes besides these: its objects, and those of FAISS."""
+
+
 class VectorIndex(ABC):
     """An index of vectors by row. A row may have several, one per piece of a long text; the best one counts.
 
@@ -80,6 +84,12 @@ class VectorIndex(ABC):
             self._pieces.values[owners] = pieces
             self._has.values[owners] = True
             self._several.extend(owners[pieces > 1])
+
+    @property
+    def nbytes(self) -> int:
+        """About how many bytes it takes in memory, with a twentieth for the codes of a long one."""
+        arrays = (self._owners, self._first, self._pieces, self._has, self._several)
+        return sum(array.nbytes for array in arrays) + 2 * self.dimension * len(self) * 21 // 20 + INDEX_BYTES
 
     def has(self, count: int) -> Mask:
         """Return which of the rows 0 to count - 1 have a vector, shape (count,). The array must not be written to."""

@@ -167,8 +167,7 @@ def read_hits(
 def _place_of(found: Found, ranked: Ranked) -> tuple[int, Position]:
     """Return the session of a result, and its position there."""
     scope = found.scopes[ranked.scope]
-    (position,) = scope.session_index.positions(scope.line.rows[[ranked.line_index]])
-    return scope.session_index.session, position
+    return scope.session_index.places(scope.line.rows[[ranked.line_index]])[0]
 
 
 def _left_out(found: Found) -> npt.NDArray[np.bool_]:
@@ -240,7 +239,7 @@ class _Reader:
             if candidate is None:
                 continue
             if self.by_turn:
-                candidate = _once_a_turn(candidate, ranked.scope, turns)
+                candidate = _once_a_turn(candidate, self._session(ranked.scope, ranked.line_index), turns)
             yield candidate, self._codes(candidate)
 
     def _codes(self, candidate: Candidate) -> StatementCodes:
@@ -296,13 +295,15 @@ class _Reader:
             in_scope.setdefault(ranked.scope, set()).update(members)
         parts = [(number, self.found.scopes[number], sorted(indices)) for number, indices in sorted(in_scope.items())]
         rows = [scope.line.rows[indices] for _, scope, indices in parts]
-        positions = [scope.session_index.positions(own) for (_, scope, _), own in zip(parts, rows, strict=True)]
-        sessions = [scope.session_index.session for _, scope, _ in parts]
-        read = self.live.records_of(dict(zip(sessions, positions, strict=True)), epoch)
-        records: dict[tuple[int, int], Record] = {}
-        for (number, _, indices), session, there in zip(parts, sessions, positions, strict=True):
-            index_of = dict(zip(there, indices, strict=True))
-            records |= {(number, index_of[record.position]): record for record in read[session]}
+        at: dict[tuple[int, Position], tuple[int, int]] = {}
+        wanted: dict[int, list[Position]] = {}
+        for (number, scope, indices), own in zip(parts, rows, strict=True):
+            places = scope.session_index.places(own)
+            at |= zip(places, [(number, index) for index in indices], strict=True)
+            for session, position in places:
+                wanted.setdefault(session, []).append(position)
+        read = self.live.records_of(wanted, epoch)
+        records = {at[session, record.position]: record for session, some in read.items() for record in some}
         self._keep(records, self._orders(units, records))
         for (number, scope, indices), own in zip(parts, rows, strict=True):
             columns = (scope.session_index.column(name)[own].tolist() for name in ("statements", "languages"))
@@ -318,6 +319,11 @@ class _Reader:
         self._entries = dict(zip(own, entries, strict=True))
         for key, order in orders.items():
             self._entries[key] = replace(self.live.sizer.entry(records[key], order), turn_no=ELSEWHERE)
+
+    def _session(self, scope: int, index: int) -> int:
+        """Return the session of a message, given by its scope and its index there."""
+        there = self.found.scopes[scope]
+        return int(there.session_index.sessions_at(there.line.rows[index : index + 1])[0])
 
     def _orders(
         self, indices: Sequence[tuple[Ranked, list[int]]], records: Mapping[tuple[int, int], Record]
@@ -401,15 +407,15 @@ class _Reader:
         return bool(message.content.strip()) or self.whole_turns
 
 
-def _once_a_turn(candidate: Candidate, scope: int, turns: set[tuple[int, str]]) -> Candidate:
+def _once_a_turn(candidate: Candidate, session: int, turns: set[tuple[int, str]]) -> Candidate:
     """Return a candidate, or why it is none: several messages of a turn may be found, but it is recalled once.
 
     Args:
         candidate: the messages of a turn.
-        scope: the number of its scope.
-        turns: the turns that are recalled already, with their scopes; this one is added.
+        session: the session that it belongs to.
+        turns: the turns that are recalled already, with their sessions; this one is added.
     """
-    key = (scope, candidate.entries[0].message.turn_id or "")
+    key = (session, candidate.entries[0].message.turn_id or "")
     if candidate.reason is None and key in turns:
         return candidate.because(Reason.SAME_TURN)
     if candidate.reason is None:

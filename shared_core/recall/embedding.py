@@ -207,14 +207,14 @@ def choose_embedder(
     spaces = store.spaces(session) if session is not None else []
     if given is not None:
         key = _fingerprint(given).key
-        if spaces and not force and all(_embedder_key(space) != key for space in spaces):
+        if spaces and not force and all(embedder_key(space) != key for space in spaces):
             raise EmbedderMismatchError(
-                f"this session's vectors are by {_embedder_key(spaces[0])!r}, but the embedder given is {key!r}: "
+                f"this session's vectors are by {embedder_key(spaces[0])!r}, but the embedder given is {key!r}: "
                 "pass the first one, or call reindex() to embed the session again"
             )
         return EmbedderChoice(given, key, key + suffix)
     if spaces:
-        recorded = _embedder_key(spaces[0])
+        recorded = embedder_key(spaces[0])
         embedder = embedder_named(recorded)
         note = "" if embedder else f"the session's vectors are by {recorded!r}; pass that embedder to recall by meaning"
     else:
@@ -224,7 +224,7 @@ def choose_embedder(
     return EmbedderChoice(embedder, key, key + suffix if embedder else "", note)
 
 
-def _embedder_key(space: str) -> str:
+def embedder_key(space: str) -> str:
     """Return the `Fingerprint.key` in the name of a space: up to the dimension, as a model's name may contain `#`."""
     found = re.fullmatch(r"(.+/\d+)(?:#.*)?", space, re.DOTALL)
     return found[1] if found else space
@@ -243,7 +243,7 @@ def _fingerprint(embedder: Embedder) -> Fingerprint:
 def uses_other_embedder(store: Store, session: int, embedder: Embedder) -> bool:
     """Return whether a session was last embedded by another embedder."""
     spaces = store.spaces(session)
-    return bool(spaces) and _embedder_key(spaces[0]) != embedder.fingerprint.key
+    return bool(spaces) and embedder_key(spaces[0]) != embedder.fingerprint.key
 
 
 def name_of(embed_text: EmbedText) -> str:

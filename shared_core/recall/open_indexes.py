@@ -1,48 +1,46 @@
 """The indexes that one memory holds open, and the embedder to search them with."""
 
-from collections.abc import Iterable
 from contextlib import suppress
+from functools import partial
 
 from shared_core.base import Embedder
 from shared_core.errors import EmbedderError, EmbedderMismatchError, StoreError
+from shared_core.index.index_cache import IndexCache, Key, Lease, SharedIndex, cache_of
 from shared_core.index.session_index import SessionIndex
 from shared_core.index.session_vectors import SessionVectors
-from shared_core.paths import Path, walk
+from shared_core.index.user_index import NO_SESSION, SharedUserIndex, UserIndex, UserVectors
 from shared_core.recall.embedding import (
     EmbedderChoice,
     choose_embedder,
+    embedder_key,
     uses_other_embedder,
 )
 from shared_core.recall.rules import RecallRules
 from shared_core.recall.scope import (
     RecallScope,
 )
-from shared_core.records import Position, Segment, SessionState, VectorRows
+from shared_core.records import Record, SessionState
 from shared_core.session import LiveSession
-
-OPEN_ROWS = 250_000
-"""With `scope="user"`, a memory keeps the indexes of other sessions open up to this many messages."""
-
-OPEN_SESSIONS = 10_000
-"""Other sessions whose index a memory keeps open: even one without messages takes 10 KB."""
+from shared_core.store import Store
 
 
 class OpenIndexes:
-    """The indexes that one memory holds open, by session.
+    """The indexes that one memory holds open, by session. They are in the cache that it shares with others.
 
-    Attributes:
-        evicted: vectors that are not stored yet, of sessions that are not open any more, each with its epoch.
+    Args:
+        live: the session.
+        rules: what may be recalled.
+        cache: holds the indexes; None: that of the store.
     """
 
-    def __init__(self, live: LiveSession, rules: RecallRules) -> None:
+    def __init__(self, live: LiveSession, rules: RecallRules, cache: IndexCache | None = None) -> None:
         self.live = live
         self.rules = rules
+        self.cache = cache_of(live.store) if cache is None else cache
         self._force = False
         self._checked = False
-        self._open: dict[int, tuple[SessionIndex, SessionVectors | None]] = {}
-        self.evicted: dict[int, tuple[VectorRows, int]] = {}
+        self._leases: dict[Key, Lease] = {}
         self._chosen: tuple[int | None, EmbedderChoice] | None = None
-        self._segments: dict[int, dict[int, Segment]] = {}
 
     def embedder_choice(self, scope: RecallScope | None = None) -> EmbedderChoice:
         """Return the embedder to search with; `scope` is that of a `Filter`.
@@ -58,8 +56,6 @@ class OpenIndexes:
             dense = choose_embedder(
                 rules.embedder, self.live.store, session, rules.recall_unit, rules.text_of, force=self._force
             )
-            if self._chosen is not None and self._chosen[1].space != dense.space:
-                self._open.clear()
             self._chosen = session, dense
         return self._chosen[1]
 
@@ -89,105 +85,133 @@ class OpenIndexes:
         """Accept the embedder given even if the session's vectors are another embedder's."""
         self._force = True
         self._chosen = None
-        self._open.clear()
 
     def open(
         self, session: int, state: SessionState, dense: EmbedderChoice
     ) -> tuple[SessionIndex, SessionVectors | None]:
         """Return a session's index, up to date with the store, and its vectors if an embedder is used."""
-        session_index, vectors = self._open.pop(session, (None, None))
-        if session_index is None or session_index.epoch != state.epoch:
-            session_index, vectors = self._renewed(session, session_index, vectors, state)
-        if session == self.live.key:
-            session_index.refresh(state, self.live.news.after)
-        else:
-            session_index.refresh(state)
-        if vectors is None and dense.embedder is not None and not self.uses_other_embedder(session, dense.embedder):
-            vectors = SessionVectors(session_index, dense.space, dense.embedder.fingerprint.dimension)
-        if vectors is not None:
-            vectors.refresh()
-        self._open[session] = session_index, vectors
-        return session_index, vectors if dense.embedder is not None else None
+        shared = self._shared(session)
+        own = session == self.live.key
+        session_index = shared.refreshed(state, self.live.news.after if own else _nothing_new)
+        vectors = None
+        if dense.embedder is not None:
+            vectors = shared.vectors(dense.space)
+            if vectors is None and not self.uses_other_embedder(session, dense.embedder):
+                vectors = shared.with_vectors(session_index, dense.space, dense.embedder.fingerprint.dimension)
+            elif vectors is not None and vectors.session_index is not session_index:
+                vectors = None  # something was forgotten since, so that this search begins again
+        self.cache.note(shared, (id(self.live.store), session))
+        return session_index, vectors
 
-    def _renewed(
-        self, session: int, session_index: SessionIndex | None, vectors: SessionVectors | None, state: SessionState
-    ) -> tuple[SessionIndex, SessionVectors | None]:
-        """Return an index without what was forgotten since the one given, and its vectors; without one, a new one.
+    def _shared(self, session: int) -> SharedIndex:
+        lease = self._leases.get(session)
+        if lease is None:
+            make = partial(_empty, self.live.store, session)
+            lease = self._leases[session] = self.cache.lease(self.live.store, session, make)
+        return lease.index
 
-        It is another object: another caller may be waiting for vectors and keeps using the old rows.
+    def open_user(self, dense: EmbedderChoice) -> tuple[UserIndex, UserVectors | None, list[int]]:
+        """Return the index of the user's other sessions, up to date with the store, and its vectors.
+
+        Returns:
+            The index, its vectors if an embedder is used, and the sessions whose vectors are another embedder's.
         """
-        forgotten = None
-        if session_index is not None:
-            forgotten = self.live.store.forgotten_since(session, session_index.epoch)
-        if session_index is None or forgotten is None:
-            return SessionIndex(self.live.store, session), None
-        renewed = session_index.without(forgotten.positions, state.epoch)
-        gone = [*forgotten.positions, *forgotten.stale]
-        return renewed, None if vectors is None else vectors.without(renewed, gone)
+        live, space = self.live, None
+        if dense.embedder is not None:
+            space = dense.space, dense.embedder.fingerprint.dimension
+        others = [one for one in live.store.main_states(live.user_id) if one[0].key != live.key]
+        key = (live.user_id,)
+        lease = self._leases.get(key)
+        if lease is None:
+            make = partial(SharedUserIndex, live.store, live.user_id)
+            lease = self._leases[key] = self.cache.lease(live.store, key, make)
+        shared = lease.index
+        assert isinstance(shared, SharedUserIndex)
 
-    def path_to(self, session: int, head: Position) -> Path:
-        """Return the path to a position of another session; each of its segments is read once."""
-        known = self._segments.setdefault(session, {})
+        def of_other(space: str) -> bool:
+            return embedder_key(space) != dense.key
 
-        def segment_of(number: int) -> Segment:
-            if number not in known:
-                known[number] = self.live.store.segment(session, number)
-            return known[number]
-
-        return walk(head, segment_of)
+        index, vectors = shared.followed(others, live.key, space, of_other)
+        self.cache.note(shared, (id(live.store), key))
+        return index, vectors, index.of_others(live.key, of_other) if dense.embedder is not None else []
 
     def uses_other_embedder(self, session: int, embedder: Embedder) -> bool:
         """Return whether this is another session, last embedded by another embedder; it is left as it is."""
-        return session != self.live.key and uses_other_embedder(self.live.store, session, embedder)
+        if session in (self.live.key, NO_SESSION):  # of several sessions, `open_user` has told
+            return False
+        return uses_other_embedder(self.live.store, session, embedder)
 
-    def opened(self) -> Iterable[tuple[SessionIndex, SessionVectors | None]]:
+    def holds(self, session: int) -> bool:
+        """Return whether the index of a session is open."""
+        return session in self._leases
+
+    def opened(self) -> list[SharedIndex]:
         """Return the open indexes."""
-        return list(self._open.values())
+        return [lease.index for lease in self._leases.values()]
+
+    def rest(self, least: int, unread: int) -> None:
+        """Let the indexes go, as nobody uses this memory for now; save what is due in the background.
+
+        Args:
+            least: see `SessionIndex.snapshot_due`.
+            unread: how many messages may be stored that the session's index does not hold yet.
+        """
+        store = self.live.store
+        if unread >= least and self.live.key is not None and self.cache.holds((id(store), self.live.key)):
+            self._shared(self.live.key)
+        leases = list(self._leases.items())
+        self._leases.clear()
+        while leases:
+            key, lease = leases.pop()
+            shared, place = lease.index, (id(store), key)
+            more = unread if key == self.live.key else 0
+            if isinstance(key, int) and (self.live.outdated or shared.snapshot_due(least - more)):
+                self.cache.save_later(lease, place, partial(_update, store, key, shared), least)
+            else:
+                shared.rows.fold()
+            del lease  # so that it may be dropped
+            self.cache.note(shared, place)
 
     def close(self) -> None:
-        """Stop all background work."""
-        for _, vectors in self.opened():
-            if vectors is not None:
-                vectors.vectors.stop()
+        """Let the indexes go, and stop the background work of those that nobody else uses."""
+        indexes = self.opened()
+        self._leases.clear()
+        for one in indexes:
+            if not one.in_use:
+                one.rest()
 
     def own_vectors(self) -> SessionVectors | None:
         """Return the vectors of this session, if they are in memory."""
-        opened = self._open.get(self.live.key) if self.live.key is not None else None
-        return opened[1] if opened is not None else None
+        lease = None if self.live.key is None else self._leases.get(self.live.key)
+        if lease is None or self._chosen is None or self._chosen[1].embedder is None:
+            return None
+        return lease.index.vectors(self._chosen[1].space)
 
     def save_vectors(self) -> None:
         """Store the vectors that questions have made. If that fails, they stay in memory until the next call."""
-        store = self.live.store
-        opened = [(index.session, vectors) for index, vectors in self.opened() if vectors is not None]
-        for session, vectors in opened:
-            if vectors.unsaved is not None:
-                with suppress(StoreError):
-                    if self._is_mine(session):
-                        vectors.save()
-        for session, (rows, epoch) in list(self.evicted.items()):
-            with suppress(StoreError):
-                if self._is_mine(session):
-                    store.keep(session, rows, epoch)
-                del self.evicted[session]
+        if not any(one.unsaved for index in self.opened() for one in index.every_vectors()):
+            return
+        dense = self.embedder_choice_or_words()
+        for index in self.opened():
+            for vectors in index.every_vectors():
+                ours = dense.embedder is None or vectors.space == dense.space
+                if ours and vectors.unsaved is not None:
+                    with suppress(StoreError):
+                        if self._is_mine(vectors.session_index.session, dense.embedder):
+                            vectors.save()
 
-    def _is_mine(self, session: int) -> bool:
+    def _is_mine(self, session: int, embedder: Embedder | None) -> bool:
         """Return whether a session has not been taken over by another embedder since it was opened."""
-        embedder = self.embedder_choice_or_words().embedder
         return embedder is None or not self.uses_other_embedder(session, embedder)
 
-    def evict(self) -> None:
-        """Close other sessions' indexes beyond `OPEN_ROWS` messages or `OPEN_SESSIONS` sessions.
 
-        The first ones stay open. Every search reads all sessions in the same order, so closing the least recently used
-        would make every search read all of them again.
-        """
-        room, sessions = OPEN_ROWS, OPEN_SESSIONS
-        for session, (session_index, vectors) in list(self._open.items()):
-            if session != self.live.key:
-                if len(session_index) <= room and sessions:
-                    room, sessions = room - len(session_index), sessions - 1
-                else:
-                    if vectors is not None and vectors.unsaved is not None:
-                        self.evicted[session] = vectors.unsaved, vectors.epoch  # a question does not write
-                    del self._open[session]
-                    self._segments.pop(session, None)
+def _empty(store: Store, session: int) -> SharedIndex:
+    return SharedIndex(SessionIndex(store, session))
+
+
+def _nothing_new(seq: int, epoch: int) -> list[Record]:
+    return []
+
+
+def _update(store: Store, session: int, index: SharedIndex) -> None:
+    index.refreshed(store.state(session), _nothing_new)

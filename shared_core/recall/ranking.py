@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from shared_core.base import Vectors
 from shared_core.index.arrays import distinct_with_inverse
+from shared_core.index.lexical import Occurrences
 from shared_core.messages import Message
 from shared_core.recall.query import Query
 from shared_core.recall.scope import Scope
@@ -302,6 +303,7 @@ def rank(
     searches = [ScopeSearch(number, query, scope, vector, ranking) for number, scope in enumerate(scopes)]
     if not searches:
         return RankedResults(Signals.none(), np.empty(0, np.float32), np.empty(0, np.bool_), np.empty(0, np.bool_))
+    _weigh_together(searches)
     parts = [search.nearest(pool, POOL) for search in searches]
     found = Signals.joined([part for part, _ in parts])
     weak = _weak(found, ranking, floor, min_lexical, opening or Opening(floor, min_lexical))
@@ -309,7 +311,7 @@ def rank(
         return RankedResults(found, _cosines(found), weak, ~weak)
     weight = 0.0 if ranking == "lexical" else weight
     # A larger pool must not change the order, so scores are normalised over the `POOL` best of each list only.
-    among = np.concatenate([mask for _, mask in parts])
+    among = _usual(found, np.concatenate([masks for _, masks in parts], axis=1))
     usual_dense, with_near = found.dense[among], found.dense + found.around
     words, near = _spread(found.lexical[among]), _spread(with_near[among])
     by_words = _z(found.lexical, words)
@@ -329,6 +331,28 @@ def rank(
     every = Signals.joined([found, others])
     own = _passes(every, ranking, floor, min_lexical, alone=True)
     return RankedResults(every, _first_then_rest(first, alone[first], total), weak_now, own)
+
+
+def _weigh_together(searches: Sequence[ScopeSearch]) -> None:
+    """Let a word weigh the same in all scopes, as if their messages were those of one."""
+    if len(searches) > 1:
+        parts = [search.occurrences() for search in searches]
+        for search in searches:
+            search.beside = Occurrences.joined([part for part in parts if part is not parts[search.number]])
+
+
+def _usual(found: Signals, lists: Mask) -> Mask:
+    """Return which messages are among the `POOL` best of all scopes, by words or by meaning.
+
+    Args:
+        found: the messages.
+        lists: which are among the best of their own scope by words, and which by meaning, shape (2, messages).
+    """
+    usual = np.zeros(len(found.lexical), dtype=np.bool_)
+    for own, scores in zip(lists, (found.lexical, found.dense), strict=True):
+        best = np.flatnonzero(own)
+        usual[best[np.argsort(-scores[best], kind="stable")[:POOL]]] = True
+    return usual
 
 
 def spoken_for(searches: Sequence[ScopeSearch], found: Signals, score: Floats) -> Floats:

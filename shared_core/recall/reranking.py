@@ -25,7 +25,7 @@ from shared_core.recall.excerpts import excerpt
 from shared_core.recall.ranking import Ranked
 from shared_core.recall.rules import RecallRules
 from shared_core.recall.search import Found
-from shared_core.records import Record
+from shared_core.records import Position, Record
 from shared_core.rerankers import AnyReranker
 from shared_core.session import LiveSession
 
@@ -289,10 +289,13 @@ def _records(
     for number, scope in enumerate(found.scopes):
         wanted = sorted({index for one, indices in units if one.scope == number for index in indices})
         if wanted:
-            positions = scope.session_index.positions(scope.line.rows[wanted])
-            at = dict(zip(positions, wanted, strict=True))
-            found_there = live.records(scope.session_index.session, positions)
-            records |= {(number, at[record.position]): record for record in found_there}
+            places = scope.session_index.places(scope.line.rows[wanted])
+            at = dict(zip(places, wanted, strict=True))
+            there: dict[int, list[Position]] = {}
+            for session, position in places:
+                there.setdefault(session, []).append(position)
+            for session, some in live.records_of(there).items():
+                records |= {(number, at[session, record.position]): record for record in some}
     return records
 
 

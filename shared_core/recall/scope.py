@@ -1,6 +1,7 @@
 """The scope of a search: a session's rows along a path, filtered by position, time, role and use of tools."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -17,9 +18,12 @@ from shared_core.languages.english import ENGLISH
 from shared_core.languages.language import Language
 from shared_core.messages import Role
 from shared_core.paths import Path
-from shared_core.records import Position
+from shared_core.records import Position, Record
+from shared_core.store import Store
 
 Mask = npt.NDArray[np.bool_]
+ReadAt = Callable[[Mapping[int, Sequence[Position]]], Mapping[int, Sequence[Record]]]
+"""Returns the messages at some positions of some sessions, by session."""
 
 RecallUnit = Literal["message", "turn"]
 RecallTools = Literal["replies", "none", "all"]
@@ -43,6 +47,7 @@ class Scope:
         eligible: which messages of the line may be found, shape (line.upto,).
         unit: whether single messages or whole turns are found.
         repeats: how many of the best may say the same; None for no limit.
+        of_others: of several sessions, those whose vectors are another embedder's.
     """
 
     session_index: SessionIndex
@@ -51,12 +56,24 @@ class Scope:
     eligible: Mask
     unit: RecallUnit = "message"
     repeats: int | None = None
+    of_others: frozenset[int] = frozenset()
 
     def findable(self) -> Mask:
         """Return which rows of the session index hold the vector of a unit that may be found."""
         mask = self._findable
         later = len(self.session_index) - len(mask)  # another caller may have added rows since
         return np.pad(mask, (0, later)) if later else mask
+
+    def embeddable(self) -> Mask:
+        """Return which rows hold, or should hold, the vector of a unit that may be found."""
+        mask = self.findable()
+        if not self.of_others:
+            return mask
+        rows = np.flatnonzero(mask)
+        own = np.isin(self.session_index.sessions_at(rows), list(self.of_others), invert=True)
+        left = np.zeros_like(mask)
+        left[rows[own]] = True
+        return left
 
     @cached_property
     def _findable(self) -> Mask:
@@ -190,6 +207,32 @@ class Filter:
     in_conversation: bool = False
     standing: bool = False
     as_of: float = np.inf
+
+
+def records_at(read: ReadAt, places: Iterable[tuple[int, Position]]) -> dict[tuple[int, Position], Record]:
+    """Read the messages at some positions of some sessions with one call of `read`."""
+    wanted: dict[int, list[Position]] = {}
+    for session, position in places:
+        wanted.setdefault(session, []).append(position)
+    found = read(wanted) if wanted else {}
+    return {(session, record.position): record for session, some in found.items() for record in some}
+
+
+def read_at(store: Store, wanted: Mapping[int, Sequence[Position]]) -> Mapping[int, Sequence[Record]]:
+    """Read messages of some sessions from a store, without those that were forgotten, in one read."""
+    if len(wanted) == 1:
+        ((session, positions),) = wanted.items()
+        return {session: store.get(session, positions)}
+    return store.at(wanted, {}) or {}
+
+
+@contextmanager
+def reading(scopes: Sequence[Scope]) -> Iterator[None]:
+    """Enter a block in which the indexes of some scopes do not grow; the store must not be asked in it."""
+    with ExitStack() as held:
+        for scope in scopes:
+            held.enter_context(scope.session_index.lock)
+        yield
 
 
 def eligible_mask(session_index: SessionIndex, line: LinePrefix, wanted: Filter, tools: RecallTools) -> Mask:

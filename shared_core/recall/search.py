@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from shared_core.base import Embedder, Vectors
 from shared_core.errors import EmbedderError
+from shared_core.index.index_cache import IndexCache
 from shared_core.index.session_index import SessionIndex
 from shared_core.index.session_vectors import SessionVectors, text_hash
 from shared_core.languages.english import ENGLISH
@@ -45,6 +46,9 @@ from shared_core.recall.scope import (
     Scope,
     eligible_mask,
     languages,
+    read_at,
+    reading,
+    records_at,
     speakers,
 )
 from shared_core.recall.standing_lane import Closeness, StandingHit, bearing
@@ -132,10 +136,13 @@ class Searcher:
         late: the calls of the embedder that questions have given up.
     """
 
-    def __init__(self, live: LiveSession, lock: AbstractContextManager[object], rules: RecallRules) -> None:
+    def __init__(
+        self, live: LiveSession, lock: AbstractContextManager[object], rules: RecallRules,
+        cache: IndexCache | None = None,
+    ) -> None:  # fmt: skip
         self.live = live
         self.rules = rules
-        self.sessions = OpenIndexes(live, rules)
+        self.sessions = OpenIndexes(live, rules, cache)
         self.clock: Callable[[], float] = time.monotonic
         self.late = LateCalls()
         self._warned = self._logged = False
@@ -152,17 +159,29 @@ class Searcher:
             here = replace(wanted, as_of=np.inf)  # the path of this session ends there
             scopes.append(self._scope(session, state, wanted.path or self.live.path, here, dense))
         if (wanted.scope or self.rules.scope) == "user":
-            for (other, _, _), other_state in self.live.store.main_states(self.live.user_id):
-                if other != session and other_state.head is not None:
-                    path = self.sessions.path_to(other, other_state.head)
-                    # Path, question and turns in the prompt are those of this session only.
-                    there = replace(wanted, path=None, before=None, without=())
-                    scopes.append(self._scope(other, other_state, path, there, dense))
-            self.sessions.evict()
+            others = self._user_scope(wanted, dense)
+            scopes += [others] if others.line.upto else []
         return scopes
+
+    def _user_scope(self, wanted: Filter, dense: EmbedderChoice) -> Scope:
+        """Return the scope of the user's other sessions, along their branches main."""
+        session_index, vectors, of_others = self.sessions.open_user(dense)
+        with session_index.lock:
+            line = session_index.main_line(self.live.key, wanted.as_of)
+            # Question and turns in the prompt are those of this session only.
+            eligible = eligible_mask(session_index, line, replace(wanted, without=()), self.rules.recall_tools)
+        return Scope(
+            session_index, vectors, line, eligible, self.rules.recall_unit, wanted.repeats, frozenset(of_others)
+        )  # fmt: skip
 
     def _scope(self, session: int, state: SessionState, path: Path, wanted: Filter, dense: EmbedderChoice) -> Scope:
         session_index, vectors = self.sessions.open(session, state, dense)
+        with session_index.lock:
+            return self._scope_of(session_index, vectors, path, wanted)
+
+    def _scope_of(
+        self, session_index: SessionIndex, vectors: SessionVectors | None, path: Path, wanted: Filter
+    ) -> Scope:
         line = session_index.line(path)
         if wanted.before is not None:
             index = int(line.indices(session_index.rows_at([wanted.before]))[0])
@@ -191,12 +210,12 @@ class Searcher:
         """
         indices = scope.line.indices(rows.astype(np.int32))
         units = [self._members(scope, int(index)) for index in indices]
-        wanted = [position for members in units for position in scope.session_index.positions(scope.line.rows[members])]
-        read = self.live.records if recent else self.live.store.get
-        records = {record.position: record for record in read(scope.session_index.session, wanted)}
+        places = [scope.session_index.places(scope.line.rows[members]) for members in units]
+        read = self.live.records_of if recent else partial(read_at, self.live.store)
+        records = records_at(read, [place for some in places for place in some])
         texts = []
-        for members in units:
-            found = [records.get(position) for position in scope.session_index.positions(scope.line.rows[members])]
+        for some in places:
+            found = [records.get(place) for place in some]
             said = [record.message for record in found if record is not None]
             texts.append(self.rules.text_of(said) if said else "")  # "": forgotten since; its vector is not stored
         return texts
@@ -211,7 +230,7 @@ class Searcher:
         """Return the rows of a scope that may be found but have no vector, newest first."""
         if scope.vectors is None:
             return np.empty(0, np.int64)
-        return scope.vectors.missing(scope.findable())
+        return scope.vectors.missing(scope.embeddable())
 
     def embed_pending(
         self, scopes: Sequence[Scope], embedder: Embedder, *, batch: int, patience: Patience | None = None,
@@ -250,8 +269,9 @@ class Searcher:
         with self._lock:
             dense = self.sessions.embedder_choice_or_words(wanted.scope)
             scopes = self.scopes(state, wanted, dense)
-            query = parse_query(text, speakers(scopes), languages(scopes))
-            query = with_parts(query, lambda term: any(scope.mentions((term,)) for scope in scopes))
+            with reading(scopes):
+                query = parse_query(text, speakers(scopes), languages(scopes))
+                query = with_parts(query, lambda term: any(scope.mentions((term,)) for scope in scopes))
             newest = self._newest(scopes, query) if wanted.in_conversation else _NOTHING
             own = query
             if wanted.in_conversation:
@@ -264,7 +284,7 @@ class Searcher:
                 self.live.share()  # another process, whose embedder works, may embed them
                 notes.append(f"recall by words alone: {error}")
                 self._warn(notes[-1])
-        with self._lock:
+        with self._lock, reading(scopes):
             # Counted where they are ranked: vectors of a batch that was given up may arrive at any time.
             pending = sum(self._count_pending(scope, failed=dense.failed) for scope in scopes)
             notes += _shortened(scopes)
@@ -295,7 +315,9 @@ class Searcher:
         notes = [dense.note] if dense.note else []
         if dense.failed:
             self._warn(dense.note)
-        others = sum(scope.vectors is None for scope in scopes) if dense.embedder is not None else 0
+        others = (
+            sum(scope.vectors is None or len(scope.of_others) for scope in scopes) if dense.embedder is not None else 0
+        )
         notes += [DAMAGED] if _was_damaged(scopes) else []
         if others:
             notes.append(f"sessions not searched by meaning, because their vectors are another embedder's: {others}")
@@ -310,7 +332,7 @@ class Searcher:
         """Return how many messages have no vector. Without its fingerprint, no vector is known to be the embedder's."""
         if failed:
             return int(scope.findable().sum())
-        return scope.vectors.count_missing(scope.findable()) if scope.vectors is not None else 0
+        return scope.vectors.count_missing(scope.embeddable()) if scope.vectors is not None else 0
 
     def _vectors(
         self, embedder: Embedder, query: Query, scopes: Sequence[Scope], notes: list[str]

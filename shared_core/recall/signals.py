@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from shared_core.base import Vectors
 from shared_core.index.arrays import distinct, distinct_with_inverse
-from shared_core.index.lexical import LexicalScores
+from shared_core.index.lexical import LexicalScores, Occurrences
 from shared_core.index.session_index import ROLES
 from shared_core.recall.query import Query
 from shared_core.recall.scope import Scope
@@ -79,6 +79,7 @@ NEWEST_SITTINGS = 10
 
 Indices = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
+Masks = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,13 +161,19 @@ class ScopeSearch:
         self._words = query.terms if ranking != "dense" else ()
         self._borrowed = dict(query.borrowed) if ranking != "dense" else {}
         self._vector = vector if ranking != "lexical" and scope.vectors is not None else None
+        self.beside: Occurrences | None = None
 
     @cached_property
     def _words_found(self) -> LexicalScores:
         line = self.scope.line
         return self.scope.session_index.lexical.score(
-            self._words, line, line.terms, borrowed=self._borrowed, forms=self.query.forms
+            self._words, line, line.terms, borrowed=self._borrowed, forms=self.query.forms, beside=self.beside
         )
+
+    def occurrences(self) -> Occurrences:
+        """Return how often the question's words occur in the scope."""
+        terms = dict.fromkeys([*self._words, *self._borrowed])
+        return self.scope.session_index.lexical.occurrences(terms, self.scope.line, self.query.forms)
 
     def _shares(self, indices: Indices) -> tuple[Floats, Floats]:
         """Return `Signals.lexical` and `Signals.present` at some indices."""
@@ -174,16 +181,16 @@ class ScopeSearch:
         ceiling = np.float32(max(self._words_found.ceiling, 1e-9))
         return scores / ceiling, present / ceiling
 
-    def nearest(self, count: int, usual: int) -> tuple[Signals, npt.NDArray[np.bool_]]:
-        """Return the `count` best by words and by meaning, and which are among the `usual` best of either."""
+    def nearest(self, count: int, usual: int) -> tuple[Signals, Masks]:
+        """Return the `count` best by words and by meaning, and for either which are among its `usual` best."""
         lists = [self.scope.units(self._uncrowded(self._best_by_words, count))]
         if self._vector is not None:
             lists.append(self._uncrowded(self._best_by_meaning, count))
         opening = [self.scope.openings(np.concatenate(lists), NEWEST_SITTINGS)] if self.query.goes_on else []
         units = distinct(np.concatenate(lists + opening))
-        among = np.zeros(len(units), dtype=np.bool_)
-        for best in lists:
-            among[np.searchsorted(units, best[:usual])] = True
+        among = np.zeros((2, len(units)), dtype=np.bool_)
+        for best, own in zip(lists, among, strict=False):
+            own[np.searchsorted(units, best[:usual])] = True
         return self.signals(units), among
 
     def _best_by_words(self, count: int) -> Indices:

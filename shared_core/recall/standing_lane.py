@@ -129,11 +129,19 @@ def _facts_on(number: int, scope: Scope) -> tuple[npt.NDArray[np.generic], ...]:
     indices = line.indices(rows).astype(np.int64)
     own = np.flatnonzero((indices >= 0) & (indices < line.upto))
     own = own[np.argsort(indices[own], kind="stable")]
-    times = np.maximum.accumulate(scope.session_index.column("times")[rows[own]])
+    times = _latest(scope.session_index.column("times")[rows[own]], scope.session_index.sessions_at(rows[own]))
     names = ("kinds", "tasks", "conditional", "codes", "starts", "ends")
     columns = (facts.column(name)[own] for name in names)
     lengths = scope.session_index.lexical.lengths[rows[own]]
     return (np.full(len(own), number), indices[own], own, times, *columns, lengths)
+
+
+def _latest(times: npt.NDArray[np.float64], sessions: Indices) -> npt.NDArray[np.float64]:
+    """Return the latest time up to each fact in its session; the facts of one are next to each other."""
+    if not np.any((times[1:] < times[:-1]) & (sessions[1:] == sessions[:-1])):
+        return times
+    parts = np.split(times, np.flatnonzero(np.diff(sessions)) + 1)
+    return np.concatenate([np.maximum.accumulate(part) for part in parts])
 
 
 @cache

@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from shared_core.index.standing_rules import StandingKind
-from shared_core.recall.scope import Scope
+from shared_core.recall.scope import Scope, read_at, reading, records_at
 from shared_core.recall.standing_lane import facts_of
 from shared_core.recall.supersession.changes import restated
 from shared_core.records import Position, Record
@@ -44,24 +45,22 @@ class StandingFact:
 
 def read_facts(live: LiveSession, scopes: Sequence[Scope]) -> list[StandingFact]:
     """Return the standing facts along the lines of some scopes, newest first."""
-    facts = facts_of(scopes)
+    with reading(scopes):
+        facts = facts_of(scopes)
     names = {key: session_id for key, _, session_id in live.store.sessions(live.user_id)} if len(facts) else {}
     records: dict[tuple[int, Position], Record] = {}
     for number, scope in enumerate(scopes):
         rows = scope.line.rows[np.unique(facts.indices[facts.scopes == number])]
-        positions = scope.session_index.positions(rows)
-        records |= {
-            (number, record.position): record for record in live.store.get(scope.session_index.session, positions)
-        }
+        records |= records_at(partial(read_at, live.store), scope.session_index.places(rows))
     replaced = restated(facts.codes)
     found = []
     for which in reversed(range(len(facts))):
         scope = scopes[int(facts.scopes[which])]
-        (position,) = scope.session_index.positions(scope.line.rows[[facts.indices[which]]])
-        record = records.get((int(facts.scopes[which]), position))
+        (place,) = scope.session_index.places(scope.line.rows[[facts.indices[which]]])
+        record = records.get(place)
         if record is None:  # forgotten since
             continue
-        message, session = record.message, scope.session_index.session
+        message, session = record.message, place[0]
         text = message.content[int(facts.starts[which]) : int(facts.ends[which])]
         name = live.session_id if session == live.key else names[session]
         found.append(

@@ -1,14 +1,15 @@
 """Requests to a summarizer: its settings, the messages of a call, its reply, and an answer from many calls."""
 
-import asyncio
 import inspect
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeAlias, get_args
 
 from shared_core.arguments import instance, one_of, whole_number
 from shared_core.base import SummarizerModel, TokenCounter
+from shared_core.lifecycle import beside
 from shared_core.messages import Message
 from shared_core.paths import Path
 from shared_core.prompt.frame import SummaryPlacement
@@ -237,7 +238,7 @@ class SummaryRequest:
                 reply: Any = await summarizer.summarize(self.previous, self.messages)
             else:
                 # In the thread, a coroutine function only creates its coroutine, which is awaited here.
-                reply = await asyncio.to_thread(summarizer, self.previous, self.messages)
+                reply = await beside(partial(summarizer, self.previous, self.messages), "infinite-memory summarizer")
                 reply = await reply if isinstance(reply, Awaitable) else reply
         except Exception as error:  # as above
             return SummaryFailure(error)

@@ -54,6 +54,11 @@ class CountedStore(Store):
         self.trips: list[str] = []
 
     @property
+    def connections(self) -> int:
+        """See `Store`."""
+        return self.store.connections
+
+    @property
     def counts(self) -> dict[str, int]:
         """How often each method was called."""
         return dict(Counter(self.trips))

@@ -209,13 +209,11 @@ def test_closing_ends_the_work_and_forgetting_drops_it(monkeypatch: pytest.Monke
     with InfiniteMemory(embedder=HashingEmbedder(8)) as memory:
         memory.add(history(100))
         memory.index()
-        [(_, before)] = memory._prompts.searcher.sessions.opened()
-        assert before is not None
+        [before] = memory._prompts.searcher.sessions.opened()[0].every_vectors()
         assert before.vectors._codes is not None
         memory.forget(ids=["m3"])
         memory.search("item5")
-        [(_, after)] = memory._prompts.searcher.sessions.opened()
-        assert after is not None
+        [after] = memory._prompts.searcher.sessions.opened()[0].every_vectors()
         assert after.vectors is not before.vectors
         memory._prompts.close(least=1)
         assert not threads()

@@ -2,13 +2,11 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from shared_core import InfiniteMemory, Message, SessionPool
+from shared_core import InfiniteMemory, Message
 from shared_core.index import session_vectors
-from shared_core.recall import open_indexes as sessions
 from shared_core.testing import HashingEmbedder
 from tests.index.kill_indexer import QUESTIONS, opened
 from tests.index.test_crashes import Answers, answers
@@ -101,33 +99,3 @@ def test_the_same_ids_and_scores_come_whichever_way(
         assert answers(memory) == expected
         assert memory.context(QUESTIONS[0]).report.degraded == ()
     assert any(score for hits, _ in expected for _, score in hits)
-
-
-def test_a_pool_keeps_a_bounded_number_of_indexes(tmp_path: Path) -> None:
-    with SessionPool(tmp_path / "chat.db", size=4, embedder=HashingEmbedder(), durability="process") as pool:
-        for number in range(60):
-            with pool.use(str(number)) as memory:
-                memory.add(history(6))
-                assert memory.search("item3")
-        idle = [memory for memories in pool._idle.values() for memory in memories]
-        kept = [index for memory in idle for index, _ in memory._prompts.searcher.sessions.opened()]
-        assert (len(idle), len(kept), sum(map(len, kept))) == (4, 4, 24)
-
-
-@pytest.mark.parametrize(("most", "value"), [("OPEN_ROWS", 100), ("OPEN_SESSIONS", 16)])
-def test_one_object_keeps_a_bounded_number_of_a_user_s_rows(
-    tmp_path: Path, most: str, value: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sessions, most, value)
-    with SessionPool(tmp_path / "chat.db", embedder=HashingEmbedder(), durability="process") as pool:
-        for number in range(60):
-            with pool.use(str(number), "ann") as memory:
-                memory.add([message.replace(id=f"{number} {message.id}") for message in history(6)])
-        store = pool.store
-        options: dict[str, Any] = {"embedder": HashingEmbedder(), "embed_budget_ms": 60_000}
-        with InfiniteMemory(store, session_id="0", user_id="ann", scope="user", **options) as memory:
-            first = [hit.message.id for hit in memory.search("item3 gardens", 100)]
-            assert len({str(found).split()[0] for found in first}) > 16, "all sessions are searched"
-            assert [hit.message.id for hit in memory.search("item3 gardens", 100)] == first
-            opened_now = list(memory._prompts.searcher.sessions.opened())
-            assert (len(opened_now), sum(len(index) for index, _ in opened_now)) == (17, 102)

@@ -23,6 +23,7 @@ FLOORS = [
     "lifecycle",
     "base",
     "store",
+    "threads",
     "arguments",
     "turns",
     "system_prompt",

@@ -157,7 +157,11 @@ def test_what_replaces_a_message_of_another_session_stands_where_it_was_said() -
         for day in range(8):
             say("two", day, f"Is the kitchen budget of house number {day} in any way fine with Tom and with Eve?")
         # Far down the list, so that it is read only because of what it replaces.
-        say("three", 20, f"Tom came by, he ate a cake, it took hours, for nothing was right. {'We sat there. ' * 7}{new}")
+        say(
+            "three",
+            20,
+            f"Tom came by, he ate a cake, it took hours, for nothing was right. {'We sat there. ' * 7}{new}",
+        )
         memory.add(Message.user("Hello there, my friend."))
         context = memory.context(QUESTION)
     prompt = context.messages[-1].content

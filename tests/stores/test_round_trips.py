@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from shared_core import InfiniteMemory, Message, SessionPool
+from shared_core.index.index_cache import cache_of
 from shared_core.records import MAIN, Position, Snapshot, VectorRows
 from shared_core.store import PAGE, Store
 from shared_core.stores import SQLiteStore
@@ -30,8 +31,13 @@ def filled(counted: CountedStore) -> CountedStore:
     with of(counted) as memory:
         memory.add(history(200))
         memory.index()
-    counted.reset()
+    as_in_a_new_process(counted)
     return counted
+
+
+def as_in_a_new_process(store: CountedStore) -> None:
+    cache_of(store).release(store)
+    store.reset()
 
 
 def of(store: Store, **how: Any) -> InfiniteMemory:
@@ -115,7 +121,7 @@ def test_vectors_are_stored_when_a_pool_takes_a_memory_back() -> None:
     store = CountedStore(SQLiteStore(":memory:"))
     with closing(store), SessionPool(store, embedder=HashingEmbedder(), max_tokens=600, reserve_tokens=0) as pool:
         with pool.use("s") as memory:
-            memory.add(history(200))
+            memory.add(history(60))
             memory.context(QUESTION)
             store.reset()
         assert trips(store) == "keep"
@@ -147,14 +153,31 @@ def test_the_whole_user(filled: CountedStore) -> None:
         with of(filled, session_id=f"s{number}") as memory:
             memory.add(history(20))
             memory.index()
-    filled.reset()
+    as_in_a_new_process(filled)
     with of(filled, scope="user") as memory:
         memory.context(QUESTION)
-        first = filled.counts
-        assert (first["main_states"], first["segment"], first["spaces"], first["snapshot"]) == (1, 3, 4, 8)
-        filled.reset()
+        assert trips(filled) == "session check_out spaces snapshot snapshot main_states main_news at"
         memory.context("item8 and gardens?")
         assert trips(filled) == "catch_up main_states at"
+        with of(filled, session_id="s1") as other:
+            other.add(Message.user("item8 is near the gardens now.", id="new"))
+            other.index()
+        filled.reset()
+        assert "item8 is near the gardens now." in str(memory.context("item8 and gardens?").messages)
+        assert trips(filled) == "catch_up main_states main_news at"
+
+
+def test_the_whole_user_is_read_in_pages(counted: CountedStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shared_core.index.user_index.PAGE", 25)
+    for number in range(5):
+        with of(counted, session_id=f"s{number}") as memory:
+            memory.add(history(20))
+            memory.index()
+    as_in_a_new_process(counted)
+    with of(counted, session_id="s0", scope="user") as memory:
+        assert {hit.session_id for hit in memory.search("item7", 10)} == {f"s{number}" for number in range(5)}
+        calls = counted.counts
+        assert (calls["main_states"], calls["main_news"], calls["at"]) == (1, 4, 1), "of 80 messages, 25 at a time"
 
 
 def test_after_another_object_forgot_something(filled: CountedStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,8 +190,8 @@ def test_after_another_object_forgot_something(filled: CountedStore, monkeypatch
         context = memory.context(QUESTION)
         assert trips(filled) == "catch_up find newest forgotten_since at", "no message is indexed again"
         other.close()
-        assert trips(filled) == "catch_up find forgotten_since keep keep", "its snapshots are those of what is left"
-    filled.reset()
+        assert trips(filled) == "catch_up find transaction snapshot keep keep keep", "its snapshots are of what is left"
+    as_in_a_new_process(filled)
     with of(filled) as later:
         assert later.context(QUESTION) == context
         assert trips(filled) == "session check_out spaces snapshot snapshot at"

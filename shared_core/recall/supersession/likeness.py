@@ -60,7 +60,8 @@ _COUNT = re.compile(r"\bhow (?:many|much|old|tall|far|heavy|high|large|big)\b", 
 """Matches questions that a number answers."""
 
 _YES_OR_NO = re.compile(
-    r"(?:^|,)\W*(?:(?:and|but|so)\W+)?(?:am|are|is|was|were|do|does|did|have|has|had|can|could|will|would)\b", re.IGNORECASE
+    r"(?:^|,)\W*(?:(?:and|but|so)\W+)?(?:am|are|is|was|were|do|does|did|have|has|had|can|could|will|would)\b",
+    re.IGNORECASE,
 )
 """Matches questions whether something is so, which a statement answers that denies it."""
 

@@ -350,9 +350,7 @@ def _statement(sentence: str) -> Statement:
     subjects = _subjects(tokens, verbs) if says or changed or later else frozenset(range(len(tokens)))
     kinds = [_kind(tokens, at, subjects) for at in range(len(tokens))]
     gone = _gone(body)
-    informative = _informative(tokens, kinds, "word") | {
-        term for means, term in english.MEANT if means.search(body)
-    }
+    informative = _informative(tokens, kinds, "word") | {term for means, term in english.MEANT if means.search(body)}
     figures = {_figure(token) for token, kind in zip(tokens, kinds, strict=True) if kind == "figure"}
     names = _informative(tokens, kinds, "name")
     labels = {_figure(token) for token, kind in zip(tokens, kinds, strict=True) if kind == "label"}
@@ -517,7 +515,9 @@ def _owners(tokens: list[str], body: str) -> frozenset[str]:
             found.add(folded)
         elif kin:
             found.update(kin if not _ON_SELF.search(body) else ())
-        elif owns and (before in _DETERMINERS if token.islower() else before not in _PLACES and not before[:1].isupper()):
+        elif owns and (
+            before in _DETERMINERS if token.islower() else before not in _PLACES and not before[:1].isupper()
+        ):
             found.update(terms(bare).keys() - _stems(english.LIGHT))
         nobody = nobody and not _informs(token)
         before = folded if folded in _DETERMINERS else token

@@ -115,10 +115,11 @@ class PostgresStore(TreeStore):
             in_range("statement_timeout", statement_timeout, 0.001, 10**6)
         if partitions is not None and whole_number("partitions", partitions, least=1) > _MOST_PARTITIONS:
             raise ValueError(f"partitions={partitions}: expected at most {_MOST_PARTITIONS}")
+        self._pool_size = whole_number("pool_size", pool_size, least=1)
         self.database = Database(
             Address(address, statement_timeout=statement_timeout),
             schema=_schema_name(schema),
-            pool_size=whole_number("pool_size", pool_size, least=1),
+            pool_size=self._pool_size,
             partitions=partitions,
             retry_seconds=in_range("retry_seconds", retry_seconds, 0, 10**6),
             prepare=prepare,
@@ -152,6 +153,11 @@ class PostgresStore(TreeStore):
             StoreError: there is no such role, or this one is not the owner.
         """
         self.database.grant(name_value("role", role))
+
+    @property
+    def connections(self) -> int:
+        """See `Store`."""
+        return self._pool_size
 
     @contextmanager
     def _reading(self) -> Iterator[PostgresTables]:

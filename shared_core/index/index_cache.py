@@ -1,0 +1,312 @@
+"""IndexCache: the indexes of a store in this process, which all memories on it share, bounded in bytes."""
+
+import os
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, wait
+from contextlib import suppress
+from typing import NamedTuple, TypeAlias
+
+from shared_core.arguments import whole_number
+from shared_core.errors import StoreError
+from shared_core.index.session_index import SessionIndex
+from shared_core.index.session_vectors import SessionVectors
+from shared_core.lifecycle import fork_safe_lock, in_background
+from shared_core.records import Record, SessionState
+from shared_core.store import Store
+
+MAX_BYTES = 2**30
+"""What the indexes of a store may take by default: twelve sessions of 100,000 messages, or 30,000 of 20."""
+
+SHARED_BYTES = 1_500
+"""What an index takes in the cache besides itself."""
+
+LEAF = 3
+"""The depth of locks that are held for a moment, in which no other is acquired; see `fork_safe_lock`."""
+
+News: TypeAlias = Callable[[int, int], Sequence[Record]]
+Vectors: TypeAlias = SessionVectors | None
+Key: TypeAlias = int | tuple[str | None]
+"""A session's key, or the user whose sessions an index holds together."""
+
+Place: TypeAlias = tuple[int, Key]
+"""The identity of a store, and a key there."""
+
+
+class Lease:
+    """Keeps an index in the cache for as long as it exists."""
+
+    __slots__ = ("__weakref__", "index")
+
+    def __init__(self, index: "SharedIndex") -> None:
+        self.index = index
+
+
+class Spaced(NamedTuple):
+    """An index, and its vectors by space."""
+
+    rows: SessionIndex
+    vectors: dict[str, SessionVectors]
+
+
+class SharedIndex:
+    """The index of one session that all memories on a store share.
+
+    Attributes:
+        nbytes: about how many bytes of memory it takes, as the cache counts it.
+
+    Args:
+        rows: an empty index.
+    """
+
+    def __init__(self, rows: SessionIndex) -> None:
+        self._now = Spaced(rows, {})
+        self._guard = fork_safe_lock(LEAF)
+        self._lease: weakref.ref[Lease] | None = None
+        self._counted: tuple[int, ...] = ()
+        self._size = 0
+        self.nbytes = 0
+
+    @property
+    def rows(self) -> SessionIndex:
+        """The index as it is now."""
+        return self._now.rows
+
+    def vectors(self, space: str) -> Vectors:
+        """Return the vectors in a space, if they have been read."""
+        return self._now.vectors.get(space)
+
+    def lease(self) -> Lease:
+        """Return what keeps it in the cache."""
+        with self._guard:
+            lease = self._lease() if self._lease is not None else None
+            if lease is None:
+                lease = Lease(self)
+                self._lease = weakref.ref(lease)
+            return lease
+
+    @property
+    def in_use(self) -> bool:
+        """Whether somebody has a lease."""
+        return self._lease is not None and self._lease() is not None
+
+    def refreshed(self, state: SessionState, news: News) -> SessionIndex:
+        """Return the rows, up to date with a state of the session, and without what was forgotten up to then."""
+        now = self._now
+        if -1 < now.rows.epoch < state.epoch:
+            now = self._renewed(now, state)
+        now.rows.refresh(state, news)
+        return now.rows
+
+    def _renewed(self, old: Spaced, state: SessionState) -> Spaced:
+        """Return a copy without what was forgotten; it takes the place of the old one.
+
+        Searches that have begun go on with the old one: another thread may be waiting for vectors.
+        """
+        index = old.rows
+        forgotten = index.store.forgotten_since(index.session, index.epoch)
+        if forgotten is None:
+            return self.replace(old, Spaced(SessionIndex(index.store, index.session), {}))
+        rows = index.without(forgotten.positions, state.epoch)
+        gone = [*forgotten.positions, *forgotten.stale]
+        return self.replace(old, Spaced(rows, {name: one.without(rows, gone) for name, one in old.vectors.items()}))
+
+    def replace(self, old: Spaced, new: Spaced) -> Spaced:
+        """Put other rows and vectors in the place of some, unless another thread has done so; return what is there."""
+        with self._guard:
+            if self._now is old:
+                self._now = new
+            return self._now
+
+    def with_vectors(self, rows: SessionIndex, space: str, dimension: int) -> SessionVectors:
+        """Return the vectors of some rows in a space. They are read before others see them."""
+        now = self._now
+        found = now.vectors.get(space) if now.rows is rows else None
+        if found is None:
+            read = SessionVectors(rows, space, dimension)
+            read.refresh()
+            with self._guard:
+                # If the rows are not the ones in the cache any more, something was forgotten: the search begins again.
+                found = now.vectors.setdefault(space, read) if now.rows is rows else read
+        return found
+
+    def every_vectors(self) -> list[SessionVectors]:
+        """Return the vectors in all spaces."""
+        with self._guard:
+            return list(self._now.vectors.values())
+
+    def size(self) -> int:
+        """Return about how many bytes it takes; counted anew if it has grown since the last call."""
+        vectors = self.every_vectors()
+        counts = (len(self.rows), *(len(one.vectors) for one in vectors))
+        if counts != self._counted:
+            self._counted = counts
+            self._size = SHARED_BYTES + self.rows.nbytes + sum(one.nbytes for one in vectors)
+        return self._size
+
+    def snapshot_due(self, least: int) -> bool:
+        """Return whether there is a snapshot to save; see `SessionIndex.snapshot_due`."""
+        return self.rows.snapshot_due(least) or any(one.snapshot_due(least) for one in self.every_vectors())
+
+    def save_snapshots(self, least: int) -> None:
+        """Save the snapshots that are due.
+
+        Raises:
+            StoreError: a snapshot cannot be stored.
+        """
+        rows = self.rows
+        if rows.snapshot_due(least):
+            rows.save_snapshot()
+        for one in self.every_vectors():
+            if one.snapshot_due(least):
+                one.save_snapshot()
+
+    def rest(self) -> None:
+        """Stop background work, and let the rows take less memory. It can still be used."""
+        for one in self.every_vectors():
+            one.vectors.stop()
+        self.rows.fold()
+
+
+class IndexCache:
+    """The indexes of the sessions that are asked in this process, which all memories on a store share.
+
+    Two memories of one session, also on different branches and in different threads, use one index. One that no open
+    memory uses stays for the next, until the bound is reached: then those used least recently go first. The memories
+    that a pool keeps for later do not count as open, so they cost next to nothing.
+
+    Every store has a cache of its own with the default bound. Pass one to `InfiniteMemory` or `SessionPool` to choose
+    another bound, or to let several stores share one.
+
+    Args:
+        max_bytes: about how many bytes of memory the indexes may take together. Those in use are never dropped, so they
+            may take more.
+
+    Raises:
+        ValueError: `max_bytes` is negative.
+    """
+
+    def __init__(self, max_bytes: int = MAX_BYTES) -> None:
+        self.max_bytes = whole_number("max_bytes", max_bytes, least=0)
+        self._lock = fork_safe_lock(LEAF)
+        self._kept: OrderedDict[Place, SharedIndex] = OrderedDict()
+        self._stores: dict[int, weakref.ref[Store]] = {}
+        self._nbytes = 0
+        self._saving: dict[Place, tuple[Future[None], int]] = {}
+
+    @property
+    def nbytes(self) -> int:
+        """About how many bytes the indexes take now."""
+        return self._nbytes
+
+    def __len__(self) -> int:
+        """Return how many indexes are kept."""
+        return len(self._kept)
+
+    def __repr__(self) -> str:
+        return f"<IndexCache: {len(self)} indexes, {self.nbytes:,} of {self.max_bytes:,} bytes>"
+
+    def lease(self, store: Store, key: Key, make: Callable[[], SharedIndex]) -> Lease:
+        """Return an index for as long as the lease exists; `make` makes an empty one if there is none."""
+        place = id(store), key
+        with self._lock:
+            self._know(store)
+            found = self._kept.get(place)
+            if found is None:
+                found = self._kept[place] = make()
+            self._kept.move_to_end(place)
+            return found.lease()
+
+    def holds(self, place: Place) -> bool:
+        """Return whether there is an index."""
+        return place in self._kept
+
+    def _know(self, store: Store) -> None:
+        """Drop the indexes of a store when it exists no more: another may get its number then."""
+        number = id(store)
+        if number not in self._stores:
+            drop = weakref.WeakMethod(self._drop)
+
+            def gone(_: object) -> None:
+                method = drop()
+                if method is not None:
+                    method(number)
+
+            self._stores[number] = weakref.ref(store, gone)
+
+    def _drop(self, number: int) -> None:
+        with self._lock:
+            self._stores.pop(number, None)
+            for place in [place for place in self._kept if place[0] == number]:
+                self._nbytes -= self._kept.pop(place).nbytes
+
+    def note(self, used: SharedIndex, place: Place) -> None:
+        """Note that an index may have grown, and drop others if they take too much together."""
+        size = used.size()
+        if size != used.nbytes:
+            with self._lock:
+                if self._kept.get(place) is used:  # else it was dropped with its store
+                    self._nbytes += size - used.nbytes
+                    used.nbytes = size
+        if self._nbytes > self.max_bytes:
+            self._evict()
+
+    def _evict(self) -> None:
+        with self._lock:
+            for place, one in list(self._kept.items()):
+                if self._nbytes <= self.max_bytes:
+                    break
+                if not one.in_use:
+                    del self._kept[place]
+                    self._nbytes -= one.nbytes
+
+    def save_later(self, lease: Lease, place: Place, update: Callable[[], object], least: int) -> None:
+        """Bring an index up to date and save the snapshots that are due, in the background.
+
+        Args:
+            lease: the index.
+            place: where it is kept.
+            update: brings it up to date.
+            least: see `SessionIndex.snapshot_due`.
+        """
+
+        def save() -> None:
+            try:
+                with suppress(StoreError):  # the next one tries again; until then, the messages are read instead
+                    update()
+                    lease.index.save_snapshots(least)
+            finally:
+                with self._lock:
+                    self._saving.pop(place, None)
+
+        with self._lock:
+            known = self._saving.get(place)
+            if known is None or known[1] != os.getpid():  # a fork copies no threads
+                self._saving[place] = in_background(save, "infinite-memory snapshot"), os.getpid()
+
+    def release(self, store: Store) -> None:
+        """Wait until the snapshots of a store are saved, and drop its indexes: it is going to be closed."""
+        with self._lock:
+            every = [(place, *one) for place, one in self._saving.items()]
+            saving = [future for place, future, pid in every if place[0] == id(store) and pid == os.getpid()]
+            kept = [one for place, one in self._kept.items() if place[0] == id(store)]
+        wait(saving)
+        for one in kept:
+            one.rest()
+        self._drop(id(store))
+
+
+_caches: dict[int, tuple["weakref.ref[Store]", IndexCache]] = {}
+_guard = fork_safe_lock(LEAF)
+
+
+def cache_of(store: Store) -> IndexCache:
+    """Return the cache that belongs to a store; it exists as long as the store."""
+    number = id(store)
+    with _guard:
+        known = _caches.get(number)
+        if known is None:
+            end = weakref.ref(store, lambda _: _caches.pop(number, None))
+            known = _caches[number] = end, IndexCache()
+        return known[1]

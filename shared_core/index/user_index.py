@@ -1,0 +1,512 @@
+"""The rows of all sessions of a user in one index, along whose line one branch main follows another."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from typing_extensions import override
+
+from shared_core.index.arrays import GrowingArray, VectorSource
+from shared_core.index.index_cache import SharedIndex, Spaced
+from shared_core.index.path_rows import LinePrefix, PathLine
+from shared_core.index.session_index import PAGE, Ints, SessionIndex
+from shared_core.index.session_vectors import SessionVectors
+from shared_core.paths import ROOT_PATH, Path, walk
+from shared_core.records import (
+    Derived,
+    MainNews,
+    Position,
+    Record,
+    Segment,
+    SessionKey,
+    SessionState,
+    VectorRow,
+    VectorRows,
+)
+from shared_core.store import Store
+
+NO_SESSION = -1
+"""The key that such an index has, and no session."""
+
+USER_LOCK = 2
+"""The depth of its lock: a search over the user's sessions acquires it after that of its own session."""
+
+KEPT_LINES = 4
+"""Lines kept in memory: each session that asks has one, without its own messages."""
+
+States: TypeAlias = Sequence[tuple[SessionKey, SessionState]]
+Mask = npt.NDArray[np.bool_]
+OfOther: TypeAlias = Callable[[str], bool]
+"""Says whether the vectors in a space are another embedder's."""
+
+
+class Known(NamedTuple):
+    """What the index knows of a session.
+
+    Attributes:
+        upto: the number of the newest message that was read.
+        epoch: the epoch of what was read.
+        head: the end of its branch main; None: it has none any more.
+        space: the space that was written to last; empty: there are no vectors.
+    """
+
+    upto: int
+    epoch: int
+    head: Position | None
+    space: str
+
+
+class UserIndex(SessionIndex):
+    """The rows of all sessions of a user, in the order in which they were read.
+
+    To a segment of a session belongs a number, which stands for it in the columns and in positions; `places` tells the
+    session. Rows of all branches are there, those on main are on its line. Turns of two sessions are different turns.
+
+    Args:
+        store: the store that holds the sessions.
+        user_id: the user.
+    """
+
+    def __init__(self, store: Store, user_id: str | None) -> None:
+        super().__init__(store, NO_SESSION, lock_depth=USER_LOCK)
+        self.user_id = user_id
+        self.epoch = 0
+        self.known: dict[int, Known] = {}
+        self.seen: States = ()
+        self._numbers: dict[tuple[int, int], int] = {}
+        self._numbers_of: dict[int, list[int]] = {}
+        self._session_of: GrowingArray[np.int64] = GrowingArray(np.int64)
+        self._segment_of: GrowingArray[np.int32] = GrowingArray(np.int32)
+        self._first: GrowingArray[np.int32] = GrowingArray(np.int32)  # depths on main, by number
+        self._last: GrowingArray[np.int32] = GrowingArray(np.int32)
+        self._merged: dict[int, Path] = {}
+        self._mains: OrderedDict[int | None, tuple[int, LinePrefix]] = OrderedDict()
+        self._version = 0
+
+    @property
+    @override
+    def vector_source(self) -> VectorSource:
+        return UserVectorSource(self.store, self)
+
+    @property
+    @override
+    def nbytes(self) -> int:
+        with self.lock:
+            lines = sum(prefix.line.nbytes for _, prefix in self._mains.values())
+            return super().nbytes + lines + 1_000 * len(self.known) + 200 * len(self._numbers)
+
+    @override
+    def places(self, rows: npt.NDArray[np.integer[Any]]) -> list[tuple[int, Position]]:
+        numbers = self.column("segments")[rows]
+        sessions, segments = self._session_of.values[numbers].tolist(), self._segment_of.values[numbers].tolist()
+        positions = map(Position, segments, self.column("depths")[rows].tolist())
+        return list(zip(sessions, positions, strict=True))
+
+    def numbered(self, session: int, position: Position) -> Position:
+        """Return the position that stands here for one of a session."""
+        return Position(self._number(session, position.segment), position.depth)
+
+    def _number(self, session: int, segment: int) -> int:
+        with self.lock:
+            return self._numbered(session, segment)
+
+    def _numbered(self, session: int, segment: int) -> int:
+        number = self._numbers.setdefault((session, segment), len(self._numbers))
+        if number == len(self._session_of):
+            self._session_of.extend([session])
+            self._segment_of.extend([segment])
+            self._first.extend([0])
+            self._last.extend([-1])
+            self._numbers_of.setdefault(session, []).append(number)
+        return number
+
+    def segment_of(self, number: int) -> tuple[int, int]:
+        """Return the session and the segment for which a number stands."""
+        return int(self._session_of.values[number]), int(self._segment_of.values[number])
+
+    def sessions(self) -> npt.NDArray[np.int64]:
+        """Return the session of each row."""
+        return self.sessions_at(np.arange(len(self)))
+
+    @override
+    def sessions_at(self, rows: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.int64]:
+        found: npt.NDArray[np.int64] = self._session_of.values[self.column("segments")[rows]]
+        return found
+
+    def of_others(self, asking: int | None, of_other: OfOther) -> list[int]:
+        """Return the sessions, but for the one that asks, that were last embedded by another embedder."""
+        with self.lock:
+            spaces = {session: known.space for session, known in self.known.items() if session != asking}
+        return [session for session, space in spaces.items() if space and of_other(space)]
+
+    # What is new
+
+    def outdated(self, others: States, asking: int | None) -> list[tuple[int, int | None]]:
+        """Return the sessions of which something was forgotten, and those that are not listed any more.
+
+        Args:
+            others: all sessions but the one that asks.
+            asking: that one, which is left as it is: nothing of it is found here while it asks.
+
+        Returns:
+            (session, the epoch that is known); None instead of the epoch: the session is not listed.
+        """
+        if others == self.seen:
+            return []
+        now = {one.key: state.epoch for one, state in others}
+        old = [(session, known.epoch) for session, known in self.known.items() if now.get(session, -1) > known.epoch]
+        return [*old, *((session, None) for session in self.known.keys() - now.keys() - {asking})]
+
+    def follow(self, others: States, vectors: "UserVectors | None", of_other: OfOther) -> None:
+        """Read what is new in the user's sessions, in pages, with the vectors of it.
+
+        Args:
+            others: all sessions but the one that asks, and their states.
+            vectors: those to add to; None: none are read.
+            of_other: says which vectors not to read.
+        """
+        if others == self.seen and (vectors is None or vectors.seen is self.seen):
+            return
+        looked = set[int]()
+        while True:
+            with self.lock:
+                wanted = self._wanted(others, vectors, looked)
+            if not wanted:
+                break
+            news = self.store.main_news(wanted, None if vectors is None else vectors.space)
+            looked.update(wanted)
+            with self.lock:
+                self._take_news(wanted, news)
+                if vectors is not None:
+                    vectors.take_news(wanted, news, of_other)
+        with self.lock:
+            self.seen = self.seen if others == self.seen else others
+            if vectors is not None:
+                vectors.seen = self.seen
+
+    def _wanted(self, others: States, vectors: "UserVectors | None", looked: set[int]) -> dict[int, tuple[int, int]]:
+        """Return the sessions to read next, with the numbers of the messages: up to `PAGE` in all.
+
+        `looked` are those whose line is known by now, though it may have gone on since.
+        """
+        wanted, room = dict[int, tuple[int, int]](), PAGE
+        for (session, _, _), state in others:
+            known = self.known.get(session)
+            after = known.upto if known is not None else 0
+            if vectors is not None:
+                after = min(after, vectors.upto.get(session, 0))
+            moved = (known is None or known.head != state.head) and session not in looked
+            if moved or after < state.last_seq:
+                wanted[session] = after, min(max(after, state.last_seq), after + room)
+                room -= wanted[session][1] - after
+            if room <= 0 or len(wanted) >= PAGE:
+                break
+        return wanted
+
+    def _take_news(self, wanted: Mapping[int, tuple[int, int]], news: Mapping[int, MainNews]) -> None:
+        found: list[tuple[int, Record]] = []
+        for session, (after, upto) in wanted.items():
+            known, new = self.known.get(session), news.get(session)
+            before = known.upto if known is not None else 0
+            if after > before:
+                continue  # another thread took the session out meanwhile
+            if new is None or new.state.head is None:
+                epoch = known.epoch if known is not None else 0
+                self.known[session] = Known(max(before, upto), epoch, None, "")
+                self._set_main(session, ROOT_PATH)
+                continue
+            found += [(session, record) for record in new.records if record.seq > before]
+            # Of what was read before, something may have been forgotten since: that is still to be taken out.
+            epoch = known.epoch if known is not None else new.state.epoch
+            self.known[session] = Known(max(before, upto), epoch, new.state.head, next(iter(new.spaces), ""))
+            self._set_main(session, _path(new.state.head, new.segments))
+        self._version += 1
+        if found:
+            self._enter(
+                [record.message for _, record in found],
+                [self.numbered(session, record.position) for session, record in found],
+                [f"{session} {record.message.turn_id or ''}" for session, record in found],
+            )
+
+    def _set_main(self, session: int, path: Path) -> None:
+        """Note which rows of a session are on main."""
+        self._last.values[self._numbers_of.get(session, [])] = -1
+        self._merged.pop(session, None)
+        if not path.plain:
+            self._merged[session] = path
+            return
+        for span in path.spans:
+            number = self._number(session, span.segment)
+            self._first.values[number], self._last.values[number] = span.start, span.upto
+
+    # What was forgotten
+
+    @override
+    def _empty(self) -> "UserIndex":
+        return UserIndex(self.store, self.user_id)
+
+    def without_sessions(
+        self, gone: Mapping[int, tuple[Sequence[Position], int] | None]
+    ) -> tuple["UserIndex", list[Position]]:
+        """Return an index without what was forgotten of some sessions, and its positions here; this one stays as it is.
+
+        Args:
+            gone: session -> the positions that were forgotten and the epoch now; None: all of it goes.
+        """
+        with self.lock:
+            positions = [self.numbered(key, one) for key, some in gone.items() if some is not None for one in some[0]]
+            whole = [session for session, some in gone.items() if some is None]
+            if whole:
+                positions += self.positions(np.flatnonzero(np.isin(self.sessions(), whole)))
+            index = self.without(positions, self.epoch + 1)
+            assert isinstance(index, UserIndex)
+            index._numbers = dict(self._numbers)
+            index._numbers_of = {session: [*numbers] for session, numbers in self._numbers_of.items()}
+            index._merged = {session: path for session, path in self._merged.items() if session not in whole}
+            for name in ("_session_of", "_segment_of", "_first", "_last"):
+                values = getattr(self, name).values
+                setattr(index, name, GrowingArray(values.dtype.type, values))
+            for session, known in self.known.items():
+                some = gone.get(session)
+                if session not in gone:
+                    index.known[session] = known
+                elif some is not None:
+                    index.known[session] = known._replace(epoch=max(some[1], known.epoch))
+                else:
+                    index._last.values[index._numbers_of.get(session, [])] = -1
+            return index, positions
+
+    # The line
+
+    def main_line(self, asking: int | None, as_of: float = np.inf) -> LinePrefix:
+        """Return the rows on main of all sessions, one session after the other, the oldest first.
+
+        Args:
+            asking: the session that asks, whose rows are left out.
+            as_of: seconds since 1970; each session ends before its first message that was said later.
+        """
+        with self.lock:
+            version, line = self._mains.pop(asking, (-1, None))
+            if as_of != np.inf:
+                return self._build_main(asking, as_of)
+            if line is None or version != self._version:
+                line = self._build_main(asking, as_of)
+            self._mains[asking] = self._version, line
+            while len(self._mains) > KEPT_LINES:
+                self._mains.popitem(last=False)
+            return line
+
+    def _build_main(self, asking: int | None, as_of: float) -> LinePrefix:
+        rows, sessions, shifts = self._on_main(asking)
+        times = self.column("times")[rows]
+        if as_of != np.inf:
+            early = _before_later(sessions, times > as_of)
+            rows, sessions, shifts, times = rows[early], sessions[early], shifts[early], times[early]
+        line = PathLine()
+        line.note(self.column("speakers")[rows], self.lexical.lengths[rows], self.column("languages")[rows])
+        # Sessions are sittings of their own, and merged messages follow messages that they do not answer.
+        breaks = (np.diff(sessions, prepend=-1) != 0) | (np.diff(shifts, prepend=0) != 0)
+        line.extend(rows, times, self.column("turns")[rows], len(self), breaks)
+        return LinePrefix(line, len(rows))
+
+    def _on_main(self, asking: int | None) -> tuple[Ints, Ints, Ints]:
+        """Return the rows on main in order, the rank of the session of each, and the shift of its span."""
+        found, rank_of = np.unique(self._session_of.values, return_inverse=True)
+        rank_of, last = rank_of.astype(np.int32), self._last.values.copy()
+        if asking is not None:
+            last[self._numbers_of.get(asking, [])] = -1
+        segments, depths = self.column("segments"), self.column("depths")
+        rows = np.flatnonzero((depths >= self._first.values[segments]) & (depths <= last[segments])).astype(np.int32)
+        ranks, indices, shifts = rank_of[segments[rows]], depths[rows], np.zeros(len(rows), dtype=np.int32)
+        for session, path in self._merged.items():
+            if session != asking:
+                spans = [(span, self._of_span(session, *span.stretch)) for span in path.spans]
+                rows = np.concatenate([rows, *(some for _, some in spans)])
+                rank = np.int32(found.searchsorted(session))
+                ranks = np.concatenate([ranks, np.full(len(rows) - len(ranks), rank, dtype=np.int32)])
+                indices = np.concatenate([indices, *(depths[some] + np.int32(span.shift) for span, some in spans)])
+                shifts = np.concatenate([shifts, *(np.full(len(some), span.shift, np.int32) for span, some in spans)])
+        keys = ranks.astype(np.int64) << 32 | indices
+        if np.all(keys[1:] > keys[:-1]):  # as they are as long as sessions come one after the other
+            return rows, ranks, shifts
+        order = np.argsort(keys, kind="stable")
+        return rows[order], ranks[order], shifts[order]
+
+    def _of_span(self, session: int, segment: int, start: int, upto: int) -> Ints:
+        number = self._numbers.get((session, segment))
+        return np.empty(0, dtype=np.int32) if number is None else self._between(number, start, upto)
+
+
+def _path(head: Position, segments: Sequence[Segment]) -> Path:
+    there = {segment.segment: segment for segment in segments}
+    return walk(head, there.__getitem__)
+
+
+def _before_later(ranks: Ints, later: Mask) -> Mask:
+    """Return which messages come before the first later one of their session; those of one are next to each other."""
+    counts = np.cumsum(later)
+    begins = np.diff(ranks, prepend=-1) != 0
+    before: npt.NDArray[np.int64] = (counts - later)[begins][np.cumsum(begins) - 1]
+    early: Mask = counts == before
+    return early
+
+
+class UserVectors(SessionVectors):
+    """The vectors of a user's sessions in one space; they are read along with the rows.
+
+    Attributes:
+        upto: session -> the number of the newest message whose vector was looked for.
+        seen: the states up to which all was read.
+    """
+
+    def __init__(self, session_index: SessionIndex, space: str, dimension: int) -> None:
+        super().__init__(session_index, space, dimension)
+        self._epoch = session_index.epoch
+        self.upto: dict[int, int] = {}
+        self.seen: States = ()
+
+    @property
+    @override
+    def _made_again(self) -> bool:
+        return True
+
+    @override
+    def refresh(self) -> None:
+        return
+
+    def take_news(self, wanted: Mapping[int, tuple[int, int]], news: Mapping[int, MainNews], of_other: OfOther) -> None:
+        """Add the vectors that were read with messages, except those of sessions that another embedder has embedded."""
+        index = self.session_index
+        assert isinstance(index, UserIndex)
+        found: list[tuple[Position, bytes]] = []
+        for session, (after, upto) in wanted.items():
+            if after > self.upto.get(session, 0):
+                continue
+            self.upto[session] = max(upto, self.upto.get(session, 0))
+            new = news.get(session)
+            if new is not None and not (new.spaces and of_other(new.spaces[0])):
+                found += [(index.numbered(session, position), data) for position, _, data in new.vectors]
+        self._take(found)
+
+    @override
+    def without(self, session_index: SessionIndex, positions: Sequence[Position]) -> "UserVectors":
+        left = super().without(session_index, positions)
+        assert isinstance(left, UserVectors)
+        assert isinstance(session_index, UserIndex)
+        left.upto = {session: upto for session, upto in self.upto.items() if session in session_index.known}
+        return left
+
+    @override
+    def snapshot_due(self, least: int) -> bool:
+        return False
+
+
+class SharedUserIndex(SharedIndex):
+    """The index of a user's sessions that all memories of the user on a store share.
+
+    Args:
+        store: the store.
+        user_id: the user.
+    """
+
+    def __init__(self, store: Store, user_id: str | None) -> None:
+        super().__init__(UserIndex(store, user_id))
+
+    def followed(
+        self, others: States, asking: int | None, space: tuple[str, int] | None, of_other: OfOther
+    ) -> tuple[UserIndex, UserVectors | None]:
+        """Return the rows and vectors, up to date with some states, without what was forgotten up to then.
+
+        Args:
+            others: see `UserIndex.outdated`.
+            asking: likewise.
+            space: the name of the vectors' space and their dimension; None: without vectors.
+            of_other: see `UserIndex.follow`.
+        """
+        now = self._now
+        index = now.rows
+        assert isinstance(index, UserIndex)
+        outdated = index.outdated(others, asking)
+        if outdated:
+            now = self._taken_out(now, index, outdated, others)
+            index = now.rows
+            assert isinstance(index, UserIndex)
+        vectors = None
+        if space is not None:
+            with self._guard:
+                found = now.vectors.setdefault(space[0], UserVectors(index, *space))
+            assert isinstance(found, UserVectors)
+            vectors = found
+        index.follow(others, vectors, of_other)
+        return index, vectors
+
+    def _taken_out(
+        self, old: Spaced, index: UserIndex, outdated: Sequence[tuple[int, int | None]], others: States
+    ) -> Spaced:
+        """Return a copy without what was forgotten; it takes the place of the old one."""
+        now = {one.key: state.epoch for one, state in others}
+        gone: dict[int, tuple[Sequence[Position], int] | None] = {}
+        stale: list[Position] = []
+        for session, epoch in outdated:
+            forgotten = None if epoch is None else index.store.forgotten_since(session, epoch)
+            gone[session] = None if forgotten is None else (forgotten.positions, now[session])
+            stale += [] if forgotten is None else [index.numbered(session, one) for one in forgotten.stale]
+        rows, positions = index.without_sessions(gone)
+        left = {name: one.without(rows, [*positions, *stale]) for name, one in old.vectors.items()}
+        return self.replace(old, Spaced(rows, left))
+
+    @override
+    def save_snapshots(self, least: int) -> None:
+        return
+
+
+class UserVectorSource:
+    """Reads and keeps the vectors of a user's sessions as if they were one."""
+
+    def __init__(self, store: Store, index: UserIndex) -> None:
+        self._store = store
+        self._index = index
+
+    def state(self, session: int, branch: str | None = None) -> SessionState:
+        """Return a state whose epoch differs from that of the index if something was forgotten."""
+        states = self._store.main_states(self._index.user_id)
+        now = {one.key: state.epoch for one, state in states}
+        stale = any(now.get(session, known.epoch + 1) > known.epoch for session, known in self._index.known.items())
+        return SessionState(None, len(self._index), self._index.epoch + stale)
+
+    def vectors(self, session: int, space: str, positions: Sequence[Position] | None = None) -> Iterator[VectorRow]:
+        """Return nothing: vectors are read with the messages."""
+        return iter(())
+
+    def known_vectors(self, session: int, space: str, hashes: Mapping[Position, str]) -> list[VectorRow]:
+        """Return what need not be embedded again of some messages; one read for each of their sessions."""
+        found: list[VectorRow] = []
+        for key, some in self._by_session(list(hashes)).items():
+            there = self._store.known_vectors(key, space, {theirs: hashes[ours] for theirs, ours in some.items()})
+            found += [(self._index.numbered(key, position), text, data) for position, text, data in there]
+        return found
+
+    def keep(self, session: int, derived: Derived, epoch: int | None = None) -> bool:
+        """Store vectors, with one write for each session; those of one that has forgotten something are made again."""
+        assert isinstance(derived, VectorRows)
+        rows = {position: (text, data) for position, text, data in derived.rows}
+        for key, some in self._by_session(list(rows)).items():
+            own = [(theirs, *rows[ours]) for theirs, ours in some.items()]
+            known = self._index.known.get(key)
+            if known is not None:
+                self._store.keep(key, VectorRows(derived.space, own), known.epoch)
+        return True
+
+    def snapshot(self, session: int, name: str) -> bytes | None:
+        """Return None: there is none, as it would hold what is forgotten of another session."""
+        return None
+
+    def _by_session(self, positions: Sequence[Position]) -> dict[int, dict[Position, Position]]:
+        """Return session -> position there -> position in the index."""
+        found: dict[int, dict[Position, Position]] = {}
+        for ours in positions:
+            session, segment = self._index.segment_of(ours.segment)
+            found.setdefault(session, {})[Position(segment, ours.depth)] = ours
+        return found

@@ -1,0 +1,323 @@
+"""The cache of indexes: shared by all memories on a store, bounded, and right whoever uses it when."""
+
+import gc
+import random
+import threading
+import tracemalloc
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shared_core import IndexCache, InfiniteMemory, Message, SessionPool, SQLiteStore, UnknownReferenceError, lifecycle
+from shared_core.index.index_cache import SharedIndex, cache_of
+from shared_core.index.session_index import SNAPSHOT, SessionIndex
+from shared_core.records import SessionState
+from shared_core.store import Store
+from shared_core.testing import HashingEmbedder
+from tests.support.histories import history
+
+SETTINGS: dict[str, Any] = {"embedder": HashingEmbedder(), "embed_budget_ms": 60_000}
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    with closing(SQLiteStore(":memory:")) as opened:
+        yield opened
+
+
+def of(store: Store, name: str = "s", **how: Any) -> InfiniteMemory:
+    return InfiniteMemory(store, session_id=name, user_id="ann", **SETTINGS | how)
+
+
+def talk(name: str, count: int = 6) -> list[Message]:
+    """Return what is said in a session; each has a word of its own."""
+    return [one.replace(id=f"{name} {one.id}", content=f"{one.content} in {name}") for one in history(count)]
+
+
+def found(memory: InfiniteMemory, query: str, **how: Any) -> list[tuple[str | None, float]]:
+    return [(hit.message.id, hit.score) for hit in memory.search(query, 30, **how)]
+
+
+def fresh(store: Store, name: str, query: str, **how: Any) -> list[tuple[str | None, float]]:
+    with of(store, name, index_cache=IndexCache(), **how) as memory:
+        return found(memory, query)
+
+
+def indexes(memory: InfiniteMemory) -> list[SharedIndex]:
+    return memory._prompts.searcher.sessions.opened()
+
+
+def test_all_memories_on_a_store_share_the_index_of_a_session(store: Store) -> None:
+    with SessionPool(store, **SETTINGS) as pool, of(store) as one, pool.use("s", "ann") as two, of(store) as three:
+        one.add(talk("s", 40))
+        two.fork("side", at="s m20")
+        two.add(Message.user("gardens on the side", id="side"))
+        three.checkout("side")
+        for memory, last in ((one, "s m39"), (two, "side"), (three, "side")):
+            memory.search("gardens")
+            assert last in {id for id, _ in found(memory, "gardens item39")}
+        assert len(cache_of(store)) == 1
+        assert indexes(one) == indexes(two) == indexes(three)
+
+
+def test_one_that_is_closed_leaves_its_index_for_the_next(store: Store) -> None:
+    with of(store) as memory:
+        memory.add(talk("s"))
+        memory.search("item3")
+        rows = indexes(memory)[0].rows
+    assert len(cache_of(store)) == 1
+    with of(store) as memory:
+        memory.search("item3")
+        assert indexes(memory)[0].rows is rows
+
+
+def test_a_cache_ends_with_its_store() -> None:
+    cache = IndexCache()
+    for _ in range(3):
+        store = SQLiteStore(":memory:")
+        with of(store, index_cache=cache) as memory:
+            memory.add(talk("s"))
+            memory.search("item3")
+        store.close()
+        assert len(cache) == 1
+        del store, memory
+        gc.collect()
+        assert (len(cache), cache.nbytes) == (0, 0)
+    with of(SQLiteStore(":memory:"), index_cache=cache) as memory:
+        assert memory.search("item3") == []
+    with InfiniteMemory(index_cache=cache) as memory:
+        memory.add(talk("s"))
+        memory.search("item3")
+        assert len(cache) == 1
+        assert repr(cache) == f"<IndexCache: 1 indexes, {cache.nbytes:,} of 1,073,741,824 bytes>"
+    assert (len(cache), cache.nbytes) == (0, 0)
+
+
+@settings(max_examples=5, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 11), st.sampled_from(["ask", "add", "forget"])), max_size=40))
+def test_answers_through_a_small_cache_are_those_of_a_fresh_object(uses: list[tuple[int, str]]) -> None:
+    cache = IndexCache(100_000)
+    store = SQLiteStore(":memory:")
+    with closing(store), SessionPool(store, size=6, index_cache=cache, **SETTINGS) as pool:
+        for number in range(12):
+            with pool.use(str(number), "ann") as memory:
+                memory.add(talk(str(number)))
+        for count, (number, what) in enumerate(uses):
+            with pool.use(str(number), "ann") as memory:
+                if what == "add":
+                    memory.add(Message.user(f"item3 once more, {count}", id=f"more {count}"))
+                elif what == "forget" and (said := memory.newest(1)):
+                    memory.forget(ids=[said[0].id or ""])
+                assert found(memory, "item3 gardens") == fresh(store, str(number), "item3 gardens")
+            assert cache.nbytes <= cache.max_bytes
+            assert cache.nbytes == sum(one.nbytes for one in cache._kept.values())
+
+
+def test_those_used_least_recently_go_and_none_in_use(store: Store) -> None:
+    cache = IndexCache(150_000)
+    with SessionPool(store, index_cache=cache, **SETTINGS) as pool, ExitStack() as held:
+        kept = [held.enter_context(pool.use(f"kept {number}", "ann")) for number in range(3)]
+        for memory in kept:
+            memory.add(talk(memory.session_id))
+            memory.search("item3")
+        rows = [indexes(memory)[0].rows for memory in kept]
+        for number in range(40):
+            with pool.use(str(number), "ann") as memory:
+                memory.add(talk(str(number)))
+                memory.search("item3")
+        assert len(cache) < 20
+        assert [place[1] for place in cache._kept][-1] == memory._checkout.live.key
+        for memory in kept:
+            memory.search("item3")
+        assert [indexes(memory)[0].rows for memory in kept] == rows
+    for one in kept:
+        assert one._prompts.searcher.sessions.opened() == []
+
+
+def test_without_room_only_what_is_in_use_is_kept(store: Store) -> None:
+    cache = IndexCache(0)
+    with SessionPool(store, index_cache=cache, **SETTINGS) as pool:
+        for number in (1, 2, 1, 2):
+            with pool.use(str(number), "ann") as memory:
+                memory.add(talk(f"{number}"))
+                assert found(memory, "item3")
+                assert len(cache) == 1
+            assert (len(cache), cache.nbytes) == (0, 0)
+
+
+def test_what_is_counted_is_about_what_is_allocated() -> None:
+    """Of sessions of 20 messages, which took 127 KB each when every word had an object of its own."""
+    with closing(SQLiteStore(":memory:")) as store, SessionPool(store, **SETTINGS) as pool:
+        cache = cache_of(store)
+        for number in range(7):
+            with pool.use(str(number), "ann") as memory:
+                memory.add(talk(str(number), 20))
+                if number == 0:
+                    memory.search("item3")
+        pool.close()
+        cache.release(store)
+        gc.collect()
+        tracemalloc.start()
+        with SessionPool(store, size=0, **SETTINGS) as pool:
+            for number in range(1, 7):
+                with pool.use(str(number), "ann") as memory:
+                    memory.search("item3")
+            gc.collect()
+            ours = tracemalloc.take_snapshot().filter_traces([tracemalloc.Filter(True, "*/shared_core/index/*")])
+        tracemalloc.stop()
+        taken = sum(one.size for one in ours.statistics("filename"))
+        assert len(cache) == 6
+        assert 0.5 <= cache.nbytes / taken <= 1.5
+        assert taken / 6 < 30_000
+
+
+def test_a_pool_saves_a_snapshot_in_the_background(tmp_path: Path) -> None:
+    with SessionPool(tmp_path / "chat.db", **SETTINGS) as pool:
+        with pool.use("s", "ann") as memory:
+            memory.add(talk("s", 255))
+            memory.search("item3")
+            key = memory._checkout.live.key or 0
+        settle(cache_of(pool.store))
+        assert pool.store.snapshot(key, SNAPSHOT) is None
+        with pool.use("s", "ann") as memory:
+            memory.add(Message.user("and one more", id="last"))
+        settle(cache_of(pool.store))
+        assert pool.store.snapshot(key, SNAPSHOT) is not None, "what is stored and not searched yet counts, too"
+        again = SessionIndex(pool.store, key)
+        again.refresh(SessionState(None, 0, 0))
+        assert len(again) == 256
+
+
+def settle(cache: IndexCache) -> None:
+    for future, _ in list(cache._saving.values()):
+        future.result()
+
+
+def test_an_older_snapshot_never_replaces_a_newer_one(store: Store) -> None:
+    with of(store) as memory:
+        memory.add(talk("s", 30))
+        key = memory._checkout.live.key or 0
+        state = store.state(key)
+        old, new = SessionIndex(store, key), SessionIndex(store, key)
+        old.refresh(state)
+        memory.add(Message.user("more", id="more"))
+        new.refresh(store.state(key))
+        new.save_snapshot()
+        newest = store.snapshot(key, SNAPSHOT)
+        old.save_snapshot()
+        assert store.snapshot(key, SNAPSHOT) == newest
+        memory.forget(ids=["more"])
+        old.save_snapshot()
+        assert store.snapshot(key, SNAPSHOT) is None, "nor one of what is forgotten"
+        left = SessionIndex(store, key)
+        left.refresh(store.state(key))
+        left.save_snapshot()
+        assert store.snapshot(key, SNAPSHOT) is not None
+
+
+def test_an_object_that_lags_behind_does_not_bring_back_what_is_forgotten(store: Store) -> None:
+    with of(store) as memory, of(store) as other:
+        memory.add(talk("s", 30))
+        key = memory._checkout.live.key or 0
+        before = store.state(key)
+        assert "s m3" in dict(found(other, "item3"))
+        memory.forget(ids=["s m3"])
+        assert "s m3" not in dict(found(memory, "item3"))
+        index = indexes(memory)[0]
+        assert index.refreshed(before, lambda seq, epoch: ()) is index.rows
+        assert index.rows.lexical.occurs("item3", index.rows.line(memory._checkout.live.path)) is False
+
+
+def test_threads_share_indexes_while_messages_come_and_go(tmp_path: Path) -> None:
+    """Threads ask, add, fork and forget on shared indexes: nothing forgotten is found, and in the end all is right."""
+    store = SQLiteStore(tmp_path / "chat.db", durability="process")
+    gone: list[str] = []
+    failures: list[BaseException] = []
+    with closing(store), SessionPool(store, index_cache=IndexCache(300_000), **SETTINGS) as pool:
+        for name in "ab":
+            with pool.use(name, "ann") as memory:
+                memory.add(talk(name, 30))
+
+        def work(seed: int) -> None:
+            rng = random.Random(seed)
+            try:
+                for turn in range(12):
+                    with pool.use(rng.choice("ab"), "ann") as memory:
+                        use(memory, rng, f"{seed}x{turn}", gone)
+            except BaseException as error:  # raised in the thread of the test
+                failures.append(error)
+
+        threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not failures, failures
+        assert gone
+        for name in "ab":
+            check_all_branches(pool, name, gone)
+
+
+def check_all_branches(pool: SessionPool, name: str, gone: Sequence[str]) -> None:
+    """Compare what is found on each branch with what an object finds that begins anew."""
+    for branch in opened_branches(pool.store, name):
+        anew = of(pool.store, name, index_cache=IndexCache())
+        with pool.use(name, "ann") as memory, anew:
+            memory.checkout(branch)
+            anew.checkout(branch)
+            for scope in ("session", "user"):
+                now, expected = (found(one, "item3 zebra", scope=scope) for one in (memory, anew))
+                assert not {id for id, _ in now} & set(gone)
+                assert {id: round(score, 4) for id, score in now} == {id: round(score, 4) for id, score in expected}
+
+
+def opened_branches(store: Store, name: str) -> list[str]:
+    return [one.name for one in store.branches(store.session("ann", name) or 0)]
+
+
+def use(memory: InfiniteMemory, rng: random.Random, tag: str, gone: list[str]) -> None:
+    what = rng.choice(["add", "add", "ask", "fork", "forget", "user"])
+    before = list(gone)
+    if what == "add":
+        memory.add(Message.user(f"zebra {tag} item3", id=f"z{tag}"))
+    elif what == "fork":
+        memory.checkout("main")
+        memory.fork(f"side {tag}")
+        memory.add(Message.user(f"zebra on a side {tag}", id=f"f{tag}"))
+    elif what == "forget":
+        memory.checkout("main")
+        ids = [one.id for one in memory.newest(5) if (one.id or "").startswith("z")]
+        if ids:
+            with suppress(UnknownReferenceError):  # another thread has forgotten it
+                gone += memory.forget(ids=[ids[0] or ""]).ids
+            before = list(gone)
+    hits = memory.search("zebra item3", 30, scope="user" if what == "user" else "session")
+    assert not {hit.message.id for hit in hits} & set(before)
+    memory.context("What about the zebra?")
+
+
+def test_a_fork_waits_in_the_order_in_which_threads_acquire(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[int] = []
+
+    class Noted:
+        def __init__(self, depth: int) -> None:
+            self.depth = depth
+
+        def acquire(self) -> None:
+            taken.append(self.depth)
+
+        def release(self) -> None:
+            taken.remove(self.depth)
+
+    locks = {Noted(depth): depth for depth in (3, 0, 2, 1, 0)}
+    monkeypatch.setattr(lifecycle, "_locks", locks)
+    monkeypatch.setattr(lifecycle, "_inner", [])
+    lifecycle._before_fork()
+    assert taken == [0, 0, 1, 2, 3]
+    lifecycle._after_fork()
+    assert taken == []
