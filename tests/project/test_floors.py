@@ -56,6 +56,7 @@ FLOORS = [
     "interop",
     "pool",
     "aio",
+    "operations",
     "testing",
     "evaluation",
     "view",

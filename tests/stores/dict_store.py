@@ -210,6 +210,9 @@ class DictRows(Rows):
             one.segments[segment.segment] = segment._replace(tip=max(segment.tip, record.position.depth))
         one.covers += covers
 
+    def raise_number(self, session: int, seq: int) -> None:
+        self.of(session).last_seq = max(self.of(session).last_seq, seq)
+
     def erase(
         self, session: int, positions: Sequence[Position], stale: Sequence[Position], summaries: Collection[int]
     ) -> bool:

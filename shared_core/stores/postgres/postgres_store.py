@@ -32,6 +32,11 @@ from shared_core.stores.tree_store import TreeStore
 SCHEMA = "infinite_memory"
 """The schema that the tables are in, unless another is given."""
 
+_IDENTITY = (
+    "SELECT (SELECT system_identifier FROM pg_control_system())::text, "
+    "(SELECT oid FROM pg_database WHERE datname = current_database())::text"
+)
+
 _NAME_BYTES = 63
 _MOST_PARTITIONS = 1024
 
@@ -218,6 +223,13 @@ class PostgresStore(TreeStore):
             self.database.outside(f"VACUUM (INDEX_CLEANUP ON) {{s}}.{table}")
         return None
 
+    @repeating
+    def identity(self) -> str:
+        """See `Store`."""
+        with self.database.reading() as statements:
+            ((cluster, database),) = statements.run(_IDENTITY, None)
+        return f"postgresql {cluster} {database} {self.database.schema_name}"
+
     def close(self) -> None:
         """See `Store`."""
         self.database.close()
@@ -230,6 +242,7 @@ class PostgresStore(TreeStore):
     main_states = repeating(TreeStore.main_states)
     stats = repeating(TreeStore.stats)
     segment = repeating(TreeStore.segment)
+    segments = repeating(TreeStore.segments)
     branches = repeating(TreeStore.branches)
     refs = repeating(TreeStore.refs)
     change = repeating(TreeStore.change)

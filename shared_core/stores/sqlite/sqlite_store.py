@@ -175,6 +175,10 @@ class SQLiteStore(TreeStore):
         """See `Store`."""
         return self._db.checkpoint()
 
+    def identity(self) -> str:
+        """See `Store`. It is the file's, not the path's: two names of one file are one database."""
+        return self._db.identity
+
     def backup(self, path: str | os.PathLike[str], progress: Progress | None = None) -> None:
         """See `Store`."""
         with self._db.reader() as connection:

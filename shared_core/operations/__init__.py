@@ -1,0 +1,1 @@
+"""What keeps a store in order: copies, checks and counts of everything it holds."""
