@@ -8,7 +8,8 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     "import": ["import chatgpt-export.zip", "import shared.jsonl --session ana"],
     "backup": ["backup copy.db"],
     "copy": ["copy chat.db postgresql://app@localhost/chats", "copy chat.db new.db --user ana --verify"],
-    "doctor": ["doctor", "doctor --recover saved.db"],
+    "doctor": ["doctor", "doctor --repair", "doctor --recover saved.db"],
+    "migrate": ["migrate --dry-run", "migrate --backup before.db"],
     "export": ["export chat.jsonl", "export debug.md --branch debug"],
     "view": ["view --out page.html", "view chat.db --out page.html --open"],
     "evaluate": [

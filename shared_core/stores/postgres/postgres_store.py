@@ -24,13 +24,10 @@ from shared_core.stores.postgres.address import Address
 from shared_core.stores.postgres.database import Database
 from shared_core.stores.postgres.derived_tables import DerivedTables
 from shared_core.stores.postgres.joint_reads import JointReads
-from shared_core.stores.postgres.schema import TABLES
+from shared_core.stores.postgres.schema import SCHEMA, TABLES
 from shared_core.stores.postgres.stages import abandoned, insert_stage, name_stages, remove_part
 from shared_core.stores.tree_rules import begin
 from shared_core.stores.tree_store import TreeStore
-
-SCHEMA = "infinite_memory"
-"""The schema that the tables are in, unless another is given."""
 
 _IDENTITY = (
     "SELECT (SELECT system_identifier FROM pg_control_system())::text, "

@@ -23,6 +23,9 @@ TABLES = (
 )  # fmt: skip
 """The tables that are split by session: all that a session holds. `names` and the record of migrations are not."""
 
+SCHEMA = "infinite_memory"
+"""The schema that the tables are in, unless another is given."""
+
 RECORD = "infinite_memory"
 """The table that lists the steps taken; its name tells that a schema is ours."""
 

@@ -248,6 +248,11 @@ class Database:
             yield connection
 
     @property
+    def path(self) -> Path | None:
+        """The file; None in memory."""
+        return None if self._memory else self._path
+
+    @property
     def identity(self) -> str:
         """A text that tells this database from all others."""
         if self._memory:

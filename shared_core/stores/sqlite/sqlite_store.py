@@ -84,6 +84,11 @@ class SQLiteStore(TreeStore):
         self._reads = _Reading(self._db)
         self._remove_abandoned()
 
+    @property
+    def path(self) -> Path | None:
+        """The file; None in memory."""
+        return self._db.path
+
     def overview(self, *user_ids: str | None, limit: int = ALL) -> list[SessionInfo]:
         """See `Store`."""
         with self._reads as rows, rows.one_moment():
