@@ -22,7 +22,7 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     "standing": ["standing", "standing --json"],
     "search": ["search Lisbon", 'search "hotel by the river" --since 2026-03-01 --role user'],
     "log": ["log -n 20", "log --graph"],
-    "stats": ["stats"],
+    "stats": ["stats", "stats --all-sessions"],
     "sessions": ["sessions -n 5", "sessions --all-users"],
     "rename-session": ['rename-session default "trip to Porto"'],
     "forget": ["forget --id 3f2a9c01", "forget --before 2026-01-01 --dry-run"],

@@ -167,11 +167,9 @@ class _ServerCheck:
     """
 
     def __init__(self, store: "PostgresStore", progress: Callable[[int, int], None] | None) -> None:
-        from shared_core.stores.postgres.inspection import PostgresInspector
-
         self._store = store
         self._progress = progress
-        self._inspector = PostgresInspector(store)
+        self._inspector = store.inspector()
 
     def read(self) -> tuple[StoreCheck, list[Mend]]:
         """See `_Check`."""
@@ -197,9 +195,7 @@ class _ServerCheck:
 
     def mend(self, mends: list[Mend]) -> None:
         """See `_Check`."""
-        from shared_core.stores.postgres.inspection import mend_tables
-
-        mend_tables(self._store, mends)
+        self._store.mend(mends)
 
 
 # Search indexes

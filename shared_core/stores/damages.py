@@ -58,7 +58,7 @@ class Check(NamedTuple):
         why: what is wrong with it.
         sql: returns what to name it by, and then the values that `mend` needs. `{s}.` stands for the schema,
             `%(session)s` for the session, `{tips}` for the table or view that says where segments end, and `{live}` for
-            the condition that a vector has not been erased.
+            the condition that a vector has not been erased, `{sessions}` for the sessions that are listed.
         mend: the kind of `Mend`. None: it is not derived.
         keys: the names of the values that `mend` needs.
     """
@@ -169,6 +169,12 @@ class Inspector(Protocol):
 
     def plain(self, value: Any) -> str:
         """Return a text as it was before it was stored."""
+
+    def size(self) -> int:
+        """Return the bytes that the whole database takes."""
+
+    def sizes(self) -> Mapping[str, Mapping[str, int]]:
+        """Return table -> part of it -> bytes on disk, with its indexes; nothing if the database cannot tell."""
 
 
 def inspect(inspector: Inspector, session: SessionKey, checks: Sequence[Check] = CHECKS) -> Iterator[Found]:

@@ -1,6 +1,7 @@
 """Asks a PostgreSQL database what is wrong with its rows, and mends those that were made from others."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -8,8 +9,8 @@ from shared_core.errors import StoreError
 from shared_core.records import SessionKey
 from shared_core.stores.damages import CHECKS, DERIVED, Check, Damage, Found, Mend, inspect, orphans
 from shared_core.stores.postgres.message_tables import COLUMNS, record_of
-from shared_core.stores.postgres.postgres_store import PostgresStore
 from shared_core.stores.postgres.texts import FORM, plain
+from shared_core.stores.postgres.transactions import Statements
 from shared_core.stores.row_values import WRONG, checksum_of, vector_checksum
 
 _PAGE = 1_000
@@ -48,6 +49,19 @@ _OWN_CHECKS = (
         "AND NOT EXISTS (SELECT 1 FROM {s}.sessions AS s WHERE s.session = %(session)s)",
     ),
 )  # fmt: skip
+
+_OWN = {
+    "{tips}": "{s}.segments",
+    "{live}": "true",
+    "{sessions}": "(SELECT session, user_id, session_id FROM {s}.names WHERE listed)",
+}
+"""What stands in statements for every database, and what is here in its place."""
+
+_SIZES = (
+    "SELECT coalesce(p.relname, c.relname)::text, c.relname::text, pg_total_relation_size(c.oid) FROM pg_class AS c "
+    "JOIN pg_namespace AS n ON n.oid = c.relnamespace LEFT JOIN pg_inherits AS i ON i.inhrelid = c.oid "
+    "LEFT JOIN pg_class AS p ON p.oid = i.inhparent WHERE n.nspname = %(schema)s AND c.relkind = 'r'"
+)
 
 _OF_SESSION = "WHERE session = %(session)s"
 _MENDS: dict[str, tuple[str, ...]] = {
@@ -117,22 +131,36 @@ _VECTORS = (
 
 
 class PostgresInspector:
-    """Asks one store.
+    """Asks one schema.
 
     Args:
-        store: the store.
+        reading: enters a block for some statements.
+        schema: its name.
     """
 
-    def __init__(self, store: PostgresStore) -> None:
-        self._database = store.database
+    def __init__(self, reading: Callable[[], AbstractContextManager[Statements]], schema: str) -> None:
+        self._reading = reading
+        self._schema = schema
 
     def ask(
         self, sql: str, session: int | None, values: Mapping[str, Any] = MappingProxyType({})
     ) -> list[tuple[Any, ...]]:
         """See `Inspector`."""
-        sql = sql.replace("{tips}", "{s}.segments").replace("{live}", "true")
-        with self._database.reading() as statements:
+        for mark, own in _OWN.items():
+            sql = sql.replace(mark, own)
+        with self._reading() as statements:
             return statements.run(sql, session, values)
+
+    def size(self) -> int:
+        """See `Inspector`. Other schemas of the database are counted, too."""
+        return int(self.ask("SELECT pg_database_size(current_database())", None)[0][0])
+
+    def sizes(self) -> dict[str, dict[str, int]]:
+        """See `Inspector`."""
+        found: dict[str, dict[str, int]] = {}
+        for table, part, size in self.ask(_SIZES, None, {"schema": self._schema}):
+            found.setdefault(table, {})[part] = size
+        return found
 
     def plain(self, value: str | bytes) -> str:
         """See `Inspector`."""
@@ -191,9 +219,8 @@ def _is_changed(row: tuple[Any, ...]) -> bool:
     return False
 
 
-def mend_tables(store: PostgresStore, mends: list[Mend]) -> None:
-    """Mend what can be, in one transaction."""
-    with store.database.joining(), store.database.writing() as statements:
-        for mend in mends:
-            for statement in _MENDS[mend.kind]:
-                statements.run(statement, mend.session, mend.values)
+def mend_tables(statements: Statements, mends: Sequence[Mend]) -> None:
+    """Mend what can be, in a transaction of the caller's."""
+    for mend in mends:
+        for statement in _MENDS[mend.kind]:
+            statements.run(statement, mend.session, mend.values)

@@ -1,7 +1,7 @@
 """The store for many workers: one PostgreSQL database that all of them share."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import wraps
 from types import MappingProxyType
 from typing import Concatenate, ParamSpec, TypeVar
@@ -20,9 +20,11 @@ from shared_core.records import (
     VectorRows,
 )
 from shared_core.store import ALL
+from shared_core.stores.damages import Mend
 from shared_core.stores.postgres.address import Address
 from shared_core.stores.postgres.database import Database
 from shared_core.stores.postgres.derived_tables import DerivedTables
+from shared_core.stores.postgres.inspection import PostgresInspector, mend_tables
 from shared_core.stores.postgres.joint_reads import JointReads
 from shared_core.stores.postgres.schema import SCHEMA, TABLES
 from shared_core.stores.postgres.stages import abandoned, insert_stage, name_stages, remove_part
@@ -219,6 +221,22 @@ class PostgresStore(TreeStore):
         for table in TABLES:
             self.database.outside(f"VACUUM (INDEX_CLEANUP ON) {{s}}.{table}")
         return None
+
+    @contextmanager
+    def inspecting(self) -> Iterator[PostgresInspector]:
+        """Enter a block in which the rows may be asked anything, for as long as it takes."""
+        with self._writing() as rows:
+            rows.run("SET LOCAL statement_timeout = 0", None)
+            yield PostgresInspector(lambda: nullcontext(rows.statements), self.database.schema_name)
+
+    def inspector(self) -> PostgresInspector:
+        """Return what asks the rows anything, in a transaction for each statement."""
+        return PostgresInspector(self.database.reading, self.database.schema_name)
+
+    def mend(self, mends: Sequence[Mend]) -> None:
+        """Mend rows that were made from others, in one transaction."""
+        with self._writing() as rows:
+            mend_tables(rows.statements, mends)
 
     @repeating
     def identity(self) -> str:

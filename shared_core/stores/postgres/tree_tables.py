@@ -105,6 +105,7 @@ class TreeTables(Rows):
     """
 
     def __init__(self, statements: Statements) -> None:
+        self.statements = statements
         self.run = statements.run
         self.count_rows = statements.count
         self.together = statements.together

@@ -14,8 +14,22 @@ from shared_core.stores.row_values import WRONG, vector_checksum
 from shared_core.stores.sqlite.connection import plain, transaction
 from shared_core.stores.sqlite.damage import NUMBERS, read_leniently
 from shared_core.stores.sqlite.database_file import connect
+from shared_core.stores.sqlite.tree_rows import PUBLISHED
 
 _PAGE = 1_000
+_OWN = {
+    "{s}.": "",
+    "{tips}": "tips",
+    "{live}": "x.live = 1",
+    "{sessions}": f"(SELECT session, user_id, session_id FROM sessions WHERE {PUBLISHED})",
+}
+"""What stands in statements for every database, and what is here in its place."""
+
+_SIZES = (
+    "SELECT m.tbl_name, sum(d.pgsize) FROM dbstat AS d JOIN sqlite_master AS m ON m.name = d.name "
+    "WHERE d.aggregate = 1 GROUP BY m.tbl_name"
+)
+_SIZE = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
 _VALUE = re.compile(r"%\((\w+)\)s")
 
 _DEEPEST = "(SELECT max(m.depth) FROM messages AS m WHERE m.session = g.session AND m.segment = g.segment)"
@@ -91,12 +105,24 @@ class SQLiteInspector:
         self, sql: str, session: int | None, values: Mapping[str, Any] = MappingProxyType({})
     ) -> list[tuple[Any, ...]]:
         """See `Inspector`."""
-        sql = sql.replace("{s}.", "").replace("{tips}", "tips").replace("{live}", "x.live = 1")
+        for mark, own in _OWN.items():
+            sql = sql.replace(mark, own)
         return self._connection.execute(_VALUE.sub(r":\1", sql), {"session": session, **values}).fetchall()
 
     def plain(self, value: str | bytes) -> str:
         """See `Inspector`."""
         return plain(value)
+
+    def size(self) -> int:
+        """See `Inspector`. The write-ahead log is not counted."""
+        return int(self._connection.execute(_SIZE).fetchone()[0])
+
+    def sizes(self) -> dict[str, dict[str, int]]:
+        """See `Inspector`."""
+        try:
+            return {table: {table: size} for table, size in self._connection.execute(_SIZES)}
+        except sqlite3.OperationalError:  # not every SQLite is built with the table dbstat
+            return {}
 
 
 def inspect_rows(connection: sqlite3.Connection, sessions: dict[int, SessionKey]) -> Iterator[Found]:

@@ -2,8 +2,8 @@
 
 import os
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from sqlite3 import Connection
 from types import TracebackType
@@ -17,6 +17,7 @@ from shared_core.stores.sqlite.backup import Progress, back_up
 from shared_core.stores.sqlite.connection import Database
 from shared_core.stores.sqlite.derived_rows import DerivedRows
 from shared_core.stores.sqlite.grafts import Graft, graft
+from shared_core.stores.sqlite.inspection import SQLiteInspector
 from shared_core.stores.sqlite.message_rows import MessageRows
 from shared_core.stores.sqlite.session_rows import overview
 from shared_core.stores.sqlite.stages import AT_ONCE, abandoned, insert_stage, name_stages, remove_part
@@ -179,6 +180,12 @@ class SQLiteStore(TreeStore):
     def scrub(self) -> str | None:
         """See `Store`."""
         return self._db.checkpoint()
+
+    @contextmanager
+    def inspecting(self) -> Iterator[SQLiteInspector]:
+        """Enter a block in which the rows may be asked anything, while others write."""
+        with self._db.reader() as connection:
+            yield SQLiteInspector(connection)
 
     def identity(self) -> str:
         """See `Store`. It is the file's, not the path's: two names of one file are one database."""
