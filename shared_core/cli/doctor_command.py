@@ -27,7 +27,7 @@ def doctor(
         bool, typer.Option("--repair", help="Mend what was made from messages; nothing else is changed.")
     ] = False,
 ) -> None:
-    """Check the whole store for damage, mend it, or save the rest.
+    """Check the whole store, mend it, or save the rest.
 
     What is damaged is listed by user, session and message. Vectors, search indexes, counts, and summaries whose source
     is gone can be mended: they are made again when they are needed. Without --repair, the store is not changed. All

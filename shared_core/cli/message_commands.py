@@ -211,7 +211,7 @@ def stats(
         bool, typer.Option("--all-sessions", help="Count everything in the store, of all users.")
     ] = False,
 ) -> None:
-    """Print how much is stored in the conversation, or in the whole store.
+    """Print how much is stored, in the conversation or in all.
 
     Of the whole store, that is how many conversations, users and messages there are, what each kind of row takes, the
     vectors of each embedder, and the largest conversations. The database counts, which may take minutes.

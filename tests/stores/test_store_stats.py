@@ -16,6 +16,8 @@ from shared_core.operations.store_stats import SessionSize, SpaceStats, store_st
 from shared_core.store import Store
 from shared_core.stores.postgres import schema as server_schema
 from shared_core.stores.sqlite import schema as file_schema
+from shared_core.stores.sqlite.connection import migrate
+from shared_core.stores.sqlite.database_file import APPLICATION_ID
 from shared_core.testing import HashingEmbedder
 from tests.stores.dict_store import DictStore
 from tests.stores.postgres_server import Server
@@ -53,7 +55,7 @@ def test_everything_is_counted(store: Store) -> None:
     found = store_stats(store, largest=2)
     assert (found.sessions, found.users, found.messages, found.forgotten, found.without_vector) == (3, 2, 9, 1, 1)
     (space,) = found.spaces
-    vectors = [row for row in store.vectors(store.session("ann", "diary") or 0, space.space)]
+    vectors = list(store.vectors(store.session("ann", "diary") or 0, space.space))
     assert space == SpaceStats(space.space, 5, sum(len(row[2]) for row in vectors))
     assert found.largest == [SessionSize("ann", "diary", 6), SessionSize(None, "other", 2)]
     assert store_stats(store).largest[2] == SessionSize("bob", "é\ud800", 1)
@@ -102,16 +104,11 @@ def test_the_command_shows_tables(
 # Schemas
 
 
-def older(path: Path, monkeypatch: pytest.MonkeyPatch, version: int) -> None:
+def older(path: Path, version: int) -> None:
     """Make a file as an older version did."""
-    with monkeypatch.context() as before:
-        before.setattr("shared_core.stores.sqlite.connection.MIGRATIONS", file_schema.MIGRATIONS[:version])
-        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-            from shared_core.stores.sqlite.connection import migrate
-            from shared_core.stores.sqlite.database_file import APPLICATION_ID
-
-            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            migrate(connection, "it", file_schema.MIGRATIONS[:version])
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        migrate(connection, "it", file_schema.MIGRATIONS[:version])
 
 
 def test_a_file_is_brought_up_to_date_with_a_copy_of_what_it_was(
@@ -119,7 +116,7 @@ def test_a_file_is_brought_up_to_date_with_a_copy_of_what_it_was(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     path = Path("a.db")
-    older(path, monkeypatch, 3)
+    older(path, 3)
     newest = len(file_schema.MIGRATIONS)
     bytes_before = path.read_bytes()
     assert run(["migrate", "--store", "a.db", "--dry-run"]) == 0
@@ -141,7 +138,7 @@ def test_a_file_is_brought_up_to_date_with_a_copy_of_what_it_was(
 
 @pytest.mark.server
 def test_a_server_says_which_programs_may_go_on(
-    server: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server.run("CREATE DATABASE steps TEMPLATE template0 ENCODING 'UTF8'")
     address = server.address("steps")
