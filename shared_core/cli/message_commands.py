@@ -211,9 +211,9 @@ def stats(
         bool, typer.Option("--all-sessions", help="Count everything in the store, of all users.")
     ] = False,
 ) -> None:
-    """Print how much is stored, in the conversation or in all.
+    """Print how much is stored.
 
-    Of the whole store, that is how many conversations, users and messages there are, what each kind of row takes, the
+    Of all conversations, that is how many conversations, users and messages there are, what each kind of row takes, the
     vectors of each embedder, and the largest conversations. The database counts, which may take minutes.
     """
     if all_sessions:

@@ -29,11 +29,11 @@ def copy(
     jobs: Annotated[int, typer.Option(metavar="N", min=1, help="How many conversations are copied at a time.")] = 1,
     verify: Annotated[bool, typer.Option("--verify", help="Compare the two row by row afterwards.")] = False,
 ) -> None:
-    """Copy a store, or what is new of it, to another of any kind.
+    """Copy a store, or what is new, to another.
 
-    Everybody's conversations are copied, or those of --user. Run it again to bring what is new, and to forget what was
-    forgotten; an interrupted copy goes on where it was. Let nobody write to SRC during the last run. The exit code is 1
-    if --verify finds a difference.
+    The two may be of any kind. Everybody's conversations are copied, or those of --user. Run it again to bring what is
+    new, and to forget what was forgotten; an interrupted copy goes on where it was. Let nobody write to SRC during the
+    last run. The exit code is 1 if --verify finds a difference.
     """
     names = [without_password(one) for one in (source, target)]
     if not store_exists(source):
@@ -68,7 +68,7 @@ def migrate(
         str | None, typer.Option("--backup", metavar="FILE", help="Copy the file here first, as it is.")
     ] = None,
 ) -> None:
-    """Bring the tables of a store up to date, or show which steps that takes.
+    """Bring a store up to date, or show the steps.
 
     Every program does so when it opens the store; this does it at a time of your choice. Close programs of an older
     version that use the same file first. Workers of a server may go on if they are of the version named or newer.
