@@ -137,9 +137,7 @@ def test_a_file_is_brought_up_to_date_with_a_copy_of_what_it_was(
 
 
 @pytest.mark.server
-def test_a_server_says_which_programs_may_go_on(
-    server: Server, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_server_says_which_programs_may_go_on(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
     server.run("CREATE DATABASE steps TEMPLATE template0 ENCODING 'UTF8'")
     address = server.address("steps")
     assert [step.applied_at for step in schema_of(address).steps] == [None] * len(server_schema.MIGRATIONS)
