@@ -109,10 +109,11 @@ def _numbered_refs(store: Store, session: int) -> list[tuple[int, Ref]]:
 
 def segments_of(store: Store, session: int) -> Iterator[Segment]:
     """Yield all segments of a session, read by pages."""
-    last = -1
-    while page := store.segments(session, last, PAGE):
+    page = store.segments(session, -1, PAGE)
+    yield from page
+    while len(page) == PAGE:
+        page = store.segments(session, page[-1].segment, PAGE)
         yield from page
-        last = page[-1].segment
 
 
 def records_of(store: Store, session: int, after: int = 0) -> Iterator[list[Record]]:
@@ -228,7 +229,8 @@ class SessionCopy:
             self._bring_summaries(tree.segments)
             self._bring_vectors(whole=behind and not empty)
             self._epoch = tree.state.epoch
-            self._note()
+            if mark != Mark(self._origin, key, self._epoch, self._target.state(self._key).last_seq):
+                self._note()
             if source.state(key).epoch == tree.state.epoch:
                 return
 
@@ -237,6 +239,7 @@ class SessionCopy:
         return self._source.stats(self._from.key)[what] != self._target.stats(self._key)[what]
 
     def _note(self) -> None:
+        """Note what was copied, in the transaction that did it."""
         last = self._target.state(self._key).last_seq
         self._target.keep(self._key, Mark(self._origin, self._from.key, self._epoch, last).snapshot())
 
@@ -254,8 +257,10 @@ class SessionCopy:
                 self._target.restore(self._key, Restored(forgotten=tuple(id_ for id_ in ids if id_ in missing)))
 
     def _bring_messages(self, tree: Tree) -> None:
-        known = {one.segment: one.tip for one in segments_of(self._target, self._key)}
         newest = self._target.state(self._key).last_seq
+        if newest >= tree.state.last_seq:
+            return
+        known = {one.segment: one.tip for one in segments_of(self._target, self._key)}
         spaces = self._source.spaces(self._from.key)
         for page in records_of(self._source, self._from.key, newest):
             records = tuple(record for record in page if record.seq <= tree.state.last_seq)

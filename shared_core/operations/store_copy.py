@@ -68,10 +68,8 @@ def copy_store(
     origin = source.identity() or ""
     if source is target or (origin and origin == target.identity()):
         raise ValueError("the source and the destination are the same store; give the address of another one")
-    found = source.sessions(*users) if users is not None else source.sessions()
-    if users is not None and not users:
-        found = []
-    names = _Names(target, origin, found)
+    found = _sessions(source, users)
+    names = _Names(target, origin, found, _sessions(target, users))
     advance = _Advance(progress)
     for key in found:
         there = names.of(key)
@@ -90,6 +88,12 @@ def copy_store(
         sum(copy.forgotten for copy in copies),
         sum(copy.vectors for copy in copies),
     )
+
+
+def _sessions(store: Store, users: Collection[str | None] | None) -> list[SessionKey]:
+    if users is None:
+        return store.sessions()
+    return store.sessions(*users) if users else []
 
 
 def _missing(source: Store, target: Store) -> Callable[[SessionKey], int]:
@@ -139,16 +143,17 @@ class _Names:
         target: the store to copy to.
         origin: `Store.identity` of the source.
         found: the sessions to copy.
+        there: those of the target, of the same users.
     """
 
-    def __init__(self, target: Store, origin: str, found: Sequence[SessionKey]) -> None:
+    def __init__(self, target: Store, origin: str, found: Sequence[SessionKey], there: Sequence[SessionKey]) -> None:
         self._target = target
         self._wanted = {key.key: key for key in found}
         self.copied: dict[int, SessionKey] = {}
-        for there in target.sessions(*{key.user_id for key in found}) if found else ():
-            mark = read_mark(target, there.key)
+        for own in there:
+            mark = read_mark(target, own.key)
             if mark is not None and mark.source == origin and mark.session in self._wanted:
-                self.copied[mark.session] = there
+                self.copied[mark.session] = own
 
     def of(self, key: SessionKey) -> str | None:
         """Return the name of the session in the target that this one goes to, now; None if there is none yet."""
