@@ -409,6 +409,7 @@ class Restored:
         branches: where they end; those that do not exist yet are created.
         refs: tags, stashes and moves, oldest first; each gets a new number.
         forgotten: ids that must not be stored from now on; messages already stored stay.
+        last_seq: what the next message's number is larger than, also where the newest message has been forgotten.
     """
 
     segments: tuple[Segment, ...] = ()
@@ -417,6 +418,7 @@ class Restored:
     branches: tuple[Branch, ...] = ()
     refs: tuple[Ref, ...] = ()
     forgotten: tuple[str, ...] = ()
+    last_seq: int = 0
 
 
 @dataclass(frozen=True, slots=True)

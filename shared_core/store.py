@@ -3,8 +3,9 @@
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from functools import partial
+from itertools import count
 from types import MappingProxyType
 
 from shared_core.errors import StoreError, UnknownReferenceError
@@ -213,6 +214,22 @@ class Store(ABC):
     @abstractmethod
     def segment(self, session: int, segment: int) -> Segment:
         """Return one segment; UnknownReferenceError if there is none. `parent` never changes, `tip` may grow."""
+
+    def segments(self, session: int, after: int, limit: int) -> list[Segment]:
+        """Return at most `limit` segments with a larger number than `after`, in order of numbers.
+
+        By default, this reads all segments one by one.
+        """
+        left = self.stats(session)["segments"]
+        found: list[Segment] = []
+        for number in count():
+            if not left or len(found) >= limit:
+                return found
+            with suppress(UnknownReferenceError):
+                segment = self.segment(session, number)
+                left -= 1
+                found += [segment] if number > after else []
+        return found
 
     @abstractmethod
     def branches(self, session: int) -> list[Branch]:
@@ -536,6 +553,10 @@ class Store(ABC):
 
     def unstage(self, sessions: Collection[int]) -> None:
         """Remove stages with all they hold; those that were published stay."""
+        return None
+
+    def identity(self) -> str | None:
+        """Return a text that all objects on this database share, and no others; by default None: it is not known."""
         return None
 
     def backup(self, path: str | os.PathLike[str], progress: Callable[[int, int], None] | None = None) -> None:

@@ -7,7 +7,9 @@ __all__ = ["EXAMPLES", "epilog"]
 EXAMPLES: Mapping[str, Sequence[str]] = {
     "import": ["import chatgpt-export.zip", "import shared.jsonl --session ana"],
     "backup": ["backup copy.db"],
-    "doctor": ["doctor", "doctor --recover saved.db"],
+    "copy": ["copy chat.db postgresql://app@localhost/chats", "copy chat.db new.db --user ana --verify"],
+    "doctor": ["doctor", "doctor --repair", "doctor --recover saved.db"],
+    "migrate": ["migrate --dry-run", "migrate --backup before.db"],
     "export": ["export chat.jsonl", "export debug.md --branch debug"],
     "view": ["view --out page.html", "view chat.db --out page.html --open"],
     "evaluate": [
@@ -20,7 +22,7 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     "standing": ["standing", "standing --json"],
     "search": ["search Lisbon", 'search "hotel by the river" --since 2026-03-01 --role user'],
     "log": ["log -n 20", "log --graph"],
-    "stats": ["stats"],
+    "stats": ["stats", "stats --all-sessions"],
     "sessions": ["sessions -n 5", "sessions --all-users"],
     "rename-session": ['rename-session default "trip to Porto"'],
     "forget": ["forget --id 3f2a9c01", "forget --before 2026-01-01 --dry-run"],

@@ -34,6 +34,7 @@ from shared_core.cli.printing import (
     write_json,
 )
 from shared_core.cli.session_commands import forget_sessions, search_sessions
+from shared_core.cli.store_tables import answer_store_stats
 from shared_core.errors import StoreError, StoreUnavailableError
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message, Role
@@ -206,8 +207,20 @@ def log(
 
 @message_commands.command()
 @with_options
-def stats(options: CommonOptions) -> None:
-    """Print how much is stored."""
+def stats(
+    options: CommonOptions,
+    all_sessions: Annotated[
+        bool, typer.Option("--all-sessions", help="Count everything in the store, of all users.")
+    ] = False,
+) -> None:
+    """Print how much is stored.
+
+    Of all conversations, that is how many conversations, users and messages there are, what each kind of row takes, the
+    vectors of each embedder, and the largest conversations. The database counts, which may take minutes.
+    """
+    if all_sessions:
+        answer_store_stats(options)
+        return
     with options.open() as memory:
         numbers = memory.stats()
     options.answer(numbers, [table(numbers)])

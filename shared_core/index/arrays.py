@@ -230,6 +230,11 @@ def _intact(data: bytes) -> bool:
     return data[len(MAGIC) : START] == _checksum(magic, body)
 
 
+def is_damaged(data: bytes) -> bool:
+    """Return whether packed bytes are no longer what was packed, by this version or an older one."""
+    return not _intact(data)
+
+
 def digest_of(data: bytes) -> str:
     """Return the checksum in packed bytes, in hex."""
     return data[len(MAGIC) : START].hex()

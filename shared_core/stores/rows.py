@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from shared_core.records import (
@@ -110,6 +111,11 @@ class Rows(ABC):
     def segment(self, session: int, segment: int) -> Segment | None:
         """Return one segment, or None; its `tip` is the deepest position that has ever held a message."""
 
+    def segments(self, session: int, after: int, limit: int) -> list[Segment]:
+        """Return the segments with a larger number than `after`, in order. By default, this reads them one by one."""
+        found = (self.segment(session, number) for number in range(after + 1, self.next_segment(session)))
+        return list(islice((segment for segment in found if segment is not None), max(limit, 0)))
+
     @abstractmethod
     def next_segment(self, session: int) -> int:
         """Return the number of the next segment: one more than the largest there is, 0 for the first."""
@@ -195,6 +201,10 @@ class Rows(ABC):
             UnknownReferenceError: there is no such segment, or no message that is said to sum something up.
             StoreError: a message cannot be stored; the error names its id.
         """
+
+    @abstractmethod
+    def raise_number(self, session: int, seq: int) -> None:
+        """Have the number of the session's newest message be at least this one, whether or not there is a message."""
 
     def note_empty(self, session: int, stretches: Sequence[Stretch], numbers: Sequence[range]) -> None:
         """Note positions, and numbers of messages, that hold nothing on purpose.

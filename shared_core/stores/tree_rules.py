@@ -417,6 +417,8 @@ def restore(rows: Rows, session: int, restored: Restored) -> None:
                 check_position(rows, session, parent)
         rows.put_segment(session, segment)
     rows.insert_records(session, restored.records, restored.covers)
+    if restored.last_seq > state.last_seq:
+        rows.raise_number(session, restored.last_seq)
     _note_empty(rows, session, restored, before, state.last_seq)
     for branch in restored.branches:
         if rows.end(session, branch.name) is None:
@@ -442,7 +444,7 @@ def _note_empty(
         first = own.tip + 1 if own is not None else now.start if now.base is None else now.base + 1
         empty += [Stretch(number, one.start, one.stop - 1) for one in _passed_over(depths[number], first, now.tip)]
     seqs = [record.seq for record in restored.records]
-    passed = _passed_over(seqs, last_seq + 1, max(seqs, default=0))
+    passed = _passed_over(seqs, last_seq + 1, max([*seqs, restored.last_seq]))
     if empty or passed:
         rows.note_empty(session, empty, passed)
 

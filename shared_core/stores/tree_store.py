@@ -130,6 +130,11 @@ class TreeStore(Store):
         with self._reading() as rows:
             return segment_at(rows, session, segment)
 
+    def segments(self, session: int, after: int, limit: int) -> list[Segment]:
+        """See `Store`."""
+        with self._reading() as rows:
+            return rows.segments(session, after, limit)
+
     def branches(self, session: int) -> list[Branch]:
         """See `Store`."""
         with self._reading() as rows:

@@ -142,6 +142,10 @@ class CountedStore(Store):
         """See `Store`."""
         return self._noted("segment").segment(session, segment)
 
+    def segments(self, session: int, after: int, limit: int) -> list[Segment]:
+        """See `Store`."""
+        return self._noted("segments").segments(session, after, limit)
+
     def branches(self, session: int) -> list[Branch]:
         """See `Store`."""
         return self._noted("branches").branches(session)
@@ -298,6 +302,10 @@ class CountedStore(Store):
     def unstage(self, sessions: Collection[int]) -> None:
         """See `Store`."""
         self._noted("unstage").unstage(sessions)
+
+    def identity(self) -> str | None:
+        """See `Store`."""
+        return self._noted("identity").identity()
 
     def backup(self, path: str | os.PathLike[str], progress: Callable[[int, int], None] | None = None) -> None:
         """See `Store`."""

@@ -41,7 +41,7 @@ EXPECTED = {
         "main ['To Porto or to Faro?', 'To Porto.']\nmain-2 main-3\n",
     ],
     "summaries.md": [" messages are in it"],
-    "operations.md": ["My locker code is 4471.\n"],
+    "operations.md": ["My locker code is 4471.\n", "2 messages\n[]\n"],
 }
 ELSEWHERE = {
     "tutorial.md", "server.md", "openai.md", "import.md", "format.md", "langchain.md", "llama_index.md", "scaling.md"

@@ -57,6 +57,7 @@ FLOORS = [
     "interop",
     "pool",
     "aio",
+    "operations",
     "testing",
     "evaluation",
     "view",

@@ -215,6 +215,9 @@ class DictRows(Rows):
         one.covers += covers
         one.version += 1
 
+    def raise_number(self, session: int, seq: int) -> None:
+        self.of(session).last_seq = max(self.of(session).last_seq, seq)
+
     def erase(
         self, session: int, positions: Sequence[Position], stale: Sequence[Position], summaries: Collection[int]
     ) -> bool:

@@ -750,7 +750,7 @@ def test_the_page_on_scaling_runs(address: str, server: Server, database: str, t
         source = source.replace("postgresql://app@localhost:5432/chats", address)
         source = source.replace("postgresql://web@localhost:5432/chats", server.address(database, user="web"))
         script.write_text(source, encoding="utf-8")
-    assert [ran.out for ran in run(scripts, tmp_path)] == ["My locker code is 4471.\n", "2\n", "0 1\n"]
+    assert [ran.out for ran in run(scripts, tmp_path)] == ["My locker code is 4471.\n", "2\n", "0 1\n", ""]
 
 
 def test_forgotten_rows_are_vacuumed_where_they_were(address: str, server: Server, database: str) -> None:

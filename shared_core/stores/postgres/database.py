@@ -56,6 +56,11 @@ class Database:
             self.close()
             raise
 
+    @property
+    def schema_name(self) -> str:
+        """The name of the schema."""
+        return self._schema.name
+
     def _connect(self) -> Connection:
         connection = self._address.connect(prepare=self._prepare)
         try:

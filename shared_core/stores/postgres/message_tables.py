@@ -87,9 +87,6 @@ _RAISE_TIPS = (
     "FROM unnest(%(segments)s::bigint[], %(tips)s::bigint[]) AS w (segment, tip) "
     "WHERE g.session = %(session)s AND g.segment = w.segment"
 )
-_RAISE_NUMBER = (
-    "UPDATE {s}.sessions SET last_seq = greatest(last_seq, %(seq)s), version = version + 1 WHERE session = %(session)s"
-)
 _INSERT_COVER = (
     "INSERT INTO {s}.covers SELECT %(session)s, m.segment, m.depth, "
     "(SELECT coalesce(max(ordinal), -1) + 1 FROM {s}.covers WHERE session = %(session)s "
@@ -220,7 +217,7 @@ class MessageTables(GapTables):
             raised = self.count_rows(_RAISE_TIPS, session, columns(list(tips.items()), ("segments", "tips")))
             if raised < len(tips):
                 raise UnknownReferenceError("a message stands in a segment that does not exist")
-            self.run(_RAISE_NUMBER, session, {"seq": max(record.seq for record in records)})
+            self.raise_number(session, max(record.seq for record in records))
         for part in parts_of(rows_of(session, records)):
             self._insert(session, part)
         for position, stretch in covers:

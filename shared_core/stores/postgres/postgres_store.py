@@ -1,9 +1,9 @@
 """The store for many workers: one PostgreSQL database that all of them share."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import copy
-from functools import wraps
+from functools import partial, wraps
 from types import MappingProxyType
 from typing import Concatenate, ParamSpec, TypeVar
 from weakref import WeakValueDictionary
@@ -31,6 +31,7 @@ from shared_core.records import (
     VectorRows,
 )
 from shared_core.store import ALL
+from shared_core.stores.damages import Mend
 from shared_core.stores.grafts import Graft
 from shared_core.stores.postgres.address import Address
 from shared_core.stores.postgres.appends import AppendCall, Appends
@@ -38,16 +39,19 @@ from shared_core.stores.postgres.database import Database
 from shared_core.stores.postgres.derived_tables import DerivedTables
 from shared_core.stores.postgres.failures import unknown_outcome
 from shared_core.stores.postgres.grafts import graft
+from shared_core.stores.postgres.inspection import PostgresInspector, mend_tables
 from shared_core.stores.postgres.joint_reads import JointReads
 from shared_core.stores.postgres.row_security import setting_of
-from shared_core.stores.postgres.schema import SCRUBBED
+from shared_core.stores.postgres.schema import SCHEMA, SCRUBBED
 from shared_core.stores.postgres.stages import abandoned, insert_stage, name_stages, remove_part
 from shared_core.stores.postgres.transactions import NO_USER
 from shared_core.stores.tree_rules import begin, checked_ids
 from shared_core.stores.tree_store import TreeStore
 
-SCHEMA = "infinite_memory"
-"""The schema that the tables are in, unless another is given."""
+_IDENTITY = (
+    "SELECT (SELECT system_identifier FROM pg_control_system())::text, "
+    "(SELECT oid FROM pg_database WHERE datname = current_database())::text"
+)
 
 _NAME_BYTES = 63
 _MOST_PARTITIONS = 1024
@@ -348,6 +352,29 @@ class PostgresStore(TreeStore):
             with self._writing() as rows:
                 rows.note_scrubbed([(session, epoch) for session, epoch, _ in due])
 
+    @contextmanager
+    def inspecting(self) -> Iterator[PostgresInspector]:
+        """Enter a block in which the rows may be asked anything, for as long as it takes."""
+        with self._writing() as rows:
+            rows.run("SET LOCAL statement_timeout = 0", None)
+            yield PostgresInspector(lambda: nullcontext(rows.statements), self.database.schema_name)
+
+    def inspector(self) -> PostgresInspector:
+        """Return what asks the rows anything, in a transaction for each statement."""
+        return PostgresInspector(partial(self.database.reading, self._user), self.database.schema_name)
+
+    def mend(self, mends: Sequence[Mend]) -> None:
+        """Mend rows that were made from others, in one transaction."""
+        with self._writing() as rows:
+            mend_tables(rows.statements, mends)
+
+    @repeating
+    def identity(self) -> str:
+        """See `Store`."""
+        with self.database.reading() as statements:
+            ((cluster, database),) = statements.run(_IDENTITY, None)
+        return f"postgresql {cluster} {database} {self.database.schema_name}"
+
     def close(self) -> None:
         """See `Store`."""
         self.database.close()
@@ -360,6 +387,7 @@ class PostgresStore(TreeStore):
     main_states = repeating(TreeStore.main_states)
     stats = repeating(TreeStore.stats)
     segment = repeating(TreeStore.segment)
+    segments = repeating(TreeStore.segments)
     branches = repeating(TreeStore.branches)
     refs = repeating(TreeStore.refs)
     change = repeating(TreeStore.change)

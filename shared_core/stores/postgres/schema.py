@@ -24,6 +24,9 @@ _FIRST = (
 TABLES = (*_FIRST, "erasures", "gaps", "scrubs")
 """The tables that are split by session: all that a session holds. `names` and the record of migrations are not."""
 
+SCHEMA = "infinite_memory"
+"""The schema that the tables are in, unless another is given."""
+
 NAMES = "names"
 """The table of sessions by their names; its rows say whose a session is."""
 

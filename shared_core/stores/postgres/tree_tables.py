@@ -54,6 +54,10 @@ SEGMENTS = (
     f"SELECT {SEGMENT_COLUMNS} FROM {{s}}.segments AS g "
     "WHERE g.session = %(session)s AND g.segment = ANY(%(segments)s::bigint[])"
 )
+_SEGMENTS_AFTER = (
+    f"SELECT {SEGMENT_COLUMNS} FROM {{s}}.segments AS g WHERE g.session = %(session)s AND g.segment > %(after)s "
+    "ORDER BY g.segment LIMIT %(limit)s"
+)
 _PUT_SEGMENT = (
     "INSERT INTO {s}.segments AS g (session, segment, parent_segment, parent_depth, tip, merged_segment, merged_depth, "
     "base, turn_shift, checksum) VALUES (%(session)s, %(segment)s, %(parent_segment)s, %(parent_depth)s, %(tip)s, "
@@ -62,6 +66,9 @@ _PUT_SEGMENT = (
 )
 _COUNT_SEGMENT = (
     "UPDATE {s}.sessions SET next_segment = greatest(next_segment, %(segment)s + 1) WHERE session = %(session)s"
+)
+_RAISE_NUMBER = (
+    "UPDATE {s}.sessions SET last_seq = greatest(last_seq, %(seq)s), version = version + 1 WHERE session = %(session)s"
 )
 _PUT_BRANCH = (
     "INSERT INTO {s}.branches (session, name, segment, depth, ordinal, checksum) "
@@ -104,6 +111,7 @@ class TreeTables(Rows):
     """
 
     def __init__(self, statements: Statements) -> None:
+        self.statements = statements
         self.run = statements.run
         self.count_rows = statements.count
         self.together = statements.together
@@ -187,6 +195,15 @@ class TreeTables(Rows):
         """See `Rows`."""
         found = self.run(_SEGMENT, session, {"segment": segment})
         return read_segment(session, found[0]) if found else None
+
+    def segments(self, session: int, after: int, limit: int) -> list[Segment]:
+        """See `Rows`."""
+        values = {"after": after, "limit": max(limit, 0)}
+        return [read_segment(session, row) for row in self.run(_SEGMENTS_AFTER, session, values)]
+
+    def raise_number(self, session: int, seq: int) -> None:
+        """See `Rows`."""
+        self.run(_RAISE_NUMBER, session, {"seq": seq})
 
     def next_segment(self, session: int) -> int:
         """See `Rows`."""

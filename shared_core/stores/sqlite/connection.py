@@ -4,6 +4,7 @@ import os
 import sqlite3
 import threading
 import time
+import uuid
 import warnings
 import weakref
 from collections.abc import Iterator, Sequence
@@ -141,6 +142,7 @@ class Database:
         self._connection: sqlite3.Connection | None = None
         self._file: tuple[int, int] | None = None
         self._pid = os.getpid()
+        self._key = uuid.uuid4()
         self._closed = False
         self._joined = False
         with _process:
@@ -244,6 +246,19 @@ class Database:
             connection = connect_to_read(self._path)
         with closing(connection):
             yield connection
+
+    @property
+    def path(self) -> Path | None:
+        """The file; None in memory."""
+        return None if self._memory else self._path
+
+    @property
+    def identity(self) -> str:
+        """A text that tells this database from all others."""
+        if self._memory:
+            return f"memory {self._key}"
+        device, number = _identity(self._path) or (0, 0)
+        return f"file {device} {number}"
 
     def size(self) -> int:
         """Return the bytes that the database takes, its write-ahead log included."""

@@ -112,6 +112,14 @@ def version_of(connection: sqlite3.Connection) -> int:
     return int(row[0])
 
 
+def steps_taken(connection: sqlite3.Connection) -> dict[int, tuple[str, str]]:
+    """Return the number of each step of the schema that was taken, with its name and when; writes nothing."""
+    if not version_of(connection):
+        return {}
+    rows = connection.execute("SELECT version, name, applied_at FROM migrations ORDER BY version")
+    return {version: (name, applied_at) for version, name, applied_at in rows}
+
+
 def refuse_newer(version: int, known: int, label: str) -> None:
     """Raise StoreError if a database has a newer schema than is known."""
     if version > known:

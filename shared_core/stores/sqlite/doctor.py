@@ -10,11 +10,13 @@ from typing import Any
 
 from shared_core.errors import StoreError
 from shared_core.records import Position, Record, SessionKey
+from shared_core.stores.damages import Damage, Mend
 from shared_core.stores.gaps import NUMBERS, missing, without
 from shared_core.stores.row_values import checksum_of
 from shared_core.stores.sqlite.connection import plain
 from shared_core.stores.sqlite.damage import read_leniently
 from shared_core.stores.sqlite.database_file import SEALED, connect_to_read, refuse_foreign, version_of
+from shared_core.stores.sqlite.inspection import inspect_rows
 from shared_core.stores.sqlite.message_rows import record_of
 from shared_core.stores.sqlite.stages import IS_STAGE
 from shared_core.stores.sqlite.wal import look_into
@@ -30,6 +32,9 @@ _HEADS = (
     "text, {checksum} FROM messages "
 )
 _WORDS = {"segments": "a segment", "branches": "a branch", "refs": "a tag, stash or move", "summaries": "a summary"}
+_LENGTHS = {"summaries": 11}
+"""How many columns of a table are kept, where not all are."""
+
 _TABLES = {
     "sessions": "SELECT session, user_id, session_id FROM sessions",
     "segments": "SELECT session, segment, parent_segment, parent_depth, merged_segment, merged_depth, base, "
@@ -40,30 +45,11 @@ _TABLES = {
     "covers": "SELECT session, segment, depth, source_segment, start, upto FROM covers "
     "ORDER BY session, segment, depth, ordinal",
     "summaries": "SELECT s.session, t.content, s.segment, s.depth, s.along_segment, s.along_depth, s.last_id, "
-    "s.messages, s.created_at, s.counter, s.tokens, {checksum} FROM summaries AS s "
+    "s.messages, s.created_at, s.counter, s.tokens, s.summary, {checksum} FROM summaries AS s "
     "LEFT JOIN texts AS t USING (text) ORDER BY summary",
     "tombstones": "SELECT session, id FROM tombstones",
     "gaps": "SELECT session, segment, start, upto FROM gaps ORDER BY session, segment, start",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Damage:
-    """Something that is damaged.
-
-    Attributes:
-        what: what it is, such as "message".
-        why: why it cannot be read.
-        session: the name of the session. None: it is not known, or the damage is to the file as a whole.
-        user: the user whose session it is. None: nobody's.
-        id: the id of the message. None: it is not known, or the damage is to something else.
-    """
-
-    what: str
-    why: str
-    session: str | None = None
-    user: str | None = None
-    id: str | None = None
 
 
 @dataclass
@@ -75,9 +61,11 @@ class Findings:
         sessions: the sessions by number.
         rows: the rows of each table that could be read, without their checksums; of messages, see `records`.
         records: the messages that are as they were written, by session.
+        mends: how to mend what can be made again from messages.
     """
 
     damages: list[Damage] = field(default_factory=list)
+    mends: list[Mend] = field(default_factory=list)
     sessions: dict[int, SessionKey] = field(default_factory=dict)
     rows: dict[str, list[tuple[Any, ...]]] = field(default_factory=dict)
     records: dict[int, list[Record]] = field(default_factory=dict)
@@ -87,11 +75,15 @@ class Findings:
         """How many messages can be read."""
         return sum(map(len, self.records.values()))
 
-    def add(self, what: str, why: str, session: int | None = None, id_: object = None) -> None:
+    def add(
+        self, what: str, why: str, session: int | None = None, id_: object = None, mend: Mend | None = None
+    ) -> None:
         """Note a damage."""
         own = self.sessions.get(session) if session is not None else None
-        told = plain(id_) if isinstance(id_, str | bytes) else None
-        self.damages.append(Damage(what, why, own and own.session_id, own and own.user_id, told))
+        told = plain(id_) if isinstance(id_, str | bytes) else None if id_ is None else str(id_)
+        derived = mend is not None
+        self.damages.append(Damage(what, why, own and own.session_id, own and own.user_id, told, derived))
+        self.mends += [mend] if mend is not None else []
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON data."""
@@ -155,6 +147,8 @@ class _Reader:
             self._check(table)
         self._read_messages()
         self._leave_out_stages()
+        if self.sealed:
+            self._inspect()
 
     def _leave_out_stages(self) -> None:
         """Leave out what an import that was killed, or is running, keeps in stages."""
@@ -162,6 +156,15 @@ class _Reader:
         for number in stages:
             self.found.sessions.pop(number, None)
             self.found.records.pop(number, None)
+
+    def _inspect(self) -> None:
+        """Note which rows do not fit together."""
+        try:
+            for damage, mend in inspect_rows(self.connection, self.found.sessions):
+                self.found.damages.append(damage)
+                self.found.mends += [mend] if mend is not None else []
+        except sqlite3.Error as error:
+            self._note_structure(error)
 
     def _check_structure(self) -> None:
         lines = [str(row[0]) for row in self._scan(f"PRAGMA integrity_check({STRUCTURE})")]
@@ -174,9 +177,12 @@ class _Reader:
         try:
             yield from self.connection.execute(sql, values)
         except (sqlite3.Error, OverflowError) as error:
-            if str(error) not in self._structure:
-                self._structure.add(str(error))
-                self.found.add("the structure of the file", str(error))
+            self._note_structure(error)
+
+    def _note_structure(self, error: Exception) -> None:
+        if str(error) not in self._structure:
+            self._structure.add(str(error))
+            self.found.add("the structure of the file", str(error))
 
     def _name_sessions(self) -> None:
         for number, user, name in self.found.rows["sessions"]:
@@ -188,13 +194,18 @@ class _Reader:
         """Note which rows of a table are damaged; they are used as far as they make sense, but for summaries."""
         kept = []
         for *row, checksum in self.found.rows[table]:
-            sealed = {"segments": row[:8], "refs": row[:8], "summaries": row[1:]}.get(table, row)
+            sealed = {"segments": row[:8], "refs": row[:8], "summaries": row[1:-1]}.get(table, row)
             if checksum is not None and checksum != checksum_of(sealed):
-                self.found.add(_WORDS[table], "its checksum is wrong", row[0])
+                self._note_row(table, row)
                 if table == "summaries":
                     continue
-            kept.append(tuple(row))
+            kept.append(tuple(row[: _LENGTHS.get(table)]))
         self.found.rows[table] = kept
+
+    def _note_row(self, table: str, row: Sequence[Any]) -> None:
+        mend = Mend("summary", row[0], {"summary": row[-1]}) if table == "summaries" else None
+        name = row[{"refs": 2, "summaries": 6}.get(table, 1)]
+        self.found.add(_WORDS[table], "its checksum is wrong", row[0], name, mend)
 
     # Messages
 

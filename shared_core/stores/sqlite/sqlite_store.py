@@ -2,8 +2,8 @@
 
 import os
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from sqlite3 import Connection
 from types import TracebackType
@@ -18,6 +18,7 @@ from shared_core.stores.sqlite.backup import Progress, back_up
 from shared_core.stores.sqlite.connection import Database
 from shared_core.stores.sqlite.derived_rows import DerivedRows
 from shared_core.stores.sqlite.grafts import graft
+from shared_core.stores.sqlite.inspection import SQLiteInspector
 from shared_core.stores.sqlite.message_rows import MessageRows
 from shared_core.stores.sqlite.session_rows import overview
 from shared_core.stores.sqlite.stages import AT_ONCE, abandoned, insert_stage, name_stages, remove_part
@@ -84,6 +85,11 @@ class SQLiteStore(TreeStore):
         self._db = Database(path, synchronous=_SYNCHRONOUS[one_of("durability", durability, tuple(_SYNCHRONOUS))])
         self._reads = _Reading(self._db)
         self._remove_abandoned()
+
+    @property
+    def path(self) -> Path | None:
+        """The file; None in memory."""
+        return self._db.path
 
     def overview(self, *user_ids: str | None, limit: int = ALL) -> list[SessionInfo]:
         """See `Store`."""
@@ -175,6 +181,16 @@ class SQLiteStore(TreeStore):
     def scrub(self) -> str | None:
         """See `Store`."""
         return self._db.checkpoint()
+
+    @contextmanager
+    def inspecting(self) -> Iterator[SQLiteInspector]:
+        """Enter a block in which the rows may be asked anything, while others write."""
+        with self._db.reader() as connection:
+            yield SQLiteInspector(connection)
+
+    def identity(self) -> str:
+        """See `Store`. It is the file's, not the path's: two names of one file are one database."""
+        return self._db.identity
 
     def backup(self, path: str | os.PathLike[str], progress: Progress | None = None) -> None:
         """See `Store`."""

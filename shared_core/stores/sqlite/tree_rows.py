@@ -49,6 +49,12 @@ _SEGMENT = (
     "FROM segments AS g JOIN tips AS t ON t.session = g.session AND t.segment = g.segment "
     "WHERE g.session = ? AND g.segment = ?"
 )
+_SEGMENTS = (
+    "SELECT g.segment, g.parent_segment, g.parent_depth, t.tip, "
+    "g.merged_segment, g.merged_depth, g.base, g.turn_shift, g.checksum "
+    "FROM segments AS g JOIN tips AS t ON t.session = g.session AND t.segment = g.segment "
+    "WHERE g.session = ? AND g.segment > ? ORDER BY g.segment LIMIT ?"
+)
 _PUT_SEGMENT = (
     "INSERT INTO segments (session, segment, parent_segment, parent_depth, least_tip, merged_segment, "
     "merged_depth, base, turn_shift, checksum) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
@@ -195,6 +201,19 @@ class TreeRows(Rows):
         *tree, checksum = row
         _check("segment", segment, checksum, (session, segment, *tree[:2], *tree[3:]))
         return Segment(segment, position_of(*tree[:2]), tree[2], position_of(*tree[3:5]), *tree[5:])
+
+    def segments(self, session: int, after: int, limit: int) -> list[Segment]:
+        """See `Rows`."""
+        found = []
+        for number, *tree, checksum in self.fetch(_SEGMENTS, (session, after, max(limit, 0))):
+            _check("segment", number, checksum, (session, number, *tree[:2], *tree[3:]))
+            found.append(Segment(number, position_of(*tree[:2]), tree[2], position_of(*tree[3:5]), *tree[5:]))
+        return found
+
+    def raise_number(self, session: int, seq: int) -> None:
+        """See `Rows`."""
+        sql = "UPDATE sessions SET least_seq = max(least_seq, ?2) WHERE session = ?1"
+        self.connection.execute(sql, (session, seq))
 
     def next_segment(self, session: int) -> int:
         """See `Rows`."""

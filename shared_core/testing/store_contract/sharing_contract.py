@@ -77,6 +77,14 @@ class SharingContract:
             other.close()
         session.check()
 
+    def test_two_objects_on_one_database_say_so(self, store: Store, reopen: Callable[[], Store]) -> None:
+        """`identity` is the same for both, if the store has one."""
+        other = reopen()
+        try:
+            assert other.identity() == store.identity()
+        finally:
+            other.close()
+
     def test_a_closed_store_says_so(self, store: Store) -> None:
         """Closing it twice is fine; using it afterwards raises StoreError."""
         key = Session(store).key
@@ -109,6 +117,29 @@ class RestoreContract:
             assert store.newest(other, position, ALL) == store.newest(key, position, ALL)
         assert store.append(other, MAIN, drafts("u2", "a5")).forgotten == ("u2",)
         assert [record.message.id for record in store.get(key, ["a5"])] == [], "the other session is as it was"
+
+    def test_numbers_go_on_after_the_newest_was_forgotten(self, store: Store) -> None:
+        """`last_seq` holds the number of a message that did not come along; it never makes it smaller."""
+        session = Session(store)
+        for last_seq in (7, 3, 0):
+            store.restore(session.key, Restored(last_seq=last_seq))
+            assert store.state(session.key).last_seq == 7
+        assert store.find(session.key, After(0, ALL)) == []
+        assert store.append(session.key, MAIN, drafts("u1")).records[0].seq == 8
+
+    def test_segments_are_listed_by_pages(self, store: Store) -> None:
+        """In order of their numbers, and only those of the session."""
+        session, other = Session(store), Session(store, "other")
+        session.append(MAIN, drafts("u1", "u2"))
+        for number in range(3):
+            session.append(f"b{number}", drafts(f"u{number + 3}"), at=Position(0, 0))
+        other.append(MAIN, drafts("u1"))
+        every = [store.segment(session.key, number) for number in range(4)]
+        assert store.segments(session.key, -1, ALL) == every
+        assert store.segments(session.key, 0, 2) == every[1:3]
+        assert (
+            store.segments(session.key, 3, 2) == store.segments(session.key, -1, 0) == store.segments(99, -1, 9) == []
+        )
 
     def test_what_a_restored_message_sums_up_is_known(self, store: Store) -> None:
         """It is known in order, and from either side."""

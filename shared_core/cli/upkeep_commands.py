@@ -1,0 +1,96 @@
+"""The commands that keep a store in order: copy and migrate."""
+
+from contextlib import closing
+from itertools import islice
+from typing import Annotated
+
+import typer
+
+from shared_core.cli.options import CommonOptions, with_options
+from shared_core.cli.printing import count, progress, say
+from shared_core.errors import StoreError
+from shared_core.operations.migration import Schema, Step, migrate_store, schema_of
+from shared_core.operations.store_comparison import differences
+from shared_core.operations.store_copy import copy_store
+from shared_core.stores import open_store, store_exists, without_password
+
+upkeep_commands = typer.Typer()
+
+LISTED = 20
+"""How many differences between two stores are listed."""
+
+
+@upkeep_commands.command()
+@with_options
+def copy(
+    options: CommonOptions,
+    source: Annotated[str, typer.Argument(metavar="SRC", help="The store to copy from, as for --store.")],
+    target: Annotated[str, typer.Argument(metavar="DST", help="The store to copy to; created if it does not exist.")],
+    jobs: Annotated[int, typer.Option(metavar="N", min=1, help="How many conversations are copied at a time.")] = 1,
+    verify: Annotated[bool, typer.Option("--verify", help="Compare the two row by row afterwards.")] = False,
+) -> None:
+    """Copy a store, or what is new, to another.
+
+    The two may be of any kind. Everybody's conversations are copied, or those of --user. Run it again to bring what is
+    new, and to forget what was forgotten; an interrupted copy goes on where it was. Let nobody write to SRC during the
+    last run. The exit code is 1 if --verify finds a difference.
+    """
+    names = [without_password(one) for one in (source, target)]
+    if not store_exists(source):
+        raise StoreError(f"no store at {names[0]!r}: name the store to copy from")
+    users = None if options.user is None else [options.user]
+    with closing(open_store(source)) as opened, closing(open_store(target)) as there:
+        try:
+            with progress("copying") as advance:
+                result = copy_store(opened, there, users=users, jobs=jobs, progress=advance)
+        except KeyboardInterrupt:
+            say("interrupted; run the command again to go on")
+            raise
+        found = list(islice(differences(opened, there, users=users), LISTED + 1)) if verify else []
+    done = f"{count(result.messages, 'new message')} in {count(result.sessions, 'session')}"
+    lines = [f"{names[0]} -> {names[1]}: {done}, {result.forgotten:,} forgotten"]
+    if verify:
+        lines += [f"  {one}" for one in found[:LISTED]] or ["both hold the same"]
+    if len(found) > LISTED:
+        lines.append("  and more")
+    data = {"source": names[0], "target": names[1], **result.to_dict()}
+    options.answer(data | ({"differences": found[:LISTED]} if verify else {}), lines)
+    if found:
+        raise typer.Exit(1)
+
+
+@upkeep_commands.command()
+@with_options
+def migrate(
+    options: CommonOptions,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the steps.")] = False,
+    backup: Annotated[
+        str | None, typer.Option("--backup", metavar="FILE", help="Copy the file here first, as it is.")
+    ] = None,
+) -> None:
+    """Bring a store up to date, or show the steps.
+
+    Every program does so when it opens the store; this does it at a time of your choice. Close programs of an older
+    version that use the same file first. Workers of a server may go on if they are of the version named or newer.
+    """
+    options.require_store()
+    before = schema_of(options.store)
+    name = options.shown_store
+    lines = [f"{name}: schema {before.version} of {len(before.steps)}", *map(_step, before.steps)]
+    done = bool(before.pending) and not dry_run
+    if done:
+        if backup is None and not name.startswith("postgres"):
+            say("note: no copy of the file is kept; --backup FILE makes one first")
+        migrate_store(options.store, backup=backup)
+    lines.append(_outcome(before, done=done))
+    options.answer({"store": name, **before.to_dict(), "migrated": done}, lines)
+
+
+def _step(step: Step) -> str:
+    oldest = "" if step.oldest is None or step.applied_at else f", for programs from schema {step.oldest} on"
+    return f"  {step.version}  {step.applied_at or 'to be done':<19}  {step.name}{oldest}"
+
+
+def _outcome(before: Schema, *, done: bool) -> str:
+    steps = count(len(before.pending), "step")
+    return "up to date" if not before.pending else f"done: {steps}" if done else f"to be done: {steps}"

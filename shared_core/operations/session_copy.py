@@ -1,0 +1,414 @@
+"""One session copied from a store to another, exactly, and brought up to date when it is copied again."""
+
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from itertools import islice
+from typing import TypeVar, get_args
+
+from shared_core.errors import DuplicateError
+from shared_core.records import (
+    After,
+    Branch,
+    Change,
+    Delete,
+    Drop,
+    Position,
+    Record,
+    Ref,
+    RefKind,
+    Restored,
+    Segment,
+    SessionKey,
+    SessionState,
+    Snapshot,
+    VectorRow,
+    VectorRows,
+)
+from shared_core.store import ALL, PAGE, Store
+
+Item = TypeVar("Item")
+
+MARK = "copied"
+"""The name of the snapshot in which a copy notes where it comes from; forgetting removes it with all others."""
+
+TRIES = 3
+"""How often the tree of a session is read without keeping its writers waiting."""
+
+ROUNDS = 10
+"""How often a session is caught up with in which something is forgotten again and again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What a session was copied from, and how far.
+
+    Attributes:
+        source: `Store.identity` of the store.
+        session: the key of the session there.
+        epoch: of the session there; what was forgotten until then is forgotten here, too. None: it is not known.
+        last_seq: the number of the newest message that was copied.
+    """
+
+    source: str
+    session: int
+    epoch: int | None
+    last_seq: int
+
+    def snapshot(self) -> Snapshot:
+        """Return it as it is stored."""
+        return Snapshot(MARK, json.dumps(asdict(self)).encode())
+
+
+def read_mark(store: Store, session: int) -> Mark | None:
+    """Return what a session was copied from; None if it was not, or something was forgotten in it since."""
+    data = store.snapshot(session, MARK)
+    return None if data is None else Mark(**json.loads(data))
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """All of a session's tree at one moment.
+
+    Attributes:
+        state: of the session.
+        segments: by number.
+        branches: name -> where it ends, in order of creation.
+        refs: oldest first, without their numbers, which differ from database to database.
+    """
+
+    state: SessionState
+    segments: Mapping[int, Segment]
+    branches: Mapping[str, Position]
+    refs: Sequence[Ref]
+
+
+def read_tree(store: Store, session: int) -> Tree:
+    """Return the tree of a session; writers wait only if they write all the time."""
+    for _ in range(TRIES):
+        found = _tree(store, session)
+        if store.state(session) == found.state:
+            return found
+    with store.transaction():
+        return _tree(store, session)
+
+
+def _tree(store: Store, session: int) -> Tree:
+    # In this order: what branches and refs point at exists in the segments that are read after them.
+    state = store.state(session)
+    branches = {branch.name: branch.head for branch in store.branches(session)}
+    refs = [ref for _, ref in _numbered_refs(store, session)]
+    return Tree(state, {one.segment: one for one in segments_of(store, session)}, branches, refs)
+
+
+def _numbered_refs(store: Store, session: int) -> list[tuple[int, Ref]]:
+    found = [ref for kind in get_args(RefKind) for ref in store.refs(session, kind, limit=ALL)]
+    return [(ref.number, ref._replace(number=0)) for ref in sorted(found)]
+
+
+def segments_of(store: Store, session: int) -> Iterator[Segment]:
+    """Yield all segments of a session, read by pages."""
+    page = store.segments(session, -1, PAGE)
+    yield from page
+    while len(page) == PAGE:
+        page = store.segments(session, page[-1].segment, PAGE)
+        yield from page
+
+
+def records_of(store: Store, session: int, after: int = 0) -> Iterator[list[Record]]:
+    """Yield all messages of a session after a number, in pages."""
+    while page := store.find(session, After(after, PAGE)):
+        yield page
+        after = page[-1].seq
+
+
+def forgotten_of(store: Store, session: int) -> Iterator[list[str]]:
+    """Yield all forgotten ids of a session, in pages."""
+    last: str | None = None
+    while page := store.forgotten(session, last, PAGE):
+        yield page
+        last = page[-1]
+
+
+class SessionCopy:
+    """Copies one session, or what is new of it.
+
+    Args:
+        source: the store to copy from.
+        target: the store to copy to.
+        key: the session in the source.
+        origin: `Store.identity` of the source.
+        advance: called with the number of messages after each page.
+    """
+
+    def __init__(
+        self, source: Store, target: Store, key: SessionKey, origin: str, advance: Callable[[int], None]
+    ) -> None:
+        self._source = source
+        self._target = target
+        self._from = key
+        self._origin = origin
+        self._advance = advance
+        self._epoch: int | None = None  # what a mark says while the copy is not done
+        self.messages = 0
+        self.forgotten = 0
+        self.vectors = 0
+
+    @cached_property
+    def _key(self) -> int:
+        return self._target.create_session(self._from.user_id, self._from.session_id)
+
+    def create(self) -> None:
+        """Create the session in the target if it does not exist."""
+        assert self._key
+
+    # What the target holds already
+
+    def check(self) -> None:
+        """Raise DuplicateError if the target holds something in this session that the source does not; write nothing.
+
+        What was copied before and left alone since is not read again.
+        """
+        session = self._target.session(self._from.user_id, self._from.session_id)
+        if session is None or self._is_ours(session, read_mark(self._target, session)):
+            return
+        found = sum(map(self._check_page, records_of(self._target, session)))
+        for ids in forgotten_of(self._target, session):
+            for record in self._source.get(self._from.key, ids):
+                raise self._other(record.message.id, "was forgotten in the destination; forget it in the source, too")
+        last = self._target.state(session).last_seq
+        if found < sum(record.seq <= last for page in records_of(self._source, self._from.key) for record in page):
+            raise self._other(None, "has lost messages in the destination")
+        own = {one.segment: one for one in segments_of(self._source, self._from.key)}
+        for segment in segments_of(self._target, session):
+            known = own.get(segment.segment)
+            if known is None or known._replace(tip=0) != segment._replace(tip=0) or known.tip < segment.tip:
+                raise self._other(None, "has another tree in the destination")
+
+    def _is_ours(self, session: int, mark: Mark | None) -> bool:
+        """Return whether a session of the target holds what was copied from this one, and no other messages."""
+        if mark is None or (mark.source, mark.session) != (self._origin, self._from.key):
+            return False
+        return self._target.state(session).last_seq == mark.last_seq
+
+    def _check_page(self, page: Sequence[Record]) -> int:
+        """Return how many messages of a page the source has, too, and as they are here."""
+        ids = [str(record.message.id) for record in page]
+        own = {record.message.id: record for record in self._source.get(self._from.key, ids)}
+        absent = [id_ for id_ in ids if id_ not in own]
+        left = set(absent) - self._source.are_forgotten(self._from.key, absent)
+        for record in page:
+            if record.message.id in left:
+                raise self._other(record.message.id, "is stored in the destination and not in the source")
+            if own.get(record.message.id, record) != record:
+                raise self._other(record.message.id, "is stored in the destination with other content")
+        return len(own)
+
+    def _other(self, id_: str | None, why: str) -> DuplicateError:
+        name = repr(self._from.session_id)
+        what = f"session {name}" if id_ is None else f"message {id_!r} of session {name}"
+        return DuplicateError(f"{what} {why}; nothing was written: copy to a new store", id=id_)
+
+    # What is new
+
+    def run(self) -> None:
+        """Bring everything that the target does not hold; each page is one transaction, so that it may be killed."""
+        source, key = self._source, self._from.key
+        for _ in range(ROUNDS):
+            mark = read_mark(self._target, self._key)
+            known = mark.epoch if mark is not None and self._is_ours(self._key, mark) else None
+            tree = read_tree(source, key)
+            empty = not self._target.state(self._key).last_seq
+            self._epoch = tree.state.epoch if empty else known
+            behind = known != tree.state.epoch
+            if behind or self._counts("forgotten"):
+                self._forget()
+            self._bring_messages(tree)
+            self._bring_tree(tree)
+            self._bring_summaries(tree.segments)
+            self._bring_vectors(whole=behind and not empty)
+            self._epoch = tree.state.epoch
+            if mark != Mark(self._origin, key, self._epoch, self._target.state(self._key).last_seq):
+                self._note()
+            if source.state(key).epoch == tree.state.epoch:
+                return
+
+    def _counts(self, what: str) -> bool:
+        """Return whether the two stores hold other numbers of something."""
+        return self._source.stats(self._from.key)[what] != self._target.stats(self._key)[what]
+
+    def _note(self) -> None:
+        """Note what was copied, in the transaction that did it."""
+        last = self._target.state(self._key).last_seq
+        self._target.keep(self._key, Mark(self._origin, self._from.key, self._epoch, last).snapshot())
+
+    def _forget(self) -> None:
+        """Forget what was forgotten in the source."""
+        for ids in forgotten_of(self._source, self._from.key):
+            gone = [record.position for record in self._target.get(self._key, ids)]
+            if gone:
+                with self._target.transaction():
+                    self._target.forget(self._key, gone)
+                    self._note()
+                self.forgotten += len(gone)
+            missing = set(ids) - self._target.are_forgotten(self._key, ids)
+            if missing:
+                self._target.restore(self._key, Restored(forgotten=tuple(id_ for id_ in ids if id_ in missing)))
+
+    def _bring_messages(self, tree: Tree) -> None:
+        newest = self._target.state(self._key).last_seq
+        if newest >= tree.state.last_seq:
+            return
+        known = {one.segment: one.tip for one in segments_of(self._target, self._key)}
+        spaces = self._source.spaces(self._from.key)
+        for page in records_of(self._source, self._from.key, newest):
+            records = tuple(record for record in page if record.seq <= tree.state.last_seq)
+            if not records:
+                return
+            segments = _segments_for(records, tree.segments, known)
+            places = {record.position for record in records}
+            numbers = {position.segment for position in places}
+            covers = [one for one in self._source.covers(self._from.key, numbers) if one[0] in places]
+            vectors = {space: self._vectors_at(space, places) for space in spaces}
+            with self._target.transaction():
+                self._target.restore(self._key, Restored(segments, records, tuple(covers)))
+                for space in reversed(spaces):
+                    self._target.keep(self._key, VectorRows(space, vectors[space]))
+                self._note()
+            self.messages += len(records)
+            self.vectors += sum(map(len, vectors.values()))
+            self._advance(len(records))
+
+    def _vectors_at(self, space: str, places: set[Position]) -> list[VectorRow]:
+        return [row for row in self._source.vectors(self._from.key, space, sorted(places)) if row[2]]
+
+    def _bring_tree(self, tree: Tree) -> None:
+        """Give the target the segments, branches and other names of the source."""
+        now = _tree(self._target, self._key)
+        changed = {one.segment for one in tree.segments.values() if now.segments.get(one.segment) != one}
+        segments = tuple(tree.segments[number] for number in _parents_first(changed, tree.segments))
+        last = tree.state.last_seq
+        if (now.branches, list(now.branches), now.refs) == (tree.branches, list(tree.branches), tree.refs):
+            if segments or now.state.last_seq < last:
+                self._target.restore(self._key, Restored(segments, last_seq=last))
+            return
+        with self._target.transaction():
+            self._target.restore(self._key, Restored(segments, last_seq=last))
+            names = _names(tree)
+            if not _is_beginning(now, tree):
+                self._drop_names(now.branches)
+            else:
+                names = Restored(branches=names.branches, refs=names.refs[len(now.refs) :])
+            self._target.restore(self._key, names)
+            self._note()
+
+    def _drop_names(self, branches: Mapping[str, Position]) -> None:
+        self._target.change(self._key, [Delete(name) for name in branches])  # each leaves a move, which is dropped, too
+        drops: list[Change] = [Drop(number) for number, _ in _numbered_refs(self._target, self._key)]
+        self._target.change(self._key, drops)
+
+    def _bring_summaries(self, segments: Mapping[int, Segment]) -> None:
+        for number, segment in segments.items():
+            end = Position(number, segment.tip)
+            wanted = self._source.summaries(self._from.key, end, ALL)
+            known = self._target.summaries(self._key, end, ALL) if wanted else []
+            for summary in reversed(wanted):  # so that of one position the newest is kept last
+                if summary not in known:
+                    self._target.keep(self._key, summary)
+
+    # Vectors
+
+    def _bring_vectors(self, *, whole: bool) -> None:
+        """Bring the vectors of messages that were copied before, if there are others than here.
+
+        Args:
+            whole: compare them one by one; otherwise only if there are more or fewer.
+        """
+        wanted = self._source.spaces(self._from.key)
+        if whole or self._counts("vectors") or set(wanted) != set(self._target.spaces(self._key)):
+            self._drop_extra(wanted)
+            for space in wanted:
+                self._bring_space(space)
+        if self._target.spaces(self._key) != wanted:
+            for space in reversed(wanted):
+                self._target.keep(self._key, VectorRows(space, ()))
+
+    def _drop_extra(self, wanted: Sequence[str]) -> None:
+        """Drop the vectors that the source does not have; with them go those of the same messages in other spaces."""
+        extra: set[Position] = set()
+        for space in self._target.spaces(self._key):
+            for page in pages(self._target.vectors(self._key, space)):
+                positions = [row[0] for row in page]
+                own = self._source.vectors(self._from.key, space, positions) if space in wanted else ()
+                extra |= {*positions} - {row[0] for row in own}
+        for positions in pages(sorted(extra)):
+            with self._target.transaction():
+                self._target.forget(self._key, [], stale=positions)
+                self._note()
+
+    def _bring_space(self, space: str) -> None:
+        for page in pages(self._source.vectors(self._from.key, space)):
+            known = set(self._target.vectors(self._key, space, [row[0] for row in page]))
+            new = [row for row in page if row not in known and row[2]]
+            if new:
+                self._target.keep(self._key, VectorRows(space, new))
+                self.vectors += len(new)
+
+
+def pages(items: Iterable[Item]) -> Iterator[list[Item]]:
+    """Yield items in lists of at most `PAGE`."""
+    rest = iter(items)
+    while page := list(islice(rest, PAGE)):
+        yield page
+
+
+def _segments_for(
+    records: Sequence[Record], segments: Mapping[int, Segment], known: dict[int, int]
+) -> tuple[Segment, ...]:
+    """Return the segments that messages need, and note their tips, each only as long as it has to be.
+
+    Args:
+        records: the messages.
+        segments: all that there are.
+        known: segment -> its tip in the target; it is brought up to date.
+    """
+    tips: dict[int, int] = {}
+    waiting = [record.position for record in records]
+    while waiting:
+        number, depth = waiting.pop()
+        if depth <= known.get(number, -2) or depth <= tips.get(number, -2):
+            continue
+        segment = segments[number]
+        if number not in known and number not in tips:
+            waiting += [parent for parent in (segment.parent, segment.merged) if parent is not None]
+        tips[number] = depth
+    known |= tips
+    return tuple(segments[number]._replace(tip=tips[number]) for number in _parents_first(tips, segments))
+
+
+def _parents_first(numbers: Collection[int], segments: Mapping[int, Segment]) -> list[int]:
+    """Return numbers of segments in an order in which each comes after those that it grows out of."""
+    done: dict[int, None] = {}
+    for number in sorted(numbers):
+        stack = [number]
+        while stack:
+            parents = (segments[stack[-1]].parent, segments[stack[-1]].merged)
+            ahead = [one.segment for one in parents if one is not None and one.segment in numbers]
+            ahead = [one for one in ahead if one not in done]
+            if ahead:
+                stack += ahead
+            else:
+                done[stack.pop()] = None
+    return list(done)
+
+
+def _names(tree: Tree) -> Restored:
+    branches = tuple(Branch(name, head) for name, head in tree.branches.items())
+    return Restored(branches=branches, refs=tuple(tree.refs))
+
+
+def _is_beginning(now: Tree, tree: Tree) -> bool:
+    """Return whether all names of one tree are the first ones of another."""
+    names, wanted = list(now.branches), list(tree.branches)
+    return names == wanted[: len(names)] and now.refs == tree.refs[: len(now.refs)]
