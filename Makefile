@@ -2,6 +2,7 @@
 # make test    all extras and tools, then the whole suite with branch coverage
 # make check   ruff, formatting, mypy
 # make soak    the long versions: 2,000 examples a property, 200 kills
+# make servers the store on another version of PostgreSQL, through PgBouncer and with a standby, where these are installed
 # make compat  the adapters with the oldest and the newest LangChain and LlamaIndex, each in an environment of its own
 # make docs    the documentation as a site, in site/
 # make clean   remove everything these made
@@ -31,7 +32,7 @@ export PIP_NO_INPUT = 1
 # Some images set it; then each of the many processes that the tests start compiles the packages anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check soak compat docs clean
+.PHONY: demo test check soak servers compat docs clean
 .NOTPARALLEL:
 
 demo: export INFINITE_MEMORY_STORE = $(DEMO_STORE)
@@ -66,6 +67,9 @@ check: $(VENV)/dev.stamp
 soak: $(VENV)/dev.stamp
 	SOAK=1 $(BIN)/python -m pytest $(TOGETHER) --timeout=3600
 	$(BIN)/python tests/mutants.py
+
+servers: $(VENV)/dev.stamp
+	SERVERS=1 $(BIN)/python -m pytest $(PLUGINS) tests/stores/test_installed_servers.py -rs
 
 compat:
 	PYTHON=$(PYTHON) tests/compat.sh
