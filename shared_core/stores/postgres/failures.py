@@ -12,6 +12,7 @@ _PASSING: tuple[type[psycopg.Error], ...] = (
     errors.DeadlockDetected,
     errors.FeatureNotSupported,  # a standby that is asked for a transaction that writes
     errors.LockNotAvailable,
+    errors.ProtocolViolation,  # PgBouncer, which has no connection to the server
     errors.ReadOnlySqlTransaction,  # the same, or a server that takes no changes just now
     errors.SerializationFailure,
     errors.UniqueViolation,  # another writer took a name that was free when this one looked
@@ -49,7 +50,7 @@ def is_passing(error: BaseException | None) -> bool:
 
 def is_broken(error: BaseException) -> bool:
     """Return whether an error means that other connections to the server are most likely broken, too."""
-    lost = (errors.AdminShutdown, errors.CannotConnectNow, errors.CrashShutdown)
+    lost = (errors.AdminShutdown, errors.CannotConnectNow, errors.CrashShutdown, errors.ProtocolViolation)
     read_only = (errors.FeatureNotSupported, errors.ReadOnlySqlTransaction)
     if isinstance(error, (*lost, *read_only)):
         return True
