@@ -152,7 +152,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         embed_budget_ms: in how many milliseconds one question may ask its embedder for vectors: first for its own, then
             for those of messages that have none yet, the newest first. The others are found by their words until
             `index` or a later question embeds them. A call that has begun is awaited for a second in all, or the budget
-            if that is longer, and then given up: its vectors are stored when they arrive. Without its own vector, the
+            if that is longer, and then given up: its vectors are used once they arrive. Without its own vector, the
             question is answered by words alone, and the report says so. With 0, no messages are embedded.
         reranker: orders the best 30 results of a search, before what is worth its tokens is recalled: a function, sync
             or async, of the question and texts that returns a score for each text; a `RerankerModel`; or the folder or

@@ -82,8 +82,22 @@ class Store(ABC):
         """Return the session's key; create the session, with an empty branch `main`, if it does not exist."""
 
     @abstractmethod
-    def sessions(self, *user_ids: str | None) -> list[SessionKey]:
-        """Return all sessions, oldest first; with `user_ids`, only theirs. None is the user of nobody's sessions."""
+    def sessions(self, *user_ids: str | None, after: int = 0, limit: int = ALL) -> list[SessionKey]:
+        """Return all sessions, oldest first; with `user_ids`, only theirs. None is the user of nobody's sessions.
+
+        Args:
+            user_ids: whose sessions; none: everybody's.
+            after: the key of the last one read, to read by pages: a newer session has a larger key.
+            limit: the largest number of sessions.
+        """
+
+    def users(self, after: str | None = None, limit: int = ALL) -> list[str]:
+        """Return at most `limit` users that have sessions, in an order of the store's; `after`: the last one read.
+
+        By default, this reads all sessions.
+        """
+        named = sorted({one.user_id for one in self.sessions() if one.user_id is not None})
+        return [user for user in named if after is None or user > after][: max(limit, 0)]
 
     def sessions_named(self, session_id: str) -> list[SessionKey]:
         """Return the sessions of this name, of all users, oldest first. By default, this reads all names."""

@@ -66,8 +66,16 @@ class Rows(ABC):
         """Return the key of a session, or None."""
 
     @abstractmethod
-    def sessions(self, user_ids: Collection[str | None] | None) -> list[SessionKey]:
-        """Return the sessions of some users, oldest first; None: everybody's."""
+    def sessions(self, user_ids: Collection[str | None] | None, after: int = 0, limit: int = 2**31) -> list[SessionKey]:
+        """Return at most `limit` sessions of some users whose key is larger than `after`, oldest first.
+
+        `user_ids`: None for everybody's.
+        """
+
+    def users(self, after: str | None, limit: int) -> list[str]:
+        """Return what `Store.users` does. By default, this reads all sessions."""
+        named = sorted({one.user_id for one in self.sessions(None) if one.user_id is not None})
+        return [user for user in named if after is None or user > after][: max(limit, 0)]
 
     def sessions_named(self, session_id: str) -> list[SessionKey]:
         """Return the sessions of this name, of all users, oldest first."""

@@ -83,10 +83,15 @@ class TreeStore(Store):
                 begin(rows, session)
             return session
 
-    def sessions(self, *user_ids: str | None) -> list[SessionKey]:
+    def sessions(self, *user_ids: str | None, after: int = 0, limit: int = _ALL) -> list[SessionKey]:
         """See `Store`."""
         with self._reading() as rows:
-            return rows.sessions(user_ids or None)
+            return rows.sessions(user_ids or None, after, limit)
+
+    def users(self, after: str | None = None, limit: int = _ALL) -> list[str]:
+        """See `Store`."""
+        with self._reading() as rows:
+            return rows.users(after, limit)
 
     def sessions_named(self, session_id: str) -> list[SessionKey]:
         """See `Store`."""

@@ -90,9 +90,13 @@ class CountedStore(Store):
         """See `Store`."""
         return self._noted("create_session").create_session(user_id, session_id)
 
-    def sessions(self, *user_ids: str | None) -> list[SessionKey]:
+    def sessions(self, *user_ids: str | None, after: int = 0, limit: int = ALL) -> list[SessionKey]:
         """See `Store`."""
-        return self._noted("sessions").sessions(*user_ids)
+        return self._noted("sessions").sessions(*user_ids, after=after, limit=limit)
+
+    def users(self, after: str | None = None, limit: int = ALL) -> list[str]:
+        """See `Store`."""
+        return self._noted("users").users(after, limit)
 
     def sessions_named(self, session_id: str) -> list[SessionKey]:
         """See `Store`."""

@@ -68,8 +68,9 @@ class DictRows(Rows):
     def session(self, user_id: str | None, session_id: str) -> int | None:
         return next((key for key, one in self.tables.items() if one.name[1:] == (user_id, session_id)), None)
 
-    def sessions(self, user_ids: Collection[str | None] | None) -> list[SessionKey]:
-        return [one.name for one in self.tables.values() if user_ids is None or one.name.user_id in user_ids]
+    def sessions(self, user_ids: Collection[str | None] | None, after: int = 0, limit: int = 2**31) -> list[SessionKey]:
+        found = [one.name for one in self.tables.values() if user_ids is None or one.name.user_id in user_ids]
+        return [one for one in found if one.key > after][: max(limit, 0)]
 
     def insert_session(self, user_id: str | None, session_id: str) -> int:
         key = next(self.numbers)

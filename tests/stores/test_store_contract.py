@@ -419,8 +419,8 @@ class AsksTheFirstSession(SQLiteStore):
 
 
 class KnowsNobody(SQLiteStore):
-    def sessions(self, *user_ids: str | None) -> list[SessionKey]:
-        return [one for one in super().sessions(*user_ids) if one.user_id is not None]
+    def sessions(self, *user_ids: str | None, **how: Any) -> list[SessionKey]:
+        return [one for one in super().sessions(*user_ids, **how) if one.user_id is not None]
 
 
 class NamesNobodys(SQLiteStore):
@@ -544,6 +544,17 @@ class KeepsItAfterwards(SQLiteStore):
         vectors, epoch = how.pop("vectors", None), how.pop("epoch", None)
         kept = vectors is None or self.keep(session, vectors, epoch)
         return replace(super().append(session, branch, drafts, **how), kept=kept)
+
+
+class PagesUsersByKey(SQLiteStore):
+    def users(self, after: str | None = None, limit: int = ALL) -> list[str]:
+        found = list(dict.fromkeys(one.user_id for one in self.sessions() if one.user_id is not None))
+        return [user for user in found if after is None or user > after][:limit]
+
+
+class IgnoresWhereAPageBegins(SQLiteStore):
+    def sessions(self, *user_ids: str | None, after: int = 0, limit: int = ALL) -> list[SessionKey]:
+        return super().sessions(*user_ids, limit=limit) if after < 3 else []
 
 
 class ReadsOnlyTheNewOfMain(SQLiteStore):
@@ -738,6 +749,8 @@ BROKEN: list[tuple[type[SQLiteStore], str]] = [
     (MovesToWhatIsKnown, "test_what_a_caller_knows_changes_nothing_but_the_time"),
     (KeepsWhateverItIsGiven, "test_vectors_are_kept_along_with_messages_if_nothing_was_forgotten"),
     (KeepsItAfterwards, "test_vectors_are_kept_along_with_messages_if_nothing_was_forgotten"),
+    (IgnoresWhereAPageBegins, "test_users_and_sessions_are_read_by_pages"),
+    (PagesUsersByKey, "test_users_and_sessions_are_read_by_pages"),
     (ReadsOnlyTheNewOfMain, "test_what_is_new_on_main_comes_for_many_sessions_at_once"),
     (ReadsPastTheLast, "test_what_is_new_on_main_comes_for_many_sessions_at_once"),
     (TakesVectorsOfOldTexts, "test_known_vectors_are_a_messages_own_or_of_an_equal_text"),

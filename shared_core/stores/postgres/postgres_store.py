@@ -381,6 +381,7 @@ class PostgresStore(TreeStore):
 
     session = repeating(TreeStore.session)
     sessions = repeating(TreeStore.sessions)
+    users = repeating(TreeStore.users)
     sessions_named = repeating(TreeStore.sessions_named)
     rename_session = repeating(TreeStore.rename_session)
     state = repeating(TreeStore.state)

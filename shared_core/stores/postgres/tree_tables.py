@@ -123,9 +123,18 @@ class TreeTables(Rows):
         found = self.run(sql, None, {"user": FORM.optional(user_id), "name": text(session_id)})
         return found[0][0] if found else None
 
-    def sessions(self, user_ids: Collection[str | None] | None) -> list[SessionKey]:
+    def sessions(self, user_ids: Collection[str | None] | None, after: int = 0, limit: int = 2**31) -> list[SessionKey]:
         """See `Rows`."""
-        return [_session_key(row) for row in self._of_users(_SESSIONS, {}, user_ids, "session")]
+        sql = f"{_SESSIONS}AND session > %(after)s "
+        found = self._of_users(sql, {"after": after, "limit": max(limit, 0)}, user_ids, "session LIMIT %(limit)s")
+        return [_session_key(row) for row in found]
+
+    def users(self, after: str | None, limit: int) -> list[str]:
+        """See `Rows`."""
+        more = "user_id > %(after)s" if after is not None else "user_id IS NOT NULL"
+        sql = f"SELECT DISTINCT user_id FROM {{s}}.names WHERE listed AND {more} ORDER BY user_id LIMIT %(limit)s"
+        found = self.run(sql, None, {"after": FORM.optional(after), "limit": max(limit, 0)})
+        return [plain(user) for (user,) in found]
 
     def sessions_named(self, session_id: str) -> list[SessionKey]:
         """See `Rows`."""

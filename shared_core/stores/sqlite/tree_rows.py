@@ -128,10 +128,18 @@ class TreeRows(Rows):
         row = self.connection.execute(sql, (ident_of(user_id, session_id),)).fetchone()
         return None if row is None else int(row[0])
 
-    def sessions(self, user_ids: Collection[str | None] | None) -> list[SessionKey]:
+    def sessions(self, user_ids: Collection[str | None] | None, after: int = 0, limit: int = 2**31) -> list[SessionKey]:
         """See `Rows`."""
-        found = self._of_users(f"SELECT session, user_id, session_id FROM sessions WHERE {PUBLISHED}", (), user_ids)
+        sql = f"SELECT session, user_id, session_id FROM sessions WHERE session > ? AND {PUBLISHED}"
+        found = self._of_users(sql, (after,), user_ids, max(limit, 0))
         return [_session_key(*row) for row in found]
+
+    def users(self, after: str | None, limit: int) -> list[str]:
+        """See `Rows`."""
+        more = "user_id > ?2" if after is not None else "user_id NOT NULL"
+        sql = f"SELECT DISTINCT user_id FROM sessions WHERE {more} AND {PUBLISHED} ORDER BY user_id LIMIT ?1"
+        values = (max(limit, 0), *(() if after is None else (text(after),)))
+        return [plain(row[0]) for row in self.connection.execute(sql, values)]
 
     def sessions_named(self, session_id: str) -> list[SessionKey]:
         """See `Rows`."""
@@ -143,14 +151,17 @@ class TreeRows(Rows):
         found = self._of_users(_MAIN_STATES, (text(MAIN), *ROOT), user_ids)
         return [(_session_key(*row[:3]), _state(Position(*row[6:]), *row[3:6])) for row in found]
 
-    def _of_users(self, sql: str, values: tuple[Any, ...], user_ids: Collection[str | None] | None) -> list[Any]:
+    def _of_users(
+        self, sql: str, values: tuple[Any, ...], user_ids: Collection[str | None] | None, limit: int = 2**31
+    ) -> list[Any]:
         """Return the rows of a query on sessions that belong to some users, oldest first; None: everybody's."""
+        end = "ORDER BY session LIMIT ?"
         if user_ids is None:
-            return self.connection.execute(f"{sql} ORDER BY session", values).fetchall()
+            return self.connection.execute(f"{sql} {end}", (*values, limit)).fetchall()
         users = [None if user is None else text(user) for user in user_ids]
-        rows = (self.connection.execute(f"{sql} AND user_id IS ?", (*values, user)) for user in users)
+        rows = (self.connection.execute(f"{sql} AND user_id IS ? {end}", (*values, user, limit)) for user in users)
         with self.one_moment():
-            return sorted({row[0]: row for some in rows for row in some}.values())
+            return sorted({row[0]: row for some in rows for row in some}.values())[:limit]
 
     def insert_session(self, user_id: str | None, session_id: str) -> int:
         """See `Rows`."""

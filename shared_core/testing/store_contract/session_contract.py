@@ -6,7 +6,18 @@ import pytest
 
 from shared_core.errors import DuplicateError, UnknownReferenceError
 from shared_core.messages import Role
-from shared_core.records import MAIN, ROOT, TITLE_CHARACTERS, After, Create, Draft, Move, Position, SessionInfo
+from shared_core.records import (
+    MAIN,
+    ROOT,
+    TITLE_CHARACTERS,
+    After,
+    Create,
+    Draft,
+    Move,
+    Position,
+    SessionInfo,
+    SessionKey,
+)
 from shared_core.store import Store
 from shared_core.testing.oracle import ALL, NOON, draft, drafts
 
@@ -46,6 +57,26 @@ class SessionContract:
         assert store.overview("ann", None, "ann") == [second, nobody, first]
         assert store.overview("bob") == []
         assert [store.overview(limit=limit) for limit in (0, 1, 3)] == [[], [odd], [odd, second, nobody]]
+
+    def test_users_and_sessions_are_read_by_pages(self, store: Store) -> None:
+        """Of every size; users in one order, nobody left out, and those without sessions are none."""
+        names = [None, "ann", "Ann", "", "\ud800", "\U0001f600", "\uffff", "ann", None, "bob"]
+        keys = [store.create_session(user, f"s{number}") for number, user in enumerate(names)]
+        everything, users = store.sessions(), store.users()
+        assert [one.key for one in everything] == keys
+        assert sorted(users) == sorted({user for user in names if user is not None})
+        for size in (1, 3, 99):
+            sessions: list[SessionKey] = []
+            while page := store.sessions(after=sessions[-1].key if sessions else 0, limit=size):
+                sessions += page
+            assert sessions == everything
+            read: list[str] = []
+            while some := store.users(read[-1] if read else None, size):
+                read += some
+            assert read == users
+        assert store.sessions("ann", None, after=keys[0], limit=2) == store.sessions("ann", None)[1:3]
+        assert store.sessions("ann", after=keys[-1]) == store.sessions(limit=0) == []
+        assert store.users(limit=0) == []
 
     def test_what_is_forgotten_is_not_described(self, store: Store) -> None:
         """The ends and the first words are those of the messages that are left; without any, it is not listed."""
