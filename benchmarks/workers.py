@@ -11,12 +11,14 @@ import resource
 import time
 from collections.abc import Callable
 from contextlib import closing
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 
 from shared_core import IndexCache, InfiniteMemory, Message, SessionPool, SQLiteStore
+from shared_core.records import MAIN, Draft
 
 WORDS = [
     "boat",
@@ -45,6 +47,8 @@ WORDS = [
     "engine",
 ]
 
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
 
 def messages(session: int, count: int) -> list[Message]:
     """Return what is said in a session, a few of many words in each message."""
@@ -52,7 +56,11 @@ def messages(session: int, count: int) -> list[Message]:
     for number in range(count):
         at = 31 * session + 7 * number
         words = " ".join(WORDS[(at + step * step) % len(WORDS)] for step in range(6))
-        said.append(Message.user(f"Note {at % 997}: the {words} of place{at % 4_999}", id=f"{session}-{number}"))
+        said.append(
+            Message.user(
+                f"Note {at % 997}: the {words} of place{at % 4_999}", id=f"{session}-{number}", created_at=NOON
+            )
+        )
     return said
 
 
@@ -98,14 +106,13 @@ def bounded(folder: Path, sessions: int, held: int) -> None:
 def user_wide(folder: Path, sessions: int, count: int) -> None:
     """Compare a search over many sessions with one of a session that holds as many messages."""
     with closing(SQLiteStore(folder / "user.db", durability="process")) as store:
-        one = InfiniteMemory(store, session_id="one", user_id="bob", ranking="lexical")
         with store.transaction():
+            single = store.create_session("bob", "one")
             for number in range(sessions):
-                with InfiniteMemory(store, session_id=str(number), user_id="ann", ranking="lexical") as memory:
-                    memory.add(messages(number, count))
-        for number in range(sessions):
-            if number % 100 == 0:
-                one.add([said for some in range(number, min(number + 100, sessions)) for said in messages(some, count)])
+                said = [Draft(message) for message in messages(number, count)]
+                store.append(single, MAIN, said)
+                store.append(store.create_session("ann", str(number)), MAIN, said)
+        one = InfiniteMemory(store, session_id="one", user_id="bob", ranking="lexical")
         wide = InfiniteMemory(store, session_id="asks", user_id="ann", scope="user", ranking="lexical")
         wide.add(Message.user("Hello"))
         first = [processor_ms(partial(memory.search, "hello")) for memory in (one, wide)]

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 Result = TypeVar("Result")
 
 _guard = threading.RLock()
+_forking = threading.RLock()
 _locks: "weakref.WeakKeyDictionary[Any, int]" = weakref.WeakKeyDictionary()
 _held: list[Any] = []
 _inner: list[tuple[Callable[[], None], Callable[[], None]]] = []
@@ -95,10 +96,20 @@ def _hook() -> None:
 
 
 def _before_fork() -> None:
-    _guard.acquire()
-    for lock, _ in sorted(_locks.items(), key=lambda one: (one[1], id(one[0]))):
-        lock.acquire()
-        _held.append(lock)
+    _forking.acquire()
+    # A thread may make a lock while it holds others. So `_guard` comes last, and if there are new locks by then, all of
+    # them are acquired again in their order.
+    while True:
+        with _guard:
+            locks = sorted(_locks.items(), key=lambda one: (one[1], id(one[0])))
+        for lock, _ in locks:
+            lock.acquire()
+            _held.append(lock)
+        _guard.acquire()
+        if set(_locks) <= set(_held):
+            break
+        _guard.release()
+        _release()
     for before, _ in _inner:
         before()
 
@@ -106,9 +117,14 @@ def _before_fork() -> None:
 def _after_fork() -> None:
     for _, after in reversed(_inner):
         after()
+    _guard.release()
+    _release()
+    _forking.release()
+
+
+def _release() -> None:
     while _held:
         _held.pop().release()
-    _guard.release()
 
 
 Work = Generator[None, None, None]
