@@ -60,7 +60,8 @@ _COUNT = re.compile(r"\bhow (?:many|much|old|tall|far|heavy|high|large|big)\b", 
 """Matches questions that a number answers."""
 
 _YES_OR_NO = re.compile(
-    r"(?:^|,)\W*(?:(?:and|but|so)\W+)?(?:am|are|is|was|were|do|does|did|have|has|had|can|could|will|would)\b", re.IGNORECASE
+    r"(?:^|,)\W*(?:(?:and|but|so)\W+)?(?:am|are|is|was|were|do|does|did|have|has|had|can|could|will|would)\b",
+    re.IGNORECASE,
 )
 """Matches questions whether something is so, which a statement answers that denies it."""
 
@@ -136,10 +137,10 @@ class Asked:
         """Whether newer statements may replace older ones that answer it."""
         return 0 < len(self.words) <= MOST_ASKED
 
-    def occurs_in(self, text: str) -> bool:
-        """Return whether half of what it asks for may occur in a text; certain is only that it does not."""
-        folded = text.casefold()
-        return 2 * sum([hint in folded for hint in self.hints]) >= len(self.core)
+    @property
+    def least(self) -> float:
+        """So many of its `hints` are in a sentence that may answer it: half of what it asks for."""
+        return len(self.core) / 2
 
     def share(self, common: frozenset[str]) -> float:
         """Return how much of the question some words are, the kind of the value being asked for or not."""
