@@ -3,6 +3,7 @@
 import re
 
 from shared_core.index.standing_rules import KINDS, Rule, StandingRules
+from shared_core.languages.english import NOT_NAMES
 
 _VERBS = (
     "include|use|show|give|provide|format|answer|reply|respond|explain|mention|confirm|add|write|list|cite|ask|remind"
@@ -15,21 +16,6 @@ _VERBS = (
 _GREETINGS = [f"{word}{mark}" for word in ("hi", "hello", "hey", "there") for mark in ("", ",", "!", ".")]
 _AFTER_GREETING = "|".join(rf"(?<=\b[{one[0].upper()}{one[0]}]{re.escape(one[1:])} )" for one in _GREETINGS)
 """After "Hi, " and the like, "I'm Bob" tells a name; elsewhere "I'm German" does not."""
-
-_NO_NAMES = (
-    "Afghan|African|Albanian|Algerian|American|Arab|Argentin(?:e|ian)|Armenian|Asian|Australian|Austrian|Basque|Belarusian"
-    "|Belgian|Bolivian|Bosnian|Brazilian|Brit|British|Bulgarian|Canadian|Catalan|Chilean|Chinese|Colombian|Croatian|Cuban"
-    "|Cypriot|Czech|Danish|Dutch|Ecuadorian|Egyptian|English|Estonian|Ethiopian|European|Filipin[oa]|Finnish|Flemish|French"
-    "|Georgian|German|Ghanaian|Greek|Hungarian|Icelandic|Indian|Indonesian|Iranian|Iraqi|Irish|Israeli|Italian|Jamaican"
-    "|Japanese|Jordanian|Kenyan|Korean|Kurdish|Latin[oa]|Latvian|Lebanese|Libyan|Lithuanian|Malaysian|Maltese|Mexican"
-    "|Mongolian|Moroccan|Nepal(?:i|ese)|Nigerian|Norwegian|Pakistani|Palestinian|Persian|Peruvian|Polish|Portuguese"
-    "|Romanian|Russian|Saudi|Scottish|Serbian|Singaporean|Slovak|Sloven(?:e|ian)|Somali|Spanish|Sudanese|Swedish|Swiss"
-    "|Syrian|Taiwanese|Thai|Tibetan|Tunisian|Turkish|Ugandan|Ukrainian|Uruguayan|Venezuelan|Vietnamese|Welsh|Yemeni"
-    "|Anglican|Baptist|Buddhist|Catholic|Christian|Evangelical|Hindu|Jain|Jewish|Lutheran|Methodist|Mormon|Muslim|Orthodox"
-    "|Protestant|Quaker|Sikh|Conservative|Democrat|Labour|Liberal|Republican|Tory|Autistic|Black|Bi|Deaf|Gay|Queer|Vegan"
-    "|Vegetarian|Not|Ok|So|Sorry|Sure|Very"
-)
-"""What "I am ... and I" says with a capital besides a name."""
 
 _OCCUPATIONS = (
     "accountant|actor|actress|analyst|architect|artist|astronomer|attorney|baker|banker|barista|biologist|bookkeeper"
@@ -170,7 +156,7 @@ ENGLISH_RULES = StandingRules(
         ),
         Rule(
             "name",
-            rf"(?:I'm|I am) (?!(?:{_NO_NAMES})\b)(?P<what>[A-Z][a-z][\w'-]*)(?=(?: [A-Z][\w'-]+)?,? (?:and )?I )",
+            rf"(?:I'm|I am) (?!(?:{NOT_NAMES})\b)(?P<what>[A-Z][a-z][\w'-]*)(?=(?: [A-Z][\w'-]+)?,? (?:and )?I )",
             ("writing", "work"),
             about="name",
             case=True,

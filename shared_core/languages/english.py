@@ -89,3 +89,18 @@ sera tu um un una une vi von
 """
 IN_ENGLISH = frozenset(_IN_ENGLISH.split())
 """Function words of other languages in names and phrases that English borrows, such as "de la": only several tell."""
+
+NOT_NAMES = (
+    "Afghan|African|Albanian|Algerian|American|Arab|Argentin(?:e|ian)|Armenian|Asian|Australian|Austrian|Basque|Belarusian"
+    "|Belgian|Bolivian|Bosnian|Brazilian|Brit|British|Bulgarian|Canadian|Catalan|Chilean|Chinese|Colombian|Croatian|Cuban"
+    "|Cypriot|Czech|Danish|Dutch|Ecuadorian|Egyptian|English|Estonian|Ethiopian|European|Filipin[oa]|Finnish|Flemish|French"
+    "|Georgian|German|Ghanaian|Greek|Hungarian|Icelandic|Indian|Indonesian|Iranian|Iraqi|Irish|Israeli|Italian|Jamaican"
+    "|Japanese|Jordanian|Kenyan|Korean|Kurdish|Latin[oa]|Latvian|Lebanese|Libyan|Lithuanian|Malaysian|Maltese|Mexican"
+    "|Mongolian|Moroccan|Nepal(?:i|ese)|Nigerian|Norwegian|Pakistani|Palestinian|Persian|Peruvian|Polish|Portuguese"
+    "|Romanian|Russian|Saudi|Scottish|Serbian|Singaporean|Slovak|Sloven(?:e|ian)|Somali|Spanish|Sudanese|Swedish|Swiss"
+    "|Syrian|Taiwanese|Thai|Tibetan|Tunisian|Turkish|Ugandan|Ukrainian|Uruguayan|Venezuelan|Vietnamese|Welsh|Yemeni"
+    "|Anglican|Baptist|Buddhist|Catholic|Christian|Evangelical|Hindu|Jain|Jewish|Lutheran|Methodist|Mormon|Muslim|Orthodox"
+    "|Protestant|Quaker|Sikh|Conservative|Democrat|Labour|Liberal|Republican|Tory|Autistic|Black|Bi|Deaf|Gay|Queer|Vegan"
+    "|Vegetarian|Not|Ok|So|Sorry|Sure|Very"
+)
+"""What "I am ... and I" says with a capital besides a name."""

@@ -31,6 +31,8 @@ STATED = [
     ("Call me Sam.", "name", "Call me Sam"),
     ("Hi, I'm Bob.", "name", "I'm Bob"),
     ("Hello! I am Bob and I live in Leeds", "name", "I am Bob"),
+    ("I am Bob and I live in Leeds", "name", "I am Bob"),
+    ("I'm Ann Lee, I work nights.", "name", "I'm Ann"),
     ("I work as a nurse in Graz", "role", "I work as a nurse in Graz"),
     ("I'm a freelance software engineer.", "role", "I'm a freelance software engineer"),
     ("I can't work on Fridays", "constraint", "I can't work on Fridays"),
@@ -75,6 +77,7 @@ NOT_STATED_ELSEWHERE = [
 ]  # fmt: skip
 
 NOT_STATED = [
+    "I am German and I live in Leeds", "I'm French, I cook", "I'm SICK and I know it",
     "I'm German.", "Hi, I'm German but live here", "Delhi, I'm Bob", "Hi, I'm tired.",
     "Am I allergic to nuts?", "What if I'm allergic to nuts?", "If I'm vegan, what should I eat?", "Do I prefer tea?",
     "Should I always cite sources?", "I always have to go there?", '"I\'m vegan", she said', "She said I'm vegan",

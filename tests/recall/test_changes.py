@@ -221,5 +221,48 @@ def test_figures_names_and_diets_are_told_from_what_is_around_them(question: str
     assert replaced(question, old, new) == {0: 1}
 
 
+@pytest.mark.parametrize(
+    ("question", "old", "new"),
+    [
+        ("Who plays the organ?", "Ann plays the organ.", "Ann is ill, so Ben plays the organ."),
+        ("When is my lesson?", "My lesson is on Monday.", "The teacher rang, my lesson is on Friday."),
+        ("When is my curfew?", "My curfew is at ten.", "Dad says my curfew is at eleven."),
+        ("How much iron do I take?", "I take 20 mg of iron.", "The nurse told me to take 30 mg of iron."),
+        ("What is my thesis about?", "My thesis is about fish.", "I changed my thesis, it's about birds."),
+        ("How old is Rex?", "Rex is 5 years old.", "Rex had his birthday, he is 6 years old."),
+        ("Do I own a boat?", "I own a boat.", "I sold the boat."),
+        ("What do we eat on Sunday?", "We eat fish on Sunday.", "Change of plan, we eat soup on Sunday."),
+        ("Which page is open?", "Page 3 of the book is open.", "Page 9 of the book is open now."),
+    ],
+)
+def test_the_clause_that_states_a_change_replaces_whatever_its_sentence_tells_besides(
+    question: str, old: str, new: str
+) -> None:
+    assert replaced(question, old, new) == {0: 1}
+
+
+@pytest.mark.parametrize(
+    ("question", "one", "other"),
+    [
+        ("What does the roof cost?", "The roof costs 900.", "The kitchen costs 700 now."),
+        ("Who is my tutor for art?", "My tutor for art is Ann.", "My tutor for music is Ben now."),
+        ("What is my pulse?", "My pulse is 70.", "My dad's pulse is 80 now."),
+        ("Which shift do I have?", "I have the Monday shift.", "Karl has the Friday shift."),
+        ("When are the bins emptied?", "Bins are emptied on Tuesday.", "Garden waste is emptied on Friday now."),
+        ("What is the mileage of the car?", "The car's mileage is 900.", "The van's mileage is 700 now."),
+    ],
+)
+def test_what_only_sounds_alike_replaces_nothing_in_either_order(question: str, one: str, other: str) -> None:
+    assert replaced(question, one, other) == {}
+    assert replaced(question, other, one) == {}
+
+
+@given(st.sampled_from(["before", "originally", "at first", "initially", "formerly", "at the beginning"]))
+def test_words_for_the_time_before_a_change_are_not_searched_for(words: str) -> None:
+    assert without_history(f"What was the budget {words}?").split() == ["What", "was", "the", "budget", "?"]
+    assert asks_history(f"What was the budget {words}?")
+    assert parse_query(f"What was the budget {words}?", []).terms == ("budget",)
+
+
 def test_a_message_does_not_replace_itself() -> None:
     assert replaced("What should I cook tonight?", "I'm vegan. Forget that! I eat meat again.") == {}

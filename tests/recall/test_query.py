@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shared_core.index.text import terms
 from shared_core.recall.query import DatePattern, parse_query
 
 
@@ -171,3 +172,12 @@ def test_of_several_dates_the_best_match_counts_in_utc() -> None:
     assert query.date_matches(times[:0]).tolist() == []
     ends = [datetime.fromisoformat(end) for end in ("0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59.999999-14:00")]
     assert query.date_matches(np.array([end.timestamp() for end in ends])).tolist() == [0, 0]
+
+
+def test_words_of_one_sense_are_found_without_a_common_stem_and_us_means_those_who_talk() -> None:
+    weight = parse_query("What is my weight?", [])
+    assert weight.forms_of("weight") == ("weight", "weigh")
+    assert set(parse_query("Where is the car?", []).forms_of("car")) == {"car", *terms("vehicle automobile")}
+    assert parse_query("Weigh the weight", []).forms == {}
+    assert parse_query("Where did Ann take us?", []).of_us
+    assert not parse_query("Where did Ann take Ben?", []).of_us

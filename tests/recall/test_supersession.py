@@ -1,6 +1,7 @@
 """What changes in a conversation: search, prompts, reports and the past, over made-up talk and real parts."""
 
 import asyncio
+import os
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
@@ -10,8 +11,9 @@ from shared_core import AsyncInfiniteMemory, InfiniteMemory, Message, UnknownRef
 from shared_core.prompt.reasons import Kind
 from tests.support.changed_facts import Change, changes
 from tests.support.changing_topics import HELD_OUT, SEEN, Topic
+from tests.support.told_changes import read_changes
 
-NEWER_FIRST = {"seen": 0.94, "held out": 0.85}
+NEWER_FIRST = {"seen": 0.97, "held out": 0.95}
 """How often the newest must come before all older ones: what was measured with these seeds, less one in a hundred."""
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -46,8 +48,22 @@ def test_questions_for_the_history_get_the_old_value() -> None:
         with remembering(change) as memory:
             old = memory.get(change.said[-2]).content
             found += any(old in message.content for message in memory.context(change.history).messages)
-    assert found >= 42, found
-    assert found >= 42  # 43 by words alone; for the others nothing is recalled
+    assert found >= 46, found  # 47 by words alone, 50 or 49 with vectors; for the others nothing is recalled
+
+
+@pytest.mark.skipif("SOAK" not in os.environ, reason="long: 150 conversations; SOAK=1 runs them")
+@pytest.mark.parametrize(("name", "least", "wrong"), [("changes", 97, 0), ("sealed", 38, 11)])
+def test_search_finds_the_newest_first_in_peoples_own_words(name: str, least: int, wrong: int) -> None:
+    ahead = marks = 0
+    for change in read_changes(name):
+        with remembering(change) as memory:
+            hits = memory.search(change.question)
+        ids = [hit.message.id for hit in hits]
+        newest, *older = [ids.index(id_) if id_ in ids else len(ids) for id_ in reversed(change.said)]
+        ahead += newest < min([*older, len(ids)])
+        marks += sum(hit.superseded_by is not None and hit.message.id in change.of_others for hit in hits)
+    assert ahead >= least, ahead
+    assert marks <= wrong, marks
 
 
 @pytest.fixture

@@ -11,17 +11,15 @@ import numpy.typing as npt
 
 from shared_core.index.standing_facts import StatedFact, facts_in, task_bits
 from shared_core.recall.former_values import History
+from shared_core.recall.supersession.clauses import LONGEST, bearing, statements
 from shared_core.recall.supersession.likeness import LONGEST_FRAME, Asked, alike
 from shared_core.recall.supersession.statements import (
     CHANGE,
     KNOWN_TEXTS,
-    LONGEST,
     Statement,
-    bearing,
     may_be_replaced,
     may_say_so,
     statement,
-    statements,
 )
 
 MOST_JUDGED = 40
@@ -162,7 +160,7 @@ def states(said: Sequence[Said], words: Collection[str], question: str) -> bool:
     asked = _asked(said, words, question)
     if not asked.about_one_thing:
         return False
-    bears = (sentence for one in said if _may_state(one) for sentence in bearing(one.text, asked.occurs_in))
+    bears = (sentence for one in said if _may_state(one) for sentence in bearing(one.text, asked.hints, asked.least))
     likely = (statement(sentence) for sentence in bears if may_be_replaced(sentence))
     return any(one and 3 * asked.share(one.held) >= 1 and len(one.tokens) <= LONGEST_FRAME for one in likely)
 
@@ -170,7 +168,9 @@ def states(said: Sequence[Said], words: Collection[str], question: str) -> bool:
 def _stated(said: Sequence[Said], asked: Asked) -> dict[int, tuple[Statement, ...]]:
     """Return what the messages state that bears on a question, of those that state something."""
     found: dict[int, tuple[Statement, ...]] = {}
-    sentences = {index: bearing(one.text, asked.occurs_in) for index, one in enumerate(said) if _may_state(one)}
+    sentences = {
+        index: bearing(one.text, asked.hints, asked.least) for index, one in enumerate(said) if _may_state(one)
+    }
     by_speaker: dict[tuple[str, str | None], list[int]] = {}
     for index, bears in sentences.items():
         if bears:
@@ -179,9 +179,8 @@ def _stated(said: Sequence[Said], asked: Asked) -> dict[int, tuple[Statement, ..
         compared = len(own) > 1 or any(one.turn is not None and correction(one.text) for one in said)
         if compared and any(may_say_so(one) for index in own for one in sentences[index]):
             for index in own:
-                found[index] = tuple(
-                    one for one in statements(said[index].text, asked.occurs_in, asked.words) if _about(one, asked)
-                )
+                read = statements(said[index].text, asked.hints, asked.least, asked.words)
+                found[index] = tuple(one for one in read if _about(one, asked))
     return {index: held for index, held in found.items() if held}
 
 
@@ -208,12 +207,14 @@ def _likely_pairs(
 
 def _about(one: Statement, asked: Asked) -> frozenset[str]:
     """Return which words of a question a statement holds, be they figures, as in "what do we eat on Sunday?"."""
-    return (one.held | one.figures) & asked.words
+    return (one.held | one.figures if asked.figures else one.held) & asked.words
 
 
 def _says_so(one: Statement, asked: Asked) -> bool:
     """Return whether a statement may replace another one: it says what is so, or what has changed."""
-    return (one.lasts or one.changes > 0) and not asked.words.isdisjoint(one.words | one.figures)
+    return (one.lasts or one.changes > 0) and not (
+        asked.words.isdisjoint(one.words) and asked.words.isdisjoint(one.figures)
+    )
 
 
 def _may_state(said: Said) -> bool:
@@ -225,7 +226,7 @@ def _replaces(new: Statement, old: Statement, asked: Asked, most: int) -> bool:
     """Return whether a newer statement replaces an older one of the same speaker."""
     if not _says_so(new, asked):
         return False
-    given = new.figures & old.figures & asked.words
+    given = asked.figures and new.figures & old.figures & asked.words
     if given:  # what both statements and the question name is no value
         new = replace(new, terms=new.terms | given, figures=new.figures - given)
         old = replace(old, terms=old.terms | given, figures=old.figures - given)
@@ -298,7 +299,7 @@ def _of_something_else(new: Statement, old: Statement, question: Asked) -> bool:
 
 def _asks_for_label(new: Statement, old: Statement, question: Asked) -> bool:
     """Return whether a question asks which one of a kind something is, as in "which draft does the editor have?"."""
-    return new.changes > 0 and bool(question.kinds & new.words & old.words)
+    return bool(new.changes and (new.labels or old.labels) and question.kinds & new.words & old.words)
 
 
 def _of_another_person(new: Statement, old: Statement, question: Asked) -> bool:

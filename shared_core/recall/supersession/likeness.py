@@ -137,10 +137,10 @@ class Asked:
         """Whether newer statements may replace older ones that answer it."""
         return 0 < len(self.words) <= MOST_ASKED
 
-    def occurs_in(self, text: str) -> bool:
-        """Return whether half of what it asks for may occur in a text; certain is only that it does not."""
-        folded = text.casefold()
-        return 2 * sum([hint in folded for hint in self.hints]) >= len(self.core)
+    @property
+    def least(self) -> float:
+        """So many of its `hints` are in a sentence that may answer it: half of what it asks for."""
+        return len(self.core) / 2
 
     def share(self, common: frozenset[str]) -> float:
         """Return how much of the question some words are, the kind of the value being asked for or not."""

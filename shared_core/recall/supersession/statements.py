@@ -1,31 +1,16 @@
 """What a sentence states: its subject, its values, and whether it says that something has changed; pure."""
 
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
 from functools import cache, lru_cache
 
 from shared_core.index.text import terms
 from shared_core.languages.english import ENGLISH
 from shared_core.recall.supersession import english_phrases as english
 
-LOOKED_AT = 2_000
-"""Characters of a message that are read. What comes after them is seldom the change itself."""
-
-LONGEST = 300
-"""Characters of a sentence at most: longer ones are lists, code or quotations."""
-
-MOST_WORDS = 20
-"""Words of a sentence, at most. Longer ones tell stories."""
-
-MOST_SENTENCES = 24
-"""Sentences of a message that are read."""
-
 FEW = 3
 """A message of at most this many sentences is about one thing."""
-
-BRIEF = 6
-"""Spaces of a sentence, at most, that tells a change of what another one is about, such as "I was wrong"."""
 
 CHANGE = 2
 """`Statement.changes` of a sentence that says that something has changed."""
@@ -44,7 +29,7 @@ _DETERMINERS = frozenset(
     ["a", "an", "another", "her", "his", "its", "my", "our", "that", "the", "their", "this", "your"]
 )
 
-_PRONOUNS = frozenset(["he", "her", "his", "she"])
+PRONOUNS = frozenset(["he", "her", "his", "she"])
 """They tell of another person unless their sentence has named it."""
 
 _GREETINGS = frozenset(
@@ -68,13 +53,13 @@ _GREETINGS = frozenset(
 _READS = frozenset(["i", "to", "we"])
 """After these comes a verb, and no thing that has a number."""
 
-_REFERS = frozenset(["he", "her", "him", "his", "it", "it's", "she", "that's", "them", "there", "they"])
-"""They stand for what the clauses before name."""
-
 _EQUATES = frozenset(["is", "are", "was", "were", "will", ":", "\u2014"])
 """After a name, these may make it the value of what follows: "Ann is my doctor"."""
 
 _PLACES = frozenset(["at", "in", "to"])
+
+_KIN = {kin + ending: kin for kin in english.KIN.split() for ending in ("", "s", "'s")}
+"""Whom a sentence may be about instead of the speaker, by how they are called."""
 
 _ON_SELF = re.compile(r"\b(?:me|us)\b", re.IGNORECASE)
 
@@ -94,9 +79,6 @@ _NUMBERED = frozenset(["day", "no", "nr", "number", "week", "year"])
 _SELF = frozenset(["i", "we", "my", "our", "me", "us", "mine", "ours"])
 
 _CLAUSE = re.compile(r"[,:;]\s|\s(?:so|because|but|since)\s")
-
-_PARTS = re.compile(r"[,:;\u2014]+\s+(?:and |but |so )?|\s(?:so|and|but|because|since)\s", re.IGNORECASE)
-"""Divides the clauses of a sentence, of which one may be a statement and the others tell why it is so."""
 
 _REPORTS = re.compile(
     r"^\W*(?:(?:[\w'-]+ ){1,4}(?:says?|reckons?|confirm(?:s|ed)|said|tells? (?:me|us)|told (?:me|us))"
@@ -123,9 +105,6 @@ _REACTS = re.compile(
 _NO_PROSE = re.compile(r"[{}<>=`#*_\[\]|\\]|https?:|\A(?>.*\byours?\b)(?!.*\b(?:i|my|we|our)\b)", re.IGNORECASE)
 """Matches code, lists, and what is said about the listener."""
 
-_TITLES = r"(?<!\bDr)(?<!\bMr)(?<!\bMrs)(?<!\bMs)(?<!\bSt)(?<!\bProf)(?<!\bNo)"
-# The mark is looked for first: what comes before it is then looked at there only, which takes a third of the time.
-_SENTENCE = re.compile(rf"(?=[.!]){_TITLES}(?<![.!])[.!]++(?=\s|$)|(?<=\?)\s+|\n+|;\s")
 _TOKEN = re.compile(
     r"[A-Za-z]+\d[\w.]*(?<=\d)|[$\u20ac\u00a3]?\d+(?:[.,:]\d+)*|[^\W\d_]+(?:['\u2019][^\W\d_]+)*|[,:()\u2014]"
 )
@@ -209,91 +188,14 @@ def informative(words: Iterable[str]) -> frozenset[str]:
     return (stems - _stems(english.LIGHT)) or stems
 
 
-def statements(
-    text: str, bears: Callable[[str], bool] = bool, words: frozenset[str] = frozenset()
-) -> tuple[Statement, ...]:
-    """Return what the sentences of a text state. Questions and doubts state nothing.
-
-    In a short message, what one sentence says has changed is what the others are about: "I was wrong. It is on Friday."
-
-    Args:
-        text: what was said.
-        bears: whether a sentence is read.
-        words: what a question asks for: "it" and the like may stand for them.
-    """
-    said = _sentences(text)
-    found = [one for sentence in bearing(text, bears) for one in _with_clauses(sentence, bears, words)]
-    if not found or not 1 < len(said) <= FEW:
-        return tuple(found)
-    brief = [one for one in said if one.count(" ") <= BRIEF and CHANGED.search(one)]
-    marks = [one for one in map(statement, brief) if one is not None and len(one.words) < FEW]
-    if marks:
-        gone = frozenset().union(*(one.gone for one in (*marks, *found)))
-        found = [replace(one, changes=CHANGE, gone=one.gone | gone - one.words - one.figures) for one in found]
-    return tuple(found)
-
-
-@lru_cache(maxsize=KNOWN_TEXTS)
-def _sentences(text: str) -> tuple[str, ...]:
-    said = (sentence.strip() for sentence in _SENTENCE.split(text[:LOOKED_AT])[:MOST_SENTENCES])
-    return tuple(one for one in said if one and len(one) <= LONGEST and one.count(" ") < MOST_WORDS)
-
-
 @lru_cache(maxsize=KNOWN_TEXTS)
 def statement(sentence: str) -> Statement | None:
     """Return what a sentence states; None: nothing."""
     return None if _asks_or_reacts(sentence) else _statement(sentence)
 
 
-def _with_clauses(sentence: str, bears: Callable[[str], bool], words: frozenset[str]) -> list[Statement]:
-    """Return what a sentence states, and what those of its clauses state that are read.
-
-    People say why something has changed in the same breath: "Ann is ill, so Ben gives the speech".
-    """
-    whole = statement(sentence)
-    found = [whole] if whole is not None else []
-    if whole is None and _doubts(sentence):
-        return found
-    for part, refers in _clauses(sentence):
-        clause = statement(part) if refers or bears(part) else None
-        if clause is not None and (clause.lasts or clause.gone):
-            found.append(_in_sentence(clause, whole, words if refers else frozenset()) if whole else clause)
-    return found
-
-
 @lru_cache(maxsize=KNOWN_TEXTS)
-def _clauses(sentence: str) -> tuple[tuple[str, bool], ...]:
-    """Return the clauses of a sentence that has several, and whether each refers to what those before it name."""
-    parts = [part.strip() for part in _PARTS.split(sentence)] if _PARTS.search(sentence) else []
-    long = [part for part in parts if part.count(" ") >= FEW - 1]
-    return tuple((part, not _REFERS.isdisjoint(part.lower().split())) for part in long)
-
-
-def _in_sentence(clause: Statement, whole: Statement, words: frozenset[str]) -> Statement:
-    """Return a clause as it is meant in its sentence, which tells what its pronouns mean, and what is not so any more.
-
-    Args:
-        clause: what it states.
-        whole: what its sentence states.
-        words: what its pronouns may stand for.
-    """
-    owned = not clause.owners.isdisjoint(_PRONOUNS)
-    named = whole.owners - _PRONOUNS if owned else frozenset[str]()
-    meant = [token for token in whole.tokens if words and not (words & whole.words).isdisjoint(terms(token))]
-    return replace(
-        clause,
-        changes=max(clause.changes, whole.changes),
-        owners=whole.owners if owned else clause.owners,
-        terms=clause.terms | named | whole.terms & words,
-        names=clause.names | whole.names & words,
-        tokens=("the", *meant, *clause.tokens[1:]) if meant and clause.tokens[0] in _REFERS else clause.tokens,
-        nouns=clause.nouns | whole.nouns & words,
-        gone=clause.gone | whole.gone - clause.words - clause.figures,
-    )
-
-
-@lru_cache(maxsize=KNOWN_TEXTS)
-def _manner(sentence: str) -> tuple[bool, bool, tuple[str | None, ...]]:
+def manner(sentence: str) -> tuple[bool, bool, tuple[str | None, ...]]:
     """Return whether a sentence says that something has changed or is new, and of each clause what `_happened` does."""
     body = _unreported(sentence)
     clauses = [clause for clause in _CLAUSE.split(body) if clause.count(" ") >= FEW]
@@ -303,13 +205,13 @@ def _manner(sentence: str) -> tuple[bool, bool, tuple[str | None, ...]]:
 
 def may_say_so(sentence: str) -> bool:
     """Return whether a sentence may replace another one: it does not only tell what happened."""
-    changed, later, happened = _manner(sentence)
+    changed, later, happened = manner(sentence)
     return changed or later or None in happened
 
 
 def may_be_replaced(sentence: str) -> bool:
     """Return whether a sentence may be replaced by one that does not say that something has changed."""
-    return may_say_so(sentence) or not {"was", "were"}.isdisjoint(_manner(sentence)[2])
+    return may_say_so(sentence) or not {"was", "were"}.isdisjoint(manner(sentence)[2])
 
 
 def _shortened(found: re.Match[str]) -> str:
@@ -319,7 +221,9 @@ def _shortened(found: re.Match[str]) -> str:
 
 def _happened(clause: str) -> str | None:
     """Return the word by which a clause tells of something that happened; None: it tells what is so."""
-    found = PAST.search(clause) or REGULAR_PAST.search(PLANS.sub("", clause))
+    found = PAST.search(clause)
+    if found is None and REGULAR_PAST.search(clause):
+        found = REGULAR_PAST.search(PLANS.sub("", clause))
     return found[0].lower() if found else None
 
 
@@ -330,11 +234,11 @@ def _unreported(sentence: str) -> str:
 
 def _asks_or_reacts(sentence: str) -> bool:
     """Return whether a sentence states nothing: it asks, doubts or reacts, or it is no prose."""
-    return _doubts(sentence) or _REACTS.match(sentence) is not None
+    return doubts(sentence) or _REACTS.match(sentence) is not None
 
 
 @lru_cache(maxsize=KNOWN_TEXTS)
-def _doubts(sentence: str) -> bool:
+def doubts(sentence: str) -> bool:
     """Return whether a sentence asks or doubts, or is no prose."""
     if sentence.endswith("?") or DOUBTS.search(sentence):
         return True
@@ -343,8 +247,9 @@ def _doubts(sentence: str) -> bool:
 
 def _statement(sentence: str) -> Statement:
     body = _unreported(sentence)
-    tokens = _TOKEN.findall(LATER.sub(_shortened, CHANGED.sub(_shortened, body)).replace("\u2019", "'"))
-    changed, later, happened = _manner(sentence)
+    changed, later, happened = manner(sentence)
+    said = CHANGED.sub(_shortened, body) if changed else body
+    tokens = _TOKEN.findall((LATER.sub(_shortened, said) if later else said).replace("\u2019", "'"))
     verbs = [at for at in range(len(tokens)) if _is_predicate(tokens, at)]
     says = bool(verbs)
     subjects = _subjects(tokens, verbs) if says or changed or later else frozenset(range(len(tokens)))
@@ -362,7 +267,7 @@ def _statement(sentence: str) -> Statement:
         names=names - gone,
         figures=frozenset(figures) - gone,
         nouns=_nouns(tokens) & informative,
-        heads=frozenset(terms(" ".join(tokens[: _verb_at(folded)]))) & informative,
+        heads=_terms_in(tokens[: _verb_at(folded)]) & informative,
         agents=_agents(tokens, verbs) - gone,
         gone=gone,
         owners=_owners(tokens, body),
@@ -382,7 +287,7 @@ def _agents(tokens: list[str], verbs: Sequence[int]) -> frozenset[str]:
     named = verb and tokens[0][0].isupper() and _informs(tokens[0])
     if not named or tokens[verb].lower() in _EQUATES:
         return frozenset()
-    return frozenset(terms(" ".join(tokens[:verb]))) - _stems(english.LIGHT)
+    return _terms_in(tokens[:verb]) - _stems(english.LIGHT)
 
 
 def _kind(tokens: list[str], at: int, subjects: Collection[int]) -> str:
@@ -445,10 +350,19 @@ def _subjects(tokens: list[str], verbs: Collection[int]) -> frozenset[int]:
     return frozenset(found)
 
 
-@lru_cache(maxsize=KNOWN_TEXTS)
 def _informs(token: str) -> bool:
-    """Return whether a token has a term: most are looked at several times, and most sentences share theirs."""
-    return bool(terms(token))
+    """Return whether a token has a term."""
+    return bool(terms_of(token))
+
+
+@lru_cache(maxsize=KNOWN_TEXTS)
+def terms_of(token: str) -> frozenset[str]:
+    """Return the terms of a token: most are looked at several times, and most sentences share theirs."""
+    return frozenset(terms(token))
+
+
+def _terms_in(tokens: Iterable[str]) -> frozenset[str]:
+    return frozenset().union(*map(terms_of, tokens))
 
 
 @lru_cache(maxsize=KNOWN_TEXTS)
@@ -478,12 +392,12 @@ def _figure(token: str) -> str:
 
 
 def _informative(tokens: list[str], kinds: list[str], kind: str) -> frozenset[str]:
-    said = " ".join(token.removesuffix("'s") for token, own in zip(tokens, kinds, strict=True) if own == kind)
-    return frozenset(terms(said)) - (_stems(english.LIGHT) if kind == "word" else frozenset())
+    said = (token.removesuffix("'s") for token, own in zip(tokens, kinds, strict=True) if own == kind)
+    return _terms_in(said) - (_stems(english.LIGHT) if kind == "word" else frozenset())
 
 
 def _nouns(tokens: list[str]) -> frozenset[str]:
-    """Return the stems of words after an article, "my" or a preposition, up to the next word that is no informative one."""
+    """Return the stems of words after an article, "my" or a preposition, up to the next word that tells nothing."""
     nouns: list[str] = []
     inside = False
     for token in tokens:
@@ -494,7 +408,7 @@ def _nouns(tokens: list[str]) -> frozenset[str]:
             nouns.append(folded.removesuffix("'s"))
         else:
             inside = False
-    return frozenset(terms(" ".join(nouns)))
+    return _terms_in(nouns)
 
 
 def _verb_at(folded: list[str]) -> int:
@@ -505,20 +419,17 @@ def _verb_at(folded: list[str]) -> int:
 def _owners(tokens: list[str], body: str) -> frozenset[str]:
     """Return whom or what a sentence is about instead of the speaker; not who does something to the speaker."""
     found = set()
-    nobody, before = True, ""
-    for token, after in zip(tokens, [*tokens[1:], ""] if tokens else (), strict=True):
+    nobody, before, last = True, "", len(tokens) - 1
+    for at, token in enumerate(tokens):
         folded = token.lower()
-        bare = folded.removesuffix("'s")
-        kin = {bare, bare.removesuffix("s")} & _set(english.KIN)
-        owns = bare != folded and after[:1].isalpha() and _informs(bare) and _informs(after)
-        if folded in _PRONOUNS and nobody:
-            found.add(folded)
-        elif kin:
-            found.update(kin if not _ON_SELF.search(body) else ())
-        elif owns and (
-            before in _DETERMINERS if token.islower() else before not in _PLACES and not before[:1].isupper()
-        ):
-            found.update(terms(bare).keys() - _stems(english.LIGHT))
+        if folded in _KIN:
+            found.update([_KIN[folded]] if not _ON_SELF.search(body) else ())
+        elif folded in PRONOUNS:
+            found.update([folded] if nobody else ())
+        elif token.endswith("'s") and at < last and _informs(token[:-2]) and _informs(tokens[at + 1]):
+            named = before not in _PLACES and not before[:1].isupper()
+            owns = before in _DETERMINERS if token.islower() else named
+            found.update(terms_of(folded[:-2]) - _stems(english.LIGHT) if owns else ())
         nobody = nobody and not _informs(token)
         before = folded if folded in _DETERMINERS else token
     return frozenset(found)
@@ -542,14 +453,9 @@ def _plain(tokens: Iterable[str]) -> Iterable[str]:
         if _is_figure(token):
             yield _figure(token)
         else:
-            yield from terms(token).keys() - _stems(english.LIGHT)
+            yield from terms_of(token) - _stems(english.LIGHT)
 
 
 def figures_of(text: str) -> frozenset[str]:
     """Return the numbers, times, weekdays and months of a text, as statements have them."""
     return frozenset(map(_figure, filter(_is_figure, _TOKEN.findall(text))))
-
-
-def bearing(text: str, bears: Callable[[str], bool]) -> tuple[str, ...]:
-    """Return the sentences of a text that are read."""
-    return tuple(filter(bears, _sentences(text))) if bears(text) else ()
