@@ -26,10 +26,6 @@ KNOWN_CHARACTERS = 4_096
 """Characters cached for near-duplicate keys: more than a conversation uses, fewer than Unicode has."""
 
 
-KNOWN_WORDS = 16_384
-"""Words of questions whose terms are kept, by language: about 4 MB. Questions have most of their words in common."""
-
-
 class _PerThread(threading.local):
     """Holds the Snowball stemmers of a thread, because stemmers are not thread-safe."""
 
@@ -151,12 +147,12 @@ def question_terms(
         text = matcher(pattern).sub(word, text)
     others = [other for other in others if other is not language]
     for word in _words(fold(text)):
-        own = _terms_of(word, language)
+        own = _count([word], language)
         for term in own:
             same = forms.setdefault(term, {})
             if len(own) == 1:
                 same.update(dict.fromkeys(answers.get(term, ())))
-                same.update(dict.fromkeys(form for other in others for form in _terms_of(word, other)))
+                same.update(dict.fromkeys(form for other in others for form in _count([word], other)))
                 same.update(dict.fromkeys(_relatives(language).get(term, ())))
     taken = set(forms)
     return {term: tuple(form for form in same if form not in taken) for term, same in forms.items()}
@@ -171,12 +167,6 @@ def _answers(language: Language) -> dict[str, tuple[str, ...]]:
         for term in terms(asked, language):
             found.setdefault(term, {}).update(dict.fromkeys(other for other in terms(said, language) if other != term))
     return {term: tuple(others) for term, others in found.items()}
-
-
-@lru_cache(maxsize=KNOWN_WORDS)
-def _terms_of(word: str, language: Language) -> tuple[str, ...]:
-    """Return the terms of one folded word, each once."""
-    return tuple(_count([word], language))
 
 
 def _count(words: Iterable[str], language: Language) -> Counter[str]:

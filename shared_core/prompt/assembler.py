@@ -31,9 +31,6 @@ from shared_core.turns import Entry, Turn, chronological
 
 Placement = Literal["grounding", "messages", "system"]
 
-_UNEXPLAINED = frozenset([Reason.RECALL_SHARE_USED, Reason.TOP_K, Reason.DISPLACED])
-"""The decisions whose exact reasons are known once the window is."""
-
 NEWEST_LEAVES = 0.25
 """The newest turn takes precedence over recalled messages if it leaves this share of the room."""
 
@@ -251,8 +248,6 @@ class Assembler:
             room: the tokens that recalled messages may take.
             used: the tokens that they take.
         """
-        if _UNEXPLAINED.isdisjoint(candidate.reason for candidate in fates):  # as in most prompts
-            return list(fates)
         by_share = room == self._share(frame)
         days = {day for candidate in _recalled(fates) for day in _days(candidate)}
 
@@ -267,7 +262,7 @@ class Assembler:
         kept, cut = _turn_ids(window.kept), _turn_ids(window.stable_cut)
         explained: list[Candidate] = []
         for candidate in fates:
-            if candidate.reason in _UNEXPLAINED:
+            if candidate.reason in (Reason.RECALL_SHARE_USED, Reason.TOP_K, Reason.DISPLACED):
                 if _inside(candidate, kept):
                     candidate = candidate.because(Reason.IN_WINDOW)
                 elif candidate.reason is Reason.DISPLACED and _inside(candidate, cut):
