@@ -102,7 +102,6 @@ def oracle(case: Case) -> tuple[list[float], float]:
     return values, ceiling
 
 
-
 @given(cases(), st.sets(st.integers(0, 11)))
 def test_the_share_that_some_messages_hold_together_is_that_of_the_terms_in_any_of_them(
     case: Case, chosen: set[int]
