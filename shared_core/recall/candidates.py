@@ -1,7 +1,8 @@
 """Turn search results into messages: hits for people, and candidates with excerpts for the prompt."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
+from functools import cache
 from itertools import islice
 from math import inf
 
@@ -18,7 +19,7 @@ from shared_core.prompt.abridged import lighter
 from shared_core.prompt.assembler import Placement
 from shared_core.prompt.reasons import Reason
 from shared_core.prompt.window import ELSEWHERE, Candidate
-from shared_core.recall.excerpts import EXCERPT_MARK, excerpt
+from shared_core.recall.excerpts import EXCERPT_MARK, excerpt, informative
 from shared_core.recall.lengths import WHOLE, excerpt_size, recalled_tokens
 from shared_core.recall.ranking import Ranked, ScoredMessage, Source
 from shared_core.recall.rules import RecallRules
@@ -96,7 +97,7 @@ def read_candidates(
         more = [candidate for candidate, _ in others.read(further)] if further else []
         candidates = candidates_newest_first(candidates, more, question, found.words, window)
     if placement != "messages":
-        candidates = [reader.cut(candidate) for candidate in candidates]
+        candidates = reader.cut(candidates, question)
     if not found.standing:
         return candidates
     return with_standing(reader.standing(), candidates, reader.codes, tokens=rules.standing_tokens, room=room)
@@ -372,29 +373,49 @@ class _Reader:
     def _size(self, message: Message) -> int:
         return message_tokens(message, self.live.sizer.counter, self.live.sizer.overhead)
 
-    def cut(self, candidate: Candidate) -> Candidate:
-        """Return a candidate with its long messages cut to excerpts."""
-        if candidate.reason is not None or self.rules.excerpt_tokens is None:
-            return candidate
+    def cut(self, candidates: Sequence[Candidate], question: str) -> list[Candidate]:
+        """Return candidates with their long messages cut to excerpts, which tell what better ones do not."""
+        result = list(candidates)
+        if self.rules.excerpt_tokens is None or not any(map(self._is_long, candidates)):
+            return result
+        known = set(informative(question))
+        for number, candidate in enumerate(candidates):
+            if candidate.reason is None:
+                result[number] = self._shorter(candidate, known) if self._is_long(candidate) else candidate
+                known.update(*(informative(entry.message.content) for entry in result[number].entries))
+        return result
+
+    def _is_long(self, candidate: Candidate) -> bool:
+        """Return whether a candidate may be recalled and has a message to cut."""
+        assert self.rules.excerpt_tokens is not None
         most = WHOLE * self.rules.excerpt_tokens
-        if max([entry.tokens - entry.message.media_tokens for entry in candidate.entries]) <= most:
-            return candidate  # as nearly every one
-        entries = tuple(map(self._cut, candidate.entries))
+        return candidate.reason is None and any(
+            [entry.tokens - entry.message.media_tokens > most for entry in candidate.entries]
+        )
+
+    def _shorter(self, candidate: Candidate, known: Set[str]) -> Candidate:
+        entries = tuple(self._cut(entry, known) for entry in candidate.entries)
         cut = [after.message.id for before, after in zip(candidate.entries, entries, strict=True) if after != before]
         return replace(candidate, entries=entries, cut=tuple(cut)) if cut else candidate
 
-    def _cut(self, entry: Entry) -> Entry:
+    def _cut(self, entry: Entry, known: Set[str]) -> Entry:
         message, sizer, size = entry.message, self.live.sizer, self.rules.excerpt_tokens
         assert size is not None
         tokens, language = entry.tokens - message.media_tokens, self.spoken.get(entry_key(entry))
-        passage = excerpt(message.content, self.found.stems, size, sizer.counter, tokens, language)
+        before, after = EXCERPT_MARK.replace("{id}", message.id or "").split("{text}")
+        # The text is counted with its mark, so that it is counted once.
+        counter = cache(sizer.counter)
+        most = size + counter(before + after)
+        passage = excerpt(
+            message.content, self.found.stems, size, lambda text: counter(before + text + after) - most + size, tokens,
+            language, known,
+        )  # fmt: skip
         if passage is None:
             return entry
         for said in self.stated.get(entry_key(entry), ()):
             passage = around(said, passage, message.content)
-        marked = EXCERPT_MARK.replace("{id}", message.id or "").replace("{text}", passage)
-        part = message.replace(content=marked)
-        return replace(entry, message=part, tokens=message_tokens(part, sizer.counter, sizer.overhead))
+        part = message.replace(content=before + passage + after)
+        return replace(entry, message=part, tokens=message_tokens(part, counter, sizer.overhead))
 
     def _returns(self, entry: Entry) -> bool:
         message = entry.message
