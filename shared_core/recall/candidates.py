@@ -390,7 +390,7 @@ class _Reader:
         assert self.rules.excerpt_tokens is not None
         most = WHOLE * self.rules.excerpt_tokens
         return candidate.reason is None and any(
-            [entry.tokens - entry.message.media_tokens > most for entry in candidate.entries]
+            entry.tokens - entry.message.media_tokens > most for entry in candidate.entries
         )
 
     def _shorter(self, candidate: Candidate, known: Set[str]) -> Candidate:

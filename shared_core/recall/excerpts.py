@@ -23,9 +23,6 @@ MOST_HITS = 200
 AFTER, BEFORE = 0.5, 0.25
 """How much a word of the question counts for the sentence after it, and for the one before it."""
 
-NUMBER = 2
-"""How many words a number counts for: an amount, a date or a version is what a question often asks for."""
-
 BEGINNING = 6
 """Characters that tell words apart here. Stemming the words of a long message takes longer than all else."""
 
@@ -37,6 +34,9 @@ GAP = 8
 
 MOST_READ = 8
 """At most so many sentences of a message are compared, the most relevant ones."""
+
+LEAST_COST = 80
+"""Characters that a sentence costs at least where it is valued. Else "Certainly!" tells most for its length."""
 
 SHORT_SENTENCE = 5
 """A shorter part of a line is the number of an item, as "12.", and belongs to what follows."""
@@ -58,13 +58,14 @@ def excerpt(
 ) -> str | None:  # fmt: skip
     """Return the sentences of a text that tell most about some words. An ellipsis marks what is left out.
 
-    Sentences are taken by the new information for their length, as in maximum coverage (Takamura and Okumura 2009: Text
-    summarization model based on maximum coverage problem and its variant), each weighted by the square root of how many
-    of the words it holds itself or has beside it. If no sentence fits, the excerpt is the passage in which most of the
-    words occur.
+    The sentence that holds most of the words comes first. Others are taken by what they add for their length, as in
+    maximum coverage (Takamura and Okumura 2009: Text summarization model based on maximum coverage problem and its
+    variant), each weighted by the square root of how many of the words it holds itself or has beside it. If the first
+    does not fit, the excerpt is the passage in which most of the words occur.
 
     Measured on BEAM with static vectors, against that passage always: .6 points more of the facts of the answer in
-    1,000 tokens, and 1.0 in 4,000.
+    1,000 tokens, and .8 in 4,000, with 2 % fewer tokens. The best passage of every message, if it were known, brings
+    8.8 and 6.2.
 
     Args:
         text: the message.
@@ -97,21 +98,20 @@ def _sentences(text: str) -> list[tuple[int, int]]:
     found, start = list[tuple[int, int]](), 0
     for match in _PAUSE.finditer(text):
         stop, end = match.span()
-        if text[stop] in ".!?":
+        if text[stop] != "\n":
             stop += 1
             # A full stop within a word ends nothing, and after "12" it is the number of an item.
-            if stop == end or (stop - start < SHORT_SENTENCE and "\n" not in text[stop:end]):
+            within = stop == end or (stop - start < SHORT_SENTENCE and "\n" not in text[stop:end])
+            if within and text[stop - 1] != "\u3002":
                 continue
         if stop > start:
             found.append((start, stop))
         start = end
-    if start < len(text):
-        found.append((start, len(text)))
-    return found
+    return [*found, (start, len(text))] if start < len(text) else found
 
 
 def _relevance(sentences: Sequence[tuple[int, int]], hits: Sequence[tuple[int, str]]) -> dict[int, float]:
-    """Return how many different words occur in each sentence, and for a share of them beside it; without zeros."""
+    """Return how many different words each sentence holds, and for a share of them beside it; without zeros."""
     starts = [start for start, _ in sentences]
     held: dict[int, set[str]] = {}
     for index, word in hits:
@@ -120,17 +120,14 @@ def _relevance(sentences: Sequence[tuple[int, int]], hits: Sequence[tuple[int, s
     for number, words in held.items():
         beside[number + 1] = max(beside.get(number + 1, 0), AFTER * len(words))
         beside[number - 1] = max(beside.get(number - 1, 0), BEFORE * len(words))
-    return {
-        number: len(held.get(number, ())) + beside.get(number, 0)
-        for number in held.keys() | beside.keys()
-        if 0 <= number < len(sentences)
-    }
+    near = [number for number in held.keys() | beside.keys() if 0 <= number < len(sentences)]
+    return {number: len(held.get(number, ())) + beside.get(number, 0) for number in near}
 
 
 def _telling(
     text: str, sentences: Sequence[tuple[int, int]], relevance: Mapping[int, float], room: int, known: Set[str]
 ) -> list[int]:
-    """Return the sentences to take, the best first; none if the most relevant one does not fit.
+    """Return the sentences to take, the most relevant one first; none if it does not fit.
 
     Args:
         text: the message.
@@ -142,28 +139,31 @@ def _telling(
     likely = sorted(relevance, key=lambda number: (-relevance[number], number))[:MOST_READ]
     if not likely or sentences[likely[0]][1] - sentences[likely[0]][0] > room:
         return []
-    left: dict[int, tuple[set[str], set[str], float, int]] = {}
-    for number in likely:
-        start, end = sentences[number]
-        new = set(informative(text[start:end])) - known
-        digits = {word for word in new if word.isdigit()}
-        left[number] = new, digits, math.sqrt(relevance[number]), end - start + 1
-    chosen = list[int]()
-    while True:
-        best, value, taken = -1, 0.0, 0
-        for number, (new, digits, weight, length) in left.items():
-            cost = length if number - 1 in chosen or number + 1 in chosen else length + GAP
-            worth = (len(new) + (NUMBER - 1) * len(digits)) * weight / cost
-            if cost <= room and worth > value:
-                best, value, taken = number, worth, cost
-        if best < 0:
-            return chosen
+    told = {number: informative(text[slice(*sentences[number])]) for number in likely}
+    lengths = {number: sentences[number][1] - sentences[number][0] + 1 for number in likely}
+    # The message was found for it, so it comes first whatever it tells; of several, the one that tells most.
+    first = [number for number in likely if relevance[number] == relevance[likely[0]] and lengths[number] <= room + 1]
+    best: int | None = max(first, key=lambda number: len(told[number] - known))
+    chosen, heard = list[int](), set(known)
+    while best is not None:
+        room -= lengths[best] + (0 if not chosen or best - 1 in chosen or best + 1 in chosen else GAP)
         chosen.append(best)
-        room -= taken
-        told = left.pop(best)[0]
-        for new, digits, _, _ in left.values():
-            new -= told
-            digits -= told
+        heard |= told.pop(best)
+        best = _next(chosen, {number: len(some - heard) for number, some in told.items()}, relevance, lengths, room)
+    return chosen
+
+
+def _next(
+    chosen: Sequence[int], new: Mapping[int, int], relevance: Mapping[int, float], lengths: Mapping[int, int], room: int
+) -> int | None:
+    """Return the sentence of most value for its length of those that fit, given how many new words each tells."""
+    best, most = None, 0.0
+    for number, words in new.items():
+        cost = lengths[number] + (0 if number - 1 in chosen or number + 1 in chosen else GAP)
+        value = words * math.sqrt(relevance[number]) / max(cost, LEAST_COST)
+        if cost <= room and value > most:
+            best, most = number, value
+    return best
 
 
 def _joined(text: str, sentences: Sequence[tuple[int, int]], chosen: Sequence[int]) -> str:
