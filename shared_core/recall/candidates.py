@@ -378,7 +378,7 @@ class _Reader:
     def cut(self, candidates: Sequence[Candidate], size: int, question: str) -> list[Candidate]:
         """Return candidates with their long messages cut to excerpts of so many tokens, which tell nothing twice."""
         result = list(candidates)
-        if not any([_is_long(candidate, size) for candidate in candidates]):
+        if not any(_is_long(candidate, size) for candidate in candidates):
             return result
         known = set(informative(question))
         for number, candidate in enumerate(candidates):
@@ -420,7 +420,7 @@ class _Reader:
 def _is_long(candidate: Candidate, size: int) -> bool:
     """Return whether a candidate may be recalled and has a message to cut."""
     return candidate.reason is None and any(
-        [entry.tokens - entry.message.media_tokens > WHOLE * size for entry in candidate.entries]
+        entry.tokens - entry.message.media_tokens > WHOLE * size for entry in candidate.entries
     )
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from shared_core.recall.former_values import asks_history
+from shared_core.recall.former_values import asks_history, without_history
 from shared_core.recall.query import parse_query
 from shared_core.recall.supersession.changes import Said, newest_first, superseded
 
