@@ -10,9 +10,10 @@ from typing import Any
 
 from shared_core.records import SessionKey
 from shared_core.stores.damages import CHECKS, DERIVED, Check, Damage, Found, Mend, inspect, orphans
+from shared_core.stores.gaps import NUMBERS
 from shared_core.stores.row_values import WRONG, vector_checksum
 from shared_core.stores.sqlite.connection import plain, transaction
-from shared_core.stores.sqlite.damage import NUMBERS, read_leniently
+from shared_core.stores.sqlite.damage import read_leniently
 from shared_core.stores.sqlite.database_file import connect
 from shared_core.stores.sqlite.tree_rows import PUBLISHED
 
