@@ -3,15 +3,14 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import MappingProxyType
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from shared_core.base import TokenCounter
 from shared_core.errors import DuplicateError, StaleHeadError, UnknownReferenceError
-from shared_core.index.session_vectors import SessionVectors
 from shared_core.messages import Message
 from shared_core.paths import Head, Path, Span, read, resolve, unused_branch_name
 from shared_core.recognition import says_the_same
-from shared_core.records import Appended, Change, Draft, Expect, Position, Record
+from shared_core.records import Appended, Change, Draft, Expect, Position, Record, VectorRows
 from shared_core.session import LiveSession
 from shared_core.stamps import Stamps
 from shared_core.system_prompt import is_prompt, kept_of, said_together
@@ -20,6 +19,22 @@ from shared_core.turns import Entry
 
 Changes = Callable[[str], Sequence[Change]]
 """Returns the changes to make in the same transaction, given the name of the branch."""
+
+
+class NewVectors(Protocol):
+    """Vectors of stored messages, some of which are not stored yet."""
+
+    @property
+    def epoch(self) -> int:
+        """The session's when their messages were read."""
+
+    @property
+    def unsaved(self) -> VectorRows | None:
+        """Those that are not stored; None if there are none."""
+
+    def note_saved(self) -> None:
+        """Note that these are stored."""
+
 
 NO_COPIES: Mapping[str, Record] = MappingProxyType({})
 
@@ -54,7 +69,7 @@ class Writer:
         self.counter = counter
         self.stamps = stamps
         self.open_turn: str | None = None
-        self.own_vectors: Callable[[], SessionVectors | None] = lambda: None
+        self.own_vectors: Callable[[], NewVectors | None] = lambda: None
 
     def add(
         self, messages: Sequence[Message], turn: str | None, prompt_id: str | None = None,
