@@ -5,6 +5,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,9 +26,8 @@ from tests.stores.postgres_server import Server
 
 def fill(store: Store) -> None:
     for user, name, count in (("ann", "diary", 5), (None, "other", 3), ("bob", "é\ud800", 1)):
-        embedder = HashingEmbedder() if user == "ann" else None
-        ranking = "hybrid" if user == "ann" else "lexical"
-        with InfiniteMemory(store, session_id=name, user_id=user, embedder=embedder, ranking=ranking) as memory:
+        how: dict[str, Any] = {"embedder": HashingEmbedder()} if user == "ann" else {"ranking": "lexical"}
+        with InfiniteMemory(store, session_id=name, user_id=user, **how) as memory:
             memory.add([Message.user(f"message {n}", id=f"m{n}") for n in range(count)])
             if user == "ann":
                 memory.index()
