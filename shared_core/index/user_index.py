@@ -75,6 +75,7 @@ class UserIndex(SessionIndex):
         self.epoch = 0
         self.known: dict[int, Known] = {}
         self.seen: States = ()
+        self.session_names: dict[int, str] = {}
         self._numbers: dict[tuple[int, int], int] = {}
         self._numbers_of: dict[int, list[int]] = {}
         self._session_of: GrowingArray[np.int64] = GrowingArray(np.int64)
@@ -182,7 +183,9 @@ class UserIndex(SessionIndex):
                 if vectors is not None:
                     vectors.take_news(wanted, news, of_other)
         with self.lock:
-            self.seen = self.seen if others == self.seen else others
+            if others != self.seen:
+                self.seen = others
+                self.session_names.update({one.key: one.session_id for one, _ in others})
             if vectors is not None:
                 vectors.seen = self.seen
 
@@ -263,6 +266,7 @@ class UserIndex(SessionIndex):
             index = self.without(positions, self.epoch + 1)
             assert isinstance(index, UserIndex)
             index._numbers = dict(self._numbers)
+            index.session_names = dict(self.session_names)
             index._numbers_of = {session: [*numbers] for session, numbers in self._numbers_of.items()}
             index._merged = {session: path for session, path in self._merged.items() if session not in whole}
             for name in ("_session_of", "_segment_of", "_first", "_last"):

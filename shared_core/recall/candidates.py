@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from shared_core.index.arrays import distinct
 from shared_core.index.text import is_statement, statement_code
+from shared_core.index.user_index import UserIndex
 from shared_core.languages.detection import LANGUAGES
 from shared_core.languages.language import Language
 from shared_core.messages import Message
@@ -139,10 +140,8 @@ def read_hits(
     """
     hits: list[ScoredMessage] = []
     ages: list[tuple[float, ...]] = []
-    names = {live.key: live.session_id}
-    several = any(scope.session_index.session != live.key for scope in found.scopes)
-    if several:
-        names = {**{key: session_id for key, _, session_id in live.store.sessions(live.user_id)}, **names}
+    others = [scope.session_index for scope in found.scopes if isinstance(scope.session_index, UserIndex)]
+    several = bool(others)
     places = [_place_of(found, ranked) for ranked in best]
     wanted: dict[int, list[Position]] = {}
     for session, position in places:
@@ -157,12 +156,22 @@ def read_hits(
             source: Source = "both" if all(sides) else "lexical" if sides[0] else "dense"
             source = "grounding" if ranked.grounding else source
             hit = ScoredMessage(
-                message, ranked.score, source, ranked.lexical, ranked.dense, names[session], ranked.reranked
+                message,
+                ranked.score,
+                source,
+                ranked.lexical,
+                ranked.dense,
+                _name_of(session, live, others),
+                ranked.reranked,
             )
             hits.append(hit)
             time = record.message.created_at.timestamp() if several and record.message.created_at else 0.0
             ages.append((time, ranked.scope, ranked.line_index))
     return hits_newest_first(hits, ages, question, found.words)
+
+
+def _name_of(session: int, live: LiveSession, others: Sequence[UserIndex]) -> str:
+    return live.session_id if session == live.key else others[0].session_names[session]
 
 
 def _place_of(found: Found, ranked: Ranked) -> tuple[int, Position]:
