@@ -7,6 +7,7 @@ from typing import Any
 
 from shared_core.errors import StoreError
 from shared_core.stores import open_store, read_address, without_password
+from shared_core.stores.addresses import split_arguments
 from shared_core.stores.sqlite.database_file import connect_to_read, probe, steps_taken
 from shared_core.stores.sqlite.schema import MIGRATIONS
 from shared_core.stores.sqlite.unopened_copy import copy_database
@@ -74,8 +75,10 @@ def schema_of(store: str | Path) -> Schema:
         names = [step.name for step in MIGRATIONS]
         return Schema(tuple(Step(n, name, taken.get(n, ("", None))[1]) for n, name in enumerate(names, 1)))
     from shared_core.stores.postgres.migrations import read_steps
+    from shared_core.stores.postgres.schema import SCHEMA
 
-    return Schema(tuple(Step(*step) for step in read_steps(place)))
+    address, arguments = split_arguments(place)
+    return Schema(tuple(Step(*step) for step in read_steps(address, arguments.get("schema", SCHEMA))))
 
 
 def migrate_store(store: str | Path, *, backup: str | Path | None = None) -> Schema:
