@@ -214,7 +214,8 @@ def _plainly_alike(new: Statement, old: Statement, asked: Asked, common: frozens
     brief = max(len(new.tokens), len(old.tokens)) <= LONGEST_ALONE
     rest = len(old.terms - common) + len(new.terms - common)
     alone = (bool(noun) or (new.of_self and old.of_self)) and share == 1 and rest <= MOST_REST[CHANGE]
-    alone = alone or (bool(noun) and run >= ALIKE and rest - len((old.terms | new.terms) & asked.words - common) <= PART // 2)
+    besides = rest - len((old.terms | new.terms) & asked.words - common)
+    alone = alone or (bool(noun) and run >= ALIKE and besides <= PART // 2)
     same = head or (noun and new.changes == CHANGE) or alone
     return bool(same) and brief and bool(new.names) == bool(old.names)
 

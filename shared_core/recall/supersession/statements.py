@@ -418,7 +418,7 @@ def _verb_at(folded: list[str]) -> int:
 
 def _owners(tokens: list[str], body: str) -> frozenset[str]:
     """Return whom or what a sentence is about instead of the speaker; not who does something to the speaker."""
-    found: set[str] = set()
+    found = set[str]()
     nobody, before, last = True, "", len(tokens) - 1
     for at, token in enumerate(tokens):
         folded = token.lower()
